@@ -1,0 +1,12 @@
+"""vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`."""
+
+from vaswani_plugin import compat, defaults
+
+compat.mend()
+
+from vaswani_plugin.criterions import label_smoothing
+from vaswani_plugin.models import transformer
+from vaswani_plugin.optim import adam, lr_scheduler
+from vaswani_plugin.tasks import translation
+
+defaults.install()

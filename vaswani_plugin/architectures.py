@@ -1,0 +1,84 @@
+"""Every size as data: the rows of Table 3, and ours.
+
+A row states only what differs from base (section 3; Table 3, first line). One loop in
+`vaswani_plugin/models/transformer.py` registers them with fairseq.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+PAPER_VOCABULARY = 40_960
+"""Rows of the shared matrix in the authors' code, from which the printed counts follow."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One named architecture.
+
+    Args:
+        name: what `--arch` takes.
+        source: where the row comes from.
+        changes: configuration keys whose values differ from base.
+        printed_parameters: the paper's count, in millions; None where it prints none.
+        remark: what a reader should know about the count.
+    """
+
+    name: str
+    source: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    printed_parameters: int | None = None
+    remark: str = ""
+
+
+BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
+
+ARCHITECTURES = (
+    Architecture("vaswani_base", "Table 3, base", {}, 65),
+    Architecture(
+        "vaswani_big",
+        "Table 3, big",
+        BIG,
+        213,
+        "printed 213 is unexplained: no vocabulary of the authors' code gives it",
+    ),
+    Architecture("vaswani_big_en_fr", "section 6.1", {**BIG, "dropout": 0.1}),
+    Architecture("vaswani_a_h1", "Table 3 (A)", {"heads": 1, "d_k": 512, "d_v": 512}),
+    Architecture("vaswani_a_h4", "Table 3 (A)", {"heads": 4, "d_k": 128, "d_v": 128}),
+    Architecture("vaswani_a_h16", "Table 3 (A)", {"heads": 16, "d_k": 32, "d_v": 32}),
+    Architecture("vaswani_a_h32", "Table 3 (A)", {"heads": 32, "d_k": 16, "d_v": 16}),
+    Architecture("vaswani_b_dk16", "Table 3 (B)", {"d_k": 16, "d_v": 64}, 58),
+    Architecture("vaswani_b_dk32", "Table 3 (B)", {"d_k": 32, "d_v": 64}, 60),
+    Architecture("vaswani_c_n2", "Table 3 (C)", {"encoder_layers": 2, "decoder_layers": 2}, 36),
+    Architecture("vaswani_c_n4", "Table 3 (C)", {"encoder_layers": 4, "decoder_layers": 4}, 50),
+    Architecture("vaswani_c_n8", "Table 3 (C)", {"encoder_layers": 8, "decoder_layers": 8}, 80),
+    Architecture("vaswani_c_d256", "Table 3 (C)", {"d_model": 256, "d_k": 32, "d_v": 32}, 28),
+    Architecture("vaswani_c_d1024", "Table 3 (C)", {"d_model": 1024, "d_k": 128, "d_v": 128}, 168),
+    Architecture("vaswani_c_ff1024", "Table 3 (C)", {"d_ff": 1024}, 53),
+    Architecture("vaswani_c_ff4096", "Table 3 (C)", {"d_ff": 4096}, 90),
+    Architecture("vaswani_d_drop00", "Table 3 (D)", {"dropout": 0.0}),
+    Architecture("vaswani_d_drop02", "Table 3 (D)", {"dropout": 0.2}),
+    Architecture("vaswani_e_learned", "Table 3 (E)", {"positions": "learned"}),
+    Architecture(
+        "vaswani_tiny",
+        "ours, after Wu et al. 2021",
+        {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+    ),
+    Architecture(
+        "vaswani_debug",
+        "ours, for tests",
+        {"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+    ),
+)
+
+
+def architecture(name: str) -> Architecture:
+    """Look a row up.
+
+    Raises:
+        ValueError: when there is no row of that name.
+    """
+    for row in ARCHITECTURES:
+        if row.name == name:
+            return row
+    known = ", ".join(row.name for row in ARCHITECTURES)
+    raise ValueError(f"no architecture is called {name!r}; there are {known}")

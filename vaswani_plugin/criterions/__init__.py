@@ -1,0 +1,1 @@
+"""fairseq criterions: thin classes over vaswani_plugin/modules/loss.py."""

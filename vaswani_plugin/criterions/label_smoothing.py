@@ -1,0 +1,140 @@
+"""The paper's training objective as a fairseq criterion (section 5.4).
+
+Axes: B batch, T target length, N = B x T, D d_model, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+from vaswani_plugin.modules.loss import (
+    SmoothedLoss,
+    fused_label_smoothed_cross_entropy,
+    label_smoothed_cross_entropy,
+    smoothing_weights,
+)
+
+
+@dataclass
+class LabelSmoothingConfig(FairseqDataclass):
+    """The default is the paper's."""
+
+    label_smoothing: float = field(
+        default=0.1, metadata={"help": "epsilon_ls, spread over the V - 1 other tokens"}
+    )
+    report_accuracy: bool = field(
+        default=False, metadata={"help": "log the share of tokens predicted right"}
+    )
+    unfused_loss: bool = field(
+        default=False, metadata={"help": "form all logits at once (slower, more memory)"}
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("vaswani_label_smoothing", dataclass=LabelSmoothingConfig)
+class VaswaniLabelSmoothing(FairseqCriterion):
+    """Label-smoothed cross-entropy; fused with the projection where the model offers it.
+
+    Args:
+        task: whose target dictionary names the padding.
+        sentence_avg: divide gradients by sentences instead of tokens.
+        label_smoothing: epsilon_ls.
+        report_accuracy: log the accuracy.
+        unfused_loss: keep the plain loss.
+
+    Raises:
+        ValueError: when label_smoothing is not in [0, 1).
+    """
+
+    def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
+        super().__init__(task)
+        smoothing_weights(label_smoothing, vocabulary=2)  # refuses a bad epsilon at start
+        self.sentence_avg = sentence_avg
+        self.epsilon = label_smoothing
+        self.report_accuracy = report_accuracy
+        self.unfused_loss = unfused_loss
+
+    def forward(self, model, sample, reduce: bool = True):
+        """Loss of a batch.
+
+        Args:
+            model: any fairseq model; ours hands out features and projection.
+            sample: fairseq's batch, target (B, T).
+            reduce: sum over tokens; otherwise the loss is (N,) and unfused.
+
+        Returns:
+            Loss in nats, the number that divides the gradient, and what is logged.
+        """
+        if reduce and self._can_fuse(model):
+            sums = self._fused(model, sample)
+        else:
+            sums = self._plain(model, sample, reduce)
+        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
+        logging_output = {
+            "loss": sums.loss.data,
+            "nll_loss": sums.nll.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["target"].size(0),
+            "sample_size": sample_size,
+        }
+        if self.report_accuracy:
+            logging_output["n_correct"] = sums.correct.data
+            logging_output["total"] = sample["target"].ne(self.padding_idx).sum()
+        return sums.loss, sample_size, logging_output
+
+    def _can_fuse(self, model) -> bool:
+        # Gradients formed before fairseq scales the loss would underflow in float16.
+        weight = getattr(model, "projection_weight", None)
+        return weight is not None and not self.unfused_loss and weight.dtype != torch.float16
+
+    def _fused(self, model, sample) -> SmoothedLoss:
+        features, _ = model(**sample["net_input"], features_only=True)
+        return fused_label_smoothed_cross_entropy(
+            features.flatten(0, 1),  # (B, T, D) -> (N, D)
+            model.projection_weight,
+            sample["target"].flatten(),
+            self.epsilon,
+            self.padding_idx,
+            self.report_accuracy,
+        )
+
+    def _plain(self, model, sample, reduce: bool) -> SmoothedLoss:
+        logits = model(**sample["net_input"])[0].flatten(0, 1)  # (B, T, V) -> (N, V)
+        target = sample["target"].flatten()
+        loss, nll = label_smoothed_cross_entropy(logits, target, self.epsilon, self.padding_idx)
+        hits = logits.argmax(dim=-1).eq(target) & target.ne(self.padding_idx)
+        if reduce:
+            loss, nll = loss.sum(), nll.sum()
+        return SmoothedLoss(loss, nll, hits.sum())
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Tensor | int]]) -> None:
+        """Log loss and nll_loss in bits a token, ppl, and accuracy in percent if counted."""
+
+        def total(key: str) -> float:
+            return utils.item(sum(log.get(key, 0) for log in logging_outputs))
+
+        tokens, sample_size = total("ntokens"), total("sample_size")
+        bits = 1 / math.log(2)
+        metrics.log_scalar("loss", total("loss") / sample_size * bits, sample_size, round=3)
+        metrics.log_scalar("nll_loss", total("nll_loss") / tokens * bits, tokens, round=3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+        if total("total") > 0:
+            metrics.log_scalar("total", total("total"))
+            metrics.log_scalar("n_correct", total("n_correct"))
+            metrics.log_derived(
+                "accuracy",
+                lambda meters: round(100 * meters["n_correct"].sum / meters["total"].sum, 3),
+            )
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Yes: every logged value is a sum."""
+        return True

@@ -1,0 +1,1 @@
+"""The paper's equations in pure PyTorch: one concept a file, no fairseq inside."""

@@ -1,0 +1,40 @@
+"""Embeddings and the pre-softmax projection (section 3.4).
+
+Axes: B batch, T positions, D d_model, V vocabulary.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Embedding(nn.Module):
+    """One matrix that embeds tokens, times sqrt(d_model), and projects to the vocabulary.
+
+    Sharing (section 3.4) is sharing the instance: hand the same one to encoder, decoder and
+    projection. There is no softmax bias.
+
+    Args:
+        vocabulary: V, rows of the matrix.
+        d_model: D.
+        padding_idx: row that embeds padding; it starts at 0 and inputs don't train it.
+    """
+
+    def __init__(self, vocabulary: int, d_model: int, padding_idx: int) -> None:
+        super().__init__()
+        self.padding_idx = padding_idx
+        self.scale = math.sqrt(d_model)
+        self.weight = nn.Parameter(torch.empty(vocabulary, d_model))
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+        with torch.no_grad():
+            self.weight[padding_idx].zero_()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, T) token numbers -> (B, T, D)."""
+        return self.scale * F.embedding(tokens, self.weight, padding_idx=self.padding_idx)
+
+    def project(self, x: Tensor) -> Tensor:
+        """(..., D) -> logits (..., V): the pre-softmax linear transformation."""
+        return F.linear(x, self.weight)

@@ -1,0 +1,1 @@
+"""Adam and the learning-rate schedule of section 5.3."""

@@ -1,0 +1,143 @@
+"""Adam with the paper's constants (section 5.3) over PyTorch's fused kernel."""
+
+import ast
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from omegaconf import II
+from torch import Tensor
+from torch.optim.adamw import adamw
+
+
+@dataclass
+class VaswaniAdamConfig(FairseqDataclass):
+    """The defaults are the paper's."""
+
+    adam_betas: str = field(default="(0.9, 0.98)", metadata={"help": "beta_1 and beta_2"})
+    adam_eps: float = field(default=1e-9, metadata={"help": "epsilon"})
+    weight_decay: float = field(
+        default=0.0, metadata={"help": "decoupled weight decay (not in the paper)"}
+    )
+    lr: list[float] = II("optimization.lr")
+
+
+class MixedPrecisionAdam(torch.optim.Optimizer):
+    """Adam, fused, with moments in float32 whatever the parameters are kept in.
+
+    Args:
+        params: parameters or parameter groups.
+        lr: learning rate.
+        betas: decay rates of the two moments.
+        eps: added to the root of the second moment.
+        weight_decay: decoupled from the gradient, times the learning rate.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-9,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        )
+
+    @property
+    def supports_memory_efficient_fp16(self) -> bool:
+        """Parameters may be in half precision."""
+        return True
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """One flat tensor may hold all parameters."""
+        return True
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update every parameter that has a gradient; returns what the closure returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict) -> None:
+        params = [p for p in group["params"] if p.grad is not None]
+        if not params:
+            return
+        masters = [_full_precision(p) for p in params]
+        states = [self._state_of(p, m) for p, m in zip(params, masters, strict=True)]
+        adamw(
+            masters,
+            [_full_precision(p.grad) for p in params],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+        for p, master in zip(params, masters, strict=True):
+            if master is not p:
+                p.copy_(master)
+
+    def _state_of(self, p: Tensor, master: Tensor) -> dict[str, Tensor]:
+        state = self.state[p]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
+            state["exp_avg"] = torch.zeros_like(master)
+            state["exp_avg_sq"] = torch.zeros_like(master)
+        return state
+
+
+def _full_precision(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+@register_optimizer("vaswani_adam", dataclass=VaswaniAdamConfig)
+class VaswaniAdam(FairseqOptimizer):
+    """Section 5.3: Adam with beta_1 0.9, beta_2 0.98, epsilon 1e-9.
+
+    Raises:
+        ValueError: when --adam-betas is no pair of numbers.
+    """
+
+    def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
+        super().__init__(cfg)
+        self._optimizer = MixedPrecisionAdam(params, **self.optimizer_config)
+
+    @property
+    def optimizer_config(self) -> dict:
+        """What overrides the settings stored in a checkpoint."""
+        lr = self.cfg.lr
+        return {
+            "lr": lr[0] if isinstance(lr, Collection) else lr,
+            "betas": _betas(self.cfg.adam_betas),
+            "eps": self.cfg.adam_eps,
+            "weight_decay": self.cfg.weight_decay,
+        }
+
+
+def _betas(text: str) -> tuple[float, float]:
+    try:
+        beta_1, beta_2 = (float(beta) for beta in ast.literal_eval(str(text)))
+    except (ValueError, SyntaxError, TypeError):
+        raise ValueError(
+            f'--adam-betas {text!r} is no pair of numbers like "(0.9, 0.98)"'
+        ) from None
+    if not (0 <= beta_1 < 1 and 0 <= beta_2 < 1):
+        raise ValueError(f"--adam-betas {text!r}: each beta must be in [0, 1)")
+    return beta_1, beta_2

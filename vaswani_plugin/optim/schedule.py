@@ -1,0 +1,30 @@
+"""Eq. 3 (section 5.3): the learning-rate schedule as a function."""
+
+
+def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
+    """lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), times a factor.
+
+    Args:
+        step: update number, counted from 1; 0 is read as 1, for use before the first update.
+        d_model: width of the model.
+        warmup_steps: updates of linear growth; 0 leaves the warm-up out.
+        factor: multiplies the whole schedule; 1 is the paper.
+
+    Returns:
+        The learning rate.
+
+    Raises:
+        ValueError: when an argument is out of range.
+    """
+    if step < 0:
+        raise ValueError(f"step is {step}; it must not be negative")
+    if d_model < 1:
+        raise ValueError(f"d_model is {d_model}; it must be at least 1")
+    if warmup_steps < 0:
+        raise ValueError(f"warm-up is {warmup_steps} updates; it must not be negative")
+    if factor <= 0:
+        raise ValueError(f"the factor of the learning rate is {factor}; it must be positive")
+    step = max(step, 1)
+    decay = step**-0.5
+    growth = step * warmup_steps**-1.5 if warmup_steps else decay
+    return factor * d_model**-0.5 * min(decay, growth)

@@ -1,0 +1,1 @@
+"""Decoding (section 6.1): length penalty and beam search."""
