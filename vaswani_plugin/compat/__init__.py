@@ -1,0 +1,41 @@
+"""What fairseq needs mended on today's Python, PyTorch and numpy.
+
+One function a defect. Each names the defect and its upstream issue where there is one, looks first
+whether the defect is still there, does nothing when it is gone, and can be called twice.
+Beyond these defects, importing the plugin leaves fairseq as it is. The subjects:
+
+* ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
+* ``batches``: every sentence in exactly one batch, the same batches after a resume;
+* ``distribution``: several workers without GPUs;
+* ``numerics``: numpy 2's removed names, bfloat16 without XLA;
+* ``quiet``: known-harmless warnings;
+* ``errors``: a user's mistake ends in one line, not in a traceback.
+"""
+
+from vaswani_plugin.compat import batches, checkpoints, distribution, errors, numerics, quiet
+
+MENDS = (
+    errors.print_users_errors_in_one_line,
+    quiet.silence_known_warnings,
+    quiet.log_from_info_up,
+    numerics.restore_removed_numpy_names,
+    numerics.train_in_bf16_without_xla,
+    batches.keep_last_batch,
+    batches.rebuild_the_same_batches,
+    checkpoints.allow_harmless_globals,
+    checkpoints.refuse_unusable_checkpoints,
+    checkpoints.explain_mismatched_models,
+    checkpoints.copy_checkpoints_atomically,
+    checkpoints.sync_before_rename,
+    distribution.join_torchrun,
+    distribution.spawn_on_cpu,
+    distribution.wrap_cpu_modules,
+    distribution.broadcast_checkpoints,
+    distribution.gather_lists_on_cpu,
+)
+
+
+def mend() -> None:
+    """Apply every mend, in order. Safe to call again."""
+    for repair in MENDS:
+        repair()

@@ -1,0 +1,199 @@
+"""Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved without a gap."""
+
+import argparse
+import contextlib
+import errno
+import io
+import os
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from fairseq.trainer import Trainer
+
+from vaswani_plugin.compat.errors import CheckpointError
+from vaswani_plugin.compat.replacing import is_defect_in_source, is_replaced, replace
+
+_MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
+_NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
+HARMLESS_GLOBALS = (
+    # models registered without a dataclass keep their flags in one
+    argparse.Namespace,
+    # --eval-bleu keeps its sums as numpy scalars and arrays of numbers
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(number)) for number in _NUMBERS),
+    *(
+        (getattr(_MULTIARRAY, name), f"numpy.{module}.multiarray.{name}")
+        for name in ("scalar", "_reconstruct")
+        for module in ("core", "_core")  # as numpy 1 and numpy 2 write them
+    ),
+)
+
+
+def allow_harmless_globals() -> None:
+    """Defect: fairseq's own checkpoints do not load any more (upstream #5610).
+
+    Since PyTorch 2.6, ``torch.load`` unpickles tensors and plain containers only. That is right,
+    for a checkpoint is somebody else's file, and it stays on: only classes that hold data, and run
+    nothing when they are built, are added.
+    """
+    probe = io.BytesIO()
+    torch.save([argparse.Namespace(), np.float64(1), np.zeros(1)], probe)
+    probe.seek(0)
+    try:
+        torch.load(probe)
+    except pickle.UnpicklingError:
+        torch.serialization.add_safe_globals(list(HARMLESS_GLOBALS))
+
+
+def refuse_unusable_checkpoints() -> None:
+    """Defect: a bad checkpoint fails in a page of PyTorch's words, without its name (#5610).
+
+    A file that would run code is refused and named together with what it wanted to run; a
+    truncated or foreign one is named with the remedy. Both as ``CheckpointError``.
+    """
+    original = checkpoint_utils.load_checkpoint_to_cpu
+    if is_replaced(original):
+        return
+
+    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        try:
+            return original(path, *args, **kwargs)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # PyTorch seeks before the start of a short file
+                raise
+            raise CheckpointError(f"checkpoint {path} {_why_unusable(error)}") from error
+        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError) as error:
+            raise CheckpointError(f"checkpoint {path} {_why_unusable(error)}") from error
+
+    replace(checkpoint_utils, "load_checkpoint_to_cpu", load_checkpoint_to_cpu)
+
+
+def _why_unusable(error: Exception) -> str:
+    """The rest of a sentence that starts with the file's name."""
+    text = str(error)
+    foreign = re.search(r"GLOBAL ([\w.]+)", text) if isinstance(error, pickle.PickleError) else None
+    if foreign is not None:
+        return (
+            f"refused: it would call {foreign[1]}, which is no data of a model, and nothing of it"
+            " was run; use a checkpoint from a source that you trust"
+        )
+    if isinstance(error, (KeyError, TypeError)):
+        return f"is no checkpoint of fairseq ({error!r}); give one that fairseq-train wrote"
+    reason = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
+    return (
+        f"cannot be read: the file is truncated or no checkpoint ({reason}); use another one of"
+        " the same folder, or copy it again"
+    )
+
+
+def explain_mismatched_models() -> None:
+    """Defect: weights of another vocabulary or size end in a list of tensors.
+
+    fairseq-fixed 0.12.3.1: fairseq-generate prints PyTorch's list of all parameters, fairseq-train
+    "please ensure that the architectures match". Both say nothing of the usual reason: another
+    dictionary.
+    """
+    _explain_when(checkpoint_utils, "load_model_ensemble_and_task")
+    _explain_when(Trainer, "load_checkpoint")
+
+
+def _explain_when(owner: Any, name: str) -> None:
+    original: Callable = getattr(owner, name)
+    if is_replaced(original):
+        return
+
+    def load(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            # fairseq's Trainer raises a bare Exception while it handles PyTorch's RuntimeError
+            cause: BaseException | None = error
+            while cause is not None and "Error(s) in loading state_dict" not in str(cause):
+                cause = cause.__context__
+            if cause is None:
+                raise
+            files = args[1] if owner is Trainer else ", ".join(args[0])
+            raise CheckpointError(f"checkpoint {files} {_why_mismatched(str(cause))}") from error
+
+    replace(owner, name, load)
+
+
+def _why_mismatched(text: str) -> str:
+    """The reason, from PyTorch's list: another dictionary, or another architecture."""
+    size = r"torch\.Size\(\[([\d, ]*)\]\)"
+    sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
+    shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]
+    rows = {(a[0], b[0]) for a, b in shapes if a[1:] == b[1:] and len(a) == 2}
+    listed = re.search(r"(Missing|Unexpected) key\(s\) in state_dict: \"([^\"]+)\"", text)
+    of_words = not any("position" in name for name, *_ in sizes)
+    if of_words and len(rows) == 1 and listed is None and all(len(a) == 2 for a, _ in shapes):
+        theirs, ours = rows.pop()
+        return (
+            f"was trained with a dictionary of {theirs} entries, the data folder's has {ours}:"
+            " give the data folder (its dict.*.txt) that the checkpoint was trained on"
+        )
+    if sizes:
+        name, theirs, ours = sizes[0]
+        first = f"{name} is [{theirs}] in the file and [{ours}] in the model"
+    else:
+        first = f"{listed[1].lower()} key {listed[2]}" if listed else " ".join(text.split())[:200]
+    return (
+        f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
+        " or another --save-dir"
+    )
+
+
+def copy_checkpoints_atomically() -> None:
+    """Defect: a kill while checkpoint_last.pt is written leaves half a file.
+
+    fairseq-fixed 0.12.3.1 renames the first file of each save into place, but copies the others,
+    ``checkpoint_last.pt`` among them, over the old ones byte by byte. Now they too are written
+    under another name first.
+    """
+    original = PathManager.copy
+    if is_replaced(original):
+        return
+
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
+        if not overwrite or not PathManager.supports_rename(dst_path):
+            return original(src_path, dst_path, overwrite=overwrite)
+        temporary = dst_path + ".tmp"
+        try:
+            copied = original(src_path, temporary, overwrite=True)
+            _sync(temporary)
+            os.replace(temporary, dst_path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            raise
+        return copied
+
+    replace(PathManager, "copy", copy)
+
+
+def sync_before_rename() -> None:
+    """Defect: a checkpoint is renamed before it is on the disk (fairseq-fixed 0.12.3.1).
+
+    After a power cut the new name could then stand for an empty file, the old one being gone.
+    """
+    original = PathManager.rename
+    if not is_defect_in_source(original, "os.rename(src, dst)"):
+        return
+
+    def rename(src: str, dst: str) -> None:
+        _sync(src)
+        original(src, dst)
+
+    replace(PathManager, "rename", rename)
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
