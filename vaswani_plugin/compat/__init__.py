@@ -12,6 +12,12 @@ Beyond these defects, importing the plugin leaves fairseq as it is. The subjects
 * ``errors``: a user's mistake ends in one line, not in a traceback.
 """
 
+import logging
+
+# Asks for a tensorboardX that nothing here uses, while fairseq is being imported; heard no more
+# where this is the first to import fairseq (the `vaswani` command).
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
 from vaswani_plugin.compat import batches, checkpoints, distribution, errors, numerics, quiet
 
 MENDS = (

@@ -1,0 +1,111 @@
+"""Fixtures that many tests share: a small binarized corpus, and fairseq run with the plugin.
+
+The corpus is made here from a seeded random vocabulary, so that tests need no data from outside.
+"""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+PLUGIN = REPO / "vaswani_plugin"
+TOY_SENTENCES = {"train": 60, "valid": 20, "test": 60}  # 60 and 20 are no multiples of 8
+
+# Variables by which torchrun, Slurm or a user's shell would change what a test starts.
+_FOREIGN_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOGLEVEL")
+
+RunFairseq = Callable[..., subprocess.CompletedProcess]
+
+# A Transformer of fairseq's own, small enough to train for four epochs in a second.
+STOCK_TINY = (
+    *("--arch", "transformer_iwslt_de_en", "--share-all-embeddings", "--dropout", "0"),
+    *("--encoder-layers", "1", "--decoder-layers", "1"),
+    *("--encoder-embed-dim", "16", "--decoder-embed-dim", "16"),
+    *("--encoder-ffn-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
+    *("--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
+    *("--optimizer", "adam", "--lr-scheduler", "fixed", "--lr", "0.01"),
+    *("--criterion", "cross_entropy", "--max-tokens", "100", "--num-workers", "0", "--cpu"),
+    *("--no-progress-bar", "--log-interval", "1", "--no-epoch-checkpoints"),
+)
+
+
+def fairseq_environment(**extra: str) -> dict[str, str]:
+    """The environment of a test's process: one thread, nothing of a surrounding distributed run."""
+    environment = {k: v for k, v in os.environ.items() if k not in _FOREIGN_VARIABLES}
+    return environment | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)} | extra
+
+
+def run_module(
+    module: str, *args: object, timeout: float = 300, **environment: str
+) -> subprocess.CompletedProcess:
+    """Run ``python -m module args`` and wait (`timeout` in seconds); the output is text."""
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=fairseq_environment(**environment),
+    )
+
+
+def write_toy_corpus(folder: Path, seed: int = 1) -> None:
+    """Write ``{train,valid,test}.{src,tgt}``: the target is the source reversed, 2 to 9 words."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(2, 5))) for _ in range(40)]
+    for split, count in TOY_SENTENCES.items():
+        pairs = [rng.choices(words, k=rng.randint(2, 9)) for _ in range(count)]
+        for language, step in (("src", 1), ("tgt", -1)):
+            lines = "".join(" ".join(pair[::step]) + "\n" for pair in pairs)
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+
+
+def binarize(text: Path, destination: Path) -> None:
+    """Run fairseq-preprocess over a folder of `write_toy_corpus` with one joined dictionary."""
+    result = run_module(
+        "fairseq_cli.preprocess",
+        *("--source-lang", "src", "--target-lang", "tgt", "--joined-dictionary"),
+        *("--trainpref", text / "train", "--validpref", text / "valid"),
+        *("--testpref", text / "test", "--destdir", destination, "--workers", "1"),
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.fixture(scope="session")
+def toy_data_bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a binarized src-tgt corpus (60 training, 20 validation and 60 test pairs)."""
+    text, destination = tmp_path_factory.mktemp("toy-text"), tmp_path_factory.mktemp("toy-bin")
+    write_toy_corpus(text)
+    binarize(text, destination)
+    return destination
+
+
+@pytest.fixture(scope="session")
+def run_fairseq() -> RunFairseq:
+    """``run_fairseq("train", DATA, "--arch", …)`` runs fairseq's command with this plugin."""
+
+    def run(command: str, *args: object, **options: str) -> subprocess.CompletedProcess:
+        return run_module(f"fairseq_cli.{command}", *args, "--user-dir", PLUGIN, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def stock_run(
+    toy_data_bin: Path, run_fairseq: RunFairseq, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[subprocess.CompletedProcess, Path]:
+    """Four uninterrupted epochs of `STOCK_TINY`: the finished process and its save folder."""
+    folder = tmp_path_factory.mktemp("stock-run")
+    run = run_fairseq("train", toy_data_bin, *STOCK_TINY, "--max-epoch", 4, "--save-dir", folder)
+    assert run.returncode == 0, run.stderr
+    return run, folder
+
+
+@pytest.fixture(scope="session")
+def stock_checkpoint(stock_run: tuple[subprocess.CompletedProcess, Path]) -> Path:
+    """The last checkpoint of `stock_run`."""
+    return stock_run[1] / "checkpoint_last.pt"
