@@ -39,7 +39,7 @@ ARCHITECTURES = (
         "Table 3, big",
         BIG,
         213,
-        "printed 213 is unexplained: no vocabulary of the authors' code gives it",
+        "Unexplained: no vocabulary of the authors' code gives 213M.",
     ),
     Architecture("vaswani_big_en_fr", "section 6.1", {**BIG, "dropout": 0.1}),
     Architecture("vaswani_a_h1", "Table 3 (A)", {"heads": 1, "d_k": 512, "d_v": 512}),

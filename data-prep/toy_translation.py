@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Write a made-up English-German corpus: {train,valid,test}.{en,de}, from a grammar and a seed.
+
+The German follows from the English: no sentence has two translations, and no sentence of the
+validation or test set, English or German, occurs in the training set. The text has verb-second and
+verb-final order, separable verbs, agreement, declension, compounds, numbers and dates; it is cased,
+with punctuation. Example: toy_translation.py --output work/toy --train 6000 --seed 1
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from toy_sentences import pairs
+
+Pair = tuple[str, str]
+SPLITS = ("test", "valid", "train")
+DEFAULT_SIZES = {"train": 6000, "valid": 300, "test": 500}
+# Repeats in a row after which the grammar counts as exhausted; in 100,000 pairs one draw in
+# twenty is a repeat, so 10,000 in a row never happen by chance.
+_PATIENCE = 10_000
+
+
+def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
+    """The first `count` pairs of `stream` of which neither side was seen before.
+
+    Raises ValueError where the stream runs dry or only repeats itself, and AssertionError where one
+    English sentence comes with two translations.
+    """
+    chosen: dict[str, str] = {}
+    german_seen: set[str] = set()
+    repeats = 0
+    for english, german in stream:
+        known = chosen.get(english, german)
+        assert known == german, f"two translations of {english!r}: {known!r} and {german!r}"
+        if english in chosen or german in german_seen:
+            repeats += 1
+            if repeats > _PATIENCE:
+                break
+            continue
+        repeats = 0
+        chosen[english] = german
+        german_seen.add(german)
+        if len(chosen) == count:
+            return list(chosen.items())
+    raise ValueError(
+        f"the grammar gave only {len(chosen)} of {count} distinct pairs: ask for fewer"
+    )
+
+
+def make_corpus(sizes: dict[str, int], seed: int) -> dict[str, list[Pair]]:
+    """Disjoint splits (name: pairs) of the given sizes; the same seed gives the same text.
+
+    The test set is drawn first, so it stays the same when only the training set grows.
+    """
+    drawn = iter(distinct_pairs(pairs(seed), sum(sizes.values())))
+    corpus = {split: list(islice(drawn, sizes[split])) for split in SPLITS}
+    for side in (0, 1):
+        trained = {pair[side] for pair in corpus["train"]}
+        held_out = {pair[side] for split in ("valid", "test") for pair in corpus[split]}
+        assert not trained & held_out, "a held-out sentence occurs in the training set"
+    return corpus
+
+
+def write_corpus(corpus: dict[str, list[Pair]], output: Path) -> None:
+    """Write ``SPLIT.en`` and ``SPLIT.de`` into the folder `output`, which is made if missing.
+
+    All files are complete under temporary names before the first one takes its place.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    written: list[tuple[Path, Path]] = []
+    try:
+        for split, chosen in corpus.items():
+            for side, language in enumerate(("en", "de")):
+                final = output / f"{split}.{language}"
+                temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+                written.append((temporary, final))
+                lines = "".join(pair[side] + "\n" for pair in chosen)
+                temporary.write_text(lines, encoding="utf-8", newline="\n")
+        for temporary, final in written:
+            os.replace(temporary, final)
+    finally:
+        for temporary, _ in written:
+            temporary.unlink(missing_ok=True)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is no number of sentences: give at least 1")
+    return value
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the script; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
+    for split, size in DEFAULT_SIZES.items():
+        parser.add_argument(
+            f"--{split}", type=_count, default=size, metavar="N", help=f"pairs (default {size})"
+        )
+    parser.add_argument("--seed", type=int, default=1, help="another seed, another text")
+    args = parser.parse_args(argv)
+    sizes = {split: getattr(args, split) for split in SPLITS}
+    try:
+        corpus = make_corpus(sizes, args.seed)
+        write_corpus(corpus, args.output)
+    except (OSError, ValueError) as error:
+        print(f"toy_translation.py: error: {error}", file=sys.stderr)
+        return 1
+    counts = ", ".join(f"{split} {len(chosen)}" for split, chosen in corpus.items())
+    print(f"toy_translation.py: wrote {args.output} ({counts} pairs)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""`vaswani average`: which files it takes, its errors, and a result that fairseq loads."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from tests.conftest import RunFairseq
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+
+Save = Callable[..., Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    """``save(name, value, maximize=False)`` writes a checkpoint with one weight."""
+
+    def write(name: str, value: float, maximize: bool = False) -> Path:
+        checkpoint = {"maximize_best_checkpoint_metric": maximize}
+        cfg = {"model": {"_name": "x"}, "checkpoint": checkpoint}
+        (tmp_path / "in").mkdir(exist_ok=True)
+        path = tmp_path / "in" / name
+        save_checkpoint({"model": {"w": torch.tensor([value])}, "cfg": cfg}, path)
+        return path
+
+    return write
+
+
+def averaged(tmp_path: Path, *flags: object) -> float:
+    """The averaged weight of the folder's checkpoints."""
+    output = tmp_path / "new" / "out.pt"
+    arguments = ["average", "--inputs", tmp_path / "in", "--output", output, *flags]
+    assert main(list(map(str, arguments))) == 0
+    return load_checkpoint(output)["model"]["w"].item()
+
+
+def error_of(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    assert main(["average", *map(str, arguments)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("vaswani average: error: ") and error.count("\n") == 1
+    return error
+
+
+def test_last_counts_epochs_as_numbers(save: Save, tmp_path: Path) -> None:
+    for epoch in (1, 2, 9, 10, 11):
+        save(f"checkpoint{epoch}.pt", float(epoch))
+    for name in ("checkpoint_last.pt", "checkpoint_best.pt", "checkpoint_12_500.pt", "x.pt"):
+        save(name, 1000.0)
+    assert averaged(tmp_path, "--last", 3) == 10.0
+    assert averaged(tmp_path, "--last", 1) == 11.0
+
+
+def test_last_updates_goes_by_the_update(save: Save, tmp_path: Path) -> None:
+    # An epoch's number may fall when training starts again from a checkpoint.
+    for epoch, update in ((1, 500), (2, 1000), (1, 2000), (10, 900)):
+        save(f"checkpoint_{epoch}_{update}.pt", float(update))
+    save("checkpoint7.pt", 7.0)
+    assert averaged(tmp_path, "--last-updates", 2) == 1500.0
+
+
+@pytest.mark.parametrize(("maximize", "expected"), [(False, 2.5), (True, 9.0)])
+def test_best_goes_by_the_metrics_direction(
+    save: Save, tmp_path: Path, maximize: bool, expected: float
+) -> None:
+    for value in (2.0, 3.0, 8.0, 10.0):
+        save(f"checkpoint.best_loss_{value:.3f}.pt", value, maximize)
+    save("checkpoint_best.pt", 100.0)
+    assert averaged(tmp_path, "--best", 2) == expected
+    assert averaged(tmp_path, "--best", 4) == 5.75
+
+
+def test_files_are_averaged_without_a_flag(
+    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    paths = [save("b.pt", 1.0), save("a.pt", 4.0)]
+    output = tmp_path / "out.pt"
+    flags = ["--inputs", *map(str, paths), "--output", str(output), "--format", "json"]
+    assert main(["average", *flags]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"output": str(output), "inputs": [str(path) for path in paths]}
+    assert load_checkpoint(output)["model"]["w"].item() == 2.5
+    assert main(["average", *flags[:-2]]) == 0
+    assert capsys.readouterr().out == f"wrote {output}, the average of 2: b.pt, a.pt\n"
+
+
+@pytest.mark.parametrize(
+    ("flag", "shape"),
+    [
+        ("--last", "checkpointN.pt"),
+        ("--last-updates", "checkpoint_EPOCH_UPDATE.pt"),
+        ("--best", "checkpoint.best_METRIC_VALUE.pt"),
+    ],
+)
+def test_fewer_than_asked(
+    flag: str, shape: str, save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    for name in ("checkpoint1.pt", "checkpoint_1_10.pt", "checkpoint.best_loss_3.pt"):
+        save(name, 1.0)
+    output = tmp_path / "out.pt"
+    error = error_of(capsys, "--inputs", tmp_path / "in", flag, 5, "--output", output)
+    assert f"{flag} 5: there are only 1 checkpoints named {shape}" in error
+    assert not output.exists()
+
+
+def test_wrong_inputs(save: Save, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path, other, output = save("a.pt", 1.0), save("b.pt", 2.0), tmp_path / "out.pt"
+    to_output = ("--output", output)
+    assert "is a folder: say which" in error_of(capsys, "--inputs", path.parent, *to_output)
+    assert "given twice" in error_of(capsys, "--inputs", path, path, *to_output)
+    assert "no such file" in error_of(capsys, "--inputs", tmp_path / "none", *to_output)
+    assert "would be lost" in error_of(capsys, "--inputs", path, other, "--output", path)
+    assert load_checkpoint(path)["model"]["w"].item() == 1.0
+    save("checkpoint.best_bleu_3.000.pt", 1.0), save("checkpoint.best_loss_3.000.pt", 1.0)
+    error = error_of(capsys, "--inputs", path.parent, "--best", 1, *to_output)
+    assert "the best by bleu and by loss; name the files" in error
+    for flags in (["--last", "0"], ["--last", "1", "--best", "1"]):
+        with pytest.raises(SystemExit) as stop:
+            main(["average", "--inputs", str(path), "--output", str(output), *flags])
+        assert stop.value.code == 2
+    assert not output.exists()
+
+
+def test_truncated_checkpoint_is_named_and_the_old_output_stays(
+    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    good, cut, output = save("good.pt", 1.0), save("cut.pt", 2.0), tmp_path / "out.pt"
+    cut.write_bytes(cut.read_bytes()[:300])
+    output.write_bytes(b"old")
+    error = error_of(capsys, "--inputs", good, cut, "--output", output)
+    assert f"{cut}: truncated" in error
+    assert output.read_bytes() == b"old"
+    assert sorted(os.listdir(tmp_path)) == ["in", "out.pt"]
+
+
+TRAINING = "--max-tokens 500 --max-epoch 2 --cpu --num-workers 0 --no-progress-bar --seed 1".split()
+ARCHITECTURES = {
+    "stock": "transformer_tiny --optimizer adam --lr-scheduler fixed --lr 1e-3 "
+    "--criterion cross_entropy",
+    "ours": "vaswani_debug --warmup-updates 10",
+}
+
+
+@pytest.mark.parametrize("which", ARCHITECTURES)
+def test_result_loads_in_fairseq(
+    which: str, toy_data_bin: Path, run_fairseq: RunFairseq, tmp_path: Path
+) -> None:
+    name, *flags = ARCHITECTURES[which].split()
+    trained = run_fairseq(
+        *("train", toy_data_bin, "--arch", name, *flags, *TRAINING, "--save-dir", tmp_path / "in")
+    )
+    assert trained.returncode == 0, trained.stderr
+    output = tmp_path / "average.pt"
+    arguments = ["average", "--inputs", tmp_path / "in", "--last", 2, "--output", output]
+    assert main(list(map(str, arguments))) == 0
+
+    files = [str(tmp_path / "in" / f"checkpoint{epoch}.pt") for epoch in (1, 2)]
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(output)])
+    parts, _ = checkpoint_utils.load_model_ensemble(files)
+    weights = [dict(part.named_parameters()) for part in parts]
+    moved = 0.0
+    for key, tensor in model.named_parameters():
+        values = [w[key].detach().numpy().astype(np.float64) for w in weights]
+        np.testing.assert_allclose(tensor.detach().numpy(), np.mean(values, axis=0), rtol=1e-6)
+        moved = max(moved, np.abs(values[0] - values[1]).max())
+    assert moved > 1e-4, "both checkpoints are alike: the mean shows nothing"
+
+    generated = run_fairseq("generate", toy_data_bin, "--path", output, "--cpu", "--beam", "2")
+    assert generated.returncode == 0, generated.stderr
+    assert generated.stdout.count("\nH-") == 60

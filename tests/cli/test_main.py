@@ -1,0 +1,146 @@
+"""The `vaswani` command: its listing, each command's help, exit codes, errors in one line."""
+
+import argparse
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from tests.conftest import fairseq_environment
+from vaswani_plugin.cli import __main__ as cli
+
+
+def run_vaswani(*args: str, **options: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "vaswani_plugin.cli", *args]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=fairseq_environment(), **options
+    )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A command `fake` whose `run` a test may set; it takes ``--number``."""
+    module = ModuleType("vaswani_plugin.cli.fake")
+    module.HELP, module.EXAMPLE = "do nothing", "vaswani fake --number 3"
+    module.add_arguments = lambda parser: parser.add_argument("--number", type=int, default=0)
+    module.run = lambda args: args.number
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(cli.COMMANDS, "fake", "fake")
+    return module
+
+
+def test_listing_shows_every_command_with_its_help(capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["--help"]) == 0
+    listing = capsys.readouterr().out.split("\n")
+    for name in cli.COMMANDS:
+        help_line = cli.load_command(name).HELP
+        assert help_line and "\n" not in help_line
+        assert any(row.split(maxsplit=1) == [name, help_line] for row in listing), name
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_each_command_shows_its_example(name: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([name, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    module = cli.load_command(name)
+    assert shown.endswith(f"example:\n  {module.EXAMPLE}\n")
+    assert module.EXAMPLE.startswith(f"vaswani {name}")
+    assert shown.startswith(f"usage: vaswani {name} ")
+
+
+def test_arguments_reach_the_command(fake: ModuleType) -> None:
+    assert cli.main(["fake", "--number", "3"]) == 3
+
+
+def test_no_command_and_unknown_command(capsys: pytest.CaptureFixture) -> None:
+    assert cli.main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "commands:" in captured.err
+    assert cli.main(["avrage"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("vaswani: error: unknown command 'avrage': did you mean 'average'?")
+    assert "archs, average, bleu" in error and error.count("\n") == 1
+
+
+def test_wrong_flags_exit_2(fake: ModuleType, capsys: pytest.CaptureFixture) -> None:
+    # "--num" would be taken for --number and change its meaning with the next flag of that start.
+    for arguments in (["--number", "x"], ["--none"], ["--num", "3"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["fake", *arguments])
+        assert stop.value.code == 2
+        assert "vaswani fake: error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("too\n  many"), "too many"),
+        (ValueError(), "ValueError"),
+        (OSError("no space"), "no space"),
+        (FileNotFoundError(2, "No such file or directory", "a.pt"), "a.pt: No such file"),
+    ],
+)
+def test_users_errors_are_one_line(
+    fake: ModuleType, error: Exception, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    def fail(args: argparse.Namespace) -> int:
+        raise error
+
+    fake.run = fail
+    assert cli.main(["fake"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"vaswani fake: error: {message}") and shown.count("\n") == 1
+
+
+def test_defects_stay_loud(fake: ModuleType) -> None:
+    def fail(args: argparse.Namespace) -> int:
+        raise KeyError("defect")
+
+    fake.run = fail
+    with pytest.raises(KeyError):
+        cli.main(["fake"])
+
+
+def test_interrupt_exits_130(fake: ModuleType, capsys: pytest.CaptureFixture) -> None:
+    def interrupt(args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    fake.run = interrupt
+    assert cli.main(["fake"]) == 130
+    assert capsys.readouterr().err == "vaswani fake: interrupted\n"
+
+
+def test_module_runs_as_a_program() -> None:
+    result = run_vaswani("bleu", "--hypothesis", "absent", "--reference", "absent")
+    assert result.returncode == 1
+    message = "vaswani bleu: error: absent: No such file or directory"
+    assert result.stderr.rstrip("\n").split("\n")[-1] == message
+    assert "Traceback" not in result.stderr
+
+
+def test_reader_that_leaves_early_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = (
+        "import sys, types; from vaswani_plugin.cli import __main__ as cli;"
+        "fake = types.SimpleNamespace(HELP='x', EXAMPLE='x', add_arguments=lambda p: None,"
+        "run=lambda a: print('x' * 100000) or 0);"
+        "cli.COMMANDS['fake'] = 'fake'; sys.modules['vaswani_plugin.cli.fake'] = fake;"
+        "sys.exit(cli.main(['fake']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=fairseq_environment(),
+    )
+    os.close(write)
+    # Python would say "Exception ignored ... BrokenPipeError" when it closes stdout.
+    shown = process.communicate(timeout=120)[1].lower().replace(" ", "")
+    assert "brokenpipe" not in shown
+    assert process.returncode == 1

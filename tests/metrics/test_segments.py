@@ -1,0 +1,89 @@
+"""Reading text files and the output of fairseq-generate: order, n-best, gaps, bad bytes."""
+
+from pathlib import Path
+
+import pytest
+
+from vaswani_plugin.metrics.segments import read_generate_output, read_lines, remove_bpe
+
+
+def write(path: Path, data: str | bytes) -> Path:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def test_lines_are_split_at_newline_only(tmp_path: Path) -> None:
+    text = "one\u2028still one\u0085and still\ntwo\x0bthr\ree\n\nfour"
+    expected = ["one\u2028still one\u0085and still", "two\x0bthr\ree", "", "four"]
+    assert read_lines(write(tmp_path / "a", text)) == expected
+    assert read_lines(write(tmp_path / "b", text + "\n")) == expected
+
+
+def test_invalid_utf8_is_named_by_line_and_byte(tmp_path: Path) -> None:
+    path = write(tmp_path / "latin", b"gut\nsch\xf6n\n")
+    with pytest.raises(ValueError, match=r"latin, line 2: not UTF-8 \(byte 4 is 0xf6\)"):
+        read_lines(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b" \n"])
+def test_empty_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(ValueError, match="nothing: the file is empty"):
+        read_lines(write(tmp_path / "nothing", data))
+
+
+def test_bpe_is_removed() -> None:
+    assert remove_bpe("ein@@ und@@ zwanzig klein@@ e Hunde@@") == "einundzwanzig kleine Hunde"
+    assert remove_bpe("mail@@example") == "mail@@example"
+
+
+GENERATED = """2026 | INFO | some log line
+S-1\tsource one
+T-1\tref one
+H-1\t-0.5\thyp one
+D-1\t-0.5\tdetok one
+P-1\t-0.1 -0.2
+H-1\t-0.9\tsecond best
+D-1\t-0.9\tsecond best
+S-10\tten
+T-10\tref ten
+H-10\t-0.5\thyp ten
+D-10\t-0.5\tdetok ten
+{others}S-0\tzero
+T-0\tref zero
+H-0\t-0.5\t
+D-0\t-0.5\t
+H-art is no hypothesis
+Generate test with beam=4: BLEU4 = 1.00
+"""
+OTHERS = "".join(
+    f"T-{i}\tref {i}\nH-{i}\t-1\thyp {i}\nD-{i}\t-1\tdetok {i}\n" for i in range(2, 10)
+)
+
+
+def test_order_is_restored_by_number(tmp_path: Path) -> None:
+    output = read_generate_output(write(tmp_path / "gen", GENERATED.format(others=OTHERS)))
+    middle = [str(i) for i in range(2, 10)]
+    assert output.hypotheses == ["", "hyp one", *(f"hyp {i}" for i in middle), "hyp ten"]
+    assert output.detokenized == ["", "detok one", *(f"detok {i}" for i in middle), "detok ten"]
+    assert output.references == ["ref zero", "ref one", *(f"ref {i}" for i in middle), "ref ten"]
+
+
+def test_references_may_be_absent(tmp_path: Path) -> None:
+    output = read_generate_output(write(tmp_path / "gen", "H-0\t-1\ta\nD-0\t-1\tb\n"))
+    assert (output.hypotheses, output.detokenized, output.references) == (["a"], ["b"], [])
+
+
+def test_dropped_sentences_are_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "gen", GENERATED.format(others=""))
+    with pytest.raises(ValueError, match=r"no H line of sentence 2 \(8 of 11 missing\)"):
+        read_generate_output(path)
+    path = write(tmp_path / "cut", "T-0\tr\nH-0\t-1\ta\n")
+    with pytest.raises(ValueError, match="cut: no D line of sentence 0"):
+        read_generate_output(path)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no H lines"):
+        read_generate_output(write(tmp_path / "text", "Just a text.\n"))
+    with pytest.raises(ValueError, match="line 2: a broken H line"):
+        read_generate_output(write(tmp_path / "broken", "T-0\tr\nH-0\t-1\n"))

@@ -1,0 +1,1 @@
+"""`vaswani <command>`: one module a command; `__main__` lists them."""

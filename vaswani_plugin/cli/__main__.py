@@ -1,0 +1,107 @@
+"""The `vaswani` command: a table of subcommands, each a module of this package.
+
+A command module defines `HELP` (one line), `EXAMPLE` (a command line), `add_arguments(parser)` and
+`run(args) -> int`. It is imported only when it runs or is listed. A `ValueError` or `OSError` of
+`run` is the user's to mend and becomes one line; any other exception is a defect and stays loud.
+"""
+
+import argparse
+import difflib
+import logging
+import os
+import sys
+from importlib import import_module
+from types import ModuleType
+
+# Command: module of vaswani_plugin.cli, in the order of the listing.
+COMMANDS = {
+    "archs": "archs",
+    "average": "average",
+    "bleu": "bleu",
+    "attention": "attention",
+}
+PROGRAM = "vaswani"
+
+
+def load_command(name: str) -> ModuleType:
+    """The module of a command that is in `COMMANDS`."""
+    return import_module(f"vaswani_plugin.cli.{COMMANDS[name]}")
+
+
+def overview() -> str:
+    """The text of ``vaswani --help``: every command with its HELP."""
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {load_command(name).HELP}" for name in COMMANDS]
+    usage = f"usage: {PROGRAM} <command> [arguments]"
+    details = f"'{PROGRAM} <command> --help' shows a command's arguments and an example."
+    return "\n".join([usage, "", "commands:", *rows, "", details])
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The argument parser of a command."""
+    module = load_command(name)
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {name}",
+        description=module.HELP[:1].upper() + module.HELP[1:].rstrip(".") + ".",
+        epilog=f"example:\n  {module.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run ``vaswani argv``.
+
+    Args:
+        argv: the arguments after the program's name; those of the process when None.
+
+    Returns:
+        The exit code: 0, 1 for an error that the user can mend, 2 for a wrong command line (which
+        argparse raises as SystemExit), 130 after Ctrl-C.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        print(overview(), file=sys.stderr)
+        return 2
+    name = argv[0]
+    if name in ("-h", "--help"):
+        print(overview())
+        return 0
+    if name not in COMMANDS:
+        print(f"{PROGRAM}: error: {_unknown(name)}", file=sys.stderr)
+        return 2
+    args = command_parser(name).parse_args(argv[1:])
+    # Importing fairseq sets the root logger to DEBUG, and every library then speaks.
+    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
+    try:
+        code = load_command(name).run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader (head) has seen enough; Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError) as error:
+        print(f"{PROGRAM} {name}: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{PROGRAM} {name}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown command {name!r}: {hint}The commands are {', '.join(COMMANDS)}"
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Checkpoint files: loaded without running their code, written whole or not at all. Torch only.
+
+A checkpoint is somebody else's file. PyTorch's restricted unpickler builds tensors and plain
+containers; beside those only `argparse.Namespace`, in which fairseq keeps the flags of models
+without a dataclass, is allowed here, and only while a file is read.
+"""
+
+import argparse
+import contextlib
+import os
+import pickle
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Checkpoint = dict[str, Any]
+
+_ALLOWED = (argparse.Namespace,)
+# What the unpickler stumbles over in bytes that are a broken pickle or never were one.
+_UNREADABLE = (
+    *(pickle.UnpicklingError, RuntimeError, EOFError, KeyError, IndexError),
+    *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
+)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a fairseq checkpoint to the CPU.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The dictionary of the file; its "model" maps names to tensors.
+
+    Raises:
+        OSError: the file is missing or can't be read.
+        ValueError: it would run code, is truncated, or is no fairseq checkpoint; with the name.
+    """
+    # safe_globals takes back what it allowed, even what was allowed before: only add what is not.
+    added = [kind for kind in _ALLOWED if kind not in torch.serialization.get_safe_globals()]
+    with open(path, "rb") as file, torch.serialization.safe_globals(added):
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        except OSError as error:
+            raise OSError(f"{path}: can't be read: {error.strerror or error}") from error
+        except _UNREADABLE as error:
+            raise ValueError(f"{path}: {_why_unreadable(error)}") from error
+    model = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(model, dict) or not model:
+        raise ValueError(f"{path}: no fairseq checkpoint: it holds no model")
+    strange = [key for key, value in model.items() if not isinstance(value, torch.Tensor)]
+    if strange:
+        raise ValueError(f"{path}: no fairseq checkpoint: its model's {strange[0]!r} is no tensor")
+    return state
+
+
+def _why_unreadable(error: Exception) -> str:
+    foreign = re.search(r"GLOBAL (\w[\w.]*)", str(error))
+    if isinstance(error, pickle.UnpicklingError) and foreign:
+        return (
+            f"refused: it would call {foreign[1]}, which is no data of a model (nothing of it was "
+            "run); use a checkpoint that fairseq-train wrote"
+        )
+    return "truncated, or no checkpoint at all; copy it again or use another one"
+
+
+def save_checkpoint(state: Checkpoint, path: Path) -> None:
+    """Write a checkpoint to a temporary name beside `path`, then put it in place.
+
+    Raises OSError where the folder can't be written; then an older file at `path` is as before.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):
+            # PyTorch's zip writer turns a full disk into its own error.
+            raise OSError(f"{path}: {error.__context__}") from error
+        raise

@@ -1,0 +1,1 @@
+"""Scores, perplexities and costs as functions of text and numbers; no torch, no fairseq."""

@@ -1,0 +1,86 @@
+"""Segments to score: text files, one segment a line, and the output of fairseq-generate."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""The lines of a UTF-8 file, split at "\n" only, without it.
+
+    str.splitlines also splits at U+0085 and U+2028, which stand inside real sentences.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: it is empty, or a line (named by its number) is not UTF-8.
+    """
+    data = path.read_bytes()
+    if not data.strip():
+        raise ValueError(f"{path}: the file is empty")
+    lines = data.removesuffix(b"\n").split(b"\n")
+    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _decode(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 (byte {error.start + 1} is "
+            f"0x{line[error.start]:02x}); convert the file, for example with iconv"
+        ) from error
+
+
+def remove_bpe(line: str) -> str:
+    """The words of a line of subword-nmt pieces: "@@ " joins."""
+    return (line + " ").replace("@@ ", "").rstrip(" ")
+
+
+@dataclass
+class GenerateOutput:
+    """What fairseq-generate printed, in the order of the corpus: one segment a sentence.
+
+    hypotheses are its H lines (tokens), detokenized its D lines, references its T lines (empty
+    where the data has no target side).
+    """
+
+    hypotheses: list[str] = field(default_factory=list)
+    detokenized: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
+
+
+def read_generate_output(path: Path) -> GenerateOutput:
+    """Read the output of fairseq-generate; of an n-best list the first, best entry counts.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: a file without H lines, a broken line, or a sentence number that is missing.
+    """
+    found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
+    for number, line in enumerate(read_lines(path), 1):
+        kind, dash, rest = line[:1], line[1:2], line[2:]
+        fields = rest.split("\t")
+        # Other output (S, P, log lines, "Generate test with beam=4") is none of ours.
+        if kind not in found or dash != "-" or not fields[0].isdecimal():
+            continue
+        text = fields[1:] if kind == "T" else fields[2:]
+        if not text:
+            raise ValueError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
+        found[kind].setdefault(int(fields[0]), "\t".join(text))
+    if not found["H"]:
+        raise ValueError(
+            f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
+        )
+    for kind in ("H", "D") + (("T",) if found["T"] else ()):
+        _check_complete(path, kind, found[kind], max(found["H"]))
+    in_order = ([texts[i] for i in sorted(texts)] for texts in found.values())
+    return GenerateOutput(*in_order)
+
+
+def _check_complete(path: Path, kind: str, texts: dict[int, str], last: int) -> None:
+    """Every sentence from 0 to the last must be there: a gap means dropped sentences."""
+    missing = [i for i in range(last + 1) if i not in texts]
+    if missing:
+        raise ValueError(
+            f"{path}: no {kind} line of sentence {missing[0]} ({len(missing)} of {last + 1} "
+            "missing): the file is cut off, or fairseq-generate dropped sentences"
+        )
