@@ -1,8 +1,11 @@
 """Translation as the paper does it (section 6.1), over fairseq's translation task."""
 
 import argparse
+import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
+from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -14,6 +17,8 @@ from vaswani_plugin.search.generator import (
 
 PAPER_DECODING = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
 """Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""
+
+DIGESTS = "dictionary_sha256"
 
 
 @dataclass
@@ -41,6 +46,29 @@ class VaswaniTranslationTask(TranslationTask):
         super().add_args(parser)
         known = {action.dest for action in parser._actions}
         parser.set_defaults(**{k: v for k, v in PAPER_DECODING.items() if k in known})
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the task: digests of its dictionaries."""
+        return {**super().state_dict(), DIGESTS: self._dictionary_digests()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a checkpoint's state.
+
+        Raises:
+            ValueError: when the checkpoint's dictionaries hold other words, or the same in
+                another order: sizes may agree by chance, and every output would be wrong.
+        """
+        trained_with = state_dict.get(DIGESTS, {})
+        for side, digest in self._dictionary_digests().items():
+            if trained_with.get(side, digest) != digest:
+                raise ValueError(
+                    f"the {side} dictionary of {self.cfg.data} is not the one that the checkpoint "
+                    f"was trained with; give the data folder (its dict.*.txt) it was trained on"
+                )
+        super().load_state_dict(state_dict)
+
+    def _dictionary_digests(self) -> dict[str, str]:
+        return {"source": _digest(self.src_dict), "target": _digest(self.tgt_dict)}
 
     def build_generator(
         self,
@@ -78,3 +106,7 @@ class VaswaniTranslationTask(TranslationTask):
         return super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
         )
+
+
+def _digest(dictionary: Dictionary) -> str:
+    return hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
