@@ -28,7 +28,7 @@ python_version() { # INTERPRETER: prints "3 11"; fails where it does not run
 }
 
 pick_python() { # sets python, or ends with the remedy
-  local candidate version
+  local candidate version found
   if [[ -n "${PYTHON:-}" ]]; then
     version=$(python_version "$PYTHON") || die "PYTHON=$PYTHON does not run: name an interpreter of Python 3.11 or newer"
     [[ "$version" == 3\ 1[1-9] ]] || die "PYTHON=$PYTHON is Python ${version/ /.}, but 3.11 or newer is needed: install one and set PYTHON to it"
@@ -43,8 +43,8 @@ pick_python() { # sets python, or ends with the remedy
       return
     fi
   done
-  version=$(python_version python3 || true)
-  die "no Python 3.11 or newer found (python3 is ${version:+Python }${version:-missing}): install python3.11 with its venv and dev packages, or set PYTHON=/path/to/python3.11"
+  if version=$(python_version python3); then found="Python ${version/ /.}"; else found=missing; fi
+  die "no Python 3.11 or newer found (python3 is $found): install python3.11 with its venv and dev packages, or set PYTHON=/path/to/python3.11"
 }
 
 check_python_parts() {
@@ -57,7 +57,7 @@ check_python_parts() {
 }
 
 check_compiler() {
-  local tool found
+  local tool candidate found
   for tool in "${CC:-} cc gcc clang" "${CXX:-} c++ g++ clang++"; do
     found=
     for candidate in $tool; do

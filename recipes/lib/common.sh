@@ -1,0 +1,241 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2034,SC2154  # what the recipes read, and what they set
+#
+# What every recipe shares: options, stages, dry runs. Sourced by the recipes after env.sh.
+#
+# A recipe sets `recipe` (its name) and `stages` (an array of names), defines
+#   recipe_option NAME VALUE   takes an option of its own; returns 1 where it knows no such option
+#   recipe_defaults            fills in what no option set and checks it (may call `die`)
+#   stage_NAME                 does a stage; prints its commands by going through `run`
+#   key_NAME                   prints the options on which the stage's result depends
+# and calls `main_recipe "$@"`. A finished stage leaves WORK/.stages/NAME with its key and is
+# skipped from then on; where the key differs, it and every later stage run again.
+
+work=''
+data=''
+scale=full
+device=''
+gpus=0
+dry_run=''
+first_stage=''
+last_stage=''
+recipe_file=$0
+
+die() {
+  printf '%s: error: %s\n' "${recipe:-recipe}" "$*" >&2
+  exit 1
+}
+say() { printf '%s: %s\n' "$recipe" "$*" >&2; }
+
+usage() { # the comment at the top of the recipe is its help
+  awk 'NR == 1 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$recipe_file"
+  cat <<'HELP'
+
+Options of every recipe:
+  --data DIR         read the raw data from this folder instead of downloading or making it
+  --work DIR         everything is written here (default: work/ and the recipe's name)
+  --stage S          begin with this stage (a name or a number from 1 on)
+  --stop-stage S     end with this stage
+  --cpu | --gpus N   where to train (default: one GPU if there is one)
+  --scale tiny|full  tiny: a few minutes, checks that everything runs; its result means nothing
+  --dry-run          print the commands, run nothing
+  --help             this text
+A finished stage is skipped; delete WORK/.stages/NAME to have it done again. A training that was
+cut off goes on from its last checkpoint when the same command is given again.
+HELP
+  printf 'Stages:'
+  printf ' %s' "${stages[@]}"
+  printf '\n'
+}
+
+is_count() { [[ "$1" =~ ^[1-9][0-9]{0,8}$ ]]; }
+
+need_count() { is_count "$2" || die "$1 $2: must be a whole number from 1 on"; }
+
+need_number() { [[ "$2" =~ ^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$ ]] || die "$1 $2: must be a number"; }
+
+parse_options() {
+  local name value
+  while (($#)); do
+    name=$1
+    shift
+    case $name in
+      --help | -h) usage && exit 0 ;;
+      --dry-run) dry_run=1 && continue ;;
+      --cpu) device=cpu && continue ;;
+      --*=*) value=${name#*=} && name=${name%%=*} ;;
+      --*)
+        (($#)) || die "$name: needs a value (see --help)"
+        value=$1
+        shift
+        ;;
+      *) die "$name: no option of this recipe (see --help)" ;;
+    esac
+    case $name in
+      --data) data=$value ;;
+      --work) work=$value ;;
+      --stage) first_stage=$value ;;
+      --stop-stage) last_stage=$value ;;
+      --gpus) device=gpu gpus=$value ;;
+      --scale) scale=$value ;;
+      *) recipe_option "$name" "$value" || die "$name: no option of this recipe (see --help)" ;;
+    esac
+  done
+}
+
+stage_number() { # OPTION VALUE: prints the number (from 1 on) of a stage given by name or number
+  local index
+  for ((index = 0; index < ${#stages[@]}; index++)); do
+    if [[ "$2" == "${stages[index]}" || "$2" == $((index + 1)) ]]; then
+      echo $((index + 1))
+      return
+    fi
+  done
+  die "$1 $2: no such stage (stages: ${stages[*]})"
+}
+
+absolute() { # PATH: as seen from where the recipe was started
+  case $1 in
+    /*) echo "$1" ;;
+    *) echo "$PWD/$1" ;;
+  esac
+}
+
+gpus_present() {
+  { command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -c '^GPU'; } || true
+}
+
+check_common_options() {
+  local present
+  case $scale in
+    tiny | full) ;;
+    *) die "--scale $scale: must be tiny or full" ;;
+  esac
+  first_stage=$(stage_number --stage "${first_stage:-1}") || exit 1
+  last_stage=$(stage_number --stop-stage "${last_stage:-${#stages[@]}}") || exit 1
+  ((first_stage <= last_stage)) || die "--stop-stage ${stages[last_stage - 1]} lies before --stage ${stages[first_stage - 1]}"
+  present=$(gpus_present)
+  if [[ -z "$device" ]]; then
+    if ((${present:-0} > 0)); then device=gpu gpus=1; else device=cpu; fi
+  elif [[ "$device" == gpu ]]; then
+    need_count --gpus "$gpus"
+    [[ -n "$dry_run" ]] || ((gpus <= ${present:-0})) || die "--gpus $gpus: this machine shows ${present:-0} (use --cpu, or fewer)"
+  fi
+  work=$(absolute "${work:-$VASWANI_ROOT/work/$recipe}")
+  if [[ -n "$data" ]]; then
+    [[ -d "$data" ]] || die "--data $data: no such folder"
+    data=$(cd "$data" && pwd -P)
+  fi
+}
+
+# run COMMAND...: prints the command; runs it unless this is a dry run.
+run() {
+  printf '+' >&2
+  printf ' %q' "$@" >&2
+  printf '\n' >&2
+  [[ -n "$dry_run" ]] || "$@"
+}
+
+# run_to FILE COMMAND...: the output goes to FILE, which appears only when the command succeeded.
+run_to() {
+  local file=$1
+  shift
+  printf '+' >&2
+  printf ' %q' "$@" >&2
+  printf ' > %q\n' "$file" >&2
+  [[ -z "$dry_run" ]] || return 0
+  mkdir -p "$(dirname "$file")"
+  "$@" >"$file.part"
+  mv "$file.part" "$file"
+}
+
+# run_logged FILE COMMAND...: shows the output and adds it to FILE.
+run_logged() {
+  local file=$1
+  shift
+  printf '+' >&2
+  printf ' %q' "$@" >&2
+  printf ' 2>&1 | tee -a %q\n' "$file" >&2
+  [[ -z "$dry_run" ]] || return 0
+  mkdir -p "$(dirname "$file")"
+  "$@" 2>&1 | tee -a "$file"
+}
+
+# fresh_folder DIR [KEY]: an empty folder; with a KEY one that was begun under the same key stays
+# as it is, so that a training finds its checkpoints.
+fresh_folder() {
+  local folder=$1 key=${2:-}
+  [[ -z "$dry_run" ]] || return 0
+  if [[ -n "$key" && -f "$folder/.key" && "$(<"$folder/.key")" == "$key" ]]; then return; fi
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  if [[ -n "$key" ]]; then printf '%s\n' "$key" >"$folder/.key"; fi
+}
+
+stage_stamp() { echo "$work/.stages/$1"; }
+
+stage_is_done() { # NAME: finished, and with the options of now
+  [[ -f "$(stage_stamp "$1")" && "$(<"$(stage_stamp "$1")")" == "$("key_$1")" ]]
+}
+
+forget_stages_from() { # NUMBER
+  local index
+  for ((index = $1 - 1; index < ${#stages[@]}; index++)); do
+    rm -f "$(stage_stamp "${stages[index]}")"
+  done
+}
+
+report_break() {
+  local status=$?
+  if ((status != 0)) && [[ -n "${current_stage:-}" ]]; then
+    printf '%s: error: stage %s ended with exit code %d; the reason is above. The same command begins again with this stage.\n' \
+      "$recipe" "$current_stage" "$status" >&2
+  fi
+}
+
+run_stages() {
+  local number name
+  current_stage=''
+  trap report_break EXIT
+  for ((number = 1; number <= last_stage; number++)); do
+    name=${stages[number - 1]}
+    if [[ -n "$dry_run" ]]; then
+      if ((number >= first_stage)); then
+        say "stage $number, $name"
+        "stage_$name"
+      fi
+      continue
+    fi
+    if stage_is_done "$name"; then
+      ((number < first_stage)) || say "stage $number, $name: done before"
+      continue
+    fi
+    ((number >= first_stage)) ||
+      die "--stage ${stages[first_stage - 1]}: the earlier stage $name is not done with these options; begin with --stage $name"
+    forget_stages_from "$number"
+    say "stage $number, $name"
+    current_stage=$name
+    # Not `if stage_x`: that would switch off `set -e` inside.
+    "stage_$name"
+    current_stage=''
+    mkdir -p "$work/.stages"
+    "key_$name" >"$(stage_stamp "$name").part"
+    mv "$(stage_stamp "$name").part" "$(stage_stamp "$name")"
+  done
+}
+
+main_recipe() {
+  parse_options "$@"
+  check_common_options
+  recipe_defaults
+  if [[ -z "$dry_run" ]]; then
+    mkdir -p "$work" 2>/dev/null || die "--work $work: cannot be made"
+    if command -v flock >/dev/null 2>&1; then
+      exec 8>>"$work/.lock"
+      # A run that was just killed may need a moment to go; a training that outlived its recipe
+      # holds the lock as well.
+      flock -w 5 8 || die "--work $work: another run is at work there; wait for it or choose another folder"
+    fi
+  fi
+  run_stages
+}

@@ -1,0 +1,25 @@
+"""Prints the first N lines of a corpus, plain or .gz.
+
+first_lines.py 1000 train.en.gz > train.en
+"""
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+
+from corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+
+
+def main() -> None:
+    """Command line."""
+    if len(sys.argv) != 3 or not sys.argv[1].isdigit():
+        raise InputError("usage: first_lines.py N FILE")
+    with write_atomically("-") as write:
+        for line in islice(read_lines(sys.argv[2]), int(sys.argv[1])):
+            write(line)
+
+
+if __name__ == "__main__":
+    run(main)
