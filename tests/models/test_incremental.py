@@ -1,0 +1,120 @@
+"""Incremental decoding equals the full forward pass, position by position."""
+
+import itertools
+
+import pytest
+import torch
+from model_factory import make_model, make_task, random_batch
+from reference_weights import default_dtype, shake
+
+EXACT = {"atol": 1e-10, "rtol": 0}
+LENGTHS = [(9, 10), (4, 10), (12, 10)]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+def exact_model(task, **changes):
+    with default_dtype(torch.float64):
+        return shake(make_model(task, **changes), size=0.1).eval()
+
+
+@pytest.fixture(params=[0, 1, 3, 100], ids=lambda r: f"window-{r}")
+def model(request, task):
+    return exact_model(task, attention_window=request.param)
+
+
+@pytest.mark.parametrize("pieces", [[1] * 10, [1, 3, 1, 5], [4, 6], [10]], ids=str)
+@pytest.mark.parametrize("left_pad", [False, True])
+def test_incremental_is_full(task, model, pieces, left_pad):
+    batch = random_batch(task, LENGTHS)
+    targets = batch["prev_output_tokens"]
+    if left_pad:
+        targets = targets.clone()
+        targets[1] = targets[1].roll(4)
+        targets[1, :4] = task.source_dictionary.pad()
+    encoder_out = model.encoder(batch["src_tokens"])
+    full = model.decoder(targets, encoder_out)[0]
+    real = targets.ne(task.source_dictionary.pad())
+    state, begin = {}, 0
+    for end in itertools.accumulate(pieces):
+        piece, extra = model.decoder(targets[:, :end], encoder_out, incremental_state=state)
+        assert piece.shape[1] == end - begin
+        there = real[:, begin:end]
+        torch.testing.assert_close(piece[there], full[:, begin:end][there], **EXACT)
+        assert extra["attn"][0].shape == (3, end - begin, batch["src_tokens"].size(1))
+        begin = end
+    assert full[real].std() > 0.1
+
+
+def test_the_cache_holds_every_position_so_far(task):
+    model = exact_model(task, attention_window=3)
+    batch = random_batch(task, LENGTHS)
+    encoder_out = model.encoder(batch["src_tokens"])
+    state = {}
+    for end in range(1, 6):
+        model.decoder(batch["prev_output_tokens"][:, :end], encoder_out, incremental_state=state)
+    for layer in range(3):
+        assert state[f"layers.{layer}.self_attention"]["key"].shape == (3, 4, 5, 8)
+        assert state[f"layers.{layer}.cross_attention"]["key"].shape == (3, 4, 12, 8)
+
+
+@pytest.mark.parametrize("order", [[2, 0, 1], [1, 1, 0], [2], [0, 0, 1, 1, 2, 2]], ids=str)
+def test_a_reordered_cache_goes_on_as_the_reordered_batch(task, model, order):
+    """Beams are copied and dropped, sentences leave the batch: row i becomes order[i]."""
+    batch = random_batch(task, LENGTHS)
+    targets, picked = batch["prev_output_tokens"], torch.tensor(order)
+    encoder_out = model.encoder(batch["src_tokens"])
+    state = {}
+    model.decoder(targets[:, :4], encoder_out, incremental_state=state)
+    model.decoder.reorder_incremental_state_scripting(state, picked)
+    reordered = model.encoder.reorder_encoder_out(encoder_out, picked)
+    step, _ = model.decoder(targets[picked][:, :5], reordered, incremental_state=state)
+    alone = model.encoder(batch["src_tokens"][picked])
+    expected = model.decoder(targets[picked][:, :5], alone)[0][:, -1:]
+    torch.testing.assert_close(step, expected, **EXACT)
+
+
+def test_a_cache_left_in_the_old_order_goes_wrong(task, model):
+    """Else the test above could not fail."""
+    batch = random_batch(task, LENGTHS)
+    targets, picked = batch["prev_output_tokens"], torch.tensor([2, 0, 1])
+    encoder_out = model.encoder(batch["src_tokens"])
+    state = {}
+    model.decoder(targets[:, :4], encoder_out, incremental_state=state)
+    reordered = model.encoder.reorder_encoder_out(encoder_out, picked)
+    step, _ = model.decoder(targets[picked][:, :5], reordered, incremental_state=state)
+    expected = model.decoder(targets[picked][:, :5], reordered)[0][:, -1:]
+    assert (step - expected).abs().max() > 1e-3
+
+
+def test_reordered_encoder_output_is_that_of_the_picked_sentences(task):
+    model = exact_model(task)
+    batch = random_batch(task, LENGTHS)
+    picked = torch.tensor([2, 0, 2, 1])
+    reordered = model.encoder.reorder_encoder_out(
+        model.encoder(batch["src_tokens"], need_weights=True), picked
+    )
+    expected = model.encoder(batch["src_tokens"][picked], need_weights=True)
+    assert reordered["encoder_out"][0].shape == (12, 4, 32)
+    for name in ("encoder_out", "encoder_padding_mask", "attention"):
+        assert len(reordered[name]) == len(expected[name]) > 0
+        for ours, theirs in zip(reordered[name], expected[name], strict=True):
+            torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+def test_alignment_can_be_spared(task):
+    model = exact_model(task)
+    batch = random_batch(task, LENGTHS)
+    encoder_out = model.encoder(batch["src_tokens"])
+    first = batch["prev_output_tokens"][:, :1]
+    with_alignment, extra = model.decoder(first, encoder_out, incremental_state={})
+    torch.testing.assert_close(
+        extra["attn"][0].sum(-1), torch.ones(3, 1, dtype=torch.float64), **EXACT
+    )
+    model.decoder.alignment_wanted = False
+    without, extra = model.decoder(first, encoder_out, incremental_state={})
+    assert extra["attn"] == [None]
+    torch.testing.assert_close(without, with_alignment, **EXACT)

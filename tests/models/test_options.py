@@ -1,0 +1,163 @@
+"""What the flags of the model do: attention weights, sharing, widths, limits, errors."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from model_factory import make_dictionary, make_model, make_task, random_batch
+
+LENGTHS = [(9, 7), (4, 11), (12, 2)]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+def parameter_count(model) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("window", [0, 3])
+def test_attention_weights_are_those_of_each_head(task, window):
+    model = make_model(task, attention_window=window)
+    batch = random_batch(task, LENGTHS)
+    weights = model.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
+    shapes = {name: [tuple(w.shape) for w in layers] for name, layers in weights.items()}
+    assert shapes == {
+        "encoder": [(3, 4, 12, 12)] * 2,
+        "decoder": [(3, 4, 11, 11)] * 3,
+        "cross": [(3, 4, 11, 12)] * 3,
+    }
+    pad = task.source_dictionary.pad()
+    source_padding = batch["src_tokens"].eq(pad)
+    real_source, real_target = ~source_padding, batch["prev_output_tokens"].ne(pad)
+    for name, real in (("encoder", real_source), ("decoder", real_target), ("cross", real_target)):
+        for layer in weights[name]:
+            rows = layer.sum(-1).transpose(1, 2)[real]  # (real tokens, H)
+            torch.testing.assert_close(rows, torch.ones_like(rows), atol=1e-5, rtol=0)
+            assert (layer[:, 0] - layer[:, 1]).abs().max() > 1e-3  # heads differ: no average
+    for layer in weights["encoder"] + weights["cross"]:
+        on_padding = layer.transpose(1, 3)[source_padding]  # (padding keys, T, H)
+        assert (on_padding == 0).all()
+    for layer in weights["decoder"]:
+        assert (layer.triu(1) == 0).all()
+
+
+def test_logits_with_weights_are_logits_without(task):
+    model = make_model(task)
+    batch = random_batch(task, LENGTHS)
+    encoder_out = model.encoder(batch["src_tokens"])
+    plain = model.decoder(batch["prev_output_tokens"], encoder_out)[0]
+    explained, extra = model.decoder(batch["prev_output_tokens"], encoder_out, need_weights=True)
+    real = batch["prev_output_tokens"].ne(task.source_dictionary.pad())
+    torch.testing.assert_close(plain[real], explained[real], atol=1e-5, rtol=0)
+    torch.testing.assert_close(extra["attn"][0], extra["cross_attention"][-1].mean(1))
+
+
+def test_features_projected_are_logits(task):
+    model = make_model(task)
+    batch = random_batch(task, LENGTHS)
+    features, _ = model(**batch, features_only=True)
+    assert features.shape == (3, 11, 32)
+    torch.testing.assert_close(model.decoder.output_layer(features), model(**batch)[0])
+    torch.testing.assert_close(features @ model.projection_weight.T, model(**batch)[0])
+
+
+def test_sharing_decides_how_many_matrices_there_are(task):
+    rows, width = len(task.source_dictionary), 32
+    counts = {
+        sharing: parameter_count(make_model(task, share_embeddings=sharing))
+        for sharing in ("all", "decoder", "none")
+    }
+    assert counts["decoder"] - counts["all"] == rows * width
+    assert counts["none"] - counts["decoder"] == rows * width
+
+
+def test_shared_matrices_are_one_tensor(task):
+    for sharing, one_source, one_projection in (
+        ("all", True, True),
+        ("decoder", False, True),
+        ("none", False, False),
+    ):
+        model = make_model(task, share_embeddings=sharing)
+        target = model.decoder.embedding.weight
+        assert (model.encoder.embedding.weight is target) == one_source
+        assert (model.projection_weight is target) == one_projection
+
+
+def test_differing_dictionaries_share_only_the_decoder():
+    task = SimpleNamespace(
+        source_dictionary=make_dictionary(20, "s"), target_dictionary=make_dictionary(31, "t")
+    )
+    with pytest.raises(ValueError, match="--joined-dictionary, or give --share-embeddings decoder"):
+        make_model(task)
+    model = make_model(task, share_embeddings="decoder")
+    assert model.encoder.embedding.weight.shape == (24, 32)
+    assert model.projection_weight.shape == (35, 32)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
+    model = make_model(task, max_source_positions=9, max_target_positions=9)
+    at_the_limit = {"source": (9, 3), "target": (3, 9)}[side]
+    model(**random_batch(task, [at_the_limit]))
+    past = {"source": (10, 3), "target": (3, 10)}[side]
+    message = (
+        rf"a {side} sentence has 10 tokens and the model 9 positions; shorten it, .*"
+        rf"--max-{side}-positions"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(**random_batch(task, [past]))
+    assert model.max_positions() == (9, 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_k": 0}, "--d-k is 0; it must be at least 1"),
+        ({"d_v": -3}, "--d-v is -3; it must be at least 1"),
+        ({"heads": 5}, "--heads 5 does not divide --d-model 32; .* give --d-k and --d-v"),
+        ({"heads": 0}, "--heads is 0; it must be at least 1"),
+        ({"d_ff": 0}, "--d-ff is 0; it must be at least 1"),
+        ({"encoder_layers": 0}, "--encoder-layers is 0; it must be at least 1"),
+        ({"attention_window": -1}, "--attention-window is -1; 0 means no restriction"),
+        ({"d_model": 31, "heads": 1}, "d_model is 31; sinusoidal positions need an even width"),
+    ],
+    ids=str,
+)
+def test_sizes_that_cannot_be_are_refused(task, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_model(task, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "d_k", "d_v"),
+    [
+        ({}, 8, 8),
+        ({"d_k": 3}, 3, 8),
+        ({"d_v": 5}, 8, 5),
+        ({"heads": 5, "d_k": 3, "d_v": 11}, 3, 11),
+    ],
+    ids=str,
+)
+def test_widths_of_heads_are_free(task, changes, d_k, d_v):
+    model = make_model(task, **changes)
+    heads = changes.get("heads", 4)
+    for layer in (model.encoder.layers[0], model.decoder.layers[0]):
+        assert layer.self_attention.query.weight.shape == (heads * d_k, 32)
+        assert layer.self_attention.key.weight.shape == (heads * d_k, 32)
+        assert layer.self_attention.value.weight.shape == (heads * d_v, 32)
+        assert layer.self_attention.output.weight.shape == (32, heads * d_v)
+    assert model(**random_batch(task, LENGTHS))[0].shape == (3, 11, 27)
+
+
+def test_learned_positions_replace_the_sinusoids(task):
+    learned, plain = make_model(task, positions="learned"), make_model(task)
+    assert parameter_count(learned) - parameter_count(plain) == 2 * 64 * 32
+    state = learned.state_dict()
+    assert {name for name in state if "positions" in name} == {
+        "encoder.positions.weight",
+        "decoder.positions.weight",
+    }
+    assert not {name for name in plain.state_dict() if "positions" in name}

@@ -1,0 +1,37 @@
+"""Masks against their definition, position by position."""
+
+import pytest
+import torch
+
+from vaswani_plugin.modules.masks import causal_mask, neighbourhood_mask, padding_mask
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 5, 9])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 5), (1, 5), (2, 6), (8, 8)])
+def test_causal_mask(queries, keys, window):
+    mask = causal_mask(queries, keys, window)
+    assert mask.shape == (queries, keys) and mask.dtype == torch.bool
+    for row in range(queries):
+        position = keys - queries + row
+        seen = {key for key in range(keys) if mask[row, key]}
+        past = list(range(position + 1))
+        assert seen == set(past[-window:] if window else past)
+
+
+@pytest.mark.parametrize("window", range(1, 12))
+def test_neighbourhood_has_r_positions_around_each(window):
+    length = 9
+    mask = neighbourhood_mask(length, window)
+    assert mask.shape == (length, length) and mask.dtype == torch.bool
+    for position in range(length):
+        around = range(position - window // 2, position - window // 2 + window)
+        assert position in around and len(around) == window
+        seen = {key for key in range(length) if mask[position, key]}
+        assert seen == {key for key in around if 0 <= key < length}
+
+
+def test_padding_is_hidden_from_everyone():
+    tokens = torch.tensor([[1, 1, 5, 2], [4, 5, 2, 1]])
+    mask = padding_mask(tokens, padding_idx=1)
+    assert mask.shape == (2, 1, 1, 4)
+    assert mask[:, 0, 0].tolist() == [[False, False, True, True], [True, True, True, False]]

@@ -1,0 +1,92 @@
+"""Positional encodings equal the formulas of section 3.5, wherever the padding is."""
+
+import numpy as np
+import paper_reference
+import pytest
+import torch
+from fairseq.modules import SinusoidalPositionalEmbedding
+
+from vaswani_plugin.modules.positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    fairseq_sinusoids,
+    position_ids,
+    sinusoids,
+)
+
+PAD = 1
+POSITIONS = [0, 1, 2, 17, 1023]
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_the_papers_sinusoids(d_model):
+    encoded = sinusoids(torch.tensor(POSITIONS), d_model)
+    assert encoded.dtype == torch.float64
+    for row, position in zip(encoded, POSITIONS, strict=True):
+        expected = paper_reference.sinusoid(position, d_model)
+        np.testing.assert_allclose(row.numpy(), expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("d_model", [4, 6, 512])
+def test_fairseqs_sinusoids(d_model):
+    encoded = fairseq_sinusoids(torch.tensor(POSITIONS), d_model)
+    for row, position in zip(encoded, POSITIONS, strict=True):
+        expected = paper_reference.fairseq_sinusoid(position, d_model)
+        np.testing.assert_allclose(row.numpy(), expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("left_pad", [False, True])
+def test_fairseqs_sinusoids_are_those_of_its_own_module(left_pad):
+    sentence, padding = [7, 9, 4, 2], [PAD] * 3
+    tokens = torch.tensor([padding + sentence if left_pad else sentence + padding])
+    theirs = SinusoidalPositionalEmbedding(16, PAD, init_size=64)(tokens)
+    ours = SinusoidalPositions(64, 16, fairseq_sinusoids)(position_ids(tokens, PAD))
+    real = tokens.ne(PAD)
+    assert theirs[real].abs().max() > 0.5
+    torch.testing.assert_close(ours[real], theirs[real], atol=2e-6, rtol=0)
+
+
+def test_relative_positions_are_linear():
+    """Why the paper chose them: PE(pos + k) is one linear function of PE(pos) for every pos."""
+    table = sinusoids(torch.arange(60), 8)
+    offset = 5
+    transform = torch.linalg.lstsq(table[:20], table[offset : 20 + offset]).solution
+    torch.testing.assert_close(table[20:50] @ transform, table[25:55], atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("encoding", [sinusoids, fairseq_sinusoids])
+def test_odd_width_is_refused(encoding):
+    with pytest.raises(ValueError, match="d_model is 7; sinusoidal positions need an even width"):
+        encoding(torch.arange(3), 7)
+
+
+def test_fairseqs_sinusoids_need_two_frequencies():
+    with pytest.raises(ValueError, match="d_model is 2; .* at least 4"):
+        fairseq_sinusoids(torch.arange(3), 2)
+
+
+def test_positions_count_real_tokens_from_0():
+    tokens = torch.tensor([[PAD, PAD, 5, 6, 2], [5, 6, 2, PAD, PAD], [8, 9, 5, 6, 2]])
+    numbered = position_ids(tokens, PAD)
+    assert numbered[0, 2:].tolist() == [0, 1, 2]
+    assert numbered[1, :3].tolist() == [0, 1, 2]
+    assert numbered[2].tolist() == [0, 1, 2, 3, 4]
+    assert ((numbered >= 0) & (numbered < 5)).all()  # padding too indexes a table of 5
+
+
+def test_the_table_holds_the_formula_and_no_checkpoint_does():
+    module = SinusoidalPositions(20, 6)
+    looked_up = module(torch.tensor([[3, 0], [19, 7]]))
+    assert looked_up.shape == (2, 2, 6) and looked_up.dtype == torch.float32
+    for place, position in (((0, 0), 3), ((0, 1), 0), ((1, 0), 19), ((1, 1), 7)):
+        expected = paper_reference.sinusoid(position, 6)
+        np.testing.assert_allclose(looked_up[place].numpy(), expected, atol=1e-7, rtol=0)
+    assert not module.state_dict()
+
+
+def test_learned_positions_are_trained():
+    module = LearnedPositions(20, 6)
+    assert [tuple(p.shape) for p in module.parameters()] == [(20, 6)]
+    module(torch.tensor([[3, 3]])).sum().backward()
+    assert module.weight.grad[3].tolist() == [2.0] * 6
+    assert module.weight.grad.abs().sum() == 12

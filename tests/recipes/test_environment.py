@@ -1,0 +1,196 @@
+"""The environment: what stops an installation, with one line each, and when none is needed.
+
+Nothing is installed here: each run is stopped before, or its package index can't be reached.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+
+ENV = ROOT / "recipes" / "lib" / "env.sh"
+BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
+OFFLINE = {
+    "PIP_CONFIG_FILE": os.devnull,
+    "PIP_FIND_LINKS": "",
+    "PIP_INDEX_URL": "http://127.0.0.1:1/simple",
+    "PIP_RETRIES": "1",
+    "VASWANI_TORCH_INDEX": "http://127.0.0.1:1/simple",
+}
+
+
+def write_tool(folder: Path, name: str, text: str) -> Path:
+    """A shell script on the PATH of a test."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+    (folder / name).chmod(0o755)
+    return folder / name
+
+
+def tools_without(folder: Path, *unwanted: str) -> str:
+    """A PATH with links to all of this machine's tools but those whose names begin so."""
+    folder.mkdir()
+    for directory in ("/usr/bin", "/bin", "/usr/local/bin"):
+        for tool in Path(directory).iterdir():
+            link = folder / tool.name
+            if not tool.name.startswith(unwanted) and not os.path.lexists(link):
+                link.symlink_to(tool)
+    return str(folder)
+
+
+def install(venv: Path, **environment: str) -> subprocess.CompletedProcess:
+    """Runs env.sh for a folder, by default with the interpreter below this one."""
+    settings = {"VASWANI_VENV": str(venv), "PYTHON": str(BASE_PYTHON), "CC": "", "CXX": ""}
+    return run_bash(ENV, **(settings | OFFLINE | environment))
+
+
+def test_an_old_python_given(tmp_path):
+    old = write_tool(tmp_path / "bin", "python", "echo 3 9")
+    done = install(tmp_path / "venv", PYTHON=str(old))
+    assert_one_line_error(done, "is Python 3.9, but 3.11 or newer is needed")
+
+
+def test_a_python_that_does_not_run(tmp_path):
+    done = install(tmp_path / "venv", PYTHON=str(tmp_path / "none"))
+    assert_one_line_error(done, "none does not run")
+
+
+def test_only_an_old_python_found(tmp_path):
+    path = tools_without(tmp_path / "bin", "python")
+    write_tool(tmp_path / "bin", "python3", "echo 3 8")
+    done = install(tmp_path / "venv", PYTHON="", PATH=path)
+    assert_one_line_error(done, "no Python 3.11 or newer found (python3 is Python 3.8)", "PYTHON=")
+
+
+def test_no_headers(tmp_path):
+    python = write_tool(
+        tmp_path / "bin",
+        "python",
+        f'case "$*" in *sysconfig*) echo /no/such ;; *) exec "{BASE_PYTHON}" "$@" ;; esac',
+    )
+    done = install(tmp_path / "venv", PYTHON=str(python))
+    assert_one_line_error(done, "/no/such/Python.h", "python3-dev")
+
+
+def test_no_compiler(tmp_path):
+    path = tools_without(tmp_path / "bin", "gcc", "g++", "cc", "c++", "clang")
+    assert_one_line_error(install(tmp_path / "venv", PATH=path), "no compiler found", "build-ess")
+
+
+def test_a_full_disk(tmp_path):
+    write_tool(tmp_path / "bin", "df", "echo header; echo / 100000000 99000000 1000000 99% /")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    done = install(tmp_path / "venv", PATH=path)
+    assert_one_line_error(done, "0 GB free", "VASWANI_VENV")
+
+
+def test_a_folder_of_something_else(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("")
+    done = install(tmp_path / "photos")
+    assert_one_line_error(done, "is not empty and no Python environment")
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_no_network_then_an_interrupted_installation(tmp_path):
+    venv = tmp_path / "my venv"
+    done = install(venv)
+    assert done.returncode != 0
+    last = done.stderr.strip().split("\n")[-1]
+    assert last.startswith("env: error: pip could not reach a package index"), done.stderr
+    assert f"(log: {venv}/install.log)" in last
+    assert "Traceback" not in done.stderr
+    assert not (venv / ".vaswani.stamp").exists()
+    # As if it had been killed half-way: packages may be there in part.
+    (venv / ".vaswani.installing").write_text("")
+    (venv / "lib" / "half-copied").write_text("")
+    done = install(venv)
+    assert "an earlier installation was interrupted: starting over" in done.stderr
+    assert not (venv / "lib" / "half-copied").exists()
+    assert (venv / "pyvenv.cfg").exists()
+
+
+def test_another_python_than_the_environment_has(tmp_path):
+    venv = tmp_path / "venv"
+    write_tool(tmp_path / "venv", "pyvenv.cfg", "")
+    (venv / "bin").mkdir()
+    write_tool(venv / "bin", "python", "echo 3 12")
+    done = install(venv)
+    assert "was made with Python 3.12" in done.stderr.strip().split("\n")[-1]
+
+
+@pytest.fixture
+def complete(tmp_path) -> Path:
+    """A folder that looks like a complete environment of this repository."""
+    venv = tmp_path / "complete"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    (venv / "pyvenv.cfg").write_text("home = x\nversion = 3.11.9\n")
+    key = run_bash(
+        "-c",
+        f'source "{ENV}"; VASWANI_ROOT="{ROOT}" vaswani_env_key',
+        VASWANI_ENV_FUNCTIONS_ONLY="1",
+        VASWANI_VENV=str(venv),
+    )
+    assert "python 3.11.9\n" in key.stdout
+    (venv / ".vaswani.stamp").write_text(key.stdout)
+    return venv
+
+
+def test_a_complete_environment_starts_at_once(complete):
+    start = time.monotonic()
+    done = run_bash("-c", f'source "{ENV}"; command -v python', VASWANI_VENV=str(complete))
+    seconds = time.monotonic() - start
+    assert done.stdout.strip() == str(complete / "bin" / "python")
+    assert done.stderr == ""
+    # 0.02 s on an idle machine; the limit leaves room for a busy one.
+    assert seconds < 1.5
+
+
+@pytest.mark.parametrize("change", ["python", "stamp", "interpreter"])
+def test_a_change_brings_the_installer_back(complete, change):
+    if change == "python":
+        (complete / "pyvenv.cfg").write_text("home = x\nversion = 3.12.0\n")
+    elif change == "stamp":
+        (complete / ".vaswani.stamp").unlink()
+    else:
+        (complete / "bin" / "python").unlink()
+    done = install(complete, PYTHON="/no/such/python")
+    assert_one_line_error(done, "PYTHON=/no/such/python does not run")
+
+
+def test_a_changed_lock_brings_the_installer_back(complete, tmp_path):
+    copy = tmp_path / "copy"
+    (copy / "recipes").mkdir(parents=True)
+    shutil.copytree(ROOT / "recipes" / "lib", copy / "recipes" / "lib")
+    for name in ("requirements.lock", "setup.py"):
+        shutil.copy(ROOT / name, copy)
+    ask = f'source "{copy}/recipes/lib/env.sh"; VASWANI_ROOT="{copy}" vaswani_env_key'
+    settings = {"VASWANI_ENV_FUNCTIONS_ONLY": "1", "VASWANI_VENV": str(complete)}
+    before = run_bash("-c", ask, **settings).stdout
+    with open(copy / "requirements.lock", "a") as lock:
+        lock.write("one-more==1.0\n")
+    assert run_bash("-c", ask, **settings).stdout != before
+
+
+def test_caches_stay_in_the_environment(complete):
+    names = "MPLCONFIGDIR TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR RUFF_CACHE_DIR"
+    done = run_bash("-c", f'source "{ENV}"; printenv {names}', VASWANI_VENV=str(complete))
+    assert len(done.stdout.split()) == 4
+    assert all(line.startswith(f"{complete}/cache/") for line in done.stdout.split())
+
+
+def test_the_lock_pins_each_package_once():
+    lines = (ROOT / "requirements.lock").read_text().split("\n")
+    pins = [line for line in lines if line and not line.startswith("#")]
+    names = [pin.split("==")[0].lower().replace("_", "-") for pin in pins]
+    assert all(pin.count("==") == 1 and "+" not in pin for pin in pins)
+    assert len(set(names)) == len(names)
+    assert {"torch", "fairseq-fixed", "sacrebleu", "pytest"} <= set(names)
+    assert "torchaudio" not in names

@@ -1,0 +1,97 @@
+"""Decoding by enumeration: every output up to a length, scored one by one.
+
+Nothing here knows PyTorch or this plugin. A model is a function from a prefix of tokens to
+the log-probabilities of the next one.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+LogProbabilities = Callable[[tuple[int, ...]], Sequence[float]]
+
+
+class Output(NamedTuple):
+    """A finished output: its tokens with the end, log P, and the score that ranks it."""
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+def gnmt_penalty(length: int, alpha: float) -> float:
+    """Wu et al. 2016, Eq. 14: (5 + |Y|)^alpha / (5 + 1)^alpha."""
+    return (5 + length) ** alpha / (5 + 1) ** alpha
+
+
+def log_probability(model: LogProbabilities, tokens: Sequence[int]) -> float:
+    """Chain rule: the sum of log P of each token given those before it."""
+    total = 0.0
+    for place, token in enumerate(tokens):
+        total += float(model(tuple(tokens[:place]))[token])
+    return total
+
+
+def enumerate_outputs(
+    model: LogProbabilities,
+    words: Sequence[int],
+    end: int,
+    longest: int,
+    alpha: float,
+    shortest: int = 1,
+) -> list[Output]:
+    """All outputs of `shortest` to `longest` words and the end, the best score first."""
+    outputs = []
+    for length in range(shortest, longest + 1):
+        for body in itertools.product(words, repeat=length):
+            tokens = (*body, end)
+            total = log_probability(model, tokens)
+            outputs.append(Output(tokens, total, total / gnmt_penalty(len(tokens), alpha)))
+    return sorted(outputs, key=lambda output: -output.score)
+
+
+def beam_search(
+    model: LogProbabilities,
+    words: Sequence[int],
+    end: int,
+    beam: int,
+    longest: int,
+    alpha: float,
+) -> list[Output]:
+    """Beam search without any early stopping: the best `beam` of all that ever ended.
+
+    Of the 2 x beam likeliest continuations, those that end count when they are among the
+    first `beam`; the first `beam` of the others go on. No end before the first word.
+    """
+    open_prefixes: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    ended = []
+    for step in range(longest + 1):
+        choices = list(words) if step == 0 else [*words, end]
+        if step == longest:
+            choices = [end]
+        candidates = []
+        for prefix, total in open_prefixes:
+            log_p = model(prefix)
+            candidates += [((*prefix, token), total + float(log_p[token])) for token in choices]
+        candidates.sort(key=lambda candidate: -candidate[1])
+        for tokens, total in candidates[:beam]:
+            if tokens[-1] == end:
+                ended.append(Output(tokens, total, total / gnmt_penalty(len(tokens), alpha)))
+        going_on = [candidate for candidate in candidates[: 2 * beam] if candidate[0][-1] != end]
+        open_prefixes = going_on[:beam]
+    return sorted(ended, key=lambda output: -output.score)[:beam]
+
+
+def greedy(
+    model: LogProbabilities, words: Sequence[int], end: int, longest: int
+) -> tuple[int, ...]:
+    """The likeliest next token, again and again; no end before the first word."""
+    tokens: tuple[int, ...] = ()
+    while True:
+        choices = [*words, end] if tokens else list(words)
+        if len(tokens) == longest:
+            choices = [end]
+        log_p = model(tokens)
+        tokens = (*tokens, max(choices, key=lambda token: float(log_p[token])))
+        if tokens[-1] == end:
+            return tokens

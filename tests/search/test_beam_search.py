@@ -1,0 +1,292 @@
+"""Beam search (section 6.1) against enumeration of every output."""
+
+import argparse
+import copy
+
+import pytest
+import search_reference
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from search_setup import (
+    EOS,
+    FIRST_WORD,
+    PAD,
+    UNK,
+    as_function,
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+
+from vaswani_plugin.search.generator import PaperSequenceGenerator
+
+# fairseq caps the beam at V - 1: a dictionary of 130 of which three words are ever output
+# leaves room for all 3 + 9 + 27 + 81 = 120 outputs of up to 4 words.
+SYMBOLS, WIDE = 126, 125
+WORDS = [UNK, FIRST_WORD, FIRST_WORD + 1]
+LONGEST = 4
+ALPHAS = [0.0, 0.6, 1.5, -0.5]
+SOURCES = [[9, 30, 7], [11, 5, 5, 80, 33, 9], [64]]
+SHORT_SOURCES = [[9, 12, 7], [11, 5, 5, 20, 9], [14]]
+FIXED = {"max_len_a": 0, "max_len_b": LONGEST}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_translation_task(SYMBOLS)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return favour_words(make_peaked_model(SYMBOLS))
+
+
+@torch.no_grad()
+def favour_words(model):
+    """Let the words in use and the end share nearly all of the probability."""
+    used = [EOS, *WORDS]
+    model.projection_weight[used] *= 3
+    return model
+
+
+@torch.no_grad()
+def eager_to_end(model, eagerness):
+    """Raise the logit of the end everywhere: by the bias of the last LayerNorm."""
+    row = model.projection_weight[EOS]
+    model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(eagerness * row / row.norm() ** 2)
+    return model
+
+
+def assert_same(actual, expected):
+    """The same tokens in the same order, with the same scores."""
+    assert [tokens for tokens, _ in actual] == [tokens for tokens, _ in expected]
+    for (_, score), (_, other) in zip(actual, expected, strict=True):
+        assert score == pytest.approx(other, abs=1e-5)
+
+
+def search(task, models, sources, words=WORDS, **args):
+    generator = make_generator(task, models, words, **args)
+    return generator.generate(models, make_sample(sources))
+
+
+@pytest.mark.parametrize(
+    ("members", "alpha"), [*((1, alpha) for alpha in ALPHAS), (2, 0.6)], ids=str
+)
+def test_wide_beam_is_enumeration(task, members, alpha):
+    """Every output found, in the order of the paper's score, each with its score."""
+    models = [favour_words(make_peaked_model(SYMBOLS, seed)) for seed in range(1, members + 1)]
+    found = search(task, models, SOURCES, beam=WIDE, lenpen=alpha, **FIXED)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        expected = search_reference.enumerate_outputs(
+            as_function(models, source), WORDS, EOS, LONGEST, alpha
+        )
+        actual = outputs_of(hypotheses)
+        assert len(actual) == len(expected) == 120
+        for (tokens, score), output in zip(actual, expected, strict=True):
+            assert score == pytest.approx(output.score, abs=1e-4)
+            assert tokens == output.tokens
+        for hypothesis, output in zip(hypotheses, expected, strict=True):
+            total = hypothesis["positional_scores"].sum().item()
+            assert total == pytest.approx(output.log_probability, abs=1e-4)
+            assert len(hypothesis["positional_scores"]) == len(output.tokens)
+
+
+def test_alpha_decides_the_winner(task, model):
+    """Else the test above would hold for any alpha."""
+    best = {
+        alpha: search(task, [model], SOURCES[:1], beam=WIDE, lenpen=alpha, **FIXED)[0][0]
+        for alpha in (-3.0, 3.0)
+    }
+    assert len(best[-3.0]["tokens"]) < len(best[3.0]["tokens"])
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("beam", [1, 2, 4, 9])
+def test_scores_are_those_of_forced_decoding(task, model, alpha, beam):
+    found = search(task, [model], SOURCES, None, beam=beam, lenpen=alpha, max_len_b=9)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        function = as_function([model], source)
+        scores = [score for _, score in outputs_of(hypotheses)]
+        assert len(hypotheses) == beam and scores == sorted(scores, reverse=True)
+        assert len({tokens for tokens, _ in outputs_of(hypotheses)}) == beam
+        for tokens, score in outputs_of(hypotheses):
+            assert tokens[-1] == EOS and EOS not in tokens[:-1] and PAD not in tokens
+            log_p = search_reference.log_probability(function, tokens)
+            penalty = search_reference.gnmt_penalty(len(tokens), alpha)
+            assert score == pytest.approx(log_p / penalty, abs=1e-5 * len(tokens))
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("eagerness", [0.0, 10.0])
+def test_beam_of_1_is_greedy(task, alpha, eagerness):
+    words = [token for token in range(SYMBOLS + 4) if token not in (PAD, EOS)]
+    ended_early = []
+    for seed in range(4):
+        model = eager_to_end(make_peaked_model(SYMBOLS, seed), eagerness)
+        found = search(task, [model], SOURCES, None, beam=1, lenpen=alpha, max_len_a=1, max_len_b=6)
+        for source, (best,) in zip(SOURCES, found, strict=True):
+            limit = len(source) + 1 + 6
+            expected = search_reference.greedy(as_function([model], source), words, EOS, limit)
+            assert tuple(best["tokens"].tolist()) == expected
+            ended_early.append(len(expected) <= limit)
+    assert any(ended_early) == (eagerness > 0)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("left_pad", [False, True])
+def test_a_batch_gives_what_each_sentence_alone_gives(task, alpha, beam, left_pad):
+    """With a limit that depends on the length of the source: its own, not the batch's."""
+    for seed in range(4):
+        model = eager_to_end(make_peaked_model(SYMBOLS, seed), 4.0 * seed)
+        args = {"beam": beam, "lenpen": alpha, "max_len_a": 1, "max_len_b": 2}
+        generator = make_generator(task, [model], **args)
+        together = generator.generate([model], make_sample(SOURCES, left_pad))
+        for source, hypotheses in zip(SOURCES, together, strict=True):
+            (alone,) = generator.generate([model], make_sample([source]))
+            assert_same(outputs_of(hypotheses), outputs_of(alone))
+
+
+def test_the_limit_is_each_sentences_own(task):
+    """a x source + b words and the end; the models never want to end by themselves."""
+    model = make_peaked_model(SYMBOLS)
+    with torch.no_grad():
+        model.projection_weight[EOS] = 0
+    found = search(task, [model], SOURCES, None, beam=3, lenpen=1.0, max_len_a=2, max_len_b=1)
+    lengths = [max(len(h["tokens"]) for h in hypotheses) for hypotheses in found]
+    assert lengths == [2 * (len(source) + 1) + 1 + 1 for source in SOURCES]
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("beam", [2, 4])
+def test_narrow_beam_is_the_plain_search(alpha, beam):
+    """Hypothesis for hypothesis; later ends displace earlier ones, and the list gets full."""
+    task = make_translation_task(20)
+    words = [token for token in range(24) if token not in (PAD, EOS)]
+    for peak, eagerness in ((1.0, 3.0), (2.5, 8.0), (4.0, 14.0), (4.0, 17.0)):
+        for seed in range(2):
+            model = eager_to_end(make_peaked_model(20, seed, peak), eagerness)
+            found = search(task, [model], SHORT_SOURCES, None, beam=beam, lenpen=alpha, max_len_b=5)
+            for source, hypotheses in zip(SHORT_SOURCES, found, strict=True):
+                limit = len(source) + 1 + 5
+                function = as_function([model], source)
+                expected = search_reference.beam_search(function, words, EOS, beam, limit, alpha)
+                assert len(hypotheses) == beam
+                assert_same(outputs_of(hypotheses), [(o.tokens, o.score) for o in expected])
+
+
+class Unhurried(PaperSequenceGenerator):
+    """Goes on to the greatest length whatever it has found."""
+
+    def _nothing_better(self, *args):
+        return False
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("beam", [2, 4])
+def test_stopping_early_loses_nothing(alpha, beam):
+    task = make_translation_task(20)
+    steps = {PaperSequenceGenerator: 0, Unhurried: 0}
+    for seed in range(8):
+        model = eager_to_end(make_peaked_model(20, seed, peak=1.0), 3.0)
+        found = {}
+        for kind in steps:
+            args = argparse.Namespace(beam=beam, lenpen=alpha, max_len_b=12)
+            generator = task.build_generator([model], args, seq_gen_cls=kind)
+
+            def count(_, args, kind=kind):
+                steps[kind] += len(args[0])  # rows of beams
+
+            counter = model.decoder.layers.register_forward_pre_hook(count)
+            found[kind] = generator.generate([model], make_sample(SHORT_SOURCES))
+            counter.remove()
+        for ours, full in zip(found[PaperSequenceGenerator], found[Unhurried], strict=True):
+            assert_same(outputs_of(ours), outputs_of(full))
+    assert steps[PaperSequenceGenerator] < steps[Unhurried]
+
+
+def test_fairseqs_penalty_is_fairseqs_search_hypothesis_for_hypothesis(model):
+    task = make_translation_task(SYMBOLS, length_penalty="fairseq")
+    args = {"beam": 4, "max_len_a": 1, "max_len_b": 3}
+    differs = False
+    for lenpen in (0.6, 1.0):
+        generator = make_generator(task, [model], lenpen=lenpen, **args)
+        assert type(generator) is SequenceGenerator
+        stock = SequenceGenerator(
+            [model],
+            task.target_dictionary,
+            beam_size=4,
+            len_penalty=lenpen,
+            max_len_a=1,
+            max_len_b=3,
+        )
+        ours = generator.generate([model], make_sample(SOURCES))
+        theirs = stock.generate([model], make_sample(SOURCES))
+        paper = search(
+            make_translation_task(SYMBOLS), [model], SOURCES, None, lenpen=lenpen, **args
+        )
+        for mine, stocks, papers in zip(ours, theirs, paper, strict=True):
+            assert outputs_of(mine) == outputs_of(stocks)
+            differs |= outputs_of(mine) != outputs_of(papers)
+    assert differs
+
+
+def test_after_a_prefix_the_search_is_enumeration(task, model):
+    prefixes = [(WORDS[1], WORDS[0]), (WORDS[2], WORDS[2]), (WORDS[0], WORDS[1])]
+    generator = make_generator(task, [model], WORDS, beam=WIDE, lenpen=0.6, **FIXED)
+    found = generator.generate([model], make_sample(SOURCES), prefix_tokens=torch.tensor(prefixes))
+    for source, prefix, hypotheses in zip(SOURCES, prefixes, found, strict=True):
+        function = as_function([model], source)
+        outputs = search_reference.enumerate_outputs(function, WORDS, EOS, LONGEST, 0.6)
+        expected = [output for output in outputs if output.tokens[:2] == prefix]
+        assert [tokens for tokens, _ in outputs_of(hypotheses)] == [o.tokens for o in expected]
+        for (_, score), output in zip(outputs_of(hypotheses), expected, strict=True):
+            assert score == pytest.approx(output.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_prefixes_of_different_lengths_are_respected(task, model, beam):
+    """The second one is longer than its sentence's limit of 1 x 2 + 1 words."""
+    prefixes = [[50], [6, 7, 8, 9, 10], []]
+    padded = torch.tensor([prefix + [PAD] * (5 - len(prefix)) for prefix in prefixes])
+    generator = make_generator(task, [model], beam=beam, max_len_a=1, max_len_b=1)
+    sources = [[9, 30, 7, 11, 5, 5], [64], [30, 7]]
+    found = generator.generate([model], make_sample(sources), prefix_tokens=padded)
+    for prefix, hypotheses in zip(prefixes, found, strict=True):
+        assert len(hypotheses) > 0
+        for tokens, _ in outputs_of(hypotheses):
+            assert list(tokens[: len(prefix)]) == prefix and tokens[-1] == EOS
+
+
+def test_unnormalized_ranks_by_probability(task, model):
+    raw = search(task, [model], SOURCES, beam=WIDE, lenpen=1.5, unnormalized=True, **FIXED)
+    zero = search(task, [model], SOURCES, beam=WIDE, lenpen=0.0, **FIXED)
+    for ours, expected in zip(raw, zero, strict=True):
+        assert outputs_of(ours) == outputs_of(expected)
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_alignment_on_request(task, model, kind):
+    plain = search(task, [model], SOURCES, None, beam=3, max_len_b=3)
+    assert all(len(h["alignment"]) == 0 for hypotheses in plain for h in hypotheses)
+    explained = search(task, [model], SOURCES, None, beam=3, max_len_b=3, print_alignment=kind)
+    width = max(map(len, SOURCES)) + 1
+    for source, ours, same in zip(SOURCES, explained, plain, strict=True):
+        assert [t for t, _ in outputs_of(ours)] == [t for t, _ in outputs_of(same)]
+        for hypothesis in ours:
+            tokens = hypothesis["tokens"]
+            assert hypothesis["attention"].shape == (width, len(tokens))
+            previous = torch.cat((torch.tensor([EOS]), tokens[:-1]))[None]
+            weights = model.attention_weights(torch.tensor([[*source, EOS]]), previous)
+            expected = weights["cross"][-1][0].mean(0).T  # (S, T)
+            real = hypothesis["attention"][width - len(source) - 1 :]
+            torch.testing.assert_close(real, expected, atol=1e-5, rtol=0)
+            assert len(hypothesis["alignment"]) > 0
+
+
+def test_models_are_left_as_they_were(task, model):
+    before = copy.deepcopy(model.state_dict())
+    search(task, [model], SOURCES, beam=4)
+    assert all(before[name].equal(tensor) for name, tensor in model.state_dict().items())

@@ -1,0 +1,34 @@
+"""Flags through fairseq's own parsers, with the plugin as `--user-dir`."""
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import DictConfig
+
+import vaswani_plugin
+
+PLUGIN = Path(vaswani_plugin.__file__).parent
+
+
+def _parse(make_parser: Callable, flags: tuple[str, ...]) -> DictConfig:
+    # "unused" stands where the data folder does; the parsers don't look into it.
+    arguments = ["unused", "--user-dir", str(PLUGIN), *flags]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fairseq's noise; what the plugin silences is tested apart
+        args = options.parse_args_and_arch(make_parser(), arguments)
+        return convert_namespace_to_omegaconf(args)
+
+
+@cache
+def training_config(*flags: str) -> DictConfig:
+    """What fairseq-train makes of the flags; kept (hydra takes a second), so don't change it."""
+    return _parse(options.get_training_parser, flags)
+
+
+def generation_config(*flags: str) -> DictConfig:
+    """What fairseq-generate makes of the flags."""
+    return _parse(options.get_generation_parser, flags)

@@ -1,0 +1,47 @@
+"""Runs scripts of data-prep/ and recipes/ as users do, by path, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_script(
+    path: str, *args: object, stdin: bytes | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess:
+    """Runs a Python script, named from the repository's root; output is bytes decoded as UTF-8."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / path), *map(str, args)],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        timeout=300,
+    )
+    done.stdout = done.stdout.decode("utf-8")
+    done.stderr = done.stderr.decode("utf-8")
+    return done
+
+
+def run_bash(
+    *args: object, timeout: float = 600, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess:
+    """Runs bash with arguments; `environment` is added to that of the test."""
+    return subprocess.run(
+        ["bash", *map(str, args)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=timeout,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+    )
+
+
+def assert_one_line_error(done: subprocess.CompletedProcess, *parts: str) -> None:
+    """The process failed with one line on stderr that holds each of `parts`, and no traceback."""
+    assert done.returncode not in (0, None), done.stdout
+    lines = done.stderr.strip().split("\n")
+    assert len(lines) == 1, done.stderr
+    for part in parts:
+        assert part in lines[0], f"{part!r} is not in {lines[0]!r}"

@@ -1,0 +1,128 @@
+"""The translation task: the paper's decoding is its default, and a flag wins."""
+
+import argparse
+
+import pytest
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.sequence_scorer import SequenceScorer
+from fairseq_flags import generation_config, training_config
+from search_setup import make_peaked_model, make_sample, make_translation_task
+
+from vaswani_plugin.search.generator import (
+    PaperSequenceGenerator,
+    PaperSequenceGeneratorWithAlignment,
+)
+
+SYMBOLS = 20
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_peaked_model(SYMBOLS)
+
+
+def settings(generator) -> tuple[int, float, float, int]:
+    return (
+        generator.beam_size,
+        generator.len_penalty,
+        generator.max_len_a,
+        generator.max_len_b,
+    )
+
+
+def test_decoding_is_the_papers_unless_told(model):
+    generation = generation_config("--task", "vaswani_translation").generation
+    assert (generation.beam, generation.lenpen) == (4, 0.6)
+    assert (generation.max_len_a, generation.max_len_b) == (1.0, 50)
+    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    assert type(generator) is PaperSequenceGenerator
+    assert settings(generator) == (4, 0.6, 1.0, 50)
+
+
+def test_flags_win(model):
+    flags = ("--beam", "7", "--lenpen", "1.1", "--max-len-a", "0", "--max-len-b", "33")
+    generation = generation_config("--task", "vaswani_translation", *flags).generation
+    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    assert settings(generator) == (7, 1.1, 0.0, 33)
+
+
+def test_flags_equal_to_fairseqs_defaults_win_too(model):
+    """--beam 5 must not be taken for silence."""
+    flags = ("--beam", "5", "--lenpen", "1", "--max-len-a", "0", "--max-len-b", "200")
+    generation = generation_config("--task", "vaswani_translation", *flags).generation
+    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    assert settings(generator) == (5, 1.0, 0.0, 200)
+
+
+def test_other_tasks_keep_fairseqs_decoding():
+    generation = generation_config("--task", "translation").generation
+    assert (generation.beam, generation.lenpen) == (5, 1)
+    assert (generation.max_len_a, generation.max_len_b) == (0, 200)
+
+
+def test_partial_options_of_eval_bleu_are_filled_up(model):
+    """--eval-bleu-args '{"beam": 2}' arrives as a Namespace of that alone."""
+    task = make_translation_task(SYMBOLS)
+    args = argparse.Namespace(beam=2)
+    assert settings(task.build_generator([model], args)) == (2, 0.6, 1.0, 50)
+    assert vars(args) == {"beam": 2}
+    assert settings(task.build_generator([model], argparse.Namespace())) == (4, 0.6, 1.0, 50)
+
+
+def test_length_penalty_is_a_flag_of_the_task():
+    cfg = generation_config("--task", "vaswani_translation", "--length-penalty", "fairseq")
+    assert cfg.task.length_penalty == "fairseq"
+    assert generation_config("--task", "vaswani_translation").task.length_penalty == "paper"
+    with pytest.raises(SystemExit):
+        generation_config("--task", "vaswani_translation", "--length-penalty", "other")
+
+
+def test_training_flags_parse_with_the_task():
+    cfg = training_config("--arch", "vaswani_debug", "--task", "vaswani_translation", "--eval-bleu")
+    assert cfg.task._name == "vaswani_translation" and cfg.task.eval_bleu
+
+
+@pytest.mark.parametrize(
+    ("penalty", "options", "expected"),
+    [
+        ("paper", {}, PaperSequenceGenerator),
+        ("paper", {"print_alignment": "hard"}, PaperSequenceGeneratorWithAlignment),
+        ("fairseq", {}, SequenceGenerator),
+        ("fairseq", {"print_alignment": "hard"}, SequenceGeneratorWithAlignment),
+        ("paper", {"score_reference": True}, SequenceScorer),
+    ],
+    ids=str,
+)
+def test_generator_that_is_built(model, penalty, options, expected):
+    task = make_translation_task(SYMBOLS, length_penalty=penalty)
+    generator = task.build_generator([model], argparse.Namespace(**options))
+    assert type(generator) is expected
+
+
+def test_a_class_handed_in_wins(model):
+    class Other(PaperSequenceGenerator):
+        pass
+
+    task = make_translation_task(SYMBOLS)
+    assert type(task.build_generator([model], argparse.Namespace(), seq_gen_cls=Other)) is Other
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [({}, False), ({"print_alignment": "hard"}, True), ({"replace_unk": "@@"}, True)],
+    ids=str,
+)
+def test_attention_is_computed_only_where_something_reads_it(model, options, wanted):
+    task = make_translation_task(SYMBOLS)
+    generator = task.build_generator([model], argparse.Namespace(**options))
+    ((best, *_),) = generator.generate([model], make_sample([[5, 6, 7]]))
+    assert (best["attention"].numel() > 0) == wanted
+
+
+@pytest.mark.parametrize("sampling", [{"sampling": True}, {"diverse_beam_groups": 2}], ids=str)
+def test_fairseqs_other_searches_work_under_the_papers_score(model, sampling):
+    task = make_translation_task(SYMBOLS)
+    generator = task.build_generator([model], argparse.Namespace(max_len_b=5, **sampling))
+    for hypotheses in generator.generate([model], make_sample([[5, 6, 7], [8]])):
+        scores = [h["score"].item() for h in hypotheses]
+        assert scores == sorted(scores, reverse=True) and len(scores) > 0
