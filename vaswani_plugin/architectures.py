@@ -1,11 +1,14 @@
-"""Every size as data: the rows of Table 3, and ours.
+"""Every size as data: the rows of Table 3, and ours; and the configuration that they change.
 
 A row states only what differs from base (section 3; Table 3, first line). One loop in
 `vaswani_plugin/models/transformer.py` registers them with fairseq.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
 
 PAPER_VOCABULARY = 40_960
 """Rows of the shared matrix in the authors' code, from which the printed counts follow."""
@@ -82,3 +85,84 @@ def architecture(name: str) -> Architecture:
             return row
     known = ", ".join(row.name for row in ARCHITECTURES)
     raise ValueError(f"no architecture is called {name!r}; there are {known}")
+
+
+POSITIONS = ChoiceEnum(["sinusoidal", "sinusoidal-fairseq", "learned"])
+SHARING = ChoiceEnum(["all", "decoder", "none"])
+
+
+@dataclass
+class VaswaniTransformerConfig(FairseqDataclass):
+    """The defaults are the paper's base model (Table 3, first line)."""
+
+    d_model: int = field(default=512, metadata={"help": "width of the model"})
+    d_ff: int = field(default=2048, metadata={"help": "width inside the feed-forward network"})
+    encoder_layers: int = field(default=6, metadata={"help": "N of the encoder"})
+    decoder_layers: int = field(default=6, metadata={"help": "N of the decoder"})
+    heads: int = field(default=8, metadata={"help": "h, attention heads"})
+    d_k: Optional[int] = field(  # noqa: UP045 -- fairseq's parser reads no other spelling
+        default=None, metadata={"help": "width of a head's queries and keys (d_model / heads)"}
+    )
+    d_v: Optional[int] = field(  # noqa: UP045
+        default=None, metadata={"help": "width of a head's values (d_model / heads)"}
+    )
+    dropout: float = field(
+        default=0.1, metadata={"help": "P_drop, on sub-layer outputs and embeddings + positions"}
+    )
+    attention_dropout: float = field(
+        default=0.0, metadata={"help": "dropout of attention weights (not in the paper)"}
+    )
+    activation_dropout: float = field(
+        default=0.0, metadata={"help": "dropout inside the feed-forward network (not in the paper)"}
+    )
+    positions: POSITIONS = field(
+        default="sinusoidal",
+        metadata={"help": "positional encoding: the paper's, fairseq's sinusoids, or learned"},
+    )
+    share_embeddings: SHARING = field(
+        default="all",
+        metadata={
+            "help": "one matrix for source, target and projection (all, the paper), "
+            "for target and projection (decoder), or none shared"
+        },
+    )
+    attention_window: int = field(
+        default=0,
+        metadata={"help": "r of restricted self-attention (section 4); 0 attends everywhere"},
+    )
+    layer_norm_eps: float = field(
+        default=1e-6, metadata={"help": "epsilon of LayerNorm (authors' code: 1e-6)"}
+    )
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: int = II("task.max_target_positions")
+
+
+def head_sizes(cfg: VaswaniTransformerConfig) -> tuple[int, int]:
+    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
+
+    Raises:
+        ValueError: when the heads don't divide d_model, or a size is below 1.
+    """
+    for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
+        if getattr(cfg, name) < 1:
+            raise ValueError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
+    if cfg.attention_window < 0:
+        raise ValueError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
+    sizes = []
+    for name in ("d_k", "d_v"):
+        size = getattr(cfg, name)
+        if size is None:
+            size, rest = divmod(cfg.d_model, cfg.heads)
+            if rest:
+                raise ValueError(
+                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
+                    f"choose heads that do, or give --d-k and --d-v"
+                )
+        if size < 1:
+            raise ValueError(f"{_flag(name)} is {size}; it must be at least 1")
+        sizes.append(size)
+    return sizes[0], sizes[1]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

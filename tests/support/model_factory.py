@@ -8,7 +8,8 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from omegaconf import OmegaConf
 
-from vaswani_plugin.models.transformer import VaswaniTransformer, VaswaniTransformerConfig
+from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.models.transformer import VaswaniTransformer
 
 SIZES = {
     "d_model": 32,

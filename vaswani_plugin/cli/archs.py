@@ -9,8 +9,13 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from tabulate import tabulate
 
-from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, Architecture
-from vaswani_plugin.models.transformer import VaswaniTransformer, VaswaniTransformerConfig
+from vaswani_plugin.architectures import (
+    ARCHITECTURES,
+    PAPER_VOCABULARY,
+    Architecture,
+    VaswaniTransformerConfig,
+)
+from vaswani_plugin.models.transformer import VaswaniTransformer
 
 HELP = "list the architectures with their parameter counts"
 EXAMPLE = "vaswani archs --vocab 40960 --format json"

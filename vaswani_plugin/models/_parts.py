@@ -1,0 +1,71 @@
+"""Builds the modules of one configuration, for encoder and decoder alike."""
+
+from functools import partial
+
+from torch import nn
+
+from vaswani_plugin.architectures import VaswaniTransformerConfig, head_sizes
+from vaswani_plugin.modules.attention import MultiHeadAttention
+from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.layers import (
+    AddNorm,
+    DecoderLayer,
+    DecoderStack,
+    EncoderLayer,
+    EncoderStack,
+)
+from vaswani_plugin.modules.positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    fairseq_sinusoids,
+    sinusoids,
+)
+
+
+class Parts:
+    """Makes modules of one configuration."""
+
+    def __init__(self, cfg: VaswaniTransformerConfig) -> None:
+        self.cfg = cfg
+        self.d_k, self.d_v = head_sizes(cfg)
+        self.add_norm = partial(AddNorm, cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
+
+    def attention(self) -> MultiHeadAttention:
+        cfg = self.cfg
+        return MultiHeadAttention(cfg.d_model, cfg.heads, self.d_k, self.d_v, cfg.attention_dropout)
+
+    def feed_forward(self) -> FeedForward:
+        return FeedForward(self.cfg.d_model, self.cfg.d_ff, self.cfg.activation_dropout)
+
+    def positions(self, max_positions: int) -> nn.Module:
+        if self.cfg.positions == "learned":
+            return LearnedPositions(max_positions, self.cfg.d_model)
+        fairseq_style = self.cfg.positions == "sinusoidal-fairseq"
+        encoding = fairseq_sinusoids if fairseq_style else sinusoids
+        return SinusoidalPositions(max_positions, self.cfg.d_model, encoding)
+
+    def encoder_stack(self) -> EncoderStack:
+        return EncoderStack(
+            EncoderLayer(self.attention(), self.feed_forward(), self.add_norm)
+            for _ in range(self.cfg.encoder_layers)
+        )
+
+    def decoder_stack(self) -> DecoderStack:
+        return DecoderStack(
+            DecoderLayer(self.attention(), self.attention(), self.feed_forward(), self.add_norm)
+            for _ in range(self.cfg.decoder_layers)
+        )
+
+
+def require_positions(length: int, limit: int, side: str) -> None:
+    """Refuse what has no position.
+
+    Raises:
+        ValueError: when a sentence of `length` tokens exceeds the model's `limit`.
+    """
+    if length > limit:
+        raise ValueError(
+            f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "
+            f"skip it with --skip-invalid-size-inputs-valid-test, or train with a larger "
+            f"--max-{side}-positions"
+        )
