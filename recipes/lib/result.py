@@ -81,13 +81,14 @@ def read_training_log(path: str) -> dict[str, Any]:
     Raises:
         InputError: the log holds no model size or no training statistics.
     """
-    parameters, updates, wall = None, 0, 0.0
+    parameters, updates, wall, wall_before = None, 0, 0.0, 0.0
     # Whole epochs count validation in, so they only stand in where a run was too short to log
     # intervals.
     intervals, epochs = Speed(), Speed()
     for line in read_lines(path):
         if found := _PARAMETERS.search(line):
             parameters = int(found.group(1).replace(",", ""))
+            wall_before, wall = wall_before + wall, 0.0  # fairseq's clock starts anew
         start = 0 if found else None
         if found := _LOADED.search(line):
             start = int(found.group(1))
@@ -109,7 +110,7 @@ def read_training_log(path: str) -> dict[str, Any]:
         "parameters": parameters,
         "updates": updates,
         "tokens_per_second": intervals.tokens_per_second() or epochs.tokens_per_second(),
-        "wall_seconds": round(wall),
+        "wall_seconds": round(wall_before + wall),
     }
 
 
