@@ -73,10 +73,9 @@ class MultiHeadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier uniform; Q, K and V as the parts of one matrix (gain 1/sqrt(2)); zero biases."""
+        """Xavier uniform; Q, K and V as the parts of one matrix (gain 1/sqrt(2))."""
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2))
-            nn.init.zeros_(projection.bias)
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
