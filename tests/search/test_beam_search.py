@@ -204,7 +204,9 @@ def test_stopping_early_loses_nothing(alpha, beam):
             counter.remove()
         for ours, full in zip(found[PaperSequenceGenerator], found[Unhurried], strict=True):
             assert_same(outputs_of(ours), outputs_of(full))
-    assert steps[PaperSequenceGenerator] < steps[Unhurried]
+    assert steps[PaperSequenceGenerator] <= steps[Unhurried]
+    if alpha < 1:  # above, the bound lets the longest outputs hope to the end
+        assert steps[PaperSequenceGenerator] < steps[Unhurried]
 
 
 def test_fairseqs_penalty_is_fairseqs_search_hypothesis_for_hypothesis(model):
