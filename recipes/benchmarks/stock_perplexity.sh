@@ -2,7 +2,7 @@
 # Validation perplexity of vaswani_tiny beside fairseq's stock `transformer` of the same size,
 # data, seed, batches and number of updates.
 #
-#   bash recipes/benchmarks/stock_perplexity.sh DATA_BIN WORK [UPDATES]
+#   bash recipes/benchmarks/stock_perplexity.sh DATA_BIN WORK [UPDATES [SEED]]
 #
 # Batch: 2,048 tokens x 1 process x update-freq 1. Peak learning rate 2.5e-3 after 400 updates, by
 # Eq. 3 (factor 0.5657) on our side and fairseq's inverse_sqrt on the other; no other difference.
@@ -18,6 +18,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 data_bin=$1
 work=$2
 updates=${3:-1000}
+seed=${4:-1}
 # shellcheck source=recipes/lib/env.sh
 source "$root/recipes/lib/env.sh"
 mkdir -p "$work"
@@ -26,7 +27,7 @@ export OMP_NUM_THREADS=1
 train() {
   local name=$1
   shift
-  fairseq-train "$data_bin" --user-dir "$root/vaswani_plugin" --cpu --seed 1 \
+  fairseq-train "$data_bin" --user-dir "$root/vaswani_plugin" --cpu --seed "$seed" \
     --max-tokens 2048 --max-update "$updates" --dropout 0.3 --warmup-updates 400 \
     --label-smoothing 0.1 --no-save --save-dir "$work/$name" --no-progress-bar --log-interval 100 "$@" \
     >"$work/$name.log" 2>&1
@@ -48,6 +49,6 @@ wait "$stock"
 last_perplexity() {
   grep "'valid' subset" "$work/$1.log" | tail -n 1 | sed 's/.*| ppl \([0-9.]*\).*/\1/'
 }
-awk -v ours="$(last_perplexity ours)" -v stock="$(last_perplexity stock)" -v n="$updates" 'BEGIN {
-  printf "validation perplexity after %d updates: ours %s, stock %s, ratio %.4f\n", n, ours, stock, ours / stock
+awk -v ours="$(last_perplexity ours)" -v stock="$(last_perplexity stock)" -v n="$updates" -v seed="$seed" 'BEGIN {
+  printf "validation perplexity after %d updates, seed %d: ours %s, stock %s, ratio %.4f\n", n, seed, ours, stock, ours / stock
 }'
