@@ -74,19 +74,6 @@ ARCHITECTURES = (
 )
 
 
-def architecture(name: str) -> Architecture:
-    """Look a row up.
-
-    Raises:
-        ValueError: when there is no row of that name.
-    """
-    for row in ARCHITECTURES:
-        if row.name == name:
-            return row
-    known = ", ".join(row.name for row in ARCHITECTURES)
-    raise ValueError(f"no architecture is called {name!r}; there are {known}")
-
-
 POSITIONS = ChoiceEnum(["sinusoidal", "sinusoidal-fairseq", "learned"])
 SHARING = ChoiceEnum(["all", "decoder", "none"])
 
@@ -137,17 +124,25 @@ class VaswaniTransformerConfig(FairseqDataclass):
     max_target_positions: int = II("task.max_target_positions")
 
 
-def head_sizes(cfg: VaswaniTransformerConfig) -> tuple[int, int]:
-    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
+def check_sizes(cfg: VaswaniTransformerConfig) -> None:
+    """Refuse widths and numbers of layers that make no model.
 
     Raises:
-        ValueError: when the heads don't divide d_model, or a size is below 1.
+        ValueError: when a size is below 1 or the window is negative; names the flag.
     """
     for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
         if getattr(cfg, name) < 1:
             raise ValueError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
     if cfg.attention_window < 0:
         raise ValueError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
+
+
+def head_sizes(cfg: VaswaniTransformerConfig) -> tuple[int, int]:
+    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
+
+    Raises:
+        ValueError: when the heads don't divide d_model, or d_k or d_v is below 1.
+    """
     sizes = []
     for name in ("d_k", "d_v"):
         size = getattr(cfg, name)

@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import nn
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig, head_sizes
+from vaswani_plugin.architectures import VaswaniTransformerConfig, check_sizes, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import (
@@ -27,6 +27,7 @@ class Parts:
 
     def __init__(self, cfg: VaswaniTransformerConfig) -> None:
         self.cfg = cfg
+        check_sizes(cfg)
         self.d_k, self.d_v = head_sizes(cfg)
         self.add_norm = partial(AddNorm, cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
 
