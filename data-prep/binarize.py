@@ -14,8 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from check_corpus import read_pairs
-from corpus_io import InputError, run
+from vaswani_text.corpus_io import InputError, read_pairs, run
 
 SPLITS = ("train", "valid", "test")
 

@@ -12,35 +12,8 @@ each rule removed; length and ratio are counted in words between white space.
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator
-from itertools import zip_longest
 
-from corpus_io import InputError, read_lines, run, write_atomically
-
-
-def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
-    """Yields line pairs.
-
-    Raises:
-        InputError: the files differ in their number of lines, or both are empty.
-    """
-    count = 0
-    missing = object()
-    sides = [read_lines(source), read_lines(target)]
-    for left, right in zip_longest(*sides, fillvalue=missing):
-        if left is missing or right is missing:
-            short, long = (source, target) if left is missing else (target, source)
-            rest = 1 + sum(1 for _ in sides[0]) + sum(1 for _ in sides[1])
-            if count == 0:
-                raise InputError(f"{short}: the file is empty, {long} has {rest} lines")
-            raise InputError(
-                f"{source} and {target} differ in length: {short} has {count} lines, {long} has "
-                f"{count + rest}: they must correspond line by line"
-            )
-        count += 1
-        yield left, right
-    if count == 0:
-        raise InputError(f"{source} and {target}: both files are empty")
+from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically
 
 
 def problem(line: str) -> str | None:

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from corpus_io import InputError, run
+from vaswani_text.corpus_io import InputError, run
 
 CHUNK_BYTES = 1 << 16
 TRIES = 3

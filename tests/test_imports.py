@@ -88,6 +88,15 @@ def test_fairseq_finds_only_registering_files(package):
         assert called & REGISTERING, f"{path} registers nothing: start its name with _"
 
 
+def test_text_knows_neither_the_plugin_nor_its_libraries():
+    """Scripts import it at every start, and fairseq and torch take seconds to load."""
+    text = sorted((REPO / "data-prep").rglob("*.py"))
+    assert text
+    for path in text:
+        known = {name.split(".")[0] for name in imported_names(path)}
+        assert not known & {OURS, "fairseq", "torch"}, path
+
+
 def test_references_import_nothing_of_ours():
     for path in (REPO / "tests" / "reference").rglob("*.py"):
         assert not packages_of(imported_names(path)) and OURS not in imported_names(path), path

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
-from corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
 
 _JSON_LINE = re.compile(r"\| (?:train|train_inner) \| (\{.*\})\s*$")
 _SIMPLE_PAIR = re.compile(r"(\w+)=([^\s,|]+)")

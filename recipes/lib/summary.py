@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
-from corpus_io import run  # noqa: E402
+from vaswani_text.corpus_io import run  # noqa: E402
 
 
 def duration(seconds: float) -> str:

@@ -1,17 +1,13 @@
 """Corpora as lines: only "\\n" ends one, broken input is named, output is whole or not there."""
 
 import gzip
-import importlib.util
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_script
-
-sys.path.insert(0, str(ROOT / "data-prep"))
-corpus_io = importlib.import_module("corpus_io")
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_text import corpus_io
 
 SEPARATORS = "one\u0085still one\u2028and one\x0b\x0c\x1c\x1d\x1e\u2029"
 

@@ -1,4 +1,4 @@
-"""Reading and writing corpora, shared by the scripts of this folder.
+"""Reading and writing corpora.
 
 A corpus is UTF-8 text, plain or `.gz`, one sentence a line. Lines end at "\\n" and nowhere else:
 `str.splitlines` and text-mode files would also end them at U+0085, U+2028 or a lone "\\r" and so
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -56,6 +57,31 @@ def read_lines(path: str | Path) -> Iterator[str]:
         ) from error
     except (gzip.BadGzipFile, EOFError) as error:
         raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
+
+
+def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yields line pairs.
+
+    Raises:
+        InputError: the files differ in their number of lines, or both are empty.
+    """
+    count = 0
+    missing = object()
+    sides = [read_lines(source), read_lines(target)]
+    for left, right in zip_longest(*sides, fillvalue=missing):
+        if left is missing or right is missing:
+            short, long = (source, target) if left is missing else (target, source)
+            rest = 1 + sum(1 for _ in sides[0]) + sum(1 for _ in sides[1])
+            if count == 0:
+                raise InputError(f"{short}: the file is empty, {long} has {rest} lines")
+            raise InputError(
+                f"{source} and {target} differ in length: {short} has {count} lines, {long} has "
+                f"{count + rest}: they must correspond line by line"
+            )
+        count += 1
+        yield left, right
+    if count == 0:
+        raise InputError(f"{source} and {target}: both files are empty")
 
 
 def _compressed(raw: BinaryIO) -> IO[bytes]:
