@@ -1,24 +1,44 @@
 """Downloads one file, continuing where an earlier try broke off, and checks its sha256.
 
-    fetch.py --url https://host/train.en.gz --sha256 d79c... --output raw/train.en.gz
+    fetch.py --url https://host/train.gz --sha256 d79c... --output raw/train.gz
+    fetch.py --url https://host/a.tgz --url https://mirror/a.tgz --no-checksum --output raw/a.tgz
 
-The download goes to OUTPUT.part and gets its name only when the sum is right. A file that is
-already there with the right sum is not fetched again. Needs nothing but Python.
+Several --url are mirrors, tried in this order; a path or file:// names a local copy. The download
+goes to OUTPUT.part and gets its name only when it is complete and the sum is right; a file that
+is already there with the right sum is not fetched again. Where no sum is published, --no-checksum
+takes what comes and prints its sum, to be given next time.
+
+A part is continued only where it is sure to be of the same file: the sum will tell, or the server
+confirms that its file (by ETag or Last-Modified) hasn't changed. Otherwise it starts over.
 """
 
 import argparse
 import hashlib
 import http.client
+import io
+import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from vaswani_text.corpus_io import InputError, run
+from vaswani_text.corpus_io import InputError, NamedFile, run, write_atomically
+from vaswani_text.progress import progress
 
-CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 18
 TRIES = 3
+TIMEOUT_SECONDS = 30
+HOPELESS = {400, 401, 403, 404, 410, 451}  # HTTP answers that another try won't change
+
+
+class Unreachable(Exception):
+    """The file didn't come, or not all of it; `hopeless` says that trying again is of no use."""
+
+    def __init__(self, reason: object, hopeless: bool = False) -> None:
+        super().__init__(str(reason))
+        self.hopeless = hopeless
 
 
 def sha256_of(path: Path) -> str:
@@ -27,63 +47,182 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def download(url: str, part: Path, timeout_seconds: float) -> None:
-    """Appends to `part` what is missing of `url`; starts over where the server can't continue.
+class Part:
+    """What came so far of a file, beside its final name, and from where it came."""
 
-    Raises:
-        OSError: the server can't be reached or the connection broke (`part` keeps what came).
-    """
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url)
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    def __init__(self, output: Path) -> None:
+        self.path = output.with_name(output.name + ".part")
+        self._origin = output.with_name(output.name + ".part.json")
+
+    def size(self) -> int:
+        """Bytes that came."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def discard(self) -> None:
+        """Forgets what came."""
+        self.path.unlink(missing_ok=True)
+        self._origin.unlink(missing_ok=True)
+
+    def become(self, output: Path) -> None:
+        """Gets its final name."""
+        os.replace(self.path, output)
+        self._origin.unlink(missing_ok=True)
+
+    def note_origin(self, url: str, headers: http.client.HTTPMessage) -> None:
+        """Keeps what a server calls this version of its file."""
+        tag = headers.get("ETag", "")
+        # A weak tag promises equal meaning, not equal bytes.
+        version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+        with write_atomically(self._origin) as write:
+            write(json.dumps({"url": url, "version": version}))
+
+    def version(self, url: str) -> str | None:
+        """What the server of `url` called the file whose part this is, None where that is open."""
+        try:
+            origin = json.loads(self._origin.read_text("utf-8"))
+            return origin["version"] if origin["url"] == url else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def _request(url: str, part: Part, have_sum: bool) -> urllib.request.Request:
     try:
-        response = urllib.request.urlopen(request, timeout=timeout_seconds)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing is left to send: complete, as the sum will tell
-            return
-        raise
-    with response, open(part, "ab" if response.status == 206 else "wb") as stream:
-        try:
-            while chunk := response.read(CHUNK_BYTES):
-                stream.write(chunk)
-        except http.client.HTTPException as error:
-            raise OSError(f"the connection broke: {error}") from error
-        # `read` with a size ends quietly where the connection does.
-        if response.length:
-            raise OSError(f"the connection broke with {response.length} bytes left")
+        if "://" not in url:
+            url = Path(url).resolve().as_uri()
+        request = urllib.request.Request(url)
+    except ValueError as error:
+        raise Unreachable(error, hopeless=True) from error
+    version = part.version(url)
+    if not version and not have_sum:
+        part.discard()
+    if part.size():
+        request.add_header("Range", f"bytes={part.size()}-")
+        if version:
+            request.add_header("If-Range", version)
+    return request
 
 
-def fetch(url: str, sha256: str, output: Path, timeout_seconds: float = 30) -> bool:
-    """Makes `output` the file at `url`; returns False where it was there already.
+def _refused(error: urllib.error.HTTPError, part: Part) -> None:
+    """Handles an HTTP error; returns where it says that nothing is left to send."""
+    if error.code != 416:
+        raise Unreachable(error, hopeless=error.code in HOPELESS) from error
+    total = re.search(r"/(\d+)$", error.headers.get("Content-Range", ""))
+    if not total or int(total[1]) != part.size():
+        part.discard()
+        raise Unreachable("the server's file is shorter than what came of it before") from error
+
+
+def _continues(response: http.client.HTTPResponse, have: int) -> bool:
+    if response.status != 206:
+        return False
+    start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    if not start or int(start[1]) != have:
+        raise Unreachable("the server sent another part of the file than it was asked for")
+    return True
+
+
+def download(url: str, part: Part, have_sum: bool) -> None:
+    """Appends to `part` what is missing of `url`; starts over where it can't be continued.
+
+    Args:
+        have_sum: a checksum will tell whether what came fits together.
 
     Raises:
-        InputError: not reachable after some tries, or the content has another sum.
+        Unreachable: no answer, or the connection broke (`part` keeps what came).
+        OSError: the part can't be written; carries its name.
     """
-    if output.exists() and sha256_of(output) == sha256:
-        return False
-    output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(output.name + ".part")
+    request = _request(url, part, have_sum)
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        return _refused(error, part)
+    except urllib.error.URLError as error:
+        raise Unreachable(error.reason, hopeless=request.type == "file") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unreachable(error) from error
+    with response:
+        have = part.size() if _continues(response, part.size()) else 0
+        if not have:
+            part.note_origin(request.full_url, response.headers)
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        raw = NamedFile(part.path, "ab" if have else "wb", str(part.path))
+        with io.BufferedWriter(raw) as stream, progress(f"fetching {url}", total) as advance:
+            advance(have)
+            while chunk := _read(response):
+                stream.write(chunk)
+                advance(len(chunk))
+    # `read` with a size ends quietly where the connection does.
+    if total is not None and part.size() != total:
+        raise Unreachable(f"the connection broke with {total - part.size()} bytes left")
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(CHUNK_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"the connection broke: {error}") from error
+
+
+def fetch_from(url: str, sha256: str | None, part: Part) -> str:
+    """Completes `part` from one place; returns its sum.
+
+    Raises:
+        Unreachable: not there after some tries, or the content has another sum.
+    """
     for attempt in range(1, TRIES + 1):
+        began_with = part.size()
         try:
-            download(url, part, timeout_seconds)
-            break
-        except OSError as error:
-            if attempt == TRIES:
-                raise InputError(
-                    f"{url}: {error}: check the network, or fetch the data by other means and "
-                    "name its folder with --data"
-                ) from error
+            download(url, part, have_sum=sha256 is not None)
+        except Unreachable as error:
+            if error.hopeless or attempt == TRIES:
+                raise
             time.sleep(attempt)
-    found = sha256_of(part)
-    if found != sha256:
-        part.unlink()
-        raise InputError(
-            f"{url}: sha256 is {found}, expected {sha256}: the file was damaged or changed; start "
-            "again, or name a local copy with --data"
-        )
-    os.replace(part, output)
-    return True
+            continue
+        found = sha256_of(part.path)
+        if sha256 in (None, found):
+            return found
+        part.discard()
+        # What an earlier run left may have been of another version: once more from the start.
+        if not began_with:
+            break
+    raise Unreachable(
+        f"sha256 is {found}, expected {sha256}: the file was damaged or changed", hopeless=True
+    )
+
+
+def fetch(urls: list[str], sha256: str | None, output: Path) -> tuple[bool, str]:
+    """Makes `output` the file at the first of `urls` that has it.
+
+    Args:
+        sha256: expected sum, or None to take what comes.
+
+    Returns:
+        Whether anything was fetched (False: it was there already), and the file's sum.
+
+    Raises:
+        InputError: no place has it; says why for each.
+        OSError: the file can't be written.
+    """
+    if output.exists():
+        found = sha256_of(output)
+        if sha256 in (None, found):
+            return False, found
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = Part(output)
+    failures = []
+    for url in urls:
+        try:
+            found = fetch_from(url, sha256, part)
+        except Unreachable as error:
+            failures.append(f"{url}: {error}")
+            continue
+        part.become(output)
+        return True, found
+    raise InputError(
+        f"{'; '.join(failures)}: check the network and start again, or fetch the file by other "
+        "means and name its folder with the recipe's --data"
+    )
 
 
 def main() -> None:
@@ -91,12 +230,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--sha256", required=True, help="expected sum, hexadecimal")
+    parser.add_argument("--url", action="append", required=True, help="again for each mirror")
+    checksum = parser.add_mutually_exclusive_group(required=True)
+    checksum.add_argument("--sha256", type=str.lower, help="expected sum, hexadecimal")
+    checksum.add_argument("--no-checksum", action="store_true", help="take what comes")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    new = fetch(args.url, args.sha256.lower(), args.output)
-    print(f"{args.output}: {'fetched' if new else 'already there'}")
+    if args.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", args.sha256):
+        raise InputError(f"--sha256 {args.sha256}: must be 64 hexadecimal digits")
+    new, found = fetch(args.url, args.sha256, args.output)
+    # The sum last, where a recipe's `awk '{print $NF}'` finds it.
+    print(f"{args.output}: {'fetched' if new else 'already there'}, sha256 {found}")
 
 
 if __name__ == "__main__":

@@ -6,18 +6,43 @@ shift one side of a parallel corpus against the other.
 """
 
 import gzip
+import io
 import os
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
+
+BLOCK_BYTES = 1 << 18
+GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 class InputError(Exception):
     """Something the user can mend; the message is one line that names the place and the remedy."""
+
+
+class NamedFile(io.FileIO):
+    """An unbuffered file for writing whose errors (a full disk) carry a name that the user knows.
+
+    Args:
+        path: where the bytes go, or a file descriptor.
+        name: what an error calls it.
+    """
+
+    def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
+        super().__init__(path, mode)
+        self._shown = name
+
+    def write(self, data: bytes) -> int:
+        """As FileIO's."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._shown) from error
 
 
 @contextmanager
@@ -33,33 +58,70 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
             yield stream
 
 
+def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    # `read1` hands over what is there, so that a pipe's first line need not wait for its last.
+    rest: list[bytes] = []
+    while block := stream.read1(BLOCK_BYTES):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*rest, block[:end]])
+            rest = []
+        if end < len(block):
+            rest.append(block[end:])
+    if rest:
+        yield b"".join(rest)
+
+
+def _split(block: bytes) -> list[str]:
+    lines = block.decode("utf-8").replace("\r\n", "\n").split("\n")
+    if not lines[-1]:  # after the last line end
+        lines.pop()
+    return lines
+
+
+def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Yields a binary stream's lines without their line ends ("\\n", or Windows' "\\r\\n").
+
+    Args:
+        stream: anything with `read1`.
+        name: what an error calls it.
+
+    Raises:
+        InputError: invalid UTF-8, with the line, or a broken .gz file.
+    """
+    number = 0
+    try:
+        for block in _whole_lines(stream):
+            try:
+                lines = _split(block)
+            except UnicodeDecodeError as error:
+                start = block.rfind(b"\n", 0, error.start) + 1
+                good = _split(block[:start])
+                yield from good
+                raise InputError(
+                    f"{name}:{number + len(good) + 1}: invalid UTF-8 (byte "
+                    f"0x{block[error.start]:02x} at offset {error.start - start} of the line): "
+                    "convert the file with iconv, or remove the line"
+                ) from error
+            number += len(lines)
+            yield from lines
+    except GZIP_ERRORS as error:
+        raise InputError(f"{name}: broken .gz file ({error}): fetch it again") from error
+
+
 def read_lines(path: str | Path) -> Iterator[str]:
-    """Yields the lines of a corpus without their line ends ("\\n", or "\\r\\n" of Windows files).
+    """Yields the lines of a corpus without their line ends; `-` is standard input.
 
     Raises:
         InputError: invalid UTF-8 or a broken .gz file; names the file, and the line where there
             is one.
         OSError: the file can't be opened.
     """
-    number = 0
-    try:
-        with open_binary(path) as stream:
-            for raw in stream:
-                number += 1
-                if raw.endswith(b"\n"):
-                    raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
-                yield raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise InputError(
-            f"{path}:{number}: invalid UTF-8 (byte 0x{byte:02x} at offset {error.start} of the "
-            "line): convert the file with iconv, or remove the line"
-        ) from error
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
+    with open_binary(path) as stream:
+        yield from decode_lines(stream, str(path))
 
 
-def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
+def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
     """Yields line pairs.
 
     Raises:
@@ -84,32 +146,42 @@ def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
         raise InputError(f"{source} and {target}: both files are empty")
 
 
-def _compressed(raw: BinaryIO) -> IO[bytes]:
-    # Without name and time in the header equal content gives equal bytes.
-    return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+@contextmanager
+def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file for writing bytes; it appears under its name only when complete.
+
+    `.gz` is compressed, `-` is standard output. On any error the old file, if there is one, stays
+    as it was and nothing half-written is left. A device or a pipe is written to directly, never
+    replaced (`/dev/null` would become a file), and a link keeps pointing where it does.
+
+    Raises:
+        OSError: the file can't be written; carries `path`.
+    """
+    if str(path) == "-":
+        sys.stdout.flush()
+        raw = NamedFile(os.dup(sys.stdout.fileno()), "wb", "standard output")
+    elif Path(path).exists() and not Path(path).is_file():
+        raw = NamedFile(str(path), "wb", str(path))
+    else:
+        with _replacing(str(path)) as stream:
+            yield stream
+        return
+    with io.BufferedWriter(raw, BLOCK_BYTES) as stream:
+        yield stream
 
 
 @contextmanager
-def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Gives a function that writes one line; the file appears under its name only when complete.
-
-    `.gz` is compressed, `-` is standard output. On any error the old file, if there is one, stays
-    as it was and nothing half-written is left.
-    """
-    if str(path) == "-":
-        yield lambda line: _write_line(sys.stdout.buffer, line)
-        sys.stdout.buffer.flush()
-        return
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+def _replacing(path: str) -> Iterator[IO[bytes]]:
+    target = Path(os.path.realpath(path))
+    handle, temporary = _temporary_beside(target)
     try:
-        with os.fdopen(handle, "wb") as raw:
-            if target.suffix == ".gz":
-                with _compressed(raw) as stream:
-                    yield lambda line: _write_line(stream, line)
+        with io.BufferedWriter(NamedFile(handle, "wb", path), BLOCK_BYTES) as stream:
+            if path.endswith(".gz"):
+                # Without name and time in the header equal content gives equal bytes.
+                with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as packed:
+                    yield packed
             else:
-                yield lambda line: _write_line(raw, line)
+                yield stream
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
@@ -117,8 +189,20 @@ def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
         raise
 
 
-def _write_line(stream: IO[bytes], line: str) -> None:
-    stream.write(line.encode("utf-8") + b"\n")
+def _temporary_beside(target: Path) -> tuple[int, str]:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+@contextmanager
+def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
+    """Gives a function that writes one line; otherwise as `write_bytes_atomically`."""
+    with write_bytes_atomically(path) as stream:
+        put = stream.write
+        yield lambda line: put(line.encode("utf-8") + b"\n")
 
 
 def _umask() -> int:
@@ -127,32 +211,26 @@ def _umask() -> int:
     return mask
 
 
-def in_chunks(lines: Iterator[str], size: int = 2000) -> Iterator[list[str]]:
-    """Groups lines into lists of `size`, the last one shorter, for worker processes."""
-    chunk: list[str] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 def run(main: Callable[[], None]) -> None:
     """Runs a script's `main`; what the user can mend becomes one line on stderr and exit code 1."""
     name = Path(sys.argv[0]).name
     try:
         main()
+        sys.stdout.flush()
     except InputError as error:
         sys.exit(f"{name}: error: {error}")
     except BrokenPipeError:
-        # The reader of a pipe left (`| head`); point stdout elsewhere so that its flush at exit
-        # is silent as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a pipe left (`| head`).
+        _silence_stdout()
         sys.exit(141)
     except OSError as error:
+        _silence_stdout()
         place = f"{error.filename}: " if error.filename else ""
         sys.exit(f"{name}: error: {place}{error.strerror or error}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _silence_stdout() -> None:
+    # Python flushes stdout once more at exit and would complain a second time.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
