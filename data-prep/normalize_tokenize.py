@@ -4,7 +4,7 @@
     normalize_tokenize.py --language de --detokenize --input hypotheses.tok --output hypotheses
 
 The order is that of the published Multi30k preprocessing: lower-case, normalize punctuation,
-tokenize. Every input line gives exactly one output line.
+tokenize. Every input line gives exactly one output line, the one that sacremoses' commands give.
 """
 
 import argparse

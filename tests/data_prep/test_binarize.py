@@ -1,10 +1,15 @@
-"""binarize.py: the sentences come back out of fairseq's binary form; mistakes leave no folder."""
+"""binarize.py: the files are those of fairseq-preprocess; mistakes leave no folder."""
 
+import random
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_text import binary
+from vaswani_text.parallel import read_blocks
 
 SENTENCES = {
     "train": (["a b c", "d e", "a a"], ["x y", "z a", "b"]),
@@ -51,6 +56,78 @@ def test_round_trip_through_fairseq(text):
             assert [dictionary.string(tokens) for tokens in dataset] == lines
 
 
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory) -> Path:
+    """A corpus with all that could count or number otherwise than fairseq; several blocks long."""
+    folder = tmp_path_factory.mktemp("strange")
+    rng = random.Random(4)
+    words = [
+        "".join(rng.choices("abcdefgh\u00e9\U0001f600", k=rng.randint(1, 4))) for _ in range(900)
+    ]
+    words += ["<s>", "<pad>", "</s>", "<unk>", "madeupword0001", "a\u200bb", "#fairseq:overwrite"]
+    spaces = [" "] * 20 + ["  ", "\t", "\u00a0", "\u2028", "\u0085", "\x1c"]
+    weights = [1 / rank for rank in range(1, len(words) + 1)]
+
+    def line() -> str:
+        chosen = rng.choices(words, weights, k=rng.choice((0, 1, 5, 20)))
+        return "".join(word + rng.choice(spaces) for word in chosen)
+
+    for split, count in (("train", 25_000), ("valid", 50), ("test", 1)):
+        for language in ("en", "de"):
+            content = "".join(f"{line()}\n" for _ in range(count))
+            (folder / f"{split}.{language}").write_bytes(content.encode("utf-8"))
+    assert len(list(read_blocks(str(folder / "train.en")))) > 1
+    return folder
+
+
+def fairseq_preprocess(*flags: object) -> None:
+    """Runs fairseq's own command in this process, which has fairseq's imports behind it."""
+    from fairseq import options
+    from fairseq_cli import preprocess
+
+    preprocess.main(options.get_preprocessing_parser().parse_args(list(map(str, flags))))
+    log = preprocess.logger.handlers.pop()
+    log.close()
+    Path(log.baseFilename).unlink()
+
+
+@pytest.mark.parametrize(
+    ("threshold", "factor", "workers"), [(0, 8, 1), (20, 1000, 2), (2, 70_000, 1)]
+)
+def test_files_are_those_of_fairseq(strange, tmp_path, threshold, factor, workers):
+    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
+    fairseq_preprocess(
+        "--source-lang", "en", "--target-lang", "de", *prefixes, "--joined-dictionary",
+        "--thresholdsrc", threshold, "--padding-factor", factor,
+        "--destdir", tmp_path / "theirs", "--workers", 1,
+    )  # fmt: skip
+    splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
+    done = run_script(
+        "data-prep/binarize.py", "--pair", "en-de", *splits, "--threshold", threshold,
+        "--padding-factor", factor, "--workers", workers, "--output", tmp_path / "ours",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "ours").iterdir())
+    assert len(names) == 14  # two dictionaries, .bin and .idx of three splits in two languages
+    assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    for name in names:
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+def test_index_in_parts(tmp_path, monkeypatch):
+    """Offsets that are summed up in several parts, against those of the format's description."""
+    monkeypatch.setattr(binary, "_SIZES_AT_A_TIME", 3)
+    lines = [" ".join("a" * (i * 7 % 5)) for i in range(10)]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    assert binary.binarize(str(tmp_path / "text"), tmp_path / "out", ["a"], 1) == 10
+    sizes = [i * 7 % 5 + 1 for i in range(10)]
+    expected = b"MMIDIDX\0\0" + struct.pack("<QBQ", 1, 8, 10) + struct.pack("<10i", *sizes)
+    expected += struct.pack("<10q", *(2 * sum(sizes[:i]) for i in range(10)))
+    assert (tmp_path / "out.idx").read_bytes() == expected
+    tokens = np.fromfile(tmp_path / "out.bin", dtype="<u2")
+    assert tokens.tolist() == [token for size in sizes for token in [4] * (size - 1) + [2]]
+
+
 def test_padding_factor(text):
     from fairseq.data import Dictionary
 
@@ -73,6 +150,7 @@ def test_a_second_run_replaces_the_first(text):
         (lambda text: (text / "valid.de").unlink(), ["--valid", "valid.de does not exist"]),
         (lambda text: (text / "test.en").write_text("a\nb\n"), ["differ in length"]),
         (lambda text: (text / "train.en").write_bytes(b"a\n\xff\nc\n"), ["train.en:2: invalid"]),
+        (lambda text: [(text / f"valid.{x}").write_text("") for x in ("en", "de")], ["are empty"]),
     ],
 )
 def test_mistakes(text, spoil, parts):

@@ -1,13 +1,22 @@
 """bpe.py against subword-nmt's own commands, byte for byte."""
 
+import codecs
+import functools
+import io
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_text import bpe
+from vaswani_text.parallel import read_blocks
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +30,9 @@ def corpus(tmp_path_factory) -> Path:
         lines = [" ".join(rng.choices(words, weights, k=rng.randint(1, 12))) for _ in range(400)]
         lines[5], lines[6], lines[7] = "", "  two  spaces ", "tab\tinside"
         (folder / f"train.{language}").write_text("".join(f"{x}\n" for x in lines), "utf-8")
+    # subword-nmt can't read codes or vocabularies with these line ends, but it applies codes.
+    odd = ["\u2028", "ab\u2028abc \u0085 c", "abc\u2028", " x\x0b\x0cy", "a\u00a0b\rc\r  d", *lines]
+    (folder / "odd.de").write_text("".join(f"{x}\n" for x in odd), "utf-8")
     return folder
 
 
@@ -38,7 +50,8 @@ def codes(corpus) -> Path:
 def subword_nmt(*args: object) -> None:
     """Runs subword-nmt's own command."""
     program = Path(sys.executable).parent / "subword-nmt"
-    subprocess.run([program, *map(str, args)], check=True, capture_output=True)
+    done = subprocess.run([program, *map(str, args)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_codes_equal_those_of_subword_nmt(corpus, codes, tmp_path):
@@ -51,10 +64,10 @@ def test_codes_equal_those_of_subword_nmt(corpus, codes, tmp_path):
     assert codes.read_bytes().count(b"\n") == 201
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("name", ["train.en", "train.de", "odd.de"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_applying_equals_subword_nmt(corpus, codes, tmp_path, language, workers):
-    source = corpus / f"train.{language}"
+def test_applying_equals_subword_nmt(corpus, codes, tmp_path, name, workers):
+    source = corpus / name
     subword_nmt("apply-bpe", "-c", codes, "-i", source, "-o", tmp_path / "theirs")
     done = run_script(
         "data-prep/bpe.py", "apply", "--codes", codes, "--input", source,
@@ -63,6 +76,126 @@ def test_applying_equals_subword_nmt(corpus, codes, tmp_path, language, workers)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     assert b"@@ " in (tmp_path / "ours").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def vocabulary(corpus, codes) -> dict[str, Path]:
+    """Each language's vocabulary, by subword-nmt."""
+    paths = {}
+    for language in ("en", "de"):
+        units, paths[language] = corpus / f"units.{language}", corpus / f"vocabulary.{language}"
+        subword_nmt("apply-bpe", "-c", codes, "-i", corpus / f"train.{language}", "-o", units)
+        subword_nmt("get-vocab", "-i", units, "-o", paths[language])
+    return paths
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_vocabulary_equals_that_of_subword_nmt(corpus, vocabulary, tmp_path, language):
+    done = run_script(
+        "data-prep/bpe.py", "vocabulary",
+        "--input", corpus / f"units.{language}", "--output", tmp_path / "ours",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ours").read_bytes() == vocabulary[language].read_bytes()
+
+
+@pytest.mark.parametrize("threshold", [1, 60])
+def test_applying_with_a_vocabulary_equals_subword_nmt(
+    corpus, codes, vocabulary, tmp_path, threshold
+):
+    source = corpus / "train.de"
+    # Codes of both languages, units of one: some of them have to be split up again.
+    options = ("--codes", codes, "--input", source, "--vocabulary", vocabulary["en"])
+    options += ("--vocabulary-threshold", threshold)
+    subword_nmt("apply-bpe", *options, "--output", tmp_path / "theirs")
+    done = run_script("data-prep/bpe.py", "apply", *options, "--output", tmp_path / "ours")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert (tmp_path / "ours").read_bytes() != (corpus / "units.de").read_bytes()
+
+
+def test_counting_in_parallel(corpus, monkeypatch):
+    monkeypatch.setattr(bpe, "COUNTED_BYTES", 1000)
+    path = str(corpus / "odd.de")
+    counted = bpe.count_words([path], workers=2)
+    assert list(counted.items()) == list(bpe.count_words([path]).items())
+    # As subword-nmt's command reads a file.
+    with codecs.open(path, encoding="utf-8") as stream:
+        expected = Counter(w for line in stream for w in line.strip("\r\n ").split(" ") if w)
+    assert counted == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("abcdef \r\u0085\u2028\x0b\t\u00a0\u00e9\U0001f600")))
+def test_any_line_is_encoded_as_by_subword_nmt(codes, line):
+    theirs = BPE(io.StringIO(codes.read_text("utf-8")))
+    lines = codecs.getreader("utf-8")(io.BytesIO(line.encode() + b"\n"))
+    expected = "".join(theirs.process_line(part) for part in lines)
+    result = encoder(codes)(line)
+    assert result + "\n" == expected
+    assert result.replace("@@ ", "").split() == line.split()
+
+
+@functools.cache
+def encoder(codes: Path):
+    """Our function; kept, so that its memory of words fills as in use."""
+    return bpe.make_encoder(str(codes))
+
+
+def test_memory_is_bounded(codes, monkeypatch):
+    monkeypatch.setattr(bpe, "REMEMBERED_WORDS", 20)
+    theirs = bpe.load_codes(str(codes))
+    words = bpe._Words(theirs)
+    for number in range(100):
+        assert words[f"abc{number}"] == theirs.process_line(f"abc{number}")
+        assert len(words) <= 20
+    assert words["a" * 41]
+    assert "a" * 41 not in words
+
+
+def test_dropout(corpus, codes, tmp_path):
+    text = (corpus / "train.de").read_text("utf-8").split("\n")
+    kept = [line for line in text if line and line.isprintable()] * 40
+    (corpus / "long.de").write_text("\n".join(kept), "utf-8")  # several blocks
+
+    def dropped(**options: object) -> list[str]:
+        bpe.apply(str(codes), str(corpus / "long.de"), str(tmp_path / "out"), **options)
+        return (tmp_path / "out").read_text("utf-8").removesuffix("\n").split("\n")
+
+    assert len(list(read_blocks(str(corpus / "long.de")))) > 1
+    first = dropped(dropout=0.3, workers=1)
+    assert dropped(dropout=0.3, workers=3) == first
+    assert dropped(dropout=0.3, workers=2, seed=2) != first
+    assert [line.replace("@@ ", "").split() for line in first] == [line.split() for line in kept]
+    # As many units as subword-nmt gives with the same probability, whatever it draws.
+    theirs = BPE(io.StringIO(codes.read_text("utf-8")))
+    expected = sum(len(theirs.segment(line, 0.3).split()) for line in kept[:2000])
+    units = sum(len(line.split()) for line in first[:2000])
+    assert units == pytest.approx(expected, rel=0.02)
+    # Each occurrence of a line is split anew.
+    assert len({first[i] for i in range(0, len(kept), len(kept) // 40)}) > 20
+
+
+def test_no_merge_is_left_by_full_dropout(corpus, codes):
+    done = run_script(
+        "data-prep/bpe.py", "apply", "--codes", codes, "--dropout", 1, stdin=b"abab cde\n"
+    )
+    assert done.stdout == "a@@ b@@ a@@ b c@@ d@@ e\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (("--dropout", 1.5), "--dropout 1.5"),
+        (("--vocabulary-threshold", 5), "needs --vocabulary"),
+        (("--workers", 0), "--workers 0"),
+        (("--vocabulary", "{codes}"), "codes:1: a line of a vocabulary"),
+    ],
+)
+def test_mistakes_on_the_command_line(codes, flags, part):
+    flags = [str(flag).format(codes=codes) for flag in flags]
+    done = run_script("data-prep/bpe.py", "apply", "--codes", codes, *flags, stdin=b"a\n")
+    assert_one_line_error(done, part)
 
 
 def test_removing_the_separator_gives_the_text_back(corpus, codes):

@@ -1,0 +1,164 @@
+"""A corpus of subwords in fairseq's binary form, byte for byte what `fairseq-preprocess` writes.
+
+Dictionary, `dict.LANG.txt`: a line `symbol count` for each symbol, the most frequent first, equal
+ones in the order of their code points. The numbers 0 to 3 belong to <s>, <pad>, </s> and <unk>,
+which are not in the file; the symbol of line 1 has number 4.
+
+Text, `SPLIT.SOURCE-TARGET.LANG.{bin,idx}`, fairseq's "mmap" kind: the `.bin` file holds the numbers
+of all lines one after the other, each line ended by </s>, as 16 bits where the dictionary has fewer
+than 65,500 rows, else as 32. The `.idx` file holds, little-endian:
+
+    9 bytes   "MMIDIDX\\0\\0"
+    8 bytes   version, 1
+    1 byte    kind of number: 8 for 16 bits without sign, 9 for 32
+    8 bytes   number of lines N
+    4 N       tokens of each line, with its </s>
+    8 N       offset of each line in the .bin file, in bytes
+
+One thing differs on purpose: a line ends at "\\n" alone, for fairseq at a lone "\\r" as well, which
+shifts one side of a corpus against the other.
+"""
+
+import io
+import struct
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from vaswani_text.corpus_io import NamedFile, write_atomically, write_bytes_atomically
+from vaswani_text.parallel import Block, map_blocks
+
+SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
+EOS, UNKNOWN = 2, 3
+_HEADER = struct.Struct("<9sQBQ")
+_MAGIC = b"MMIDIDX\0\0"
+_COUNTED_BYTES = 1 << 21
+_SIZES_AT_A_TIME = 1 << 20
+
+
+def _count_symbols(block: Block) -> Counter[str]:
+    return Counter(block.text().split())
+
+
+def _symbol_counter() -> Callable[[Block], Counter[str]]:
+    return _count_symbols
+
+
+def build_dictionary(
+    paths: Iterable[str], threshold: int, padding_factor: int, workers: int
+) -> list[tuple[str, int]]:
+    """Counts the symbols of all files.
+
+    Args:
+        threshold: rarer symbols are left out and become <unk>.
+        padding_factor: `madeupword0000` and so on are added, with count 0, until the number of
+            rows, the four special ones included, is a multiple of this.
+
+    Returns:
+        Symbols and counts, the row of number 4 first.
+
+    Raises:
+        InputError: a file can't be read as text.
+    """
+    counts: Counter[str] = Counter()
+    for path in paths:
+        for block in map_blocks(_symbol_counter, path, workers, _COUNTED_BYTES):
+            counts.update(block)
+    for symbol in SPECIAL_SYMBOLS:
+        del counts[symbol]
+    entries = {
+        symbol: count
+        for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if count >= threshold
+    }
+    number = 0
+    while (len(SPECIAL_SYMBOLS) + len(entries)) % padding_factor:
+        entries.setdefault(f"madeupword{number:04d}", 0)
+        number += 1
+    return list(entries.items())
+
+
+def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
+    """Writes `dict.LANG.txt`."""
+    with write_atomically(path) as write:
+        for symbol, count in entries:
+            write(f"{symbol} {count}")
+
+
+def type_code(rows: int) -> str:
+    """Type of number, as the modules array and NumPy call it, for a dictionary of so many rows."""
+    return "H" if rows < 65500 else "I"
+
+
+class _Numbers(dict[str, int]):
+    """From a symbol to its number."""
+
+    def __missing__(self, symbol: str) -> int:
+        return UNKNOWN
+
+
+def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
+    """Returns the function from a block to its part of the .bin file and its lines' sizes (int32).
+
+    Args:
+        symbols: of the dictionary, the special ones left out.
+    """
+    numbers = _Numbers((symbol, n) for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols)))
+    number_of = numbers.__getitem__
+    code = type_code(len(numbers))
+
+    def convert(block: Block) -> tuple[bytes, bytes]:
+        tokens, sizes = array(code), array("i")
+        for line in block.lines():
+            words = line.split()
+            tokens.extend(map(number_of, words))
+            tokens.append(EOS)
+            sizes.append(len(words) + 1)
+        return tokens.tobytes(), sizes.tobytes()
+
+    return convert
+
+
+def _complete_index(index: io.BufferedRandom, lines: int, code: str) -> None:
+    """Completes an .idx file that has the sizes: the offsets behind them, and the header."""
+    item_size = array(code).itemsize
+    offset = 0
+    for start in range(0, lines, _SIZES_AT_A_TIME):
+        count = min(_SIZES_AT_A_TIME, lines - start)
+        index.seek(_HEADER.size + 4 * start)
+        sizes = np.frombuffer(index.read(4 * count), dtype=np.int32).astype(np.int64)
+        ends = offset + np.cumsum(sizes) * item_size
+        index.seek(_HEADER.size + 4 * lines + 8 * start)
+        index.write((ends - sizes * item_size).tobytes())
+        offset = int(ends[-1])
+    index.seek(0)
+    index.write(_HEADER.pack(_MAGIC, 1, {"H": 8, "I": 9}[code], lines))
+
+
+def binarize(source: str, prefix: Path, symbols: list[str], workers: int) -> int:
+    """Writes PREFIX.bin and PREFIX.idx; returns the number of lines.
+
+    Args:
+        source: the text, plain or `.gz`.
+        prefix: path without `.bin` or `.idx`.
+        symbols: of the dictionary, the special ones left out.
+
+    Raises:
+        InputError: the file can't be read as text.
+    """
+    assert sys.byteorder == "little", "fairseq's format is little-endian"
+    lines = 0
+    index_file = NamedFile(f"{prefix}.idx", "w+b", f"{prefix}.idx")
+    with write_bytes_atomically(f"{prefix}.bin") as data, io.BufferedRandom(index_file) as index:
+        index.write(b"\0" * _HEADER.size)
+        for tokens, sizes in map_blocks(partial(make_numberer, symbols), source, workers):
+            data.write(tokens)
+            index.write(sizes)
+            lines += len(sizes) // 4
+        _complete_index(index, lines, type_code(len(SPECIAL_SYMBOLS) + len(symbols)))
+    return lines

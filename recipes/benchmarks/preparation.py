@@ -1,0 +1,239 @@
+"""Measures data preparation beside the plain pipeline of sacremoses, subword-nmt and fairseq.
+
+Four steps: normalize and tokenize; learn joint BPE codes and each language's vocabulary; apply them
+with a vocabulary threshold; binarize. The plain commands and ours follow each other step by step,
+both end in the same files, and this is checked byte for byte.
+
+The corpus is what lies under --data as train.SRC and train.TGT (plain or .gz, in any folders),
+repeated up to --lines. Where it repeats, caches of words do better than on new text: --lines below
+the number of distinct lines, which is printed, shows the difference. The plain tokenizing, applying
+and binarizing read --plain-lines and a tenth of them, and the times of all lines are extrapolated
+from these two; learning reads all lines.
+"""
+
+import argparse
+import filecmp
+import json
+import os
+import platform
+import sys
+from itertools import cycle, islice
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "data-prep"))
+
+from measurement import Measurement, measure  # noqa: E402
+from preparation_steps import Pipelines  # noqa: E402
+
+from vaswani_text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically  # noqa: E402
+
+HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
+STEPS = ("tokenize", "learn", "apply", "binarize")
+
+
+def check(pipelines: Pipelines, step: str, lines: int) -> None:
+    """Compares what both pipelines wrote.
+
+    Raises:
+        InputError: there is a difference.
+    """
+    names = {
+        "tokenize": [f"tok.{language}" for language in pipelines.pair],
+        "learn": ["codes", *(f"vocabulary.{language}" for language in pipelines.pair)],
+        "apply": [f"train.{language}" for language in pipelines.pair],
+    }
+    theirs, ours = pipelines.work / "plain", pipelines.work / "ours"
+    if step == "binarize":
+        # Of fewer lines than ours was measured with: once more, with the same.
+        measure(0, *pipelines.our_binarize("plain", "compared"))
+        theirs, ours = theirs / "data-bin", ours / "compared"
+        names[step] = sorted(path.name for path in ours.iterdir())
+    for name in names[step]:
+        if step in ("tokenize", "apply"):
+            same = same_beginning(theirs / name, ours / name, lines, step == "tokenize")
+        else:
+            same = filecmp.cmp(theirs / name, ours / name, shallow=False)
+        if not same:
+            raise InputError(f"{theirs / name} and {ours / name} differ: they must not")
+
+
+def same_beginning(theirs: Path, ours: Path, count: int, blanks: bool) -> bool:
+    """Whether theirs has `count` lines and they are the first of ours.
+
+    Args:
+        blanks: sacremoses leaves a blank behind some lines, of which no later step takes notice.
+    """
+    mine = read_lines(ours)
+    found = 0
+    for line in read_lines(theirs):
+        found += 1
+        if (line.rstrip(" ") if blanks else line) != next(mine, None):
+            return False
+    return found == count
+
+
+def copy_beginning(source: Path, count: int, output: Path) -> None:
+    """Writes the first lines of a file to another."""
+    with write_atomically(output) as write:
+        for line in islice(read_lines(source), count):
+            write(line)
+
+
+def find_pairs(folder: Path, pair: tuple[str, str]) -> list[tuple[str, str]]:
+    """Line pairs of every train.SRC with a train.TGT beside it, without line ends inside lines.
+
+    Raises:
+        InputError: there are none.
+    """
+    pairs: list[tuple[str, str]] = []
+    for source in sorted(folder.rglob(f"train.{pair[0]}*")):
+        target = source.with_name(source.name.replace(f".{pair[0]}", f".{pair[1]}", 1))
+        if source.name in (f"train.{pair[0]}", f"train.{pair[0]}.gz") and target.is_file():
+            pairs += read_pairs(str(source), str(target))
+    if not pairs:
+        raise InputError(f"--data {folder}: no train.{pair[0]}[.gz] with its train.{pair[1]}[.gz]")
+    # A lone carriage return ends a line for the plain commands, an empty line stays one for ours.
+    return [sides for sides in pairs if "\r" not in "".join(sides) and all(map(str.strip, sides))]
+
+
+def write_corpus(pipelines: Pipelines, folder: Path, counts: dict[str, int]) -> int:
+    """Writes so many raw pairs into each folder; returns how many distinct pairs there are."""
+    pairs = find_pairs(folder, pipelines.pair)
+    for side, language in enumerate(pipelines.pair):
+        for name, count in counts.items():
+            with write_atomically(pipelines.path(name, f"raw.{language}")) as write:
+                for sides in islice(cycle(pairs), count):
+                    write(sides[side])
+    return len(pairs)
+
+
+def extrapolated(full: Measurement, part: Measurement, lines: int) -> Measurement:
+    """What more lines would have cost, in a straight line through two measurements.
+
+    So the time that a program takes to start is not multiplied.
+    """
+
+    def at(high: float, low: float) -> float:
+        slope = max(0, high - low) / (full.lines - part.lines)
+        return high + slope * (lines - full.lines)
+
+    return Measurement(lines, at(full.wall, part.wall), at(full.cpu, part.cpu), full.peak)
+
+
+def compare(pipelines: Pipelines, counts: dict[str, int]) -> dict[str, dict]:
+    """Runs both pipelines step by step; returns figures of each step by its name."""
+    figures: dict[str, dict] = {}
+    for step in STEPS:
+        for language in pipelines.pair:
+            for folder in ("plain", "part") if step == "learn" else ():
+                # From here on plain reads what ours wrote, so that the rest can be compared.
+                tokens = pipelines.path("ours", f"tok.{language}")
+                copy_beginning(tokens, counts[folder], pipelines.path(folder, tokens.name))
+            if step == "binarize":
+                units = pipelines.path("ours", f"train.{language}")
+                copy_beginning(units, HELD_OUT, pipelines.path(f"held-out.{language}"))
+        print(f"preparation: {step}, ours ...", file=sys.stderr, flush=True)
+        ours = pipelines.ours(step, counts["ours"])
+        print(f"preparation: {step}, plain ...", file=sys.stderr, flush=True)
+        plain = pipelines.plain(step, counts["ours" if step == "learn" else "plain"])
+        check(pipelines, step, plain.lines)
+        if plain.lines < ours.lines:
+            part = pipelines.plain(step, counts["part"], "part")
+            plain = extrapolated(plain, part, ours.lines)
+        figures[step] = {
+            "ours": described(ours),
+            "plain": described(plain),
+            "wall_ratio": round(plain.wall / ours.wall, 2),
+            "cpu_ratio": round(plain.cpu / ours.cpu, 2),
+        }
+    return figures
+
+
+def described(each: Measurement) -> dict[str, float]:
+    """A measurement for the report."""
+    return {
+        "pairs": each.lines,
+        "wall_seconds": round(each.wall, 2),
+        "cpu_seconds": round(each.cpu, 2),
+        "pairs_per_second": round(each.lines / each.wall),
+        "peak_mebibytes": round(each.peak / 2**20),
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="preparation.sh",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    data = os.environ.get("VASWANI_DATA")
+    parser.add_argument("--data", type=Path, default=data, help="folder (default: $VASWANI_DATA)")
+    parser.add_argument("--pair", default="en-de", help="languages (default en-de)")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="pairs (default 1,000,000)")
+    parser.add_argument("--plain-lines", type=int, default=100_000, help="(default 100,000)")
+    parser.add_argument("--operations", type=int, default=37_000, help="merges (default 37,000)")
+    parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--work", type=Path, default=ROOT / "work" / "preparation", help="folder")
+    args = parser.parse_args()
+    if args.data is None or not args.data.is_dir():
+        raise InputError(f"--data {args.data}: no such folder (or set VASWANI_DATA)")
+    if min(args.lines, args.plain_lines) < 1000 or min(args.operations, args.workers) < 1:
+        raise InputError("--lines, --plain-lines: at least 1000; --operations, --workers: 1")
+    pair = tuple(args.pair.split("-"))
+    if len(pair) != 2 or not all(pair):
+        raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
+    plain_lines = min(args.plain_lines, args.lines)
+    counts = {"ours": args.lines, "plain": plain_lines, "part": plain_lines // 10}
+    pipelines = Pipelines(args.work, pair, args.workers, args.operations)
+    distinct = write_corpus(pipelines, args.data, counts)
+    figures = compare(pipelines, counts)
+    report(args, figures, min(distinct, args.lines), plain_lines)
+
+
+def report(args: argparse.Namespace, figures: dict, distinct: int, plain_lines: int) -> None:
+    """Prints the table and writes WORK/preparation.json."""
+
+    def total(whose: str, kind: str) -> float:
+        return sum(step[whose][f"{kind}_seconds"] for step in figures.values())
+
+    ratios = {
+        kind: round(total("plain", kind) / total("ours", kind), 2) for kind in ("wall", "cpu")
+    }
+    result = {
+        "benchmark": "preparation",
+        "pairs": args.lines,
+        "distinct_pairs": distinct,
+        "plain_pairs": plain_lines,
+        "operations": args.operations,
+        "workers": args.workers,
+        "identical": True,
+        "machine": platform.processor() or platform.machine(),
+        "steps": figures,
+        "ratio": ratios,
+    }
+    with write_atomically(args.work / "preparation.json") as write:
+        write(json.dumps(result, indent=2))
+    print(f"{'step':10}{'':7}{'pairs/s':>10}{'wall s':>9}{'CPU s':>9}{'peak MiB':>10}{'ratio':>8}")
+    for step, each in figures.items():
+        for whose in ("plain", "ours"):
+            row = each[whose]
+            print(
+                f"{step:10}{whose:7}{row['pairs_per_second']:10,}{row['wall_seconds']:9}"
+                f"{row['cpu_seconds']:9}{row['peak_mebibytes']:10,}"
+                + (f"{each['wall_ratio']:8}" if whose == "ours" else "")
+            )
+    if plain_lines < args.lines:
+        parts = f"{plain_lines // 10:,} and {plain_lines:,}"
+        print(f"plain tokenize, apply, binarize: extrapolated from {parts} pairs")
+    print("tokens, codes, vocabularies, BPE output and binarized data: byte-identical")
+    print(
+        f"preparation, {args.lines:,} pairs ({distinct:,} distinct), {args.workers} workers: "
+        f"{ratios['wall']} times as fast as the plain pipeline ({ratios['cpu']} by CPU time): "
+        f"{args.work / 'preparation.json'}"
+    )
+
+
+if __name__ == "__main__":
+    run(main)
