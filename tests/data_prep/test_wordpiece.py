@@ -1,0 +1,303 @@
+"""Word pieces: every text comes back, whatever its characters; equal input gives equal models."""
+
+import gzip
+import os
+import random
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.tokenizer import tokenize_line
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
+
+from tests.support.scripts import ROOT, assert_one_line_error, run_script
+from vaswani_text import wordpiece
+
+SCRIPT = "data-prep/wordpiece.py"
+REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
+SPECIAL = ["<s>", "</s>", "<unk>", "<pad>", "<0x41>", "<0x0A>"]
+# What sentencepiece's documentation and normalization source list for `nmt_nfkc` beside NFKC.
+DROPPED = [*range(0x01, 0x09), 0x0B, *range(0x0E, 0x20), 0x7F, 0x8F, 0x9F]
+SPACES = [
+    0x09,
+    0x0C,
+    0x0D,
+    0x1680,
+    0x200B,
+    0x200C,
+    0x200E,
+    0x200F,
+    0x2028,
+    0x2029,
+    0x2581,
+    0xFEFF,
+    0xFFFD,
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """`train.en`, `train.fr`, made-up words with special pieces' names in them, and `m.model`."""
+    folder = tmp_path_factory.mktemp("wordpiece")
+    rng = random.Random(5)
+    for language, letters in (("en", "abcdefghij"), ("fr", "abcdefgéàœç’")):
+        words = ["".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in range(300)]
+        words += [f"{word}{name}{word}" for word in ("x", "be") for name in SPECIAL]
+        weights = [1 / (i + 1) for i in range(300)] + [0.02] * 2 * len(SPECIAL)
+        lines = [" ".join(rng.choices(words, weights, k=rng.randint(1, 12))) for _ in range(600)]
+        lines[5], lines[6], lines[7] = "", "  two\u0085spaces ", "tab\tinside\x00"
+        (folder / f"train.{language}").write_text("".join(f"{x}\n" for x in lines), "utf-8")
+    done = learn(folder, folder / "m")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return folder
+
+
+def learn(folder: Path, output: Path, *options: object):
+    """Runs the script's `learn` on both languages."""
+    inputs = (folder / "train.en", folder / "train.fr")
+    return run_script(
+        SCRIPT, "learn", "--size", 600, "--output", output, *options, "--input", *inputs
+    )
+
+
+@pytest.fixture(scope="module")
+def encode(folder):
+    return wordpiece.make_encoder(folder / "m.model")
+
+
+@pytest.fixture(scope="module")
+def decode(folder):
+    return wordpiece.make_decoder(folder / "m.model")
+
+
+@pytest.fixture(scope="module")
+def model(folder) -> SentencePieceProcessor:
+    return wordpiece.load(folder / "m.model")
+
+
+@pytest.fixture(scope="module")
+def dictionary(folder) -> Dictionary:
+    """fairseq's dictionary as the script writes it."""
+    arguments = ("--model", folder / "m.model", "--output", folder / "dict.txt")
+    done = run_script(SCRIPT, "dictionary", *arguments)
+    assert done.returncode == 0, done.stderr
+    return Dictionary.load(str(folder / "dict.txt"))
+
+
+def normalized(text: str) -> str:
+    """`nmt_nfkc` by Python's own Unicode tables, after what Python calls white space."""
+    table = dict.fromkeys(DROPPED) | dict.fromkeys(SPACES, " ")
+    text = unicodedata.normalize("NFKC", " ".join(text.split()).translate(table))
+    return " ".join(text.split())
+
+
+def check_line(text: str, encode, decode, model, dictionary) -> None:
+    line = encode(text)
+    pieces = line.split(" ") if line else []
+    assert tokenize_line(line) == pieces, "fairseq sees other pieces"
+    ids = dictionary.encode_line(line, add_if_not_exist=False, append_eos=False).tolist()
+    assert all(index >= dictionary.nspecial for index in ids), "a special symbol or <unk>"
+    assert "\n" not in line and "\r" not in line
+    # The oracle is the library's normalizer, which knows no pieces.
+    spaces = " ".join(text.split())
+    assert decode(line) == model.normalize(spaces).replace("\u2581", " ").strip(" ")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text())
+@example("a\x00b")
+@example("<s> </s> <unk> <pad> x<s>y</s>z<unk>w<pad>v<0x41> <0x0A> madeupword0000")
+@example("a\u0085b\x1cc\u2028d\te\u3000f\xa0g\u1680h\rj")
+@example("\u2581 a\u2581b \u2585 \u2047 \ufffd \ufeff\u200b")
+@example("\U0001f600\U0010ffff\ue000 \u0301e\u0301 \xa8 \ufdfa")
+def test_any_text_comes_back_normalized(encode, decode, model, dictionary, text):
+    check_line(text, encode, decode, model, dictionary)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*SPECIAL, "<0xE2>", "\u2581", "be", "œ", " ", "\u0301", "\x00"])))
+def test_names_of_special_pieces_are_text(encode, decode, model, dictionary, parts):
+    check_line("".join(parts), encode, decode, model, dictionary)
+
+
+def test_every_character_of_the_basic_plane_comes_back(encode, decode, model, dictionary):
+    for code in [*range(0xD800), *range(0xE000, 0x10000)]:
+        check_line(f"a{chr(code)}b", encode, decode, model, dictionary)
+
+
+def test_normalization_is_nfkc_without_control_characters(encode, decode):
+    letters = [chr(c) for c in [*range(1, 0x250), *range(0x370, 0x530), *range(0x2000, 0x2070)]]
+    letters += ["\u2581", "\ufeff", "\ufffd", "½", "ﬁ", "…", "²", "™", "Ａ", "ｶ", "e\u0301"]
+    wrong = [x for x in letters if decode(encode(f"b{x}d")) != normalized(f"b{x}d")]
+    assert wrong == []
+    assert normalized("«\xa0ﬁn…\u2028½ e\u0301 ») \x01") == "« fin... 1⁄2 é »)"
+
+
+def test_no_learnt_piece_bears_the_name_of_a_special_one(folder, model):
+    pieces = [model.id_to_piece(i) for i in range(model.get_piece_size())]
+    assert len(set(pieces)) == len(pieces) == 600
+    assert pieces[:4] == ["<unk>", "<s>", "</s>", "<pad>"]
+    assert all(model.is_control(i) for i in (1, 2, 3))
+    assert pieces[4:260] == [f"<0x{byte:02X}>" for byte in range(256)]
+    assert all(model.is_byte(i) for i in range(4, 260))
+    assert not any(re.search(r"\s", piece) for piece in pieces)
+
+
+def test_fairseqs_dictionary_has_a_row_for_every_piece(dictionary, model):
+    assert len(dictionary) == 600
+    rows = dictionary.symbols[dictionary.nspecial :]
+    assert rows == [model.id_to_piece(row) for row in range(4, 600)]
+
+
+def test_pieces_are_not_only_letters_and_bytes(folder, encode):
+    lines = (folder / "train.fr").read_text("utf-8").split("\n")
+    letters = sum(len(line.replace(" ", "")) for line in lines)
+    assert sum(len(encode(line).split()) for line in lines) < 0.6 * letters
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_two_processes_learn_the_same_bytes(folder, tmp_path, kind):
+    for name in ("one", "two.model"):
+        done = learn(folder, tmp_path / name, "--kind", kind, "--sample", 500)
+        assert done.returncode == 0, done.stderr
+        assert f"600 pieces, {kind}: " in done.stdout
+    assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["one.model", "two.model"]
+
+
+def test_kinds_differ(folder):
+    paths = [str(folder / "train.en"), str(folder / "train.fr")]
+    models = [wordpiece.learn(paths, 600, kind) for kind in wordpiece.KINDS]
+    assert models[0] != models[1]
+
+
+def test_a_sample_is_spread_evenly_over_all_files(tmp_path):
+    paths = []
+    for name, count in (("a", 70), ("b", 30)):
+        lines = (f"{name}{i}\n\n" for i in range(count))
+        (tmp_path / name).write_text("".join(lines))
+        paths.append(str(tmp_path / name))
+    everything = [f"a{i}" for i in range(70)] + [f"b{i}" for i in range(30)]
+    assert list(wordpiece._sentences(paths, 100)) == everything
+    assert list(wordpiece._sentences(paths, 1000)) == everything
+    assert list(wordpiece._sentences(paths, 10)) == everything[9::10]
+    assert len(list(wordpiece._sentences(paths, 33))) == 33
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_apply_and_undo_keep_the_lines(folder, encode, tmp_path, workers):
+    odd = [
+        "",
+        " ",
+        "a\x00b",
+        "one\u0085two\u2028three\x0b\x0c\x1c",
+        "\r",
+        "<s> </s>",
+        "\u2581",
+        "é😀",
+    ]
+    content = (folder / "train.fr").read_text("utf-8") + "".join(f"{x}\n" for x in odd)
+    (tmp_path / "in.gz").write_bytes(gzip.compress(content.encode()))
+    for command, source, output in (("apply", "in.gz", "pieces"), ("undo", "pieces", "out")):
+        done = run_script(
+            SCRIPT, command, "--model", folder / "m.model", "--workers", workers,
+            "--input", tmp_path / source, "--output", tmp_path / output,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    lines = content.removesuffix("\n").split("\n")
+    assert (tmp_path / "pieces").read_bytes() == "".join(f"{encode(x)}\n" for x in lines).encode()
+    undone = (tmp_path / "out").read_bytes().decode().removesuffix("\n").split("\n")
+    assert undone == [normalized(line) for line in lines]
+
+
+def test_undo_takes_whatever_a_model_writes(decode):
+    assert decode("") == ""
+    assert decode("\u2581a <0x0A> \u2581b <0x0D> <0xC2> <0x85> c") == "a b c"
+    assert decode("<0xE6> \u2581b") == "\ufffd b"
+    assert decode("<s> \u2581unknown-word </s>").strip() == "unknown-word"
+
+
+def test_commands_are_pipes(folder, decode):
+    text = "bécé dacœ\n\n日本\n".encode()
+    pieces = run_script(SCRIPT, "apply", "--model", folder / "m.model", stdin=text).stdout
+    assert "<0xE6> <0x97> <0xA5>" in pieces
+    undone = run_script(SCRIPT, "undo", "--model", folder / "m.model", stdin=pieces.encode())
+    assert undone.stdout.encode() == text
+
+
+@pytest.mark.parametrize("content", [b"", b"no model\n", b"\0" * 100, None])
+def test_what_is_no_model_is_refused(folder, tmp_path, content):
+    path = tmp_path / "bad.model"
+    path.write_bytes((folder / "m.model").read_bytes()[:-9] if content is None else content)
+    done = run_script(SCRIPT, "apply", "--model", path, stdin=b"a\n")
+    assert_one_line_error(done, "bad.model: no sentencepiece model")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "part"),
+    [
+        (b"words words\n", ["--size", 32000], "--size 32000: too many for this text, which gives"),
+        (b"words words\n", ["--size", 100], "--size 100: too few"),
+        (b"words words\n", ["--size", 32000, "--kind", "bpe"], "--size 32000: too many"),
+        (b"words\nb\xffad\n", [], ":2: invalid UTF-8"),
+        (b"\n \n", [], "text: the file holds no words"),
+        (b"words\n", ["--size", 0], "--size 0: must be at least 1"),
+        (None, [], "text: No such file or directory"),
+    ],
+)
+def test_bad_input_of_learn(tmp_path, content, options, part):
+    if content is not None:
+        (tmp_path / "text").write_bytes(content)
+    (tmp_path / "m.model").write_bytes(b"old")
+    done = run_script(
+        SCRIPT, "learn", "--input", tmp_path / "text", "--output", tmp_path / "m", *options
+    )
+    assert_one_line_error(done, part)
+    assert "sentencepiece" not in done.stderr, "the cause is what the user needs"
+    assert (tmp_path / "m.model").read_bytes() == b"old"
+    assert {x.name for x in tmp_path.iterdir()} <= {"m.model", "text"}
+
+
+def test_the_largest_size_named_is_one_that_works(tmp_path):
+    (tmp_path / "text").write_text("words and more words\n")
+    arguments = (SCRIPT, "learn", "--input", tmp_path / "text", "--output", tmp_path / "m")
+    message = run_script(*arguments, "--size", 9999).stderr
+    size = re.search(r"at most (\d+)", message)[1]
+    assert run_script(*arguments, "--size", size).returncode == 0
+
+
+def test_learn_needs_files_it_can_read_twice(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("-", tmp_path / "pipe"):
+        done = run_script(SCRIPT, "learn", "--output", tmp_path / "m", "--input", path, stdin=b"a")
+        assert_one_line_error(done, f"{path}: must be a file")
+
+
+def test_the_library_is_light():
+    code = (
+        "import sys, vaswani_text.wordpiece; "
+        "sys.exit(bool({'torch', 'fairseq', 'vaswani_plugin'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "data-prep")}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+@pytest.mark.shared_data
+def test_real_sentences_come_back(folder, tmp_path):
+    source = REAL_DATA / "newstest" / "en-fr"
+    if not source.is_dir():
+        pytest.skip(f"NOT CHECKED: no {source} (set VASWANI_DATA to a folder with newstest in it)")
+    paths = [str(source / f"newstest2013.{language}.gz") for language in ("en", "fr")]
+    (tmp_path / "m").write_bytes(wordpiece.learn(paths, 4000, "unigram"))
+    encode, decode = wordpiece.make_encoder(tmp_path / "m"), wordpiece.make_decoder(tmp_path / "m")
+    for path in paths:
+        lines = gzip.decompress(Path(path).read_bytes()).decode().removesuffix("\n").split("\n")
+        assert len(lines) == 3000
+        assert [decode(encode(x)) for x in lines] == [normalized(x) for x in lines]
