@@ -11,9 +11,15 @@ import argparse
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from vaswani_text.binary import SPECIAL_SYMBOLS, build_dictionary, write_dictionary
+from vaswani_text.binary import (
+    SPECIAL_SYMBOLS,
+    build_dictionary,
+    read_dictionary,
+    write_dictionary,
+)
 from vaswani_text.binary import binarize as binarize_file
 from vaswani_text.corpus_io import InputError, run
 from vaswani_text.parallel import count_lines
@@ -46,11 +52,17 @@ def binarize(
     prefixes: dict[str, str],
     pair: tuple[str, str],
     output: Path,
-    threshold: int,
-    factor: int,
+    make_entries: Callable[[list[str]], list[tuple[str, int]]],
     workers: int,
 ) -> dict[str, int]:
     """Writes dictionaries and splits into a temporary folder and moves that into place.
+
+    Args:
+        prefixes: of each split's files.
+        pair: source and target language.
+        output: the folder to make.
+        make_entries: gives the dictionary's symbols and counts for the training files.
+        workers: processes.
 
     Returns:
         Lines of each split, and `types`, the rows of the dictionary with its special symbols.
@@ -63,7 +75,7 @@ def binarize(
     temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         train = [f"{prefixes['train']}.{language}" for language in pair]
-        entries = build_dictionary(train, threshold, factor, workers)
+        entries = make_entries(train)
         symbols = [symbol for symbol, _ in entries]
         for language in pair:
             write_dictionary(entries, temporary / f"dict.{language}.txt")
@@ -92,6 +104,11 @@ def main() -> None:
         )
     parser.add_argument("--output", type=Path, required=True, help="the folder to make")
     parser.add_argument(
+        "--dictionary",
+        metavar="FILE",
+        help="symbols and counts, such as wordpiece.py's; not counted from the training text",
+    )
+    parser.add_argument(
         "--threshold",
         type=int,
         default=0,
@@ -113,10 +130,16 @@ def main() -> None:
         raise InputError(f"--pair {args.pair}: two different languages joined by '-', as in en-de")
     if args.padding_factor < 1 or args.workers < 1:
         raise InputError("--padding-factor and --workers must be at least 1")
+    if args.dictionary and args.threshold:
+        raise InputError("--threshold counts the training text: leave it out with --dictionary")
+
+    def make_entries(train: list[str]) -> list[tuple[str, int]]:
+        if args.dictionary:
+            return read_dictionary(args.dictionary, args.padding_factor)
+        return build_dictionary(train, args.threshold, args.padding_factor, args.workers)
+
     prefixes = {split: getattr(args, split) for split in SPLITS}
-    report = binarize(
-        prefixes, (source, target), args.output, args.threshold, args.padding_factor, args.workers
-    )
+    report = binarize(prefixes, (source, target), args.output, make_entries, args.workers)
     print(", ".join(f"{key} {value}" for key, value in report.items()) + f": {args.output}")
 
 

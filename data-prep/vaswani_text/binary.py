@@ -30,7 +30,13 @@ from pathlib import Path
 
 import numpy as np
 
-from vaswani_text.corpus_io import NamedFile, write_atomically, write_bytes_atomically
+from vaswani_text.corpus_io import (
+    InputError,
+    NamedFile,
+    read_lines,
+    write_atomically,
+    write_bytes_atomically,
+)
 from vaswani_text.parallel import Block, map_blocks
 
 SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -76,11 +82,35 @@ def build_dictionary(
         for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if count >= threshold
     }
+    return _padded(entries, padding_factor)
+
+
+def _padded(entries: dict[str, int], padding_factor: int) -> list[tuple[str, int]]:
     number = 0
     while (len(SPECIAL_SYMBOLS) + len(entries)) % padding_factor:
         entries.setdefault(f"madeupword{number:04d}", 0)
         number += 1
     return list(entries.items())
+
+
+def read_dictionary(path: str | Path, padding_factor: int) -> list[tuple[str, int]]:
+    """Reads a dictionary of fairseq's (`SYMBOL COUNT` a line), as `build_dictionary` returns one.
+
+    Raises:
+        InputError: a line of another form, a symbol that comes twice or is one of the special
+            ones (names the line), or no line at all.
+    """
+    entries: dict[str, int] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        symbol, _, count = line.rpartition(" ")
+        if not symbol or symbol.split() != [symbol] or not count.isdecimal():
+            raise InputError(f"{path}:{number}: must be a symbol, a space and a count: {line!r}")
+        if symbol in entries or symbol in SPECIAL_SYMBOLS:
+            raise InputError(f"{path}:{number}: {symbol} is in the dictionary already: remove it")
+        entries[symbol] = int(count)
+    if not entries:
+        raise InputError(f"{path}: the file is empty")
+    return _padded(entries, padding_factor)
 
 
 def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:

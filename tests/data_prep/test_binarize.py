@@ -114,6 +114,47 @@ def test_files_are_those_of_fairseq(strange, tmp_path, threshold, factor, worker
         assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
 
 
+def test_files_with_a_given_dictionary_are_those_of_fairseq(strange, tmp_path):
+    """Symbols that the text lacks keep their rows, and the text's others are unknown."""
+    symbols = ["\u2581a", "<0x0A>", "a", "b", "never", "c", "d", "e"]
+    (tmp_path / "dict").write_text("".join(f"{symbol} 1\n" for symbol in symbols))
+    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
+    fairseq_preprocess(
+        "--source-lang", "en", "--target-lang", "de", *prefixes, "--joined-dictionary",
+        "--srcdict", tmp_path / "dict", "--destdir", tmp_path / "theirs", "--workers", 1,
+    )  # fmt: skip
+    splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
+    done = run_script(
+        "data-prep/binarize.py", "--pair", "en-de", *splits, "--dictionary", tmp_path / "dict",
+        "--padding-factor", 4, "--workers", 1, "--output", tmp_path / "ours",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "ours").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    for name in names:
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("a 1\nb\n", ["dict:2", "must be a symbol, a space and a count"]),
+        ("a b 1\n", ["dict:1", "must be a symbol"]),
+        ("a 1\na 2\n", ["dict:2", "already"]),
+        ("<pad> 1\n", ["dict:1", "already"]),
+        ("", ["dict: the file is empty"]),
+    ],
+)
+def test_a_bad_dictionary_is_named(text, content, parts):
+    (text / "dict").write_text(content)
+    assert_one_line_error(binarize(text, "--dictionary", text / "dict", "--workers", 1), *parts)
+    assert not (text.parent / "data bin").exists()
+
+
+def test_a_given_dictionary_has_no_threshold(text):
+    assert_one_line_error(binarize(text, "--dictionary", "x", "--threshold", 2), "--threshold")
+
+
 def test_index_in_parts(tmp_path, monkeypatch):
     """Offsets that are summed up in several parts, against those of the format's description."""
     monkeypatch.setattr(binary, "_SIZES_AT_A_TIME", 3)
