@@ -1,12 +1,14 @@
-"""`vaswani bleu`: what it prints, its JSON keys, and each error in one line."""
+"""`vaswani bleu`: what it prints, its frozen flags and JSON keys, and each error in one line."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.metrics.bleu import sacrebleu_score, tokenized_score
+from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric, tokenized_score
+from vaswani_plugin.metrics.tokenization import make_scoring_tokenizer, split_compounds
 
 HYPOTHESES = [
     "Der kleine Hund schläft heute.",
@@ -14,17 +16,29 @@ HYPOTHESES = [
     "Wir gehen nach Hause.",
 ]
 REFERENCES = ["Der kleine Hund schläft heute.", "Sie kauft ein blaues Auto.", "Wir gehen jetzt."]
+SOURCES = [
+    "The small dog sleeps today.",
+    "She buys a red car.",
+    "We are going" + " or then" * 5,
+]
+KEYS = ["tokenized", "compound_split", "sacrebleu", "signature", "reading"]
+KEYS += ["chrf", "chrf_signature"]
 
 
 def text(lines: list[str]) -> str:
     return "".join(line + "\n" for line in lines)
 
 
+def write(path: Path, lines: list[str]) -> str:
+    path.write_text(text(lines), encoding="utf-8")
+    return str(path)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     paths = {"hypothesis": tmp_path / "hyp", "reference": tmp_path / "ref"}
-    paths["hypothesis"].write_text(text(HYPOTHESES), encoding="utf-8")
-    paths["reference"].write_text(text(REFERENCES), encoding="utf-8")
+    write(paths["hypothesis"], HYPOTHESES)
+    write(paths["reference"], REFERENCES)
     return paths
 
 
@@ -33,30 +47,141 @@ def command(files: dict[str, Path], *more: str) -> list[str]:
     return ["bleu", *flags, *more]
 
 
+def as_json(files: dict, capsys: pytest.CaptureFixture, *more: str) -> dict:
+    assert main(command(files, *more, "--format", "json")) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def sacrebleu(lowercase: bool = False) -> float:
+    return corpus_score(sacrebleu_metric(lowercase), HYPOTHESES, [REFERENCES]).score
+
+
+def test_flags_are_frozen() -> None:
+    flags = {f for action in command_parser("bleu")._actions for f in action.option_strings}
+    assert flags == {
+        *("-h", "--help", "--hypothesis", "--generate-output", "--reference", "--lowercase"),
+        *("--language", "--tokenized", "--compound-split", "--remove-bpe", "--confidence"),
+        *("--baseline", "--source", "--training-source", "--plot", "--format"),
+    }
+
+
 def test_json_has_the_frozen_keys(files: dict, capsys: pytest.CaptureFixture) -> None:
-    assert main(command(files, "--format", "json")) == 0
-    result = json.loads(capsys.readouterr().out)
-    keys = ["tokenized", "compound_split", "sacrebleu", "signature", "reading"]
-    assert list(result) == keys
-    expected = sacrebleu_score(HYPOTHESES, REFERENCES)
+    result = as_json(files, capsys)
+    assert list(result) == KEYS
+    expected = corpus_score(sacrebleu_metric(), HYPOTHESES, [REFERENCES])
     assert (result["sacrebleu"], result["signature"]) == (expected.score, expected.signature)
     assert result["tokenized"] is None and result["compound_split"] is None
 
 
+def test_json_has_the_frozen_keys_of_what_is_asked_for(
+    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    source = write(tmp_path / "source", SOURCES)
+    flags = ["--baseline", str(files["reference"]), "--source", source]
+    result = as_json(files, capsys, *flags, "--training-source", source)
+    assert list(result) == [*KEYS, "confidence", "baseline", "by_length", "by_rarest_word"]
+    assert list(result["confidence"]) == ["samples", "sacrebleu", "chrf"]
+    assert list(result["baseline"]) == ["sacrebleu", "chrf", "confidence", "p_values"]
+    intervals = [result["confidence"]["chrf"], result["baseline"]["confidence"]["sacrebleu"]]
+    assert [list(interval) for interval in intervals] == 2 * [["mean", "half_width"]]
+    assert list(result["baseline"]["p_values"]) == ["sacrebleu", "chrf"]
+    for table in ("by_length", "by_rarest_word"):
+        assert list(result[table][0]) == ["bucket", "sentences", "sacrebleu", "baseline"]
+    assert list(as_json(files, capsys, "--confidence")) == [*KEYS, "confidence"]
+
+
 def test_tokenized_and_lowercase(files: dict, capsys: pytest.CaptureFixture) -> None:
-    files["hypothesis"].write_text(text([h.upper() for h in HYPOTHESES]), encoding="utf-8")
-    assert main(command(files, "--tokenized", "--lowercase", "--format", "json")) == 0
+    write(files["hypothesis"], [h.upper().replace("Ä", "ä") for h in HYPOTHESES])
+    result = as_json(files, capsys, "--tokenized", "--lowercase")
+    expected = tokenized_score(HYPOTHESES, [REFERENCES]).score
+    assert expected > 20
+    assert result["tokenized"] == pytest.approx(expected)
+    assert result["sacrebleu"] == pytest.approx(sacrebleu(lowercase=True))
+
+
+def test_language_gives_the_scores_of_papers(files: dict, capsys: pytest.CaptureFixture) -> None:
+    lines = ["Ein EU-weites Gesetz kommt am Montag.", "Er sagt \u201cJa\u201d zum US-Plan nicht."]
+    golds = ["Ein EU-nahes Gesetz kommt am Montag.", 'Er sagt "Ja" zum US-Plan nicht.']
+    write(files["hypothesis"], lines)
+    write(files["reference"], golds)
+    tokenize = make_scoring_tokenizer("de")
+    sides = [[tokenize(line) for line in side] for side in (lines, golds)]
+    plain = [line.replace("\u201c", '"').replace("\u201d", '"') for line in lines]
+    split = [[split_compounds(tokenize(line)) for line in side] for side in (plain, golds)]
+    result = as_json(files, capsys, "--language", "de")
+    assert result["tokenized"] == tokenized_score(sides[0], [sides[1]]).score
+    assert result["compound_split"] == tokenized_score(split[0], [split[1]]).score
+    assert result["tokenized"] < result["compound_split"] < 100
+    # English-French is never split.
+    result = as_json(files, capsys, "--language", "fr")
+    assert result["tokenized"] > 0 and result["compound_split"] is None
+
+
+def test_tokens_are_split_as_they_are(files: dict, capsys: pytest.CaptureFixture) -> None:
+    tokens = [["der US-Plan kommt nie an"], ["der EU-Plan kommt nie an"]]
+    write(files["hypothesis"], tokens[0])
+    write(files["reference"], tokens[1])
+    result = as_json(files, capsys, "--tokenized", "--compound-split")
+    split = [[split_compounds(line) for line in side] for side in tokens]
+    assert result["compound_split"] == tokenized_score(split[0], [split[1]]).score > 0
+    assert result["tokenized"] == 0.0
+    assert as_json(files, capsys, "--tokenized")["compound_split"] is None
+
+
+def test_several_references(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = write(tmp_path / "other", HYPOTHESES)
+    assert main([*command(files), other, "--tokenized", "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["tokenized"] == pytest.approx(tokenized_score(HYPOTHESES, REFERENCES).score)
-    assert result["sacrebleu"] == pytest.approx(sacrebleu_score(HYPOTHESES, REFERENCES).score)
+    assert result["sacrebleu"] == 100.0 and "nrefs:2" in result["signature"]
+    assert result["tokenized"] == pytest.approx(100.0)
 
 
 def test_text_shows_score_signature_and_reading(files: dict, capsys: pytest.CaptureFixture) -> None:
-    files["hypothesis"].write_text(text(REFERENCES), encoding="utf-8")
+    write(files["hypothesis"], REFERENCES)
     assert main(command(files, "--tokenized")) == 0
     shown = capsys.readouterr().out
     assert "tokenized BLEU  100.00" in shown and "sacreBLEU       100.00  nrefs:1|" in shown
+    assert "chrF            100.00  nrefs:1|" in shown
     assert "often better than human" in shown
+    assert "compound-split" not in shown
+
+
+def test_baseline_is_told_apart(files: dict, capsys: pytest.CaptureFixture) -> None:
+    count = 40
+    write(files["hypothesis"], HYPOTHESES * count)
+    write(files["reference"], REFERENCES * count)
+    baseline = files["hypothesis"].with_name("baseline")
+    write(baseline, ["Der Hund schläft.", "Sie kauft Auto ein rotes.", "Wir."] * count)
+    flags = command(files, "--baseline", str(baseline))
+    assert main(flags) == 0
+    shown = capsys.readouterr().out
+    (row,) = [line for line in shown.splitlines() if line.startswith("this system")]
+    assert "±" in row and "0.0010" in row  # 1 / (samples + 1)
+    result = as_json(files, capsys, "--baseline", str(baseline))
+    assert result["baseline"]["sacrebleu"] < result["sacrebleu"]
+    for system in (result, result["baseline"]):
+        interval = system["confidence"]["sacrebleu"]
+        assert abs(interval["mean"] - system["sacrebleu"]) < interval["half_width"] < 10
+
+
+def test_tables_and_plot(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    source = write(tmp_path / "source", SOURCES)
+    training = tmp_path / "training.gz"
+    training.write_bytes(gzip.compress(text(SOURCES[:2] * 20).encode()))
+    plot = tmp_path / "plot.png"
+    flags = ["--source", source, "--training-source", str(training), "--plot", str(plot)]
+    result = as_json(files, capsys, *flags)
+    lengths = [(row["bucket"], row["sentences"]) for row in result["by_length"]]
+    assert lengths == [("1-10", 2), ("11-20", 1)]
+    words = [(row["bucket"], row["sentences"]) for row in result["by_rarest_word"]]
+    assert words == [("0", 1), ("10-99", 2)]
+    expected = corpus_score(sacrebleu_metric(), HYPOTHESES[:2], [REFERENCES[:2]]).score
+    assert result["by_length"][0]["sacrebleu"] == result["by_rarest_word"][1]["sacrebleu"]
+    assert result["by_length"][0]["sacrebleu"] == expected
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert main(command(files, *flags)) == 0
+    assert "rarest word seen" in capsys.readouterr().out
 
 
 def generated(pairs: list[tuple[str, str, str]]) -> str:
@@ -105,7 +230,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
 
 def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     hypothesis = files["hypothesis"]
-    hypothesis.write_text(text(HYPOTHESES[:2]), encoding="utf-8")
+    write(hypothesis, HYPOTHESES[:2])
     error = error_of(command(files), capsys)
     assert f"{hypothesis} has 2 segments, {files['reference']} has 3" in error
     hypothesis.write_bytes(b"ok\nb\xf6se\nok\n")
@@ -122,3 +247,25 @@ def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.Captu
     assert "no T lines; give --reference" in error_of(flags, capsys)
     flags += ["--reference", str(files["reference"])]
     assert f"{output} has 1 segments" in error_of(flags, capsys)
+
+
+def test_flags_that_do_not_fit(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    source = write(tmp_path / "source", SOURCES)
+    short = write(tmp_path / "short", SOURCES[:1])
+    empty = write(tmp_path / "empty", [])
+    wordless = write(tmp_path / "wordless", ["\u00a0"] * 3)
+    for flags, message in (
+        (["--source", wordless], "--source: no words in it"),
+        (["--compound-split"], "--compound-split goes with --tokenized"),
+        (["--compound-split", "--language", "fr"], "are never split"),
+        (["--language", "German"], "--language German: give a two-letter code"),
+        (["--training-source", source], "--training-source needs --source FILE"),
+        (["--plot", "x.png"], "--plot needs --source FILE"),
+        (["--source", source, "--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
+        (["--source", source, "--plot", "nowhere/x.png"], "nowhere: No such folder"),
+        (["--source", short], f"has 3 segments, {short} has 1"),
+        (["--baseline", short], f"has 3 segments, {short} has 1"),
+        (["--source", source, "--training-source", empty], f"{empty}: the file is empty"),
+        (["--source", source, "--training-source", "absent"], "absent: No such file"),
+    ):
+        assert message in error_of(command(files, *flags), capsys), flags

@@ -1,5 +1,6 @@
 """Reading text files and the output of fairseq-generate: order, n-best, gaps, bad bytes."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,12 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read_generate_output(write(tmp_path / "text", "Just a text.\n"))
     with pytest.raises(ValueError, match="line 2: a broken H line"):
         read_generate_output(write(tmp_path / "broken", "T-0\tr\nH-0\t-1\n"))
+
+
+def test_gzip_is_read(tmp_path: Path) -> None:
+    packed = gzip.compress(b"eins\nzwei\n")
+    assert read_lines(write(tmp_path / "a.gz", packed)) == ["eins", "zwei"]
+    with pytest.raises(ValueError, match=r"cut\.gz: broken \.gz file"):
+        read_lines(write(tmp_path / "cut.gz", packed[:-9]))
+    with pytest.raises(ValueError, match=r"text\.gz: broken \.gz file"):
+        read_lines(write(tmp_path / "text.gz", "no gzip"))

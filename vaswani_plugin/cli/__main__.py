@@ -19,6 +19,8 @@ COMMANDS = {
     "average": "average",
     "bleu": "bleu",
     "attention": "attention",
+    "complexity": "complexity",
+    "cost": "cost",
 }
 PROGRAM = "vaswani"
 

@@ -1,9 +1,12 @@
-"""BLEU: sacreBLEU with its signature, tokenized BLEU, and how to read a score."""
+"""The scores of a translation: tokenized BLEU, sacreBLEU and chrF; and how to read a BLEU score."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
+
+from vaswani_plugin.metrics.bleu_formula import BleuCounts, count_words
 
 # (lower bound, reading). A score is read exactly, not rounded: 19.5 is below 20 and 29.7 below 30.
 # Where the bands meet, the table names the border twice (40, 50): it counts to the upper band.
@@ -18,10 +21,13 @@ _BANDS = (
 )
 _TOP = (60.0, "quality often better than human")
 
+References = Sequence[Sequence[str]]
+"""One or more lists of references, each with a segment for each hypothesis."""
+
 
 @dataclass(frozen=True)
-class BleuScore:
-    """A corpus BLEU from 0 to 100 and the signature that tells how it was counted."""
+class Score:
+    """A corpus score from 0 to 100 and the signature that tells how it was counted."""
 
     score: float
     signature: str
@@ -39,43 +45,48 @@ def reading(score: float) -> str:
     return [text for bound, text in _BANDS if score >= bound][-1]
 
 
-def sacrebleu_score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    lowercase: bool = False,
-    knowingly: bool = False,
-) -> BleuScore:
-    """sacreBLEU (mteval-13a tokenization) of plain, detokenized text.
+def sacrebleu_metric(lowercase: bool = False, knowingly: bool = False) -> BLEU:
+    """sacreBLEU with mteval-13a's tokenization, for plain, detokenized text.
 
     Text that looks tokenized draws sacreBLEU's warning, unless it is given `knowingly`.
-
-    Raises ValueError where the two differ in length or are empty.
     """
-    metric = BLEU(lowercase=lowercase, tokenize="13a", force=knowingly)
-    return _score(metric, hypotheses, references)
+    return BLEU(lowercase=lowercase, tokenize="13a", force=knowingly)
+
+
+def chrf_metric(lowercase: bool = False) -> CHRF:
+    """chrF2: the F-score of character 1- to 6-grams, recall counted twice (Popović 2015)."""
+    return CHRF(lowercase=lowercase)
+
+
+def corpus_score(metric: Metric, hypotheses: Sequence[str], references: References) -> Score:
+    """Score a corpus with one of sacreBLEU's metrics.
+
+    Raises ValueError where the sides differ in length or are empty.
+    """
+    _check(hypotheses, references)
+    result = metric.corpus_score(list(hypotheses), [list(lines) for lines in references])
+    # A perfect score comes out as 100.00000000000004.
+    return Score(min(result.score, 100.0), metric.get_signature().format())
 
 
 def tokenized_score(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
-) -> BleuScore:
+    hypotheses: Sequence[str], references: References, lowercase: bool = False
+) -> BleuCounts:
     """BLEU of text that is already tokenized, as multi-bleu.perl: words are what spaces divide.
 
     Without smoothing: 0 where no n-gram of some order matches.
 
-    Raises ValueError where the two differ in length or are empty.
+    Raises ValueError where the sides differ in length or are empty.
     """
-    # force: the hint that tokenized text may be a mistake doesn't apply.
-    metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
-    return _score(metric, hypotheses, references)
+    _check(hypotheses, references)
+    return count_words(hypotheses, references, lowercase)
 
 
-def _score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> BleuScore:
-    if len(hypotheses) != len(references):
-        raise ValueError(
-            f"{len(hypotheses)} hypotheses but {len(references)} references: give one a line"
-        )
-    if not references:
+def _check(hypotheses: Sequence[str], references: References) -> None:
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise ValueError(
+                f"{len(hypotheses)} hypotheses but {len(lines)} references: give one a line"
+            )
+    if not references or not hypotheses:
         raise ValueError("no segments to score")
-    result = metric.corpus_score(list(hypotheses), [list(references)])
-    # A perfect score comes out as 100.00000000000004.
-    return BleuScore(min(result.score, 100.0), metric.get_signature().format())

@@ -3,17 +3,23 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vaswani_text.corpus_io import GZIP_ERRORS, open_binary
+
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file, split at "\n" only, without it.
+    r"""The lines of a UTF-8 file (plain, or `.gz`), split at "\n" only, without it.
 
     str.splitlines also splits at U+0085 and U+2028, which stand inside real sentences.
 
     Raises:
         OSError: the file can't be read.
-        ValueError: it is empty, or a line (named by its number) is not UTF-8.
+        ValueError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
     """
-    data = path.read_bytes()
+    try:
+        with open_binary(path) as stream:
+            data = stream.read()
+    except GZIP_ERRORS as error:
+        raise ValueError(f"{path}: broken .gz file ({error}): fetch it again") from error
     if not data.strip():
         raise ValueError(f"{path}: the file is empty")
     lines = data.removesuffix(b"\n").split(b"\n")

@@ -1,0 +1,186 @@
+"""Scores of real systems' outputs, as the original tools printed them: every recorded case."""
+
+import gzip
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from tests.conftest import REPO
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric
+from vaswani_plugin.metrics.bleu_formula import bleu, count_words
+from vaswani_plugin.metrics.tokenization import (
+    make_scoring_tokenizer,
+    replace_unicode_punctuation,
+    split_compounds,
+)
+
+DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data")) / "bleu"
+REFERENCE = "newstest2017.en-de.ref"
+SYSTEMS = ("LIUM-NMT.4900", "online-A.0", "PROMT-Rule-based.4735")
+
+pytestmark = [
+    pytest.mark.shared_data,
+    pytest.mark.skipif(
+        not DATA.is_dir(),
+        reason=f"NOT TESTED: no {DATA} (set VASWANI_DATA to a folder with bleu in it)",
+    ),
+]
+
+
+def lines(name: str) -> list[str]:
+    data = gzip.decompress((DATA / f"{name}.gz").read_bytes())
+    return data.decode().removesuffix("\n").split("\n")
+
+
+def multi_bleu(hypotheses: list[str], *references: list[str], lowercase: bool = False) -> str:
+    counts = count_words(hypotheses, references, lowercase)
+    return f"BLEU = {counts.score:.2f}, {counts}"
+
+
+def cut(line: str) -> str:
+    words = line.split(" ")
+    return " ".join(words[: len(words) - len(words) // 4]) if len(words) >= 4 else line
+
+
+def corner_cases() -> dict[str, Callable[[], str]]:
+    """The cases that the record describes in words, made from the files."""
+    lium, gold = lines("LIUM-NMT.4900.tok.de"), lines(f"{REFERENCE}.tok.de")
+    return {
+        "first 100 lines": lambda: multi_bleu(lium[:100], gold[:100]),
+        "short hypotheses (BP < 1)": lambda: multi_bleu([cut(line) for line in lium], gold),
+        "empty hypotheses": lambda: multi_bleu(
+            [line if number % 10 else "" for number, line in enumerate(lium)], gold
+        ),
+        "two references": lambda: multi_bleu(lium, gold, lines("online-A.0.tok.de")),
+        "no 4-gram match": lambda: multi_bleu(
+            ["das Haus ist rot", "ein kleiner Hund"],
+            ["das Haus ist blau", "der kleine Hund schläft"],
+        ),
+        "identical": lambda: multi_bleu(gold, gold),
+        "long hypotheses": lambda: multi_bleu([f"{line} {line}" for line in lium], gold),
+    }
+
+
+def sacrebleu_case(case: dict) -> float:
+    """BLEU of a case of sacreBLEU or mteval, by our functions."""
+    tool = case["tool"]
+    hypotheses, references = (lines(x.removesuffix(".gz")) for x in (case["hyp"], case["ref"][0]))
+    if tool == "sacrebleu tokenize=none":
+        return count_words(hypotheses, [references]).score
+    metric = sacrebleu_metric(lowercase="lowercase" in tool)
+    if tool == "sacrebleu intl":
+        metric = BLEU(tokenize="intl")
+    return corpus_score(metric, hypotheses, [references]).score
+
+
+def published_line(case: dict) -> str:
+    """multi-bleu's line of a case of the published recipes, from the raw text on."""
+    tool, system = case["tool"], case["case"]
+    if tool.startswith("multi-bleu.perl") and tool.endswith("on Moses tokens"):
+        sides = lines(f"{system}.tok.de"), lines(f"{REFERENCE}.tok.de")
+        return multi_bleu(*sides, lowercase="-lc" in tool)
+    tokenize = make_scoring_tokenizer("de")
+    sides = [lines(f"{system}.raw.de"), lines(f"{REFERENCE}.de")]
+    replaced = 0 if "no punctuation replacement" in tool else 2 if "reference too" in tool else 1
+    for side in range(replaced):
+        sides[side] = [replace_unicode_punctuation(line) for line in sides[side]]
+    return multi_bleu(*([split_compounds(tokenize(line)) for line in side] for side in sides))
+
+
+def test_every_recorded_case() -> None:
+    corners, checked = corner_cases(), 0
+    for case in json.loads((DATA / "expected.json").read_text(encoding="utf-8")):
+        name = case["case"], case["tool"]
+        if "bleu" in case:
+            # mteval's values are rounded to two decimals.
+            tolerance = 0.005 if case["tool"].startswith("mteval") else 1e-9
+            assert sacrebleu_case(case) == pytest.approx(case["bleu"], abs=tolerance), name
+        else:
+            found = corners[case["case"]]() if case["case"] in corners else published_line(case)
+            assert found == case["line"], name
+        checked += 1
+    assert checked == 37
+
+
+def test_tokens_are_the_perl_scripts_line_by_line() -> None:
+    tokenize = make_scoring_tokenizer("de")
+    reference = [tokenize(line) for line in lines(f"{REFERENCE}.de")]
+    assert reference == lines(f"{REFERENCE}.tok.de")
+    split = [split_compounds(line) for line in reference]
+    assert split == lines(f"{REFERENCE}.tok.atat.de")
+    for system in SYSTEMS:
+        raw = lines(f"{system}.raw.de")
+        assert [tokenize(line) for line in raw] == lines(f"{system}.tok.de"), system
+        replaced = [tokenize(replace_unicode_punctuation(line)) for line in raw]
+        found = [split_compounds(line) for line in replaced]
+        assert found == lines(f"{system}.norm.tok.atat.de"), system
+
+
+def test_sacrebleus_unit_cases() -> None:
+    cases = json.loads((DATA / "unit_cases.json").read_text(encoding="utf-8"))
+    case = next(value for key, value in cases.items() if key.startswith("sacrebleu"))
+    hypotheses, references, expected = case["hyps"], case["refs"], case["bleu"]
+    score = corpus_score(sacrebleu_metric(), hypotheses, references).score
+    assert score == pytest.approx(expected["13a"], abs=1e-6)
+    assert count_words(hypotheses, references).score == pytest.approx(expected["none"], abs=1e-6)
+    metric = BLEU(tokenize="intl")
+    assert corpus_score(metric, hypotheses, references).score == pytest.approx(
+        expected["intl"], abs=1e-6
+    )
+    tokenize = BLEU(tokenize="13a").tokenizer
+    words = [tokenize(line) for line in hypotheses]
+    golds = [[tokenize(line) for line in side] for side in references]
+    for orders, value in enumerate(expected["max_ngram_order 1..6"], 1):
+        # The last orders have no match: sacreBLEU's smoothing, halved once more each time.
+        counts = count_words(words, golds, orders=orders)
+        assert 100 * bleu(
+            smoothed(counts.matches, counts.totals), counts.output_length, counts.reference_length
+        ) == pytest.approx(value, abs=0.005)
+
+
+def smoothed(matches: tuple[int, ...], totals: tuple[int, ...]) -> list[float]:
+    """Precisions with the k-th zero replaced by 1 / (2^k total), as both upstream tools do.
+
+    tensor2tensor leaves out an order that the text is too short for, which a factor of 1 does.
+    """
+    precisions, zeros = [], 0
+    for match, total in zip(matches, totals, strict=True):
+        zeros += match == 0 and total > 0
+        precisions.append(1.0 if not total else match / total if match else 0.5**zeros / total)
+    return precisions
+
+
+def test_tensor2tensors_unit_cases() -> None:
+    cases = json.loads((DATA / "unit_cases.json").read_text(encoding="utf-8"))
+    (group,) = [value for key, value in cases.items() if key.startswith("tensor2tensor")]
+    for case in group:
+        texts = [case.get(f"{side}_text") for side in ("hyp", "ref")]
+        if texts[0] is not None:
+            # Its words are str.split's, so U+2028 divides them.
+            texts = [[" ".join(line.split()) for line in side] for side in texts]
+        else:
+            texts = [[" ".join(map(str, ids)) for ids in case[side]] for side in ("hyp", "ref")]
+        counts = count_words(texts[0], [texts[1]])
+        precisions = smoothed(counts.matches, counts.totals)
+        score = bleu(precisions, counts.output_length, counts.reference_length)
+        assert math.isclose(score, case["bleu"], abs_tol=5e-5), case
+    assert len(group) == 6
+
+
+def test_the_command_prints_the_published_scores(capsys: pytest.CaptureFixture) -> None:
+    system = DATA / "PROMT-Rule-based.4735.raw.de.gz"
+    reference = DATA / f"{REFERENCE}.de.gz"
+    flags = ["--hypothesis", str(system), "--reference", str(reference), "--language", "de"]
+    assert main(["bleu", *flags]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "tokenized BLEU  16.26"
+    assert shown[1] == "compound-split  17.02"
+    assert shown[2].startswith(
+        "sacreBLEU       16.61  nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
+    )

@@ -1,0 +1,233 @@
+"""What `vaswani bleu` finds: the JSON object, and the same as text and as a plot."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from vaswani_plugin.cli._figures import new_figure, save_figure
+from vaswani_plugin.metrics import buckets
+from vaswani_plugin.metrics.bleu import (
+    chrf_metric,
+    corpus_score,
+    reading,
+    sacrebleu_metric,
+    tokenized_score,
+)
+from vaswani_plugin.metrics.significance import SAMPLES, bootstrap
+from vaswani_plugin.metrics.tokenization import (
+    make_scoring_tokenizer,
+    replace_unicode_punctuation,
+    split_compounds,
+)
+from vaswani_text.corpus_io import InputError
+from vaswani_text.corpus_io import read_lines as read_corpus
+
+TITLES = {
+    "by_length": ("source words", "source length in words"),
+    "by_rarest_word": (
+        "rarest word seen",
+        "frequency of the rarest source word",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Lists of one length: the text to score.
+
+    words: the hypotheses as tokens (fairseq-generate's H lines), else the hypotheses again.
+    references: one or more lists. baseline, sources: None where they aren't given.
+    """
+
+    hypotheses: list[str]
+    words: list[str]
+    references: list[list[str]]
+    baseline: list[str] | None = None
+    sources: list[str] | None = None
+
+
+def score(
+    segments: Segments,
+    lowercase: bool,
+    language: str | None,
+    tokenized: bool,
+    compound_split: bool,
+) -> dict[str, Any]:
+    """The scores of the command's JSON output.
+
+    Args:
+        segments: the text.
+        lowercase: ignore case.
+        language: of running text, to be tokenized by Moses' rules for the first two scores.
+        tokenized: the text is tokenized already.
+        compound_split: also the score with hyphens split off.
+    """
+    hypotheses, references = segments.hypotheses, segments.references
+    bleu = corpus_score(sacrebleu_metric(lowercase, tokenized), hypotheses, references)
+    chrf = corpus_score(chrf_metric(lowercase), hypotheses, references)
+    result = {"tokenized": None, "compound_split": None}
+    result |= {"sacrebleu": bleu.score, "signature": bleu.signature}
+    result |= {"reading": reading(bleu.score)}
+    result |= {"chrf": chrf.score, "chrf_signature": chrf.signature}
+    systems = [segments.words if tokenized else hypotheses, *references]
+    if tokenized or language:
+        result["tokenized"] = _words_score(_tokens(systems, language), lowercase)
+    if compound_split:
+        if language:
+            systems = [[replace_unicode_punctuation(line) for line in side] for side in systems]
+        split = [[split_compounds(x) for x in side] for side in _tokens(systems, language)]
+        result["compound_split"] = _words_score(split, lowercase)
+    return result
+
+
+def _tokens(sides: list[list[str]], language: str | None) -> list[list[str]]:
+    if language is None:
+        return sides
+    tokenize = make_scoring_tokenizer(language)
+    return [[tokenize(line) for line in side] for side in sides]
+
+
+def _words_score(sides: list[list[str]], lowercase: bool) -> float:
+    return tokenized_score(sides[0], sides[1:], lowercase).score
+
+
+def compare(segments: Segments, lowercase: bool, tokenized: bool) -> dict[str, Any]:
+    """The keys "confidence" and, with a baseline, "baseline"."""
+    systems = [segments.hypotheses]
+    if segments.baseline is not None:
+        systems.insert(0, segments.baseline)
+    metrics = {
+        "sacrebleu": sacrebleu_metric(lowercase, tokenized),
+        "chrf": chrf_metric(lowercase),
+    }
+    found = bootstrap(systems, segments.references, metrics)
+    result: dict[str, Any] = {"confidence": {"samples": SAMPLES} | _intervals(found, -1)}
+    if segments.baseline is not None:
+        result["baseline"] = {name: column[0].score for name, column in found.items()}
+        result["baseline"]["confidence"] = _intervals(found, 0)
+        result["baseline"]["p_values"] = {n: column[-1].p_value for n, column in found.items()}
+    return result
+
+
+def _intervals(found: dict, system: int) -> dict[str, dict[str, float]]:
+    return {
+        name: {"mean": column[system].mean, "half_width": column[system].half_width}
+        for name, column in found.items()
+    }
+
+
+def by_bucket(segments: Segments, lowercase: bool, training: Path | None) -> dict[str, Any]:
+    """The keys "by_length" and, with a training text, "by_rarest_word": lists of rows.
+
+    Raises:
+        ValueError: a source without words, a training text that is empty or no UTF-8.
+        OSError: it can't be read.
+    """
+    lengths = buckets.source_lengths(segments.sources)
+    if not any(lengths):
+        raise ValueError("--source: no words in it")
+    result = {"by_length": _rows(buckets.group(lengths, buckets.LENGTHS), segments, lowercase)}
+    if training is not None:
+        counts = buckets.rarest_word_frequencies(
+            segments.sources, _training_lines(training), lowercase
+        )
+        groups = buckets.group(counts, buckets.FREQUENCIES)
+        result["by_rarest_word"] = _rows(groups, segments, lowercase)
+    return result
+
+
+def _training_lines(path: Path) -> Iterator[str]:
+    """The lines of a corpus, which may be larger than the memory."""
+    empty = True
+    try:
+        for line in read_corpus(path):
+            empty = False
+            yield line
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    if empty:
+        raise ValueError(f"{path}: the file is empty")
+
+
+def _rows(groups: list[buckets.Bucket], segments: Segments, lowercase: bool) -> list[dict]:
+    metric = sacrebleu_metric(lowercase, knowingly=True)
+    systems = {"sacrebleu": segments.hypotheses}
+    if segments.baseline is not None:
+        systems["baseline"] = segments.baseline
+    columns = {
+        name: buckets.bucket_scores(groups, lines, segments.references, metric)
+        for name, lines in systems.items()
+    }
+    return [
+        {"bucket": bucket.label, "sentences": len(bucket.members)}
+        | {name: column[number] for name, column in columns.items()}
+        for number, bucket in enumerate(groups)
+    ]
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """One panel for each table of `by_bucket`: BLEU over buckets, a line for each system.
+
+    Raises:
+        OSError: the plot can't be written.
+    """
+    tables = [name for name in TITLES if name in result]
+    figure = new_figure(5.5 * len(tables), 4)
+    panels = figure.subplots(1, len(tables), squeeze=False)[0]
+    for panel, name in zip(panels, tables, strict=True):
+        rows = result[name]
+        for system, marker in (("sacrebleu", "o"), ("baseline", "s")):
+            if system in rows[0]:
+                label = "baseline" if system == "baseline" else "system"
+                panel.plot([row[system] for row in rows], marker=marker, label=label)
+        ticks = [f"{row['bucket']}\n({row['sentences']})" for row in rows]
+        panel.set_xticks(range(len(rows)), ticks, fontsize=8)
+        panel.set_xlabel(f"{TITLES[name][1]} (sentences)")
+        panel.set_ylabel("sacreBLEU")
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.3)
+        if "baseline" in rows[0]:
+            panel.legend()
+    save_figure(figure, path)
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """The result for people."""
+    lines = []
+    for name, title in (("tokenized", "tokenized BLEU"), ("compound_split", "compound-split")):
+        if result[name] is not None:
+            lines.append(f"{title}  {result[name]:.2f}")
+    lines.append(f"sacreBLEU       {result['sacrebleu']:.2f}  {result['signature']}")
+    lines.append(f"chrF            {result['chrf']:.2f}  {result['chrf_signature']}")
+    lines.append(f"reading         {result['reading']}")
+    if "confidence" in result:
+        lines += ["", _comparison(result)]
+    for name, (title, _) in TITLES.items():
+        if name in result:
+            rows = [
+                {title if key == "bucket" else key: row[key] for key in row} for row in result[name]
+            ]
+            lines += ["", tabulate(rows, headers="keys", floatfmt=".2f", stralign="right")]
+    return "\n".join(lines)
+
+
+def _comparison(result: dict[str, Any]) -> str:
+    systems = [("this system", result)]
+    if "baseline" in result:
+        systems.insert(0, ("baseline", result["baseline"]))
+    rows = []
+    for title, scores in systems:
+        row = {f"95% of {SAMPLES} samples": title}
+        for name in ("sacrebleu", "chrf"):
+            interval = scores["confidence"][name]
+            row[name] = (
+                f"{scores[name]:.2f} ({interval['mean']:.2f} ± {interval['half_width']:.2f})"
+            )
+            if "baseline" in result:
+                p_value = result["baseline"]["p_values"][name]
+                row[f"p ({name})"] = "" if title == "baseline" else f"{p_value:.4f}"
+        rows.append(row)
+    return tabulate(rows, headers="keys", disable_numparse=True)

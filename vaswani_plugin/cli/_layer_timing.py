@@ -1,0 +1,132 @@
+"""The layers of Table 1, real ones, timed over the length of the sequence and over the width.
+
+Axes: B batch (1), T positions, D width, R neighbourhood.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.masks import neighbourhood_mask
+
+REPETITIONS = 5
+HEADS = 8
+
+Layer = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class TimedLayer:
+    """A kind of layer: how it is made for (n, d, k, r), and the powers of n and d to expect.
+
+    None: its cost is a sum of two different powers.
+    """
+
+    name: str
+    formula: str
+    make: Callable[[int, int, int, int], Layer]
+    power_of_n: int | None
+    power_of_d: int | None
+
+
+def windowed_attention(x: Tensor, window: int) -> Tensor:
+    """Restricted self-attention that computes no weight outside the neighbourhood: O(r n d).
+
+    The same numbers as Eq. 1 under `neighbourhood_mask`, which computes all n^2 and hides most.
+
+    Args:
+        x: queries, keys and values in one, (B, T, D).
+        window: r, the size of the neighbourhood.
+
+    Returns:
+        (B, T, D).
+    """
+    before, after = window // 2, (window - 1) // 2
+    near = F.pad(x, (0, 0, before, after)).unfold(1, window, 1)  # (B, T, D, R)
+    scores = (x.unsqueeze(2) @ near / math.sqrt(x.size(-1))).squeeze(2)  # (B, T, R)
+    position = torch.arange(x.size(1), device=x.device)[:, None]
+    key = position + torch.arange(-before, after + 1, device=x.device)
+    outside = (key < 0) | (key >= x.size(1))
+    weights = scores.masked_fill(outside, -math.inf).softmax(dim=-1)
+    return (near @ weights.unsqueeze(-1)).squeeze(-1)
+
+
+def _self_attention(n: int, d: int, k: int, r: int) -> Layer:
+    return lambda x: scaled_dot_product_attention(x, x, x)[0]
+
+
+def _multi_head(n: int, d: int, k: int, r: int) -> Layer:
+    heads = HEADS if d % HEADS == 0 else 1
+    layer = MultiHeadAttention(d, heads, d // heads, d // heads)
+    return lambda x: layer(x)[0]
+
+
+def _recurrent(n: int, d: int, k: int, r: int) -> Layer:
+    layer = nn.LSTM(d, d, batch_first=True)
+    return lambda x: layer(x)[0]
+
+
+def _convolutional(n: int, d: int, k: int, r: int) -> Layer:
+    layer = nn.Conv1d(d, d, k, padding="same")
+    return lambda x: layer(x.transpose(1, 2))
+
+
+def _windowed(n: int, d: int, k: int, r: int) -> Layer:
+    return lambda x: windowed_attention(x, r)
+
+
+def _masked(n: int, d: int, k: int, r: int) -> Layer:
+    mask = neighbourhood_mask(n, r)
+    return lambda x: scaled_dot_product_attention(x, x, x, mask)[0]
+
+
+LAYERS = (
+    TimedLayer("self-attention (Eq. 1)", "n^2 d", _self_attention, 2, 1),
+    TimedLayer("multi-head attention", "n^2 d + n d^2", _multi_head, None, None),
+    TimedLayer("recurrent (LSTM)", "n d^2", _recurrent, 1, 2),
+    TimedLayer("convolutional", "k n d^2", _convolutional, 1, 2),
+    TimedLayer("restricted, by window", "r n d", _windowed, 1, 1),
+    TimedLayer("restricted, by mask", "n^2 d", _masked, 2, 1),
+)
+
+
+def seconds(layer: Layer, x: Tensor) -> float:
+    """CPU time of the shortest of `REPETITIONS` runs, forward, after one that doesn't count.
+
+    CPU time rather than the clock's, because other programs may use the machine too.
+    """
+    times = []
+    with torch.inference_mode():
+        layer(x)
+        for _ in range(REPETITIONS):
+            start = time.process_time()
+            layer(x)
+            times.append(time.process_time() - start)
+    return min(times)
+
+
+def measure(sizes: list[tuple[int, int]], k: int, r: int) -> Iterator[list[float]]:
+    """Time every layer of `LAYERS` on one core; afterwards PyTorch uses as many as before.
+
+    Args:
+        sizes: (n, d), one after another.
+        k: kernel of the convolution.
+        r: neighbourhood of restricted attention.
+
+    Yields:
+        For each size the seconds of each layer, in the order of `LAYERS`.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for n, d in sizes:
+            x = torch.randn(1, n, d)
+            yield [seconds(layer.make(n, d, k, r), x) for layer in LAYERS]
+    finally:
+        torch.set_num_threads(threads)

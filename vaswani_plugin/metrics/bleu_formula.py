@@ -1,0 +1,125 @@
+"""BLEU as the formula that it is, and the counts that it takes (Papineni et al. 2002).
+
+    BLEU = min(1, exp(1 - reference_length / output_length)) * (prod_i precision_i)^(1/4)
+
+with precision_i the share of the output's i-grams that a reference has too. Nothing is smoothed:
+this is the BLEU of multi-bleu.perl and of the paper.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# multi-bleu.perl reads bytes: a no-break space or U+2028 divides no words there, and its -lc knows
+# no letters beyond ASCII's.
+_WORDS = re.compile(r"[^ \t\n\r\f\v]+").findall
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def brevity_penalty(output_length: int, reference_length: int) -> float:
+    """min(1, exp(1 - reference_length / output_length)), lengths in words; 0 for no output."""
+    if output_length == 0:
+        return 0.0
+    return min(1.0, math.exp(1 - reference_length / output_length))
+
+
+def bleu(precisions: Sequence[float], output_length: int, reference_length: int) -> float:
+    """The formula above.
+
+    Args:
+        precisions: of the 1-grams, 2-grams, ..., each from 0 to 1.
+        output_length: words of all outputs together.
+        reference_length: words of all references together.
+
+    Returns:
+        A number from 0 to 1; 0 where any precision is 0.
+    """
+    if 0 in precisions:
+        return 0.0
+    mean = math.exp(sum(map(math.log, precisions)) / len(precisions))
+    return brevity_penalty(output_length, reference_length) * mean
+
+
+@dataclass(frozen=True)
+class BleuCounts:
+    """What BLEU counts over a corpus.
+
+    matches and totals: for each order from 1, the output's n-grams that a reference has too, and
+    all of the output's n-grams. Lengths are in words.
+    """
+
+    matches: tuple[int, ...]
+    totals: tuple[int, ...]
+    output_length: int
+    reference_length: int
+
+    @property
+    def precisions(self) -> tuple[float, ...]:
+        """Matches over totals; 0 where the output is too short for an order."""
+        pairs = zip(self.matches, self.totals, strict=True)
+        return tuple(match / total if total else 0.0 for match, total in pairs)
+
+    @property
+    def score(self) -> float:
+        """BLEU from 0 to 100."""
+        return 100 * bleu(self.precisions, self.output_length, self.reference_length)
+
+    def __str__(self) -> str:
+        """What multi-bleu.perl prints behind the score."""
+        if not self.reference_length:
+            return "0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
+        precisions = "/".join(f"{100 * precision:.1f}" for precision in self.precisions)
+        penalty = brevity_penalty(self.output_length, self.reference_length)
+        return (
+            f"{precisions} (BP={penalty:.3f}, "
+            f"ratio={self.output_length / self.reference_length:.3f}, "
+            f"hyp_len={self.output_length}, ref_len={self.reference_length})"
+        )
+
+
+def count_words(
+    outputs: Sequence[str],
+    references: Sequence[Sequence[str]],
+    lowercase: bool = False,
+    orders: int = 4,
+) -> BleuCounts:
+    """Count as multi-bleu.perl does.
+
+    Args:
+        outputs: tokenized segments; words are what ASCII white space divides.
+        references: one or more lists, each with a segment for each output. A segment's reference
+            length is the closest to the output's, the shorter of two equally close ones; an n-gram
+            matches as often as the reference where it is most frequent has it.
+        lowercase: ignore the case of ASCII letters.
+        orders: longest n-gram.
+    """
+    matches, totals = Counter(), Counter()
+    output_length = reference_length = 0
+    for output, *golds in zip(outputs, *references, strict=True):
+        words, *golds = (_words(line, lowercase) for line in (output, *golds))
+        output_length += len(words)
+        reference_length += min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
+        for order in range(1, orders + 1):
+            ours = _ngrams(words, order)
+            theirs = Counter()
+            for gold in golds:
+                theirs |= _ngrams(gold, order)
+            matches[order] += (ours & theirs).total()
+            totals[order] += ours.total()
+    counted = range(1, orders + 1)
+    return BleuCounts(
+        tuple(matches[order] for order in counted),
+        tuple(totals[order] for order in counted),
+        output_length,
+        reference_length,
+    )
+
+
+def _words(line: str, lowercase: bool) -> list[str]:
+    return _WORDS(line.translate(_ASCII_LOWER) if lowercase else line)
+
+
+def _ngrams(words: list[str], order: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(words[start:] for start in range(order)), strict=False))

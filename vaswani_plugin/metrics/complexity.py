@@ -1,0 +1,58 @@
+"""Table 1: what a layer costs, how much of it must wait, how far a signal travels.
+
+n is the length of the sequence, d the width, k the kernel of the convolution, r the neighbourhood
+of restricted self-attention. Constants are left out, as the table's O(.) does.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One row of Table 1, each column as a formula and as a number.
+
+    operations are for a layer; sequential_operations can't be done side by side; path_length is
+    the most layers (of the recurrent one, steps) between two positions, not rounded.
+    """
+
+    layer: str
+    operations_formula: str
+    operations: int
+    sequential_formula: str
+    sequential_operations: int
+    path_formula: str
+    path_length: float
+
+
+def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
+    """The four rows of Table 1.
+
+    Raises:
+        ValueError: a number that makes no such layer; names its flag.
+    """
+    for name, value, least in (("n", n, 1), ("d", d, 1), ("k", k, 2), ("r", r, 1)):
+        if value < least:
+            raise ValueError(f"--{name} is {value}; it must be at least {least}")
+    if r > n:
+        raise ValueError(f"--r {r} is no restriction of --n {n}: give a smaller neighbourhood")
+    return (
+        LayerCost("self-attention", "n^2 d", n * n * d, "1", 1, "1", 1.0),
+        LayerCost("recurrent", "n d^2", n * d * d, "n", n, "n", float(n)),
+        LayerCost("convolutional", "k n d^2", k * n * d * d, "1", 1, "log_k n", math.log(n, k)),
+        LayerCost("self-attention (restricted)", "r n d", r * n * d, "1", 1, "n/r", n / r),
+    )
+
+
+def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """b of the power law a size^b through the points: the slope of a line through the logarithms.
+
+    Args:
+        sizes: at least two different positive numbers.
+        values: a positive number for each of them.
+    """
+    x, y = [math.log(s) for s in sizes], [math.log(v) for v in values]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    return covariance / sum((a - mean_x) ** 2 for a in x)

@@ -1,0 +1,49 @@
+"""Words as published BLEU scores count them: Moses' rules, and the split of compounds.
+
+The recipe behind the paper's English-German scores (tensor2tensor's get_ende_bleu.sh): Unicode
+punctuation replaced, Moses' tokenizer, then hyphens within words split off.
+"""
+
+import re
+from collections.abc import Callable
+
+from sacremoses import MosesPunctNormalizer
+
+from vaswani_text.moses import make_tokenizer
+
+_PUNCTUATION = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION
+]
+# tokenizer.perl parts the full stop from a line's last word whatever that word is; sacremoses
+# leaves it at abbreviations and numbers.
+_LAST_STOP = re.compile(r"([^\s.])\.$")
+_HYPHEN = re.compile(r"(\S)-(\S)")
+
+
+def replace_unicode_punctuation(line: str) -> str:
+    """Moses' replace-unicode-punctuation.perl: ASCII for full-width signs and curly quotes."""
+    if line.isascii():
+        return line
+    for pattern, replacement in _PUNCTUATION:
+        line = pattern.sub(replacement, line)
+    return line
+
+
+def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
+    """The function from running text to the words that a published score counts.
+
+    Args:
+        language: two-letter code. For French words are split at hyphens (Moses' -a), as in the
+            paper's English-French scores; for no other language.
+    """
+    tokenize = make_tokenizer(language, aggressive=language == "fr", escape=True)
+    return lambda line: _LAST_STOP.sub(r"\1 .", tokenize(line))
+
+
+def split_compounds(line: str) -> str:
+    """Tokens with hyphens split off: "a-b" becomes "a ##AT##-##AT## b".
+
+    One pass from left to right that uses up the letters beside a hyphen: "a-b-c" is split once.
+    """
+    return _HYPHEN.sub(r"\1 ##AT##-##AT## \2", line)
