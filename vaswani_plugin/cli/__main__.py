@@ -18,9 +18,12 @@ COMMANDS = {
     "archs": "archs",
     "average": "average",
     "bleu": "bleu",
-    "attention": "attention",
     "complexity": "complexity",
     "cost": "cost",
+    "translate": "translate",
+    "import": "import_model",
+    "export": "export",
+    "attention": "attention",
 }
 PROGRAM = "vaswani"
 

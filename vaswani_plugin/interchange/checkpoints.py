@@ -7,6 +7,7 @@ without a dataclass, is allowed here, and only while a file is read.
 
 import argparse
 import contextlib
+import errno
 import os
 import pickle
 import re
@@ -45,6 +46,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
         except OSError as error:
+            if error.errno == errno.EINVAL:  # PyTorch seeks before the start of a short file
+                raise ValueError(f"{path}: {_why_unreadable(error)}") from error
             raise OSError(f"{path}: can't be read: {error.strerror or error}") from error
         except _UNREADABLE as error:
             raise ValueError(f"{path}: {_why_unreadable(error)}") from error

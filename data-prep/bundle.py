@@ -1,0 +1,243 @@
+"""Puts everything that translating needs into one folder, for `vaswani translate --model`.
+
+    bundle.py --model averaged.pt --data-bin data-bin --pair en-de --output WORK/model \\
+        lowercase=false normalize_punctuation=true tokenizer=moses subwords=subword-nmt \\
+        codes=bpe/codes beam=4
+
+KEY=VALUE are the fields of preprocessing.json (vaswani_text/pipeline.py explains them); codes and
+vocabulary are paths here, whose files are copied. Values that no key gives take the defaults
+written there. The checkpoint must have been trained with the dictionaries of --data-bin. The
+checkpoint may lie in the output folder already, as model.pt.
+"""
+
+import argparse
+import hashlib
+import os
+import pickle
+import shutil
+import tempfile
+import zipfile
+from collections import OrderedDict
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_text.pipeline import (
+    MODEL,
+    SETTINGS,
+    Pipeline,
+    Settings,
+    dictionary_name,
+    settings_from,
+)
+
+# What fairseq puts before the words of every dict.LANG.txt.
+SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
+CODES_NAMES = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model"}
+
+
+def parse_settings(pairs: list[str], source: str, target: str) -> Settings:
+    """Makes settings of KEY=VALUE, each value of its field's type.
+
+    Raises:
+        InputError: no such key, or a value that is none of its type.
+    """
+    kinds = {field.name: field.type for field in fields(Settings)}
+    content: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"{pair}: must be KEY=VALUE")
+        if key in content:
+            raise InputError(f"{pair}: {key} is given twice")
+        allowed = get_args(kinds.get(key)) or (kinds.get(key),)
+        content[key] = _convert(value, allowed)
+    languages = {"source_language": source, "target_language": target}
+    for key in languages.keys() & content.keys():
+        raise InputError(f"{key}={content[key]}: --pair says it")
+    return settings_from(languages | content)
+
+
+def _convert(value: str, allowed: tuple) -> Any:
+    """The value as one of the allowed types; as it is where it reads as none: refused later."""
+    if bool in allowed and value in ("true", "false"):
+        return value == "true"
+    if int in allowed and value.isdecimal():
+        return int(value)
+    return value
+
+
+def read_symbols(path: Path) -> list[str]:
+    """The rows of a dictionary as fairseq numbers them.
+
+    Raises:
+        InputError: the file is no dictionary of fairseq.
+        OSError: it can't be read.
+    """
+    symbols = list(SPECIAL_SYMBOLS)
+    for number, line in enumerate(read_lines(path), start=1):
+        word, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if not count.isdecimal():
+            raise InputError(f"{path}:{number}: no line of a dictionary ('WORD COUNT'): {line!r}")
+        symbols.append(word)
+    return list(dict.fromkeys(symbols))  # `#fairseq:overwrite` names a special symbol again
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a checkpoint tells of its dictionaries, by side ("source", "target").
+
+    Args:
+        digests: sha256 of the symbols joined by line breaks; only vaswani_translation keeps it.
+        rows: of the embedding matrix.
+    """
+
+    digests: dict[str, str]
+    rows: dict[str, int]
+
+
+class _Anything:
+    """Stands for every object in a checkpoint that is no plain data; keeps what it was made of."""
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+
+    def __setstate__(self, state: Any) -> None:
+        """Forgets it."""
+
+
+class _OutlineUnpickler(pickle.Unpickler):
+    """Reads a checkpoint's structure without PyTorch, without its weights, and runs none of it."""
+
+    def find_class(self, module: str, name: str) -> type:
+        return OrderedDict if (module, name) == ("collections", "OrderedDict") else _Anything
+
+    def persistent_load(self, pid: Any) -> None:
+        """A tensor's numbers: not needed."""
+
+
+def read_outline(path: Path) -> Outline:
+    """Reads what a checkpoint tells of its dictionaries.
+
+    Raises:
+        InputError: the file is no checkpoint of fairseq.
+        OSError: it can't be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = (n for n in archive.namelist() if n.endswith("/data.pkl"))
+            with archive.open(name) as stream:
+                state = _OutlineUnpickler(stream).load()
+        weights = state["model"]
+        digests = (state.get("task_state") or {}).get("dictionary_sha256", {})
+        rows = {}
+        for side, stack in (("source", "encoder"), ("target", "decoder")):
+            for matrix in ("embedding", "embed_tokens"):  # ours, fairseq's
+                if tensor := weights.get(f"{stack}.{matrix}.weight"):
+                    rows[side] = tensor.args[2][0]  # _rebuild_tensor_v2(storage, offset, size, …)
+        return Outline(digests, rows)
+    except OSError:
+        raise
+    except Exception as error:  # whatever a foreign pickle leads to
+        raise InputError(
+            f"{path}: no checkpoint of fairseq, or not whole ({error!r}); one in the format before "
+            "PyTorch 1.6 is rewritten by `vaswani average --inputs FILE --output NEW`"
+        ) from error
+
+
+def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> None:
+    """Compares a dictionary with what the checkpoint tells of the one it was trained with.
+
+    Raises:
+        InputError: it is another one.
+    """
+    symbols = read_symbols(path)
+    remedy = "give the --data-bin that it was trained on"
+    digest = outline.digests.get(side)
+    if digest not in (None, hashlib.sha256("\n".join(symbols).encode()).hexdigest()):
+        raise InputError(
+            f"{model} was trained with another {side} dictionary than {path}: {remedy}"
+        )
+    rows = outline.rows.get(side)
+    if rows not in (None, len(symbols)):
+        raise InputError(
+            f"{model} has {rows} rows of {side} embeddings, {path} has {len(symbols)}: {remedy}"
+        )
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copies a file to a temporary name and moves it into place; onto itself it does nothing."""
+    if target.exists() and source.samefile(target):
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        shutil.copyfile(source, temporary)
+        os.chmod(temporary, source.stat().st_mode & 0o666 | 0o600)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -> list[str]:
+    """Writes the folder; `settings` names the files to copy by their paths.
+
+    Returns:
+        The names of the bundle's files.
+
+    Raises:
+        InputError: a file is missing or doesn't fit.
+        OSError: a file can't be read or written.
+    """
+    languages = {"source": settings.source_language, "target": settings.target_language}
+    sources = {MODEL: model}
+    for language in languages.values():
+        sources[dictionary_name(language)] = data_bin / dictionary_name(language)
+    names = {}
+    if settings.codes:
+        names["codes"] = CODES_NAMES[settings.subwords]
+        sources[names["codes"]] = Path(settings.codes)
+    if settings.vocabulary:
+        names["vocabulary"] = f"vocabulary.{settings.source_language}"
+        sources[names["vocabulary"]] = Path(settings.vocabulary)
+    for path in sources.values():
+        if not path.is_file():
+            raise InputError(f"{path} does not exist")
+    outline = read_outline(model)
+    for side, language in languages.items():
+        check_dictionary(side, sources[dictionary_name(language)], model, outline)
+    # The codes are read before anything is written: what can't be used is no bundle.
+    Pipeline(settings, Path())
+    output.mkdir(parents=True, exist_ok=True)
+    # Without it the folder is no bundle, so that old and new files never pass for one.
+    (output / SETTINGS).unlink(missing_ok=True)
+    for name, path in sources.items():
+        copy(path, output / name)
+    with write_atomically(output / SETTINGS) as write:
+        write(replace(settings, **names).to_json())
+    return [*sources, SETTINGS]
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, required=True, help="checkpoint, best averaged")
+    parser.add_argument("--data-bin", type=Path, required=True, help="holds the dictionaries")
+    parser.add_argument("--pair", required=True, help="source and target, such as en-de")
+    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
+    parser.add_argument("settings", nargs="+", metavar="KEY=VALUE")
+    args = parser.parse_args()
+    source, _, target = args.pair.partition("-")
+    if not source or not target:
+        raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
+    settings = parse_settings(args.settings, source, target)
+    names = make_bundle(args.model, args.data_bin, settings, args.output)
+    print(f"{args.output}: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    run(main)

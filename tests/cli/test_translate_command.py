@@ -1,0 +1,460 @@
+"""`vaswani translate`: a line for a line whatever it holds, the same as fairseq-interactive."""
+
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+
+from tests.conftest import fairseq_environment
+from vaswani_plugin.cli import _engine, _sentences
+from vaswani_plugin.cli import translate as command
+from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.interchange.bundle import Bundle
+
+LONGEST = POSITIONS - 1  # the end of sentence takes one
+# What other programs break lines or choke at; none is longer than the toy model's limit.
+ODD = [
+    "",
+    " \t \u3000",
+    "a bird\r",
+    "the \rold\x85 cat\u2028sat\u2029 \x0b\x0c on",
+    "NUL \x00 \x1b",
+    "\ufeff",
+    "\U0001f600 \U0001f468\u200d\U0001f469",
+    "@@ @-@ &amp; <unk> </s> <pad>",
+    "\u200b",
+    "x\ty\t",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module")
+def bundle(folder):
+    return Bundle.load(folder)
+
+
+@pytest.fixture
+def translate(folder, monkeypatch, capfdbinary):
+    """Runs the command on bytes; returns the exit code, the output and the errors."""
+
+    def run(text: bytes, *args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        code = main(["translate", "--model", str(folder), "--cpu", *map(str, args)])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode("utf-8"), err.decode("utf-8")
+
+    return run
+
+
+def encoded(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def lines_of(output: str) -> list[str]:
+    assert output == "" or output.endswith("\n")
+    return output.split("\n")[:-1]
+
+
+def make_engine(bundle: Bundle, *flags: str) -> _engine.Engine:
+    parser = command_parser("translate")
+    return command.make_engine(
+        parser.parse_args(["--model", str(bundle.folder), "--cpu", *flags]), bundle
+    )
+
+
+@pytest.fixture(scope="module")
+def greedy(bundle):
+    """An engine for many small translations."""
+    return make_engine(bundle, "--beam", "1", "--batch-tokens", "64")
+
+
+def test_equals_fairseq_interactive(folder, bundle, translate, run_fairseq, tmp_path):
+    beam = 3
+    pieces = [bundle.pipeline.encode(line) for line in SENTENCES]
+    pieces = [" ".join(piece.split()[:LONGEST]) for piece in pieces]
+    (tmp_path / "pieces").write_text("".join(f"{piece}\n" for piece in pieces))
+    run = run_fairseq(
+        "interactive",
+        *(folder, "--task", "vaswani_translation", "--path", folder / "model.pt"),
+        *("--source-lang", "en", "--target-lang", "de", "--input", tmp_path / "pieces"),
+        *("--beam", beam, "--lenpen", 0.9, "--buffer-size", 100, "--max-tokens", 100, "--cpu"),
+        *("--nbest", beam),
+    )
+    assert run.returncode == 0, run.stderr
+    rows = [line.split("\t") for line in run.stdout.split("\n") if line.startswith("H-")]
+    assert len(rows) == beam * len(SENTENCES)
+    expected = [(int(n[2:]) + 1, float(s) * math.log(2), t) for n, s, t in rows]
+    flags = ("--beam", beam, "--lenpen", 0.9, "--nbest", beam, "--long", "truncate")
+    code, out, err = translate(encoded(SENTENCES), *flags, "--format", "json")
+    assert code == 0, err
+    objects = [json.loads(line) for line in lines_of(out)]
+    found = [(o["line"], h) for o in objects for h in o["hypotheses"]]
+    assert len(found) == len(expected)
+    for (number, hypothesis), (expected_number, score, tokens) in zip(found, expected, strict=True):
+        assert (number, " ".join(hypothesis["tokens"])) == (expected_number, tokens)
+        assert hypothesis["score"] == pytest.approx(score, abs=1e-4)
+        assert hypothesis["text"] == bundle.pipeline.decode(tokens)
+    assert len({tokens for _, _, tokens in expected}) > len(SENTENCES) // 2, "all alike: no test"
+    code, out, _ = translate(encoded(SENTENCES), *flags[:4], "--long", "truncate")
+    assert lines_of(out) == [o["hypotheses"][0]["text"] for o in objects]
+
+
+def test_buffers_and_batches_change_nothing(translate):
+    lines = [*SENTENCES, *ODD, *(" ".join(s.split()[:4]) for s in SENTENCES)]
+    flags = ("--long", "split")
+    _, expected, _ = translate(encoded(lines), *flags)
+    assert len(lines_of(expected)) == len(lines)
+    for changes in (["--buffer", 1], ["--buffer", 7, "--batch-tokens", 30], ["--batch-tokens", 1]):
+        assert translate(encoded(lines), *flags, *changes) == (0, expected, "")
+
+
+def test_every_line_gives_one_line(translate):
+    code, out, err = translate(encoded(ODD), "--long", "split")
+    assert (code, err) == (0, "")
+    lines = lines_of(out)
+    assert len(lines) == len(ODD)
+    empty = [number for number, line in enumerate(ODD) if not line.strip("\ufeff \t\u3000\u200b")]
+    assert {0, 1} <= set(empty)
+    assert [lines[number] for number in (0, 1)] == ["", ""]
+    assert all(len(line.splitlines()) <= 1 for line in lines)
+    assert lines[2] == lines_of(translate(b"a bird")[1])[0] != ""
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"\xef\xbb\xbf\n", b"\r\n\r\n"])
+def test_nothing_but_empty_lines(translate, text):
+    assert translate(text) == (0, "\n" * text.count(b"\n"), "")
+
+
+def test_a_byte_order_mark_at_the_start_is_no_text(translate):
+    assert translate(b"\xef\xbb\xbfa bird\n") == translate(b"a bird\r\n")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30), max_size=6
+    )
+)
+@example(ODD)
+@example(["\x1c", "a\x1fb", "\U000e0001", "\u0301", "\x7f"])
+@example(["x" * 3000, "\u0e01" * 100, "a-" * 200])
+def test_any_text_gives_as_many_lines(greedy, bundle, tmp_path_factory, lines):
+    path = tmp_path_factory.getbasetemp() / "fuzzed"
+    path.write_bytes(encoded(lines))
+    sentences = _sentences.read_sentences([str(path)], bundle.pipeline, LONGEST, "split")
+    out = [
+        line
+        for buffer in _sentences.in_buffers(sentences, 4)
+        for line in command.translate(buffer, greedy, bundle.pipeline, 1, "text")
+    ]
+    assert len(out) == len(lines)
+    for source, line in zip(lines, out, strict=True):
+        assert len(line.splitlines()) <= 1
+        if not source.strip():
+            assert line == ""
+
+
+def test_the_first_line_comes_before_the_last_is_sent(folder):
+    arguments = ["translate", "--model", str(folder), "--buffer", "2", "--threads", "1", "--cpu"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "vaswani_plugin.cli", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=fairseq_environment(PYTHONUNBUFFERED=""),  # which would flush by itself
+    ) as process:
+        clock = threading.Timer(120, process.kill)  # what is held back would be waited for for ever
+        clock.start()
+        process.stdin.write(b"a bird\n\n")
+        process.stdin.flush()
+        assert process.stdout.readline().strip()
+        assert process.stdout.readline() == b"\n"
+        process.stdin.write(b"the cat")
+        process.stdin.close()
+        assert process.stdout.readline().strip()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+        clock.cancel()
+
+
+@pytest.mark.parametrize(
+    ("bad", "part"),
+    [
+        (b"\xff\n", "standard input:3: invalid UTF-8"),
+        (b"x" * 500 + b"\n", f"subwords, the model takes {LONGEST}: give --long split or"),
+    ],
+)
+def test_what_came_before_a_bad_line_is_not_lost(translate, tmp_path, bad, part):
+    good = b"a bird\nthe cat\n"
+    _, expected, _ = translate(good)
+    code, out, err = translate(good + bad + b"the sea\n")
+    assert (code, out) == (1, expected)
+    assert part in err and "standard input:3" in err and err.count("\n") == 1
+    (tmp_path / "in").write_bytes(good + bad + b"the sea\n")
+    code, out, err = translate(b"", tmp_path / "in", "--output", tmp_path / "out")
+    assert (code, out) == (1, "")
+    assert f"{tmp_path / 'in'}:3" in err and f"{tmp_path / 'out'}.part" in err
+    assert (tmp_path / "out.part").read_text() == expected
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_came_before_a_missing_file_is_not_lost(translate, tmp_path):
+    (tmp_path / "a").write_bytes(b"a bird\n")
+    _, expected, _ = translate(b"a bird\n")
+    code, out, err = translate(b"", tmp_path / "a", tmp_path / "gone")
+    assert (code, out) == (1, expected)
+    assert f"{tmp_path / 'gone'}: No such file or directory" in err
+    code, _, err = translate(b"", tmp_path / "gone", "--output", tmp_path / "out")
+    assert code == 1 and [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_files_in_and_out(translate, tmp_path):
+    _, expected, _ = translate(b"a bird\n\nthe cat\n")
+    (tmp_path / "a").write_bytes(b"a bird\n\n")
+    (tmp_path / "b").write_bytes(b"the cat")
+    (tmp_path / "out").write_text("old")
+    result = translate(b"", tmp_path / "a", tmp_path / "b", "--output", tmp_path / "out")
+    assert result == (0, "", "")
+    assert (tmp_path / "out").read_text() == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "out"}
+
+
+def test_split_translates_the_pieces(translate, bundle):
+    line = " ".join(SENTENCES)
+    tokens = bundle.pipeline.encode(line).split()
+    is_border = _sentences.WORD_BORDERS["subword-nmt"]
+    pieces = list(_sentences.cut(tokens, LONGEST, is_border))
+    assert len(pieces) > 2
+    code, out, _ = translate(encoded([line]), "--long", "split", "--format", "json")
+    (whole,) = json.loads(out)["hypotheses"]
+    engine = make_engine(bundle, "--format", "json")
+    single = [engine.translate([" ".join(piece)])[0][0] for piece in pieces]
+    assert whole["tokens"] == [token for h in single for token in h.tokens]
+    assert whole["score"] == pytest.approx(sum(h.score for h in single), abs=1e-4)
+    scores = [score for h in single for score in h.positional_scores]
+    assert whole["positional_scores"] == pytest.approx(scores, abs=1e-4)
+    starts, targets = [0], [0]
+    for piece, hypothesis in zip(pieces, single, strict=True):
+        starts.append(starts[-1] + len(piece))
+        targets.append(targets[-1] + len(hypothesis.tokens))
+    expected = [
+        [s + start, t + target]
+        for h, start, target in zip(single, starts, targets, strict=False)
+        for s, t in h.alignment
+    ]
+    assert whole["alignment"] == expected
+
+
+def test_truncate_translates_the_beginning(translate, bundle):
+    line = " ".join(SENTENCES)
+    _, out, _ = translate(encoded([line]), "--long", "truncate", "--format", "json")
+    start = bundle.pipeline.encode(line).split()[:LONGEST]
+    (expected,) = make_engine(bundle).translate([" ".join(start)])
+    assert json.loads(out)["hypotheses"][0]["tokens"] == expected[0].tokens
+
+
+@given(st.lists(st.sampled_from(["a", "b@@", ".", "c"]), max_size=60), st.integers(1, 9))
+def test_cuts_lose_nothing_and_spare_words(tokens, longest):
+    is_border = _sentences.WORD_BORDERS["subword-nmt"]
+    pieces = list(_sentences.cut(tokens, longest, is_border))
+    assert [token for piece in pieces for token in piece] == tokens
+    assert all(len(piece) <= longest for piece in pieces)
+    for piece in pieces[:-1]:
+        half = piece[longest // 2 :]
+        if piece[-1] != ".":
+            assert "." not in half[:-1]  # it would have been cut there
+        if piece[-1] == "b@@":
+            assert len(piece) == longest and all(token == "b@@" for token in half)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "expected"),
+    [
+        ("sentencepiece", "\u2581a b \u2581c d \u2581e f", ["\u2581a b", "\u2581c d", "\u2581e f"]),
+        ("sentencepiece", "\u2581a . b \u2581c . \u2581d", ["\u2581a . b", "\u2581c . \u2581d"]),
+        ("subword-nmt", "a b c@@ d e", ["a b", "c@@ d e"]),
+        ("subword-nmt", "a b . c", ["a b .", "c"]),
+        ("subword-nmt", "a@@ b@@ c@@ d", ["a@@ b@@ c@@", "d"]),
+        ("none", "a b@@ c@@ d", ["a b@@ c@@", "d"]),
+    ],
+)
+def test_where_it_is_cut(kind, tokens, expected):
+    pieces = _sentences.cut(tokens.split(), 3, _sentences.WORD_BORDERS[kind])
+    assert [" ".join(piece) for piece in pieces] == expected
+
+
+def test_json(translate, bundle):
+    lines = ["", "a bird in the garden", " the  sea\r"]
+    code, out, _ = translate(encoded(lines), "--format", "json", "--nbest", 2)
+    assert code == 0
+    objects = [json.loads(line) for line in lines_of(out)]
+    # Other programs read these names.
+    assert [list(o) for o in objects] == [["line", "source", "hypotheses"]] * 3
+    keys = ["text", "score", "tokens", "positional_scores", "alignment"]
+    assert all(list(h) == keys for o in objects for h in o["hypotheses"])
+    assert [o["line"] for o in objects] == [1, 2, 3]
+    assert [o["source"] for o in objects] == ["", "a bird in the garden", " the  sea"]
+    assert [len(o["hypotheses"]) for o in objects] == [1, 2, 2]
+    assert objects[0]["hypotheses"][0] == {
+        "text": "", "score": 0.0, "tokens": [], "positional_scores": [], "alignment": []
+    }  # fmt: skip
+    for found in objects[1:]:
+        best, second = found["hypotheses"]
+        assert best["score"] >= second["score"] and best["tokens"] != second["tokens"]
+        source = bundle.pipeline.encode(found["source"]).split()
+        for h in (best, second):
+            assert len(h["positional_scores"]) == len(h["tokens"]) + 1
+            penalty = ((5 + len(h["positional_scores"])) / 6) ** 0.6
+            assert h["score"] == pytest.approx(sum(h["positional_scores"]) / penalty, abs=1e-4)
+            assert h["text"] == bundle.pipeline.decode(" ".join(h["tokens"]))
+            assert [t for _, t in h["alignment"]] == list(range(len(h["tokens"])))
+            assert all(0 <= s < len(source) for s, _ in h["alignment"])
+
+
+def test_alignments_are_the_models_own(bundle):
+    """By a full forward pass: the source with the highest attention of the last layer's mean."""
+    engine = make_engine(bundle, "--format", "json")
+    model, task = bundle.load_model()
+    line = bundle.pipeline.encode("the cat and the bird")
+    (hypothesis, *_) = engine.translate([line])[0]
+    source = task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
+    target = task.target_dictionary.encode_line(
+        " ".join(hypothesis.tokens), add_if_not_exist=False
+    ).long()
+    attention = model.attention_weights(source[None], target.roll(1)[None])["cross"][-1]
+    mean = attention[0].mean(0)[:-1, :-1]  # without the ends of sentence
+    assert hypothesis.alignment == [(int(s), t) for t, s in enumerate(mean.argmax(1))]
+
+
+def test_nbest_as_text(translate):
+    code, out, _ = translate(b"a bird\n\nthe cat\n", "--nbest", 2, "--beam", 2)
+    rows = [line.split("\t") for line in lines_of(out)]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert rows[2] == ["2", "0.000000", ""]
+    _, best, _ = translate(b"a bird\n\nthe cat\n", "--beam", 2)
+    assert [rows[n][2] for n in (0, 2, 3)] == lines_of(best)
+    assert float(rows[0][1]) >= float(rows[1][1])
+
+
+def test_beam_is_that_of_the_bundle(bundle):
+    assert make_engine(bundle).generator.beam_size == 2
+    assert make_engine(bundle, "--beam", "5").generator.beam_size == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["--nbest", 3], "--nbest 3: a beam of 2 finds no more than 2"),
+        (["--fp16"], "--fp16 is for a GPU"),
+        (["--bf16"], "--bf16 is for a GPU"),
+        (["--model", "nowhere"], "nowhere is no bundle"),
+        (["no such file"], "no such file: No such file or directory"),
+        (["--output", "/dev/null/x"], "/dev/null/x.part: Not a directory"),
+        (["--output", "/"], "/: Is a directory"),
+    ],
+)
+def test_bad_input_is_one_line(translate, args, part):
+    code, out, err = translate(b"a bird\n", *args)
+    assert (code, out) == (1, "")
+    assert part in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["--beam", "--nbest", "--buffer", "--batch-tokens", "--threads"])
+def test_counts_are_positive(translate, flag):
+    with pytest.raises(SystemExit):
+        translate(b"", flag, 0)
+
+
+def test_a_full_disk_is_named(translate, monkeypatch):
+    full = open("/dev/full", "w")
+    monkeypatch.setattr(sys, "stdout", full)
+    code, _, err = translate(b"a bird\n" * 3)
+    assert code == 1 and "standard output: No space left on device" in err
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
+
+
+def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
+    _, expected, _ = translate(b"a bird\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert translate(b"a bird\n", "--output", pipe) == (0, "", "")
+    assert os.read(reader, 1000).decode() == expected
+    os.close(reader)
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "dtype"),
+    [
+        ([], "cuda", torch.float32),
+        (["--fp16"], "cuda", torch.float16),
+        (["--bf16"], "cuda", torch.bfloat16),
+        (["--cpu"], "cpu", torch.float32),
+    ],
+)
+def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(command, "FairseqEngine", lambda *args, **named: named)
+    args = command_parser("translate").parse_args(["--model", str(bundle.folder), *flags])
+    engine = command.make_engine(args, bundle)
+    assert (engine["device"], engine["dtype"]) == (torch.device(device), dtype)
+
+
+def test_half_precision_translates_much_the_same(bundle):
+    lines = [bundle.pipeline.encode(line) for line in ("a bird", "the cat", "the sea")]
+    exact = make_engine(bundle).translate(lines)
+    model, task = bundle.load_model()
+    cpu = torch.device("cpu")
+    engine = _engine.FairseqEngine(model, task, cpu, torch.bfloat16, 4096, False, 2, 0.6)
+    rough = engine.translate(lines)
+    assert {weight.dtype for weight in engine.model.parameters()} == {torch.bfloat16}
+    for (first, *_), (second, *_) in zip(exact, rough, strict=True):
+        assert second.score == pytest.approx(first.score, rel=0.2)
+
+
+def test_memory_that_does_not_suffice_is_one_line(bundle, monkeypatch):
+    engine = make_engine(bundle)
+
+    def fail(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(engine.task, "inference_step", fail)
+    with pytest.raises(ValueError, match="2 sentences of up to 3 tokens: give less than --batch"):
+        engine.translate(["a b", "c"])
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
+def test_batches_hold_every_sentence_once(lengths, most):
+    batches = list(_engine.batches_by_length(lengths, most))
+    assert sorted(n for batch in batches for n in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[n] for n in batch)
+        assert len(batch) == 1 or longest * len(batch) <= most
+
+
+def test_a_bar_only_where_somebody_watches(monkeypatch, tmp_path):
+    (tmp_path / "in").write_bytes(b"a\nb\n\xe2\x80\xa8c")
+    inputs = [str(tmp_path / "in")]
+    assert command.progress(inputs, None).disable
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = command.progress(inputs, None)
+    assert (bar.disable, bar.total) == (False, 3)
+    assert command.progress(["-"], None).total is None
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert command.progress(inputs, None).disable
+    assert not command.progress(inputs, tmp_path / "out").disable

@@ -1,0 +1,215 @@
+"""bundle.py: the folder is complete or it is none, and never made of files that don't fit."""
+
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import bundle
+import pytest
+import torch
+from toy_bundle import SETTINGS, write_checkpoint, write_data
+
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_text.corpus_io import InputError
+from vaswani_text.pipeline import read_settings
+
+NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder with codes, dictionaries and averaged.pt; not to be changed."""
+    folder = tmp_path_factory.mktemp("parts of a bundle")
+    write_data(folder)
+    write_checkpoint(folder, folder / "averaged.pt")
+    return folder
+
+
+@pytest.fixture
+def parts(made, tmp_path) -> Path:
+    """A copy that a test may spoil."""
+    return Path(shutil.copytree(made, tmp_path / "parts"))
+
+
+def arguments(parts: Path, output: Path, *changes: str, model: str = "averaged.pt") -> list[str]:
+    """A whole command line."""
+    pairs = [*SETTINGS, "subwords=subword-nmt", f"codes={parts / 'codes'}", "beam=2"]
+    keys = {change.partition("=")[0] for change in changes}
+    pairs = [pair for pair in pairs if pair.partition("=")[0] not in keys]
+    where = ["--model", parts / model, "--data-bin", parts, "--pair", "en-de", "--output", output]
+    return [*map(str, where), *pairs, *changes]
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs the script in this process; returns the error's message, None where all is well."""
+
+    def run(args: list[str]) -> str | None:
+        monkeypatch.setattr("sys.argv", ["bundle.py", *args])
+        try:
+            bundle.main()
+        except (InputError, OSError) as error:
+            return str(error)
+        return None
+
+    return run
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, hidden ones too."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_folder_holds_all(parts, tmp_path):
+    done = run_script("data-prep/bundle.py", *arguments(parts, tmp_path / "a b" / "model"))
+    assert done.returncode == 0, done.stderr
+    made = content(tmp_path / "a b" / "model")
+    assert made.keys() == NAMES
+    for name in NAMES - {"preprocessing.json"}:
+        source = "averaged.pt" if name == "model.pt" else name
+        assert made[name] == (parts / source).read_bytes(), name
+    settings = json.loads(made["preprocessing.json"])
+    assert settings["version"] == 1
+    assert settings["lowercase"] is True and settings["beam"] == 2
+    assert (settings["source_language"], settings["codes"]) == ("en", "codes")
+    assert read_settings(tmp_path / "a b" / "model").files()
+
+
+def test_the_checkpoint_may_lie_in_the_folder(parts, run, tmp_path):
+    output = tmp_path / "model"
+    output.mkdir()
+    (parts / "averaged.pt").rename(output / "model.pt")
+    before = (output / "model.pt").stat()
+    command = arguments(parts, output, model="../model/model.pt")
+    assert run(command) is None
+    assert content(output).keys() == NAMES
+    assert (output / "model.pt").stat().st_ino == before.st_ino
+    assert run(command) is None
+    assert content(output).keys() == NAMES
+
+
+def test_a_vocabulary_is_copied_with_its_threshold(parts, tmp_path, monkeypatch):
+    (parts / "seen").write_text("a 1\n")
+    monkeypatch.setattr(bundle, "Pipeline", lambda *args: None)
+    pairs = arguments(parts, tmp_path, f"vocabulary={parts / 'seen'}", "vocabulary_threshold=50")
+    settings = bundle.parse_settings(pairs[8:], "en", "de")
+    bundle.make_bundle(parts / "averaged.pt", parts, settings, tmp_path / "model")
+    assert (tmp_path / "model" / "vocabulary.en").read_text() == "a 1\n"
+    settings = read_settings(tmp_path / "model")
+    assert (settings.vocabulary, settings.vocabulary_threshold) == ("vocabulary.en", 50)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        (["codes=nowhere"], "nowhere does not exist"),
+        (["subwords=none"], "don't fit together"),
+        (["lowercase=yes"], "lowercase is 'yes': must be bool"),
+        (["beam=-1"], "beam is '-1': must be int or null"),
+        (["lower=true"], "unknown key lower"),
+        (["beam"], "beam: must be KEY=VALUE"),
+        (["beam=1", "beam=1"], "beam is given twice"),
+        (["source_language=de"], "--pair says it"),
+        (["tokenizer=none", "--pair", "en"], "--pair en: two languages"),
+        (["beam=3", "--pair", "en-fr"], "dict.fr.txt does not exist"),
+        (["beam=3", "--model", "nowhere.pt"], "nowhere.pt does not exist"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_written(parts, run, tmp_path, changes, part):
+    assert part in run(arguments(parts, tmp_path / "model", *changes))
+    assert not (tmp_path / "model").exists()
+
+
+def test_codes_that_are_none(parts, run, tmp_path):
+    (parts / "codes").write_text("hello\n")
+    assert "no BPE codes" in run(arguments(parts, tmp_path / "model"))
+    assert not (tmp_path / "model").exists()
+
+
+def swap_two(lines: list[str]) -> list[str]:
+    return [lines[1], lines[0], *lines[2:]]
+
+
+def drop_one(lines: list[str]) -> list[str]:
+    return lines[:-1]
+
+
+@pytest.mark.parametrize("change", [swap_two, drop_one])
+def test_another_dictionary_is_refused(parts, tmp_path, change):
+    path = parts / "dict.de.txt"
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+    done = run_script("data-prep/bundle.py", *arguments(parts, tmp_path / "model"))
+    assert_one_line_error(done, "another target dictionary", "dict.de.txt", "--data-bin")
+    assert not (tmp_path / "model").exists()
+
+
+def test_without_digests_the_rows_are_compared(parts, run, tmp_path):
+    state = torch.load(parts / "averaged.pt")
+    rows = len(state["model"]["encoder.embedding.weight"])
+    state["task_state"] = {}
+    torch.save(state, parts / "averaged.pt")
+    assert run(arguments(parts, tmp_path / "model")) is None
+    (parts / "dict.en.txt").write_text("x 1\n")
+    message = run(arguments(parts, tmp_path / "other"))
+    assert f"has {rows} rows of source embeddings" in message and "has 5" in message
+
+
+def test_the_outline_of_fairseqs_own_model(stock_checkpoint):
+    model = torch.load(stock_checkpoint)["model"]
+    outline = bundle.read_outline(stock_checkpoint)
+    assert outline.rows == {
+        "source": len(model["encoder.embed_tokens.weight"]),
+        "target": len(model["decoder.embed_tokens.weight"]),
+    }
+
+
+class _Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil was here",)
+
+
+def test_a_foreign_checkpoint_runs_nothing(parts, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": _Evil()}, parts / "averaged.pt")
+    assert "no checkpoint of fairseq" in run(arguments(parts, tmp_path / "model"))
+    assert not (tmp_path / "evil was here").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 100, -30])
+def test_a_truncated_checkpoint(parts, run, tmp_path, keep):
+    path = parts / "averaged.pt"
+    path.write_bytes(path.read_bytes()[:keep])
+    message = run(arguments(parts, tmp_path / "model"))
+    assert "averaged.pt" in message and "no checkpoint of fairseq, or not whole" in message
+
+
+def test_a_zip_that_is_no_checkpoint(parts, run, tmp_path):
+    with zipfile.ZipFile(parts / "averaged.pt", "w") as archive:
+        archive.writestr("a/data.pkl", b"hello")
+    assert "no checkpoint of fairseq" in run(arguments(parts, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("failing", range(1, 5))
+def test_cut_off_it_is_no_bundle_and_can_be_made_again(parts, run, tmp_path, monkeypatch, failing):
+    """The disk is full at the failing-th file, over an older bundle."""
+    output = tmp_path / "model"
+    assert run(arguments(parts, output)) is None
+    original, calls = os.replace, []
+
+    def replace(source, target):
+        calls.append(target)
+        if len(calls) == failing:
+            raise OSError(28, "No space left on device", str(target))
+        original(source, target)
+
+    write_checkpoint(parts, parts / "averaged.pt", seed=2)
+    monkeypatch.setattr(os, "replace", replace)
+    assert "No space left on device" in run(arguments(parts, output))
+    assert "preprocessing.json" not in content(output)
+    assert not [name for name in content(output) if name.startswith(".")]
+    monkeypatch.undo()
+    assert run(arguments(parts, output)) is None
+    assert content(output).keys() == NAMES
+    assert content(output)["model.pt"] == (parts / "averaged.pt").read_bytes()

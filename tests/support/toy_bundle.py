@@ -1,0 +1,75 @@
+"""A whole bundle in a second: codes learned from a few sentences, a model of random weights.
+
+The model is `vaswani_debug` with 24 positions, so that lines past the limit are short, and with
+peaked logits and no shared embeddings, so that its outputs differ from line to line.
+"""
+
+from pathlib import Path
+
+import torch
+from bundle import make_bundle, parse_settings
+from fairseq import tasks
+from fairseq_flags import training_config
+from omegaconf import OmegaConf
+
+from vaswani_text import bpe
+from vaswani_text.pipeline import Pipeline, settings_from
+
+POSITIONS = 24
+SENTENCES = [
+    "The old doctor's friends didn't see a well-known bird in the garden.",
+    'He said: "We bought seven apples & a pear, for 5 dollars!"',
+    "Why are the children singing (again) near the quiet river?",
+    "It rained; the tired farmer was happy, and the cat slept.",
+    "Over the green hills, small clouds moved towards the sea.",
+]
+SETTINGS = ["lowercase=true", "normalize_punctuation=true", "tokenizer=moses"]
+
+
+def write_data(folder: Path) -> Path:
+    """Codes and two equal dictionaries, dict.en.txt and dict.de.txt; returns the codes."""
+    settings = {"source_language": "en", "target_language": "de", "lowercase": True}
+    settings |= {"normalize_punctuation": True, "tokenizer": "moses", "subwords": "none"}
+    words = [Pipeline(settings_from(settings), folder).encode(line) for line in SENTENCES]
+    (folder / "words").write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
+    bpe.learn([str(folder / "words")], 60, 2, str(folder / "codes"))
+    encode = bpe.make_encoder(str(folder / "codes"))
+    symbols = dict.fromkeys(symbol for line in words for symbol in encode(line).split())
+    for language in ("en", "de"):
+        rows = "".join(f"{symbol} 1\n" for symbol in symbols)
+        (folder / f"dict.{language}.txt").write_text(rows, encoding="utf-8")
+    return folder / "codes"
+
+
+def write_checkpoint(data: Path, path: Path, seed: int = 1) -> None:
+    """A checkpoint as fairseq-train writes it, without training."""
+    limits = ("--max-source-positions", str(POSITIONS), "--max-target-positions", str(POSITIONS))
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", *limits)
+    flags += ("--share-embeddings", "none", "--source-lang", "en", "--target-lang", "de")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(data)
+    task = tasks.setup_task(cfg.task)
+    torch.manual_seed(seed)
+    model = task.build_model(cfg.model)
+    with torch.no_grad():
+        model.projection_weight.mul_(2.5)
+    state = {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+        "model": model.state_dict(),
+        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
+        "task_state": task.state_dict(),
+        "extra_state": {},
+        "last_optimizer_state": None,
+    }
+    torch.save(state, path)
+
+
+def write_toy_bundle(folder: Path) -> Path:
+    """Makes the bundle in `folder`/model and returns that."""
+    codes = write_data(folder)
+    write_checkpoint(folder, folder / "averaged.pt")
+    pairs = [*SETTINGS, "subwords=subword-nmt", f"codes={codes}", "beam=2"]
+    settings = parse_settings(pairs, "en", "de")
+    make_bundle(folder / "averaged.pt", folder, settings, folder / "model")
+    return folder / "model"

@@ -1,0 +1,194 @@
+"""The engine of `vaswani translate` that runs a CTranslate2 model.
+
+CTranslate2 grows the beams as the paper's search does, from the 2 W best candidates of each step,
+but it ends a sentence after W finished hypotheses and ranks them by log P / |Y|^alpha. Here it
+goes on until PATIENCE times as many are finished and hands them all over with their log P; they
+are ranked by the paper's penalty.
+
+Axes: W beam width, T target tokens with the end of sentence, S source subwords.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vaswani_plugin.cli._engine import Hypothesis, batches_by_length
+from vaswani_plugin.interchange.ctranslate2_export import PADDING, import_ctranslate2
+from vaswani_plugin.search.length_penalty import length_penalty
+from vaswani_plugin.tasks.translation import PAPER_DECODING
+
+PATIENCE = 2
+# CTranslate2 divides by |Y| to this power: by 1. At 0 it would stop at the first good hypothesis.
+NO_PENALTY = 1e-30
+START, END, UNKNOWN = "<s>", "</s>", "<unk>"
+
+
+class CTranslate2Engine:
+    """See `vaswani_plugin.cli._engine.Engine`.
+
+    Args:
+        folder: what `vaswani export --to ctranslate2` wrote.
+        device: "cpu" or "cuda".
+        compute_type: how CTranslate2 is to compute; "default" is as the model is stored.
+        threads: of the CPU; 0 is CTranslate2's choice.
+        batch_tokens: most source tokens of a batch, padding included.
+        align: also give alignments and the scores of each token.
+        beam: W.
+        lenpen: alpha of the length penalty.
+
+    Raises:
+        ValueError: CTranslate2 is missing, the folder holds no model of ours, or the beam is wider
+            than the vocabulary.
+        OSError: its config.json can't be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        device: str,
+        compute_type: str,
+        threads: int,
+        batch_tokens: int,
+        align: bool,
+        beam: int,
+        lenpen: float,
+    ) -> None:
+        ctranslate2 = import_ctranslate2()
+        config = _read_config(folder / "config.json")
+        if beam > config["target_words"]:
+            raise ValueError(
+                f"--beam {beam} is wider than the vocabulary of {config['target_words']} words"
+            )
+        try:
+            self.translator = ctranslate2.Translator(
+                str(folder), device=device, compute_type=compute_type, intra_threads=threads
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"{folder}: CTranslate2 can't load it: {error}") from error
+        self.longest = config["max_source_positions"] - 1
+        self.target_positions = config["max_target_positions"]
+        self.batch_tokens = batch_tokens
+        self.align = align
+        self.beam = beam
+        self.lenpen = lenpen
+
+    def translate(self, lines: list[str]) -> list[list[Hypothesis]]:
+        """Translate lines of subwords, none of them empty or too long; see `Engine`."""
+        # In a text "<blank>" is a word like others, and one that no dictionary has.
+        sources = [
+            [UNKNOWN if token == PADDING else token for token in line.split()] for line in lines
+        ]
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in batches_by_length([len(source) + 1 for source in sources], self.batch_tokens):
+            decoded = self._decode([sources[number] for number in batch])
+            found.update(zip(batch, decoded, strict=True))
+        return [found[number] for number in range(len(lines))]
+
+    def _limit(self, source: list[str]) -> int:
+        """Most target tokens of a source, the end of sentence included (section 6.1)."""
+        limit = PAPER_DECODING["max_len_a"] * (len(source) + 1) + PAPER_DECODING["max_len_b"]
+        return min(int(limit) + 1, self.target_positions)
+
+    def _decode(self, sources: list[list[str]], forbid: bool = False) -> list[list[Hypothesis]]:
+        """Hypotheses of a batch.
+
+        Whatever CTranslate2 forbids it also takes out of the softmax, unlike our search. So empty
+        outputs and padding are sorted out afterwards, and forbidden only where nothing is left.
+        """
+        # Greedy search knows no patience: each further hypothesis would be the same.
+        patience = PATIENCE if self.beam > 1 else 1
+        results = self.translator.translate_batch(
+            sources,
+            beam_size=self.beam,
+            patience=patience,
+            num_hypotheses=self.beam * patience,
+            length_penalty=NO_PENALTY,
+            max_input_length=0,
+            max_decoding_length=max(map(self._limit, sources)),
+            min_decoding_length=1 if forbid else 0,
+            suppress_sequences=[[PADDING]] if forbid else None,
+            return_scores=True,
+            return_end_token=True,
+            return_attention=self.align,
+        )
+        return [
+            self._ranked(source, result) or self._decode([source], forbid=True)[0]
+            for source, result in zip(sources, results, strict=True)
+        ]
+
+    def _ranked(self, source: list[str], result: Any) -> list[Hypothesis]:
+        """The W best hypotheses by the paper's score; fewer where CTranslate2 found fewer."""
+        limit = self._limit(source)
+        usable = [
+            number
+            for number, tokens in enumerate(result.hypotheses)
+            if tokens != [END] and PADDING not in tokens
+        ]
+        ended = [
+            number
+            for number in usable
+            if result.hypotheses[number][-1] == END and len(result.hypotheses[number]) <= limit
+        ]
+        if ended:
+            usable = ended
+            outputs = [result.hypotheses[number][:-1] for number in usable]
+            totals = [result.scores[number] for number in usable]
+        else:  # the model finds no end: it is set at the limit, as our search does
+            outputs = [result.hypotheses[number][: limit - 1] for number in usable]
+            totals = [sum(scores) for scores in self._token_scores(source, outputs)]
+        penalized = [
+            total / length_penalty(len(tokens) + 1, self.lenpen)
+            for tokens, total in zip(outputs, totals, strict=True)
+        ]
+        best = sorted(range(len(outputs)), key=lambda n: -penalized[n])[: self.beam]
+        positional: list[list[float]] = [[] for _ in best]
+        alignments: list[list[tuple[int, int]]] = [[] for _ in best]
+        if self.align:
+            positional = self._token_scores(source, [outputs[n] for n in best])
+            attention = [result.attention[usable[n]] for n in best]
+            alignments = [
+                _hard_alignment(rows[: len(outputs[n])])
+                for n, rows in zip(best, attention, strict=True)
+            ]
+        return [
+            Hypothesis(_text(outputs[n]), penalized[n], scores, alignment)
+            for n, scores, alignment in zip(best, positional, alignments, strict=True)
+        ]
+
+    def _token_scores(self, source: list[str], outputs: list[list[str]]) -> list[list[float]]:
+        """log P of each token of the outputs, and of the end of sentence after them."""
+        scored = self.translator.score_batch([source] * len(outputs), outputs, max_input_length=0)
+        return [result.log_probs for result in scored]
+
+
+def _text(tokens: list[str]) -> list[str]:
+    # A start of sentence in the middle is no text to fairseq.
+    return [token for token in tokens if token != START]
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """What `vaswani export` wrote of the model; raises ValueError where it is no such file."""
+    if not path.is_file():
+        raise ValueError(
+            f"{path.parent} holds no CTranslate2 model: make one of a bundle with "
+            "`vaswani export --to ctranslate2`"
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: no JSON ({error}); export the model again") from error
+    if not isinstance(config, dict) or "target_words" not in config:
+        raise ValueError(f"{path}: not written by `vaswani export --to ctranslate2`")
+    return config
+
+
+def _hard_alignment(attention: list[list[float]]) -> list[tuple[int, int]]:
+    """(source, target) positions: for each target token the source token it attends to most.
+
+    Args:
+        attention: (T - 1, S), the end of sentence in neither.
+    """
+    return [
+        (max(range(len(row)), key=row.__getitem__), position)
+        for position, row in enumerate(attention)
+    ]
