@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
 from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.interchange.fairseq_transformer import stock_model
 from vaswani_plugin.models.transformer import VaswaniTransformer
 
 SIZES = {
@@ -46,57 +47,14 @@ def make_model(task: SimpleNamespace | None = None, seed: int = 1, **changes) ->
 
 def make_stock_twin(model: VaswaniTransformer) -> TransformerModel:
     """fairseq's stock Transformer with the weights of `model`, which must use its sinusoids."""
-    args = argparse.Namespace(
-        encoder_embed_dim=SIZES["d_model"],
-        encoder_ffn_embed_dim=SIZES["d_ff"],
-        encoder_layers=SIZES["encoder_layers"],
-        decoder_layers=SIZES["decoder_layers"],
-        encoder_attention_heads=SIZES["heads"],
-        decoder_attention_heads=SIZES["heads"],
-        dropout=0.0,
-        share_all_embeddings=True,
-        max_source_positions=SIZES["max_source_positions"],
-        max_target_positions=SIZES["max_target_positions"],
-    )
-    base_architecture(args)
+    twin = {"positions": "sinusoidal-fairseq", "layer_norm_eps": 1e-5}
+    cfg = VaswaniTransformerConfig(**SIZES, **twin)
+    weights, options = stock_model(model.state_dict(), cfg)
     task = SimpleNamespace(
         source_dictionary=model.encoder.dictionary, target_dictionary=model.decoder.dictionary
     )
-    stock = TransformerModel.build_model(args, task)
-    names = {
-        "self_attention_norm": "self_attn_layer_norm",
-        "cross_attention_norm": "encoder_attn_layer_norm",
-        "feed_forward_norm": "final_layer_norm",
-        "self_attention": "self_attn",
-        "cross_attention": "encoder_attn",
-        "query": "q_proj",
-        "key": "k_proj",
-        "value": "v_proj",
-        "output": "out_proj",
-        "feed_forward.w_1": "fc1",
-        "feed_forward.w_2": "fc2",
-    }
-    state = stock.state_dict()
-    filled = {name for name in state if name.endswith(("version", "_float_tensor"))}
-    for name, tensor in model.state_dict().items():
-        if "embedding" in name or "projection" in name:
-            continue
-        for ours, theirs in names.items():
-            name = name.replace(f".{ours}.", f".{theirs}.")
-        if name.count("norm"):
-            name = name.replace(".norm.", ".")
-        assert state[name].shape == tensor.shape, name
-        state[name] = tensor
-        filled.add(name)
-    for name in (
-        "encoder.embed_tokens.weight",
-        "decoder.embed_tokens.weight",
-        "decoder.output_projection.weight",
-    ):
-        state[name] = model.encoder.embedding.weight
-        filled.add(name)
-    assert filled == set(state), set(state) - filled
-    stock.load_state_dict(state)
+    stock = TransformerModel.build_model(argparse.Namespace(**options), task)
+    stock.load_state_dict(weights)
     return stock.eval()
 
 

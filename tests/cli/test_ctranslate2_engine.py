@@ -1,0 +1,218 @@
+"""The CTranslate2 engine finds what fairseq's generator with the paper's score finds."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from model_factory import SIZES, make_model
+from search_setup import EOS, FIRST_WORD, PAD, make_sample, make_translation_task
+from toy_bundle import SENTENCES, write_toy_bundle
+
+from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
+from vaswani_plugin.cli._engine import FairseqEngine
+from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
+
+pytest.importorskip("ctranslate2", reason="NOT TESTED: no CTranslate2 here")
+WORDS = 12
+ENGINE = ["--engine", "ctranslate2"]
+CHANGES = {"share_embeddings": "none"}
+
+
+def sources(count: int, seed: int) -> list[list[int]]:
+    """Numbers of words, 1 to 8 a sentence."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
+    return [
+        torch.randint(FIRST_WORD, FIRST_WORD + WORDS, (length,), generator=generator).tolist()
+        for length in lengths
+    ]
+
+
+def some_lines(count: int, seed: int = 1) -> list[str]:
+    return [" ".join(f"w{word - FIRST_WORD}" for word in row) for row in sources(count, seed)]
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, torch.Tensor]:
+    """Weights of a model that has half learned to reverse a sentence: sure of some words only."""
+    task = make_translation_task(WORDS)
+    model = make_model(task, seed=3, **CHANGES).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for step in range(120):
+        rows = sources(32, seed=step)
+        targets = [row[::-1] for row in rows]
+        net_input = make_sample(rows)["net_input"]
+        width = max(map(len, rows)) + 1
+        padded = torch.full((2, len(rows), width), PAD)
+        for number, target in enumerate(targets):
+            padded[0, number, : len(target) + 1] = torch.tensor([EOS, *target])
+            padded[1, number, : len(target) + 1] = torch.tensor([*target, EOS])
+        logits = model(**net_input, prev_output_tokens=padded[0])[0]
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), padded[1].flatten(), ignore_index=PAD
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert 0.3 < loss < 1.7, "neither ignorant nor sure"
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def make_engines(
+    folder: Path,
+    weights: dict[str, torch.Tensor],
+    end: float = 0.0,
+    align: bool = False,
+    **search: float,
+) -> tuple[FairseqEngine, CTranslate2Engine]:
+    """fairseq's engine and CTranslate2's, of one model.
+
+    Args:
+        folder: where the CTranslate2 model goes.
+        weights: of the model.
+        end: added to the logit of the end of sentence.
+        align: also give alignments and token scores.
+        search: beam, lenpen.
+    """
+    task = make_translation_task(WORDS)
+    model = make_model(task, **CHANGES)
+    model.load_state_dict(weights)
+    with torch.no_grad():
+        # The same vector in all features; what the other words see of it is taken out again.
+        rows, shift = model.projection_weight, torch.full((SIZES["d_model"],), 5.0)
+        rows -= torch.outer(rows @ shift, shift) / shift.square().sum()
+        rows[EOS] += end * shift / shift.square().sum()
+        model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(shift)
+    symbols = task.source_dictionary.symbols
+    cfg = VaswaniTransformerConfig(**SIZES, **CHANGES)
+    spec = transformer_spec(model.state_dict(), cfg, symbols, symbols)
+    write_model(spec, folder, None, [])
+    search = {"beam": 4, "lenpen": 0.6, **search}
+    stock = FairseqEngine(model, task, torch.device("cpu"), torch.float32, 64, align, **search)
+    return stock, CTranslate2Engine(folder, "cpu", "default", 1, 64, align, **search)
+
+
+@pytest.mark.parametrize(
+    "search", [{}, {"lenpen": 0.0}, {"lenpen": 1.0}, {"beam": 2}, {"beam": 1}], ids=str
+)
+def test_best_hypotheses_are_equal(tmp_path, trained, search):
+    stock, engine = make_engines(tmp_path / "m", trained, **search)
+    lines = some_lines(40)
+    expected, found = stock.translate(lines), engine.translate(lines)
+    assert len({len(hypotheses[0].tokens) for hypotheses in expected}) > 4
+    for theirs, ours in zip(expected, found, strict=True):
+        assert ours[0].tokens == theirs[0].tokens
+        assert ours[0].score == pytest.approx(theirs[0].score, abs=1e-4)
+        assert [h.score for h in ours] == sorted((h.score for h in ours), reverse=True)
+        assert 1 <= len(ours) <= search.get("beam", 4)
+
+
+def test_order_and_batches_do_not_matter(tmp_path, trained):
+    _, engine = make_engines(tmp_path / "m", trained)
+    lines = some_lines(12)
+    together = engine.translate(lines)
+    for line, hypotheses in zip(lines, together, strict=True):
+        (alone,) = engine.translate([line])
+        assert alone[0].tokens == hypotheses[0].tokens
+        assert alone[0].score == pytest.approx(hypotheses[0].score, abs=1e-4)
+
+
+def test_alignments_and_token_scores(tmp_path, trained):
+    stock, engine = make_engines(tmp_path / "m", trained, align=True)
+    lines = some_lines(10)
+    for theirs, ours in zip(stock.translate(lines), engine.translate(lines), strict=True):
+        assert ours[0].positional_scores == pytest.approx(theirs[0].positional_scores, abs=1e-4)
+        assert ours[0].alignment == theirs[0].alignment
+        assert len(ours[0].alignment) == len(ours[0].tokens)
+
+
+def test_without_an_end_the_limit_is_the_end(tmp_path, trained):
+    """Source length, end of sentence included, and 50 more tokens; here 64 positions are less."""
+    stock, engine = make_engines(tmp_path / "m", trained, end=-20.0, beam=2, align=True)
+    lines = ["w1 w2", "w3 w4 w5 w6", " ".join(["w1"] * 20)]
+    expected, found = stock.translate(lines), engine.translate(lines)
+    lengths = [len(hypotheses[0].positional_scores) for hypotheses in expected]
+    assert lengths == [54, 56, 64], "the model ends by itself"
+    for theirs, ours, length in zip(expected, found, lengths, strict=True):
+        assert len(ours[0].positional_scores) == length
+        # CTranslate2 goes on to the limit of the longest sentence: a shorter one's beam is cut.
+        assert ours[0].score == pytest.approx(theirs[0].score, rel=1e-2)
+        assert len(ours[0].alignment) == length - 1
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_an_empty_output_is_none(tmp_path, trained, beam):
+    """The model would end at once: our search forbids that."""
+    stock, engine = make_engines(tmp_path / "m", trained, end=20.0, beam=beam)
+    lines = some_lines(10)
+    for theirs, ours in zip(stock.translate(lines), engine.translate(lines), strict=True):
+        assert ours[0].tokens == theirs[0].tokens and len(ours[0].tokens) >= 1
+
+
+def test_a_word_that_is_spelled_as_padding_is_unknown(tmp_path, trained):
+    _, engine = make_engines(tmp_path / "m", trained)
+    strange, unknown = engine.translate(["w1 <blank> w2", "w1 never-seen w2"])
+    assert strange == unknown
+
+
+def test_limits_of_the_model(tmp_path, trained):
+    stock, engine = make_engines(tmp_path / "m", trained)
+    assert engine.longest == stock.longest == SIZES["max_source_positions"] - 1
+    engine.translate([" ".join(["w1"] * engine.longest)])
+
+
+class TestBadFolders:
+    def load(self, folder: Path, **changes):
+        options = dict(device="cpu", compute_type="default", threads=1, batch_tokens=64)
+        options |= dict(align=False, beam=4, lenpen=0.6)
+        return CTranslate2Engine(folder, **{**options, **changes})
+
+    def test_missing(self, tmp_path):
+        with pytest.raises(ValueError, match="absent holds no CTranslate2 model: make one"):
+            self.load(tmp_path / "absent")
+
+    def test_another_programs_model(self, tmp_path):
+        (tmp_path / "config.json").write_text(json.dumps({"bos_token": "<s>"}), encoding="utf-8")
+        with pytest.raises(ValueError, match="not written by `vaswani export"):
+            self.load(tmp_path)
+
+    def test_truncated(self, tmp_path, trained):
+        make_engines(tmp_path / "m", trained)
+        model = tmp_path / "m" / "model.bin"
+        model.write_bytes(model.read_bytes()[:2000])
+        with pytest.raises(ValueError, match="CTranslate2 can't load it"):
+            self.load(tmp_path / "m")
+
+    def test_config_that_is_no_json(self, tmp_path):
+        (tmp_path / "config.json").write_text("{", encoding="utf-8")
+        with pytest.raises(ValueError, match="config.json"):
+            self.load(tmp_path)
+
+    def test_beam_wider_than_the_vocabulary(self, tmp_path, trained):
+        make_engines(tmp_path / "m", trained)
+        with pytest.raises(ValueError, match="--beam 17.*16"):
+            self.load(tmp_path / "m", beam=17)
+
+
+def test_translate_takes_an_exported_bundle_for_what_it_is(tmp_path):
+    """The same text as from the bundle, without --engine; also when it is named."""
+    (tmp_path / "in").write_text("\n".join([*SENTENCES, ""]) + "\n", encoding="utf-8")
+    bundle = write_toy_bundle(tmp_path)
+    export = ["export", "--to", "ctranslate2", "--model", bundle, "--output", tmp_path / "ct2"]
+    assert cli.main(list(map(str, export))) == 0
+    outputs = []
+    for folder, flags in ((bundle, []), (tmp_path / "ct2", []), (tmp_path / "ct2", ENGINE)):
+        files = ["--model", folder, "--output", tmp_path / "out", tmp_path / "in"]
+        assert cli.main(["translate", "--cpu", "--long", "split", *flags, *map(str, files)]) == 0
+        outputs.append((tmp_path / "out").read_text(encoding="utf-8"))
+    assert outputs[0] == outputs[1] == outputs[2] and outputs[0].count("\n") == 6
+    assert len(set(outputs[0].split("\n"))) > 3
+
+
+def test_translate_names_what_is_missing(tmp_path, capsys):
+    bundle = write_toy_bundle(tmp_path)
+    assert cli.main(["translate", "--model", str(bundle), *ENGINE]) == 1
+    assert "holds no CTranslate2 model: make one" in capsys.readouterr().err

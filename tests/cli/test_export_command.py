@@ -1,0 +1,213 @@
+"""`vaswani export`: stock fairseq without our plugin, and CTranslate2, translate as we do."""
+
+import json
+import shutil
+import sys
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from model_factory import SIZES, make_model
+from reference_weights import shake
+
+from tests.conftest import run_module
+from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.cli.import_model import make_task
+from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
+
+SEARCH = ("--beam", "3", "--lenpen", "1.2", "--max-len-b", "12", "--cpu", "--max-tokens", "200")
+CTRANSLATE2 = pytest.mark.skipif(
+    find_spec("ctranslate2") is None, reason="NOT TESTED: no CTranslate2 here"
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(toy_data_bin, tmp_path_factory) -> Path:
+    """A checkpoint of ours over the toy dictionaries, with random weights."""
+    changes = {"layer_norm_eps": 1e-5, "share_embeddings": "none"}
+    task = make_task(toy_data_bin, {})
+    model = shake(make_model(task, seed=4, **changes), size=0.3)
+    state = checkpoint_of(
+        model.state_dict(),
+        {**asdict(VaswaniTransformerConfig(**{**SIZES, **changes})), "_name": "vaswani_debug"},
+        {"_name": "vaswani_translation", "data": str(toy_data_bin)},
+        5,
+        task.state_dict(),
+    )
+    path = tmp_path_factory.mktemp("ours") / "ours.pt"
+    save_checkpoint(state, path)
+    return path
+
+
+@pytest.fixture
+def bundle(checkpoint, toy_data_bin, tmp_path) -> Path:
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    shutil.copy(checkpoint, folder / "model.pt")
+    for language in ("src", "tgt"):
+        shutil.copy(toy_data_bin / f"dict.{language}.txt", folder)
+    settings = {
+        **{"version": 1, "source_language": "src", "target_language": "tgt"},
+        **{"lowercase": False, "normalize_punctuation": False},
+        **{"tokenizer": "none", "subwords": "none"},
+    }
+    (folder / "preprocessing.json").write_text(json.dumps(settings), encoding="utf-8")
+    return folder
+
+
+def export(to: str, model: Path, output: Path, *flags: object) -> int:
+    arguments = ["export", "--to", to, "--model", model, "--output", output, *flags]
+    return cli.main(list(map(str, arguments)))
+
+
+def hypotheses(stdout: str) -> dict[str, tuple[str, float]]:
+    """H- lines of fairseq-generate by sentence: text and score."""
+    rows = [line.split("\t") for line in stdout.split("\n") if line.startswith("H-")]
+    assert len(rows) > 40, stdout
+    return {name: (text, float(score)) for name, score, text in rows}
+
+
+def test_stock_fairseq_generates_the_same(checkpoint, toy_data_bin, tmp_path, run_fairseq):
+    stock = tmp_path / "new" / "stock.pt"
+    assert export("fairseq", checkpoint, stock) == 0
+    theirs = run_module("fairseq_cli.generate", toy_data_bin, "--path", stock, *SEARCH)
+    assert theirs.returncode == 0, theirs.stderr
+    assert "vaswani" not in theirs.stdout + theirs.stderr
+    flags = ("--task", "vaswani_translation", "--length-penalty", "fairseq", "--max-len-a", 0)
+    ours = run_fairseq("generate", toy_data_bin, "--path", checkpoint, *flags, *SEARCH)
+    assert ours.returncode == 0, ours.stderr
+    expected, found = hypotheses(ours.stdout), hypotheses(theirs.stdout)
+    assert len({text for text, _ in found.values()}) > 5
+    assert len({score for _, score in found.values()}) > 30, "the source plays no part"
+    assert found.keys() <= expected.keys()  # stock fairseq leaves out the last batch's remainder
+    for name, (text, score) in found.items():
+        assert text == expected[name][0]
+        assert score == pytest.approx(expected[name][1], abs=1e-4)
+
+
+def test_import_gives_the_model_back(checkpoint, toy_data_bin, tmp_path):
+    assert export("fairseq", checkpoint, tmp_path / "stock.pt") == 0
+    arguments = ["--checkpoint", tmp_path / "stock.pt", "--data-bin", toy_data_bin]
+    arguments += ["--output", tmp_path / "back.pt"]
+    assert cli.main(["import", *map(str, arguments)]) == 0
+    before, after = load_checkpoint(checkpoint), load_checkpoint(tmp_path / "back.pt")
+    assert before["model"].keys() == after["model"].keys()
+    assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
+    assert after["optimizer_history"][-1]["num_updates"] == 5
+    assert after["cfg"]["model"].items() >= {**SIZES, "layer_norm_eps": 1e-5}.items()
+    assert before["task_state"] == after["task_state"]
+
+
+@CTRANSLATE2
+def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path, capsys):
+    import ctranslate2
+
+    assert export("ctranslate2", bundle, tmp_path / "ct2", "--format", "json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {
+        **{"output": str(tmp_path / "ct2"), "to": "ctranslate2"},
+        "model": str(bundle / "model.pt"),
+    }
+    for name in ("preprocessing.json", "dict.src.txt", "dict.tgt.txt"):
+        assert (tmp_path / "ct2" / name).read_bytes() == (bundle / name).read_bytes()
+    assert not (tmp_path / "ct2" / "model.pt").exists()
+    words = Dictionary.load(str(toy_data_bin / "dict.src.txt")).symbols
+    translator = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
+    assert translator.translate_batch([[words[5], words[6]]], max_decoding_length=5)
+
+
+@CTRANSLATE2
+@pytest.mark.parametrize("quantization", ["int8", "int8_float32", "bfloat16", "float16"])
+def test_a_checkpoint_with_its_dictionaries(checkpoint, toy_data_bin, tmp_path, quantization):
+    flags = ["--data-bin", toy_data_bin, "--quantization", quantization]
+    assert export("ctranslate2", checkpoint, tmp_path / "small", *flags) == 0
+    assert export("ctranslate2", checkpoint, tmp_path / "large", *flags[:2]) == 0
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("small", "large")]
+    assert sizes[0] < 0.7 * sizes[1]
+    assert (tmp_path / "small" / "dict.src.txt").is_file()
+
+
+class TestRefusals:
+    """One line that names the remedy; nothing is written."""
+
+    @pytest.fixture
+    def refused(self, checkpoint, toy_data_bin, tmp_path, capsys):
+        def check(*words, to="fairseq", model=checkpoint, output=tmp_path / "out", flags=()):
+            before = sorted(tmp_path.rglob("*"))
+            assert export(to, model, output, *flags) == 1
+            error = capsys.readouterr().err
+            assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
+            assert all(str(word) in error for word in words), error
+            assert sorted(tmp_path.rglob("*")) == before
+
+        return check
+
+    def variant(self, checkpoint, path, **changes) -> Path:
+        state = load_checkpoint(checkpoint)
+        state["cfg"]["model"].update(changes)
+        save_checkpoint(state, path)
+        return path
+
+    def test_what_fairseq_lacks(self, refused, checkpoint, tmp_path):
+        model = self.variant(checkpoint, tmp_path / "m.pt", layer_norm_eps=1e-6, d_v=4)
+        refused(f"{model}: fairseq's", "--d-v 4", "--layer-norm-eps 1e-06", model=model)
+
+    @CTRANSLATE2
+    def test_what_ctranslate2_lacks(self, refused, checkpoint, toy_data_bin, tmp_path):
+        model = self.variant(checkpoint, tmp_path / "m.pt", attention_window=3)
+        flags = ["--data-bin", toy_data_bin]
+        refused("--attention-window 3", to="ctranslate2", model=model, flags=flags)
+
+    def test_flags_of_the_other(self, refused):
+        refused("--quantization means nothing with --to fairseq", flags=["--quantization", "int8"])
+        refused("--data-bin means nothing with --to fairseq", flags=["--data-bin", "x"])
+        flag = "--allow-layer-norm-eps"
+        refused(f"{flag} means nothing with --to ctranslate2", to="ctranslate2", flags=[flag])
+
+    @CTRANSLATE2
+    def test_dictionaries(self, refused, checkpoint, bundle, toy_data_bin, tmp_path):
+        refused("--data-bin, or a bundle", to="ctranslate2")
+        refused("a bundle has its", to="ctranslate2", model=bundle, flags=["--data-bin", "x"])
+        lines = (bundle / "dict.tgt.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        changed = "\n".join(reversed(lines)) + "\n"
+        (bundle / "dict.tgt.txt").write_text(changed, encoding="utf-8")
+        refused("target dictionary", "not the one", to="ctranslate2", model=bundle)
+        (bundle / "dict.tgt.txt").unlink()
+        refused("dict.tgt.txt", "does not exist", to="ctranslate2", model=bundle)
+        (bundle / "preprocessing.json").unlink()
+        refused("preprocessing.json does not exist", to="ctranslate2", model=bundle)
+
+    def test_files(self, refused, checkpoint, stock_checkpoint, tmp_path):
+        refused("absent: No such file", model=tmp_path / "absent")
+        refused("model.pt: No such file", model=tmp_path)
+        refused("would be lost", output=checkpoint)
+        refused(f"{tmp_path} is a folder; name a file", output=tmp_path)
+        refused(
+            "it holds another model; export takes a vaswani_transformer", model=stock_checkpoint
+        )
+        half = tmp_path / "half.pt"
+        half.write_bytes(checkpoint.read_bytes()[:20000])
+        refused(f"{half}: truncated", model=half)
+        assert checkpoint.stat().st_size > 20000
+
+    def test_the_model_of_a_bundle_is_never_overwritten(self, refused, bundle):
+        refused("would be lost", model=bundle, output=bundle / "model.pt")
+
+    @CTRANSLATE2
+    def test_a_folder_that_holds_something(self, refused, bundle, tmp_path):
+        refused("is not an empty folder", to="ctranslate2", model=bundle, output=bundle)
+
+    def test_not_a_number(self, refused, checkpoint, tmp_path):
+        state = load_checkpoint(checkpoint)
+        state["model"]["decoder.layers.0.feed_forward.w_1.bias"][3] = float("nan")
+        save_checkpoint(state, tmp_path / "nan.pt")
+        refused("w_1.bias holds NaN", model=tmp_path / "nan.pt")
+
+    def test_without_ctranslate2(self, refused, monkeypatch):
+        monkeypatch.setitem(sys.modules, "ctranslate2", None)
+        refused("CTranslate2 is not installed", "pip install '.[ctranslate2]'", to="ctranslate2")

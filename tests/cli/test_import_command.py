@@ -1,0 +1,168 @@
+"""`vaswani import`: a checkpoint that fairseq-train wrote decodes alike as one of ours."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.sequence_generator import SequenceGenerator
+
+from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.models.transformer import VaswaniTransformer
+
+
+def run_import(checkpoint: Path, data: Path, output: Path, *flags: str) -> int:
+    arguments = ["--checkpoint", checkpoint, "--data-bin", data, "--output", output, *flags]
+    return cli.main(["import", *map(str, arguments)])
+
+
+@pytest.fixture
+def refused(stock_checkpoint, toy_data_bin, tmp_path, capsys):
+    """``refused(words, checkpoint=…, data=…)``: one line with these words, and nothing written."""
+
+    def check(*words: str, checkpoint: Path = stock_checkpoint, data: Path = toy_data_bin) -> None:
+        output = tmp_path / "ours.pt"
+        output.write_text("kept", encoding="utf-8")
+        assert run_import(checkpoint, data, output) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("vaswani import: error: ") and error.count("\n") == 1
+        assert all(word in error for word in words), error
+        assert output.read_text(encoding="utf-8") == "kept"
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+    return check
+
+
+def test_hypotheses_are_those_of_fairseq(stock_checkpoint, toy_data_bin, tmp_path, capsys):
+    output = tmp_path / "new" / "ours.pt"
+    assert run_import(stock_checkpoint, toy_data_bin, output, "--format", "json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["output"] == str(output) and shown["model"]["d_model"] == 16
+    models = {}
+    for path in (stock_checkpoint, output):
+        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+        models[path] = model.eval()
+    assert isinstance(models[output], VaswaniTransformer)
+    assert cfg.task._name == "vaswani_translation" and cfg.task.source_lang == "src"
+    dictionary = task.source_dictionary
+    words = torch.randint(4, len(dictionary), (6, 5), generator=torch.Generator().manual_seed(1))
+    source = torch.cat((words, torch.full((6, 1), dictionary.eos())), dim=1)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.full((6,), 6)}}
+    found = [
+        SequenceGenerator([model], dictionary, beam_size=5, max_len_b=20).generate([model], sample)
+        for model in models.values()
+    ]
+    for theirs, ours in zip(*found, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in theirs]
+        for mine, stock in zip(ours, theirs, strict=True):
+            assert float(mine["score"]) == pytest.approx(float(stock["score"]), abs=1e-5)
+
+
+def test_text_says_what_came_out(stock_checkpoint, toy_data_bin, tmp_path, capsys):
+    assert run_import(stock_checkpoint, toy_data_bin, tmp_path / "ours.pt") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"wrote {tmp_path}/ours.pt, a vaswani_transformer: d_model 16, d_ff 16")
+    assert "positions sinusoidal-fairseq, share_embeddings all" in shown
+
+
+def test_dictionaries_are_remembered(stock_checkpoint, toy_data_bin, tmp_path):
+    """As many words, but in another order: only the digest tells."""
+    other = tmp_path / "other"
+    shutil.copytree(toy_data_bin, other)
+    for language in ("src", "tgt"):
+        path = other / f"dict.{language}.txt"
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        path.write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
+    assert run_import(stock_checkpoint, toy_data_bin, tmp_path / "ours.pt") == 0
+    with pytest.raises(ValueError, match="not the one that the checkpoint was trained with"):
+        checkpoint_utils.load_model_ensemble_and_task(
+            [str(tmp_path / "ours.pt")], arg_overrides={"data": str(other)}
+        )
+
+
+def test_missing_and_broken_files(refused, stock_checkpoint, toy_data_bin, tmp_path):
+    refused("absent.pt: No such file", checkpoint=tmp_path / "absent.pt")
+    half = tmp_path / "half.pt"
+    half.write_bytes(stock_checkpoint.read_bytes()[:20000])
+    refused(f"{half}: truncated", checkpoint=half)
+    refused("absent: no folder with dictionaries", data=tmp_path / "absent")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    refused("nor the files of", "broken name its languages", "--source-lang", data=broken)
+    (broken / "train.src-tgt.src.idx").touch()
+    refused("dict.src.txt: No such file", data=broken)
+    for content in (b"no count\xff\n", b"word\n", b"word 1\nword 2\n"):
+        (broken / "dict.src.txt").write_bytes(content)
+        refused(f"{broken}/dict.src.txt: no dictionary", data=broken)
+
+
+def changed(checkpoint: Path, output: Path, change) -> Path:
+    state = torch.load(checkpoint)
+    change(state)
+    torch.save(state, output)
+    return output
+
+
+def test_models_that_can_not_be_imported(refused, stock_checkpoint, tmp_path):
+    cases = {
+        "prenorm": (
+            lambda s: vars(s["cfg"]["model"]).update(encoder_normalize_before=True),
+            ["--encoder-normalize-before True (pre-norm, where the paper"],
+        ),
+        "lm": (
+            lambda s: vars(s["cfg"]["model"]).update(_name="transformer_lm"),
+            ["it holds transformer_lm; import takes fairseq's own 'transformer'"],
+        ),
+        "nan": (
+            lambda s: s["model"]["encoder.layers.0.fc1.bias"].fill_(float("nan")),
+            ["encoder.layers.0.fc1.bias holds NaN"],
+        ),
+        "short": (
+            lambda s: s["model"].pop("decoder.layers.0.fc1.bias"),
+            ["decoder.layers.0.fc1.bias"],
+        ),
+    }
+    for name, (change, words) in cases.items():
+        path = changed(stock_checkpoint, tmp_path / f"{name}.pt", change)
+        refused(f"{path}: ", *words, checkpoint=path)
+
+
+def test_another_dictionary(refused, toy_data_bin, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(toy_data_bin, other)
+    path = other / "dict.src.txt"
+    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:16]) + "\n")
+    refused("its encoder embeds", "has 20; give the folder", data=other)
+
+
+def test_code_is_not_run(refused, stock_checkpoint, tmp_path):
+    class Runs:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "marker"),)
+
+    evil = changed(
+        stock_checkpoint, tmp_path / "evil.pt", lambda s: s["extra_state"].update(x=Runs())
+    )
+    refused(f"{evil}: refused: it would call", checkpoint=evil)
+    assert not (tmp_path / "marker").exists()
+
+
+def test_the_checkpoint_itself_is_never_overwritten(stock_checkpoint, toy_data_bin, capsys):
+    before = stock_checkpoint.read_bytes()
+    assert run_import(stock_checkpoint, toy_data_bin, stock_checkpoint) == 1
+    assert "would be lost" in capsys.readouterr().err
+    assert stock_checkpoint.read_bytes() == before
+
+
+def test_languages_can_be_given(stock_checkpoint, toy_data_bin, tmp_path):
+    dictionaries = tmp_path / "dictionaries"
+    dictionaries.mkdir()
+    for language in ("src", "tgt"):
+        shutil.copy(toy_data_bin / f"dict.{language}.txt", dictionaries)
+    flags = ["--source-lang", "src", "--target-lang", "tgt"]
+    assert run_import(stock_checkpoint, dictionaries, tmp_path / "ours.pt", *flags) == 0
+    task = torch.load(tmp_path / "ours.pt")["cfg"]["task"]
+    assert (task["source_lang"], task["target_lang"]) == ("src", "tgt")
