@@ -118,3 +118,87 @@ def test_alignment_can_be_spared(task):
     without, extra = model.decoder(first, encoder_out, incremental_state={})
     assert extra["attn"] == [None]
     torch.testing.assert_close(without, with_alignment, **EXACT)
+
+
+@torch.no_grad()
+def walk(model, batch, steps, widths, keeps):
+    """Decode with beams that follow random parents; yields (search's numbers, expected ones).
+
+    Expected is the full forward pass over each hypothesis, a row of its own.
+    """
+    generator = torch.Generator().manual_seed(7)
+    sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
+    beams = model.decoder.begin_beam_search(model.encoder(sources), max(widths))
+    hypotheses, parents = torch.full((sentences, 1, 1), 2), None
+    for step in range(steps):
+        attention = beams.advance(hypotheses[:, :, -1], parents)
+        count, width, length = hypotheses.shape
+        rows = hypotheses.reshape(count * width, length)
+        encoder_out = model.encoder(sources.repeat_interleave(width, 0))
+        logits, extra = model.decoder(rows, encoder_out, need_weights=True)
+        shape = (count, width, -1)
+        yield beams.logits(slice(None)), logits[:, -1].view(shape)
+        yield beams.logits(slice(1, 2)), logits[:, -1].view(shape)[1:2]
+        yield attention, extra["attn"][0][:, -1].view(shape)
+        if step in keeps:
+            kept = torch.tensor(keeps[step])
+            beams.keep(kept)
+            hypotheses, sources = hypotheses[kept], sources[kept]
+        following = (len(hypotheses), widths[step % len(widths)])
+        parents = torch.randint(0, width, following, generator=generator)
+        tokens = torch.randint(4, 20, following, generator=generator)
+        past = hypotheses.gather(1, parents[:, :, None].expand(-1, -1, length))
+        hypotheses = torch.cat((past, tokens[:, :, None]), dim=2)
+
+
+@pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)
+@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
+def test_beams_are_the_full_forward_pass(task, model, widths, sizes):
+    """30 steps: room runs out several times; sentences leave, two at once and in another order."""
+    if sizes:
+        model = exact_model(task, attention_window=model.decoder.attention_window, **sizes)
+    batch = random_batch(task, [(9, 1), (4, 1), (12, 1), (7, 1)])
+    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
+    for actual, expected in walk(model, batch, 30, widths, keeps):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
+def test_beams_in_single_precision(task):
+    """Other kernels than those of float64; 40 beams reach the ones for many rows."""
+    model = shake(make_model(task), size=0.1).eval()
+    batch = random_batch(task, LENGTHS)
+    for actual, expected in walk(model, batch, 12, [40], {5: [2, 0]}):
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_slots_that_no_beam_sees_are_dropped(task):
+    """However long the outputs, beams with a common past keep little more than one copy of it."""
+    model = exact_model(task)
+    batch = random_batch(task, LENGTHS)
+    beams = model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 4)
+    tokens = torch.full((3, 4), 5)
+    first = torch.zeros(3, 4, dtype=torch.long)
+    for step in range(60):
+        beams.advance(tokens if step else tokens[:, :1], first if step else None)
+    assert beams.stack.keys[0].size(2) < 60 + 2 * 8 * 4
+
+
+def test_weights_are_packed_anew_until_they_are_final(task):
+    model = make_model(task)
+    batch = random_batch(task, LENGTHS)
+
+    def logits():
+        beams = model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 1)
+        beams.advance(torch.full((3, 1), 5), None)
+        return beams.logits(slice(None))
+
+    with torch.no_grad():
+        before = logits()
+        model.decoder.layers[0].feed_forward.w_1.weight.data.mul_(3)  # a training's update
+        assert not logits().equal(before)
+        model.make_generation_fast_()
+        assert logits().equal(logits())
+        assert (
+            model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 1).projection
+            is model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 1).projection
+        )

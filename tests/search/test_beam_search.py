@@ -1,12 +1,12 @@
 """Beam search (section 6.1) against enumeration of every output."""
 
-import argparse
 import copy
 
 import pytest
 import search_reference
 import torch
 from fairseq.sequence_generator import SequenceGenerator
+from reference_weights import default_dtype
 from search_setup import (
     EOS,
     FIRST_WORD,
@@ -20,7 +20,9 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.search.generator import PaperSequenceGenerator
+from vaswani_plugin.models._decoder import DecoderBeams
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.rules import PaperRules
 
 # fairseq caps the beam at V - 1: a dictionary of 130 of which three words are ever output
 # leaves room for all 3 + 9 + 27 + 81 = 120 outputs of up to 4 words.
@@ -149,6 +151,24 @@ def test_a_batch_gives_what_each_sentence_alone_gives(task, alpha, beam, left_pa
             assert_same(outputs_of(hypotheses), outputs_of(alone))
 
 
+def test_double_precision_scores_are_those_of_forced_decoding():
+    """Every hypothesis of every way to search, to 1e-6, its parts summing to it."""
+    torch.manual_seed(2)
+    task = make_translation_task(20)
+    with default_dtype(torch.float64):
+        model = eager_to_end(make_peaked_model(20), 5.0)
+    for more in ({}, {"diverse_beam_groups": 2}, {"sampling": True}, {"sampling_topk": 0}):
+        found = search(task, [model], SHORT_SOURCES, None, beam=4, lenpen=0.6, max_len_b=8, **more)
+        for source, hypotheses in zip(SHORT_SOURCES, found, strict=True):
+            assert len(hypotheses) == 4
+            for hypothesis, (tokens, score) in zip(hypotheses, outputs_of(hypotheses), strict=True):
+                log_p = search_reference.log_probability(as_function([model], source), tokens)
+                expected = log_p / search_reference.gnmt_penalty(len(tokens), 0.6)
+                assert score == pytest.approx(expected, abs=1e-6)
+                total = hypothesis["positional_scores"].sum().item()
+                assert total == pytest.approx(log_p, abs=1e-6)
+
+
 def test_the_limit_is_each_sentences_own(task):
     """a x source + b words and the end; the models never want to end by themselves."""
     model = make_peaked_model(SYMBOLS)
@@ -165,48 +185,48 @@ def test_narrow_beam_is_the_plain_search(alpha, beam):
     """Hypothesis for hypothesis; later ends displace earlier ones, and the list gets full."""
     task = make_translation_task(20)
     words = [token for token in range(24) if token not in (PAD, EOS)]
-    for peak, eagerness in ((1.0, 3.0), (2.5, 8.0), (4.0, 14.0), (4.0, 17.0)):
-        for seed in range(2):
-            model = eager_to_end(make_peaked_model(20, seed, peak), eagerness)
-            found = search(task, [model], SHORT_SOURCES, None, beam=beam, lenpen=alpha, max_len_b=5)
-            for source, hypotheses in zip(SHORT_SOURCES, found, strict=True):
-                limit = len(source) + 1 + 5
-                function = as_function([model], source)
-                expected = search_reference.beam_search(function, words, EOS, beam, limit, alpha)
-                assert len(hypotheses) == beam
-                assert_same(outputs_of(hypotheses), [(o.tokens, o.score) for o in expected])
+    for seed, (peak, eagerness) in enumerate(((1.0, 3.0), (2.5, 8.0), (4.0, 14.0), (4.0, 17.0))):
+        model = eager_to_end(make_peaked_model(20, seed % 2, peak), eagerness)
+        found = search(task, [model], SHORT_SOURCES, None, beam=beam, lenpen=alpha, max_len_b=5)
+        for source, hypotheses in zip(SHORT_SOURCES, found, strict=True):
+            limit = len(source) + 1 + 5
+            function = as_function([model], source)
+            expected = search_reference.beam_search(function, words, EOS, beam, limit, alpha)
+            assert len(hypotheses) == beam
+            assert_same(outputs_of(hypotheses), [(o.tokens, o.score) for o in expected])
 
 
-class Unhurried(PaperSequenceGenerator):
+class Unhurried(PaperRules):
     """Goes on to the greatest length whatever it has found."""
 
-    def _nothing_better(self, *args):
-        return False
+    def done(self, kept, *args):
+        return torch.zeros_like(kept[:, 0], dtype=torch.bool)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("beam", [2, 4])
-def test_stopping_early_loses_nothing(alpha, beam):
+def test_stopping_early_loses_nothing(monkeypatch, alpha, beam):
     task = make_translation_task(20)
-    steps = {PaperSequenceGenerator: 0, Unhurried: 0}
+    rows = {PaperRules: 0, Unhurried: 0}
+    advance = DecoderBeams.advance
     for seed in range(8):
         model = eager_to_end(make_peaked_model(20, seed, peak=1.0), 3.0)
         found = {}
-        for kind in steps:
-            args = argparse.Namespace(beam=beam, lenpen=alpha, max_len_b=12)
-            generator = task.build_generator([model], args, seq_gen_cls=kind)
+        for kind in rows:
+            generator = make_generator(task, [model], beam=beam, lenpen=alpha, max_len_b=12)
+            generator.rules = kind(alpha)
 
-            def count(_, args, kind=kind):
-                steps[kind] += len(args[0])  # rows of beams
+            def counted(self, tokens, parents, kind=kind):
+                rows[kind] += tokens.numel()
+                return advance(self, tokens, parents)
 
-            counter = model.decoder.layers.register_forward_pre_hook(count)
+            monkeypatch.setattr(DecoderBeams, "advance", counted)
             found[kind] = generator.generate([model], make_sample(SHORT_SOURCES))
-            counter.remove()
-        for ours, full in zip(found[PaperSequenceGenerator], found[Unhurried], strict=True):
+        for ours, full in zip(found[PaperRules], found[Unhurried], strict=True):
             assert_same(outputs_of(ours), outputs_of(full))
-    assert steps[PaperSequenceGenerator] <= steps[Unhurried]
+    assert rows[PaperRules] <= rows[Unhurried]
     if alpha < 1:  # above, the bound lets the longest outputs hope to the end
-        assert steps[PaperSequenceGenerator] < steps[Unhurried]
+        assert rows[PaperRules] < rows[Unhurried]
 
 
 def test_fairseqs_penalty_is_fairseqs_search_hypothesis_for_hypothesis(model):
@@ -215,7 +235,7 @@ def test_fairseqs_penalty_is_fairseqs_search_hypothesis_for_hypothesis(model):
     differs = False
     for lenpen in (0.6, 1.0):
         generator = make_generator(task, [model], lenpen=lenpen, **args)
-        assert type(generator) is SequenceGenerator
+        assert type(generator) is BeamSearchGenerator
         stock = SequenceGenerator(
             [model],
             task.target_dictionary,
@@ -230,7 +250,7 @@ def test_fairseqs_penalty_is_fairseqs_search_hypothesis_for_hypothesis(model):
             make_translation_task(SYMBOLS), [model], SOURCES, None, lenpen=lenpen, **args
         )
         for mine, stocks, papers in zip(ours, theirs, paper, strict=True):
-            assert outputs_of(mine) == outputs_of(stocks)
+            assert_same(outputs_of(mine), outputs_of(stocks))
             differs |= outputs_of(mine) != outputs_of(papers)
     assert differs
 

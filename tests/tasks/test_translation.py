@@ -8,10 +8,8 @@ from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config, training_config
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
-from vaswani_plugin.search.generator import (
-    PaperSequenceGenerator,
-    PaperSequenceGeneratorWithAlignment,
-)
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.rules import FairseqRules, PaperRules
 
 SYMBOLS = 20
 
@@ -22,12 +20,8 @@ def model():
 
 
 def settings(generator) -> tuple[int, float, float, int]:
-    return (
-        generator.beam_size,
-        generator.len_penalty,
-        generator.max_len_a,
-        generator.max_len_b,
-    )
+    options = generator.options
+    return options.beam, options.lenpen, options.max_len_a, options.max_len_b
 
 
 def test_decoding_is_the_papers_unless_told(model):
@@ -35,7 +29,7 @@ def test_decoding_is_the_papers_unless_told(model):
     assert (generation.beam, generation.lenpen) == (4, 0.6)
     assert (generation.max_len_a, generation.max_len_b) == (1.0, 50)
     generator = make_translation_task(SYMBOLS).build_generator([model], generation)
-    assert type(generator) is PaperSequenceGenerator
+    assert type(generator) is BeamSearchGenerator
     assert settings(generator) == (4, 0.6, 1.0, 50)
 
 
@@ -82,25 +76,52 @@ def test_training_flags_parse_with_the_task():
     assert cfg.task._name == "vaswani_translation" and cfg.task.eval_bleu
 
 
+@pytest.mark.parametrize(("penalty", "rules"), [("paper", PaperRules), ("fairseq", FairseqRules)])
+def test_the_flag_chooses_the_rules_of_our_search(model, penalty, rules):
+    task = make_translation_task(SYMBOLS, length_penalty=penalty)
+    for options in ({}, {"print_alignment": "hard"}, {"sampling": True}):
+        generator = task.build_generator([model], argparse.Namespace(**options))
+        assert type(generator) is BeamSearchGenerator and type(generator.rules) is rules
+
+
 @pytest.mark.parametrize(
-    ("penalty", "options", "expected"),
+    ("penalty", "options", "expected", "named"),
     [
-        ("paper", {}, PaperSequenceGenerator),
-        ("paper", {"print_alignment": "hard"}, PaperSequenceGeneratorWithAlignment),
-        ("fairseq", {}, SequenceGenerator),
-        ("fairseq", {"print_alignment": "hard"}, SequenceGeneratorWithAlignment),
-        ("paper", {"score_reference": True}, SequenceScorer),
+        ("paper", {"constraints": "ordered"}, SequenceGenerator, "--constraints"),
+        ("paper", {"match_source_len": True}, SequenceGenerator, "--match-source-len"),
+        ("paper", {"diversity_rate": 0.5}, SequenceGenerator, "--diversity-rate"),
+        ("fairseq", {"diverse_beam_groups": 2}, SequenceGenerator, "--diverse-beam-groups"),
+        (
+            "fairseq",
+            {"diversity_rate": 0.5, "print_alignment": "hard"},
+            SequenceGeneratorWithAlignment,
+            "--diversity-rate",
+        ),
+        ("paper", {"score_reference": True}, SequenceScorer, None),
     ],
     ids=str,
 )
-def test_generator_that_is_built(model, penalty, options, expected):
+def test_the_rest_is_fairseqs_and_the_log_says_so(model, caplog, penalty, options, expected, named):
     task = make_translation_task(SYMBOLS, length_penalty=penalty)
     generator = task.build_generator([model], argparse.Namespace(**options))
     assert type(generator) is expected
+    lines = [record.getMessage() for record in caplog.records if "decodes" in record.getMessage()]
+    assert len(lines) == (named is not None)
+    assert named is None or lines[0].startswith(f"{named}")
+
+
+def test_a_language_model_beside_goes_to_fairseq(model, caplog):
+    task = make_translation_task(SYMBOLS)
+    extra = {"lm_model": model, "lm_weight": 0.5}
+    generator = task.build_generator([model], argparse.Namespace(), extra_gen_cls_kwargs=extra)
+    assert type(generator) is SequenceGenerator and "--lm-path" in caplog.text
+    extra = {"lm_model": None, "lm_weight": 1.0}
+    generator = task.build_generator([model], argparse.Namespace(), extra_gen_cls_kwargs=extra)
+    assert type(generator) is BeamSearchGenerator
 
 
 def test_a_class_handed_in_wins(model):
-    class Other(PaperSequenceGenerator):
+    class Other(SequenceGenerator):
         pass
 
     task = make_translation_task(SYMBOLS)
@@ -117,12 +138,3 @@ def test_attention_is_computed_only_where_something_reads_it(model, options, wan
     generator = task.build_generator([model], argparse.Namespace(**options))
     ((best, *_),) = generator.generate([model], make_sample([[5, 6, 7]]))
     assert (best["attention"].numel() > 0) == wanted
-
-
-@pytest.mark.parametrize("sampling", [{"sampling": True}, {"diverse_beam_groups": 2}], ids=str)
-def test_fairseqs_other_searches_work_under_the_papers_score(model, sampling):
-    task = make_translation_task(SYMBOLS)
-    generator = task.build_generator([model], argparse.Namespace(max_len_b=5, **sampling))
-    for hypotheses in generator.generate([model], make_sample([[5, 6, 7], [8]])):
-        scores = [h["score"].item() for h in hypotheses]
-        assert scores == sorted(scores, reverse=True) and len(scores) > 0

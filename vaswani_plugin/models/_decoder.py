@@ -3,13 +3,16 @@
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
+import torch
 import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor
 
 from vaswani_plugin.models._parts import Parts, require_positions
+from vaswani_plugin.modules.beam_decoder import BeamDecoder, PackedDecoderLayer
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.masks import causal_mask, padding_mask
+from vaswani_plugin.modules.packed_linear import PackedLinear
 from vaswani_plugin.modules.positions import position_ids
 
 
@@ -35,6 +38,24 @@ class VaswaniDecoder(FairseqIncrementalDecoder):
         self.projection = projection
         self.positions = parts.positions(cfg.max_target_positions)
         self.layers = parts.decoder_stack()
+        self.weights_are_final = False
+        self._packed: PackedDecoder | None = None
+
+    def make_generation_fast_(self, **unused) -> None:
+        """fairseq's commands call this before they generate: the weights don't change any more."""
+        self.weights_are_final = True
+
+    def begin_beam_search(self, encoder_out: dict[str, list[Tensor]], beam: int) -> "DecoderBeams":
+        """Start to decode a batch with `beam` hypotheses a sentence.
+
+        Args:
+            encoder_out: what the encoder returned, once a sentence.
+            beam: W, the greatest number of hypotheses of a sentence.
+        """
+        packed = self._packed or PackedDecoder(self)
+        if self.weights_are_final:  # as they are not while a training validates
+            self._packed = packed
+        return DecoderBeams(self, packed, encoder_out, beam)
 
     def forward(
         self,
@@ -114,6 +135,71 @@ class VaswaniDecoder(FairseqIncrementalDecoder):
     def max_positions(self) -> int:
         """Longest target in tokens, the end-of-sentence token included."""
         return self.max_target_positions
+
+
+class PackedDecoder:
+    """The decoder's weights, laid out for search; stale once they change."""
+
+    def __init__(self, decoder: VaswaniDecoder) -> None:
+        self.layers = [PackedDecoderLayer(layer) for layer in decoder.layers]
+        self.projection = PackedLinear(decoder.projection.weight)
+
+
+class DecoderBeams:
+    """The hypotheses of one batch in the decoder, a token longer with each `advance`.
+
+    This is all that search asks of a model of ours.
+
+    Axes: B sentences still there, W beams of each.
+    """
+
+    def __init__(
+        self,
+        decoder: VaswaniDecoder,
+        packed: PackedDecoder,
+        encoder_out: dict[str, list[Tensor]],
+        beam: int,
+    ) -> None:
+        self.decoder = decoder
+        self.projection = packed.projection
+        padding = encoder_out["encoder_padding_mask"]
+        has_padding = bool(padding) and bool(padding[0].any())
+        self.stack = BeamDecoder(
+            packed.layers,
+            encoder_out["encoder_out"][0].transpose(0, 1),  # (S, B, D) -> (B, S, D)
+            padding[0] if has_padding else None,
+            beam,
+            decoder.attention_window,
+        )
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """Give every hypothesis its next token.
+
+        Args:
+            tokens: (B, W).
+            parents: (B, W), the hypothesis of before that each one continues; None at first.
+
+        Returns:
+            Attention to the source, (B, W, S), or None where it is not wanted.
+
+        Raises:
+            ValueError: when a hypothesis exceeds the positions of the model.
+        """
+        decoder, place = self.decoder, self.stack.position
+        require_positions(place + 1, decoder.max_target_positions, "target")
+        position = torch.full((1, 1), place, device=tokens.device)
+        x = decoder.embedding(tokens) + decoder.positions(position)
+        self.features, attention = self.stack.step(x, parents)
+        return attention.mean(dim=1) if decoder.alignment_wanted else None
+
+    def logits(self, sentences: slice) -> Tensor:
+        """Of the next token, (b, W, V), a tensor of its own."""
+        features = self.features[sentences]
+        return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
+
+    def keep(self, sentences: Tensor) -> None:
+        """Go on with these sentences only: (B',), numbers among those of the batch."""
+        self.stack.keep(sentences)
 
 
 def _cached_positions(incremental_state: dict[str, dict[str, Tensor]] | None) -> int:

@@ -1,1 +1,1 @@
-"""Decoding (section 6.1): length penalty and beam search."""
+"""Decoding (section 6.1): beam search and its parts, one formula a file."""

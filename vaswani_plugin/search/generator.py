@@ -1,183 +1,269 @@
-"""Beam search with the paper's score and stopping rule (section 6.1).
+"""Beam search behind fairseq's commands: what they call, and the hypotheses that they print.
 
-fairseq's generator grows the beams; here hypotheses are scored by
-log P(Y|X) / ((5 + |Y|)/6)^alpha, the best `beam` of all finished ones are kept, and a
-sentence is done when no unfinished hypothesis can enter that list any more.
-
-Axes: B sentences still open, W beam width, T tokens so far.
+Axes: B sentences, S source length, T target length, W beam width.
 """
 
-import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
+import torch
+from fairseq import utils
 from fairseq.data import Dictionary
-from fairseq.search import BeamSearch
-from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor
 
-from vaswani_plugin.search.length_penalty import best_reachable_score, length_penalty
+from vaswani_plugin.search.beam_search import BeamSearch, Choose
+from vaswani_plugin.search.constraints import (
+    Constraint,
+    Step,
+    allow_only,
+    block_repeats,
+    forbid,
+)
+from vaswani_plugin.search.hypotheses import Hypothesis
+from vaswani_plugin.search.rules import FairseqRules, PaperRules
+from vaswani_plugin.search.selection import (
+    best_candidates,
+    diverse_candidates,
+    sampled_candidates,
+)
+from vaswani_plugin.search.stepping import Ensemble
 
-Hypothesis = dict[str, Tensor]
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """fairseq's generation options that the search knows, under fairseq's names.
 
-class OwnLimitBeamSearch(BeamSearch):
-    """Beam search that ends each sentence at the limit of its own length.
-
-    fairseq's generator takes the limit from the longest source of the batch, so that a
-    sentence's translation would depend on its neighbours.
-
-    Args:
-        dictionary: the target dictionary.
-        max_len_a: limit per source token.
-        max_len_b: added to the limit.
+    Lengths are in tokens, the end of sentence not counted; `max_len_a` multiplies the source's
+    length, in which it is. `length_penalty` is `paper` or `fairseq`.
     """
 
-    def __init__(self, dictionary: Dictionary, max_len_a: float, max_len_b: float) -> None:
-        super().__init__(dictionary)
-        self.needs_src_lengths = True
-        self.max_len_a = max_len_a
-        self.max_len_b = max_len_b
+    beam: int = 4
+    lenpen: float = 0.6
+    length_penalty: str = "paper"
+    unnormalized: bool = False
+    max_len_a: float = 1.0
+    max_len_b: int = 50
+    min_len: int = 1
+    unkpen: float = 0.0
+    temperature: float = 1.0
+    no_repeat_ngram_size: int = 0
+    sampling: bool = False
+    sampling_topk: int = -1
+    sampling_topp: float = -1.0
+    diverse_beam_groups: int = -1
+    diverse_beam_strength: float = 0.5
+    print_alignment: str | None = None
 
-    def limit(self, src_lengths: Tensor) -> Tensor:
-        """Greatest number of output tokens, end of sentence not counted, a source."""
-        return (self.max_len_a * src_lengths.double() + self.max_len_b).long()
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
 
-    def step(self, step: int, lprobs: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor, Tensor]:
-        """fairseq's step over lprobs (B, W, V), where what reached its limit can only end.
-
-        A forced prefix that goes past the limit forbids the end, and is followed.
+        Raises:
+            ValueError: names the flag and the remedy.
         """
-        may_end = lprobs[:, :, self.eos].ne(-math.inf).any(dim=1)
-        ending = self.limit(self.src_lengths).le(step) & may_end
-        if ending.any():
-            end_only = lprobs[ending]
-            end_only[:, :, : self.eos] = -math.inf
-            end_only[:, :, self.eos + 1 :] = -math.inf
-            lprobs[ending] = end_only
-        return super().step(step, lprobs, *args, **kwargs)
+        if self.beam < 1:
+            raise ValueError(f"--beam is {self.beam}; it must be at least 1")
+        if self.temperature <= 0:
+            raise ValueError(f"--temperature is {self.temperature}; it must be greater than 0")
+        if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:
+            raise ValueError("--sampling-topk and --sampling-topp need --sampling")
+        if self.sampling and self.diverse_beam_groups > 0:
+            raise ValueError("--sampling and --diverse-beam-groups exclude each other; drop one")
+        if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
+            raise ValueError(
+                f"--beam {self.beam} can't be shared by --diverse-beam-groups "
+                f"{self.diverse_beam_groups}; make it a multiple"
+            )
 
 
-class PaperScoring:
-    """Mixed into a fairseq generator: replaces how finished hypotheses are kept."""
+class BeamSearchGenerator:
+    """What `fairseq-generate` and `fairseq-interactive` call.
 
-    def __init__(self, models, tgt_dict: Dictionary, **kwargs) -> None:
-        super().__init__(models, tgt_dict, **kwargs)
-        if type(self.search) is BeamSearch:  # other strategies keep the limit of the batch
-            self.search = OwnLimitBeamSearch(tgt_dict, self.max_len_a, self.max_len_b)
-            self.should_set_src_lengths = True
+    Args:
+        models: an ensemble of encoder-decoders over the same dictionaries.
+        dictionary: of the target.
+        options: see `SearchOptions`.
+        tokens_to_suppress: words that are never output.
+        symbols_to_strip_from_output: numbers of tokens that fairseq shouldn't print.
+        eos: number of the end of sentence, if not the dictionary's.
+        prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
+        constraints: further ones.
 
-    def finalize_hypos(
+    Raises:
+        ValueError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
+    """
+
+    def __init__(
         self,
-        step: int,
-        bbsz_idx: Tensor,
-        eos_scores: Tensor,
-        tokens: Tensor,
-        scores: Tensor,
-        finalized: list[list[Hypothesis]],
-        finished: list[bool],
-        beam_size: int,
-        attn: Tensor | None,
-        src_lengths: Tensor,
-        max_len: int,
-    ) -> list[int]:
-        """Enter newly ended hypotheses into their sentences' lists.
+        models: list,
+        dictionary: Dictionary,
+        options: SearchOptions,
+        *,
+        tokens_to_suppress: tuple[str, ...] = (),
+        symbols_to_strip_from_output: set[int] | None = None,
+        eos: int | None = None,
+        prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
+        constraints: tuple[Constraint, ...] = (),
+    ) -> None:
+        _require_one_dictionary(models, dictionary)
+        if options.beam > len(dictionary) - 1:
+            raise ValueError(
+                f"--beam is {options.beam} and the target dictionary has {len(dictionary)} tokens; "
+                f"give at most {len(dictionary) - 1}: padding is never output"
+            )
+        self.models, self.dictionary, self.options = models, dictionary, options
+        # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
+        self.vocabulary = len(dictionary)
+        self.pad, self.unk = dictionary.pad(), dictionary.unk()
+        self.eos = dictionary.eos() if eos is None else eos
+        self.beam_size = options.beam
+        self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}
+        self.suppressed = [dictionary.index(token) for token in tokens_to_suppress]
+        self.more = list(constraints)
+        if prefix_allowed_tokens_fn is not None:
+            self.more.append(allow_only(prefix_allowed_tokens_fn))
+        rules = PaperRules if options.length_penalty == "paper" else FairseqRules
+        self.rules = rules(0.0 if options.unnormalized else options.lenpen)
+        for model in models:
+            model.eval()
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: list,
+        sample: dict,
+        prefix_tokens: Tensor | None = None,
+        constraints: None = None,
+        bos_token: int | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Translate a batch.
 
         Args:
-            step: tokens before this one; a hypothesis ending now has step + 1 tokens.
-            bbsz_idx: rows of `tokens` that end now.
-            eos_scores: log P of these rows, the end included.
-            tokens: (B W, ...), column 0 is the start.
-            scores: (B W, ...), cumulative log P a position.
-            finalized: the finished hypotheses of every sentence of the batch.
-            finished: which sentences of the batch are done.
-            beam_size: W.
-            attn: (B W, S, ...) attention to the source, if any.
-            src_lengths: lengths of the open sentences.
-            max_len: longest output of the batch, without end of sentence.
+            models: unused; those of the constructor translate.
+            sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
+            prefix_tokens: what each output must begin with, (B, P), padded on the right.
+            constraints: must be None; fairseq's own generator knows them.
+            bos_token: number of the token before the first; default: end of sentence.
 
         Returns:
-            Numbers, among the open sentences, of those that are done now.
+            Of each sentence at most W hypotheses, the best score first: `tokens` (T,) with the
+            end, `score` and `positional_scores` (T,) in natural logarithms, `attention` (S, T)
+            and `alignment`, which are empty unless asked for.
+
+        Raises:
+            ValueError: when a source is empty or too long, the limits contradict each other,
+                or a model's output is not a number.
         """
-        open_sentences = [number for number, done in enumerate(finished) if not done]
-        touched = set()
-        for row, log_probability in zip(bbsz_idx.tolist(), eos_scores.tolist(), strict=True):
-            place = row // beam_size
-            touched.add(place)
-            if self.match_source_len and step > int(src_lengths[place]):
-                log_probability = -math.inf
-            hypothesis = self._hypothesis(step, row, log_probability, tokens, scores, attn)
-            kept = finalized[open_sentences[place]]
-            kept.append(hypothesis)
-            kept.sort(key=lambda h: -float(h["score"]))
-            del kept[beam_size:]
-        done = []
-        for place in sorted(touched):
-            kept = finalized[open_sentences[place]]
-            limit = self._limit(src_lengths[place], max_len)
-            if step >= limit or self._nothing_better(step, place, kept, scores, beam_size, limit):
-                finished[open_sentences[place]] = True
-                done.append(place)
-        return done
+        net_input = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
+        sources = net_input["src_tokens"]
+        if prefix_tokens is None:
+            prefix_tokens = sources.new_empty(sources.size(0), 0)
+        options = self.options
+        groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
+        limits = self._limits(sources, prefix_tokens)
+        ensemble = Ensemble(
+            self.models, net_input, options.beam, options.temperature, self.vocabulary
+        )
+        results = BeamSearch(
+            ensemble,
+            self._choose(groups),
+            self._constraints(prefix_tokens),
+            self.rules,
+            beam=options.beam,
+            groups=groups,
+            limits=limits,
+            prefix=prefix_tokens,
+            start=self.eos if bos_token is None else bos_token,
+            eos=self.eos,
+            pad=self.pad,
+        ).run()
+        if not self.rules.by_sentence:
+            self._repeat_given(results, prefix_tokens)
+        if options.print_alignment:
+            self._align(results, sources.cpu())
+        return results
 
-    def _limit(self, src_length: Tensor, max_len: int) -> int:
-        if isinstance(self.search, OwnLimitBeamSearch):
-            return min(int(self.search.limit(src_length)), max_len)
-        return max_len
+    def _choose(self, groups: int) -> Choose:
+        options = self.options
+        if options.sampling:
+            top = {"top_k": options.sampling_topk, "top_p": options.sampling_topp}
+            return lambda log_p, so_far, _: sampled_candidates(log_p, so_far, options.beam, **top)
+        if groups > 1:
+            strength = options.diverse_beam_strength
+            return lambda log_p, so_far, open_groups: diverse_candidates(
+                log_p, so_far, options.beam, groups, strength, open_groups
+            )
+        return lambda log_p, so_far, _: best_candidates(log_p, so_far, options.beam)
 
-    def _hypothesis(
-        self,
-        step: int,
-        row: int,
-        log_probability: float,
-        tokens: Tensor,
-        scores: Tensor,
-        attn: Tensor | None,
-    ) -> Hypothesis:
-        ended = tokens[row, 1 : step + 2].clone()
-        ended[step] = self.eos
-        cumulative = scores[row, : step + 1].clone()
-        cumulative[step] = log_probability
-        positional = cumulative.clone()
-        positional[1:] -= cumulative[:-1]
-        score = log_probability
-        if self.normalize_scores:
-            score = log_probability / length_penalty(step + 1, self.len_penalty)
-        return {
-            "tokens": ended,
-            "score": scores.new_tensor(score),
-            "attention": tokens.new_empty(0)
-            if attn is None
-            else attn[row, :, 1 : step + 2].clone(),
-            "alignment": tokens.new_empty(0),
-            "positional_scores": positional,
-        }
+    def _constraints(self, prefix: Tensor) -> list[Constraint]:
+        given = prefix.ne(self.pad)
+        return [partial(self._constrain, prefix=prefix, given=given), *self.more]
 
-    def _nothing_better(
-        self,
-        step: int,
-        place: int,
-        kept: list[Hypothesis],
-        scores: Tensor,
-        beam_size: int,
-        limit: int,
-    ) -> bool:
-        """The authors' stopping rule: the best still open can't beat the worst kept.
+    def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
+        """What holds in every search; where a prefix is forced, lengths and words are its own."""
+        forbid(log_p, self.pad)
+        log_p[..., self.unk] -= self.options.unkpen
+        forbidden = self.suppressed + [self.eos] * (step.number < self.options.min_len)
+        if step.number >= prefix.size(1):
+            free = slice(None)
+        elif self.rules.by_sentence:
+            free = ~given[step.sentences, step.number]
+        else:  # fairseq: as long as any sentence has one
+            free = slice(0)
+        for token in forbidden:
+            log_p[free, :, token] = -torch.inf
+        if self.options.no_repeat_ngram_size > 0:
+            block_repeats(log_p, step.history(), self.options.no_repeat_ngram_size)
 
-        A beam of 1 is greedy, as in the authors' code: its first end is the end.
-        """
-        if beam_size == 1:
-            return True
-        if len(kept) < beam_size or step == 0:
-            return False
-        worst_kept = float(kept[-1]["score"])
-        rows = slice(place * beam_size, (place + 1) * beam_size)
-        best_open = float(scores[rows, step - 1].max())
-        alpha = self.len_penalty if self.normalize_scores else 0.0
-        return worst_kept >= best_reachable_score(best_open, step + 2, limit + 1, alpha)
+    def _limits(self, sources: Tensor, prefix: Tensor) -> list[int]:
+        """Greatest number of tokens before the end of each sentence."""
+        lengths = sources.ne(self.pad).sum(dim=1)
+        if not lengths.all():
+            raise ValueError(
+                f"sentence {int(lengths.argmin())} of the batch is empty: not even its end is "
+                f"there; remove it from the data"
+            )
+        positions = min(model.max_decoder_positions() for model in self.models) - 1
+        options = self.options
+        if not self.rules.by_sentence:
+            lengths = torch.full_like(lengths, sources.size(1))
+        wanted = [int(options.max_len_a * n + options.max_len_b) for n in lengths.tolist()]
+        limits = [min(n, positions) for n in wanted]
+        if min(limits) < options.min_len:
+            raise ValueError(
+                f"--min-len {options.min_len} exceeds the greatest length of an output, "
+                f"{min(limits)}; lower it, or raise --max-len-a or --max-len-b"
+            )
+        if self.rules.by_sentence:  # a prefix is followed past the limit
+            forced = prefix.ne(self.pad).sum(dim=1).tolist()
+            limits = [max(limit, given) for limit, given in zip(limits, forced, strict=True)]
+        return limits
+
+    def _repeat_given(self, results: list[list[Hypothesis]], prefix: Tensor) -> None:
+        """fairseq gives every beam the one hypothesis of a prefix that holds its end."""
+        for row, ended in enumerate(prefix.eq(self.eos).any(dim=1).tolist()):
+            if ended:
+                copies = range(self.options.beam)
+                one = results[row][0]
+                results[row] = [{k: v.clone() for k, v in one.items()} for _ in copies]
+
+    def _align(self, results: list[list[Hypothesis]], sources: Tensor) -> None:
+        extract = utils.extract_hard_alignment
+        if self.options.print_alignment == "soft":
+            extract = utils.extract_soft_alignment
+        for source, hypotheses in zip(sources, results, strict=True):
+            for hypothesis in hypotheses:
+                weights = hypothesis["attention"].T.clone()  # fairseq writes into it
+                tokens = hypothesis["tokens"]
+                hypothesis["alignment"] = extract(weights, source, tokens, self.pad, self.eos)
 
 
-class PaperSequenceGenerator(PaperScoring, SequenceGenerator):
-    """fairseq's beam search with the paper's score and stopping rule."""
-
-
-class PaperSequenceGeneratorWithAlignment(PaperScoring, SequenceGeneratorWithAlignment):
-    """The same, for `--print-alignment`."""
+def _require_one_dictionary(models: list, dictionary: Dictionary) -> None:
+    for number, model in enumerate(models, start=1):
+        own = getattr(model.decoder, "dictionary", None)
+        if own is not None and own != dictionary:
+            raise ValueError(
+                f"model {number} of {len(models)} has another target dictionary ({len(own)} "
+                f"tokens) than the task ({len(dictionary)}); an ensemble needs models that were "
+                f"trained on the same binarized data"
+            )

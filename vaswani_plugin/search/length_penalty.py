@@ -1,8 +1,13 @@
-"""The length penalty of Wu et al. 2016, Eq. 14, used in section 6.1."""
+"""What divides log P(Y|X) in a hypothesis's score, so that long outputs are not at a disadvantage.
+
+Lengths |Y| count the end of sentence. They and log-probabilities may be numbers or tensors.
+"""
+
+from torch import Tensor
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha, which divides log P(Y|X).
+def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+    """Wu et al. 2016, Eq. 14, used in section 6.1: lp(Y) = ((5 + |Y|) / 6)^alpha.
 
     Args:
         length: |Y|, tokens of the hypothesis, end of sentence included.
@@ -14,7 +19,14 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def best_reachable_score(log_probability: float, length: int, limit: int, alpha: float) -> float:
+def fairseq_length_penalty(length: int | Tensor, exponent: float) -> float | Tensor:
+    """fairseq's --lenpen: |Y|^exponent, 1 at length 1."""
+    return length**exponent
+
+
+def best_reachable_score(
+    log_probability: float | Tensor, length: int, limit: int | Tensor, alpha: float
+) -> float | Tensor:
     """The best score that an unfinished hypothesis can still reach.
 
     log P only falls as tokens are added. With alpha > 0 the penalty is most favourable at

@@ -2,7 +2,8 @@
 
 import argparse
 import hashlib
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -10,13 +11,15 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from vaswani_plugin.search.generator import (
-    PaperSequenceGenerator,
-    PaperSequenceGeneratorWithAlignment,
-)
+from vaswani_plugin.search.generator import BeamSearchGenerator, SearchOptions
+
+logger = logging.getLogger(__name__)
 
 PAPER_DECODING = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
 """Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""
+
+BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
+"""Options that fairseq's generator keeps, with the values that mean that they are not used."""
 
 DIGESTS = "dictionary_sha256"
 
@@ -78,34 +81,70 @@ class VaswaniTranslationTask(TranslationTask):
         extra_gen_cls_kwargs=None,
         prefix_allowed_tokens_fn=None,
     ):
-        """fairseq's `build_generator`, with the paper's values where `args` is silent.
+        """fairseq's `build_generator`, with our search; the paper's values where `args` is silent.
+
+        What our search doesn't know goes to fairseq's generator, and a line of the log says so.
 
         Args:
             models: the ensemble.
             args: fairseq's generation options, complete or (from --eval-bleu-args) partial.
             seq_gen_cls: a generator class that overrides the task's.
             extra_gen_cls_kwargs: passed to the generator.
-            prefix_allowed_tokens_fn: see fairseq.
+            prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
 
         Returns:
             A generator, or a scorer under --score-reference.
+
+        Raises:
+            ValueError: when options contradict each other or the models don't fit together.
         """
         if isinstance(args, argparse.Namespace):
             args = argparse.Namespace(**{**PAPER_DECODING, **vars(args)})
-        print_alignment = getattr(args, "print_alignment", None)
-        extra_gen_cls_kwargs = dict(extra_gen_cls_kwargs or {})
-        if seq_gen_cls is None and self.cfg.length_penalty == "paper":
-            seq_gen_cls = PaperSequenceGenerator
-            if print_alignment:
-                seq_gen_cls = PaperSequenceGeneratorWithAlignment
-                extra_gen_cls_kwargs["print_alignment"] = print_alignment
-        wants_attention = bool(print_alignment) or getattr(args, "replace_unk", None) is not None
+        extra = dict(extra_gen_cls_kwargs or {})
+        wants_attention = bool(getattr(args, "print_alignment", None))
+        wants_attention |= getattr(args, "replace_unk", None) is not None
         for model in models:
-            if hasattr(model.decoder, "alignment_wanted"):
+            if hasattr(getattr(model, "decoder", None), "alignment_wanted"):
                 model.decoder.alignment_wanted = wants_attention
-        return super().build_generator(
-            models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
+        reason = None
+        if seq_gen_cls is None and not getattr(args, "score_reference", False):
+            reason = self._beyond_our_search(models, args, extra)
+            if reason is None:
+                return self._own_generator(models, args, extra, prefix_allowed_tokens_fn)
+        if reason:
+            logger.warning(
+                "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
+            )
+        return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+
+    def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
+        known = {f.name for f in fields(SearchOptions)}
+        given = {
+            name: getattr(args, name)
+            for name in known
+            if getattr(args, name, None) is not None and name != "length_penalty"
+        }
+        options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
+        extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
+        choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
+        return BeamSearchGenerator(
+            models, self.target_dictionary, options, prefix_allowed_tokens_fn=choose, **extra
         )
+
+    def _beyond_our_search(self, models, args, extra: dict) -> str | None:
+        """What of these options our search doesn't know; None: it knows them all."""
+        if any(not hasattr(model, "encoder") for model in models):
+            return "a model without encoder"
+        if any(getattr(model, "full_context_alignment", False) for model in models):
+            return "a model with alignment by full context"
+        if extra.get("lm_model") is not None:
+            return "--lm-path"
+        for name, unused in BEYOND_OUR_SEARCH.items():
+            if getattr(args, name, unused) not in (unused, None):
+                return "--" + name.replace("_", "-")
+        if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
+            return "--diverse-beam-groups with --length-penalty fairseq"
+        return None
 
 
 def _digest(dictionary: Dictionary) -> str:

@@ -1,0 +1,213 @@
+"""Times whole translating processes of several engines; the command is generation.sh."""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from measurement import ROOT, Command, Measurement, measure  # noqa: E402
+
+from vaswani_text.corpus_io import read_lines, run, write_atomically  # noqa: E402
+
+BIN = Path(sys.executable).parent
+MODES = {"batch": [], "one": ["--batch-size", "1"]}
+QUANTIZATIONS = {"ctranslate2-float32": [], "ctranslate2-int8": ["--quantization", "int8"]}
+
+
+def hypotheses(output: Path) -> dict[int, str]:
+    """Sentence number -> best hypothesis, in subwords, of fairseq-generate's output."""
+    lines = [line.split("\t") for line in read_lines(output) if line.startswith("H-")]
+    return {int(fields[0][2:]): fields[2] for fields in lines}
+
+
+def fairseq_command(args: argparse.Namespace, engine: str, mode: str, output: Path) -> Command:
+    """fairseq-generate with the stock model, or with ours under either length penalty."""
+    arguments = [BIN / "fairseq-generate", args.data_bin, "--gen-subset", args.subset]
+    arguments += ["--beam", args.beam, "--lenpen", 0.6, "--max-len-a", 1, "--max-len-b", 50]
+    arguments += ["--max-tokens", args.max_tokens, *MODES[mode], *([] if args.gpu else ["--cpu"])]
+    if engine == "stock":
+        arguments += ["--task", "translation", "--path", args.work / "stock.pt"]
+    else:
+        arguments += ["--user-dir", ROOT / "vaswani_plugin", "--task", "vaswani_translation"]
+        arguments += ["--path", args.model, "--length-penalty", engine.removeprefix("ours-")]
+    return Command(arguments, stdout=output)
+
+
+def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output: Path) -> Command:
+    """This file again, as the process that CTranslate2 translates in."""
+    arguments = [sys.executable, __file__, "--translate-with", args.work / engine]
+    arguments += ["--beam", args.beam, "--threads", args.threads, "--max-tokens", args.max_tokens]
+    arguments += ["--one"] if mode == "one" else []
+    arguments += ["--gpu"] if args.gpu else []
+    return Command(arguments, stdin=args.work / "sources", stdout=output)
+
+
+def translate_with_ctranslate2(args: argparse.Namespace) -> None:
+    """Standard input to standard output, in subwords."""
+    import ctranslate2
+
+    translator = ctranslate2.Translator(
+        str(args.translate_with),
+        device="cuda" if args.gpu else "cpu",
+        inter_threads=1,
+        intra_threads=args.threads,
+    )
+    sources = [line.split() for line in sys.stdin.read().split("\n")[:-1]]
+    results = translator.translate_batch(
+        sources,
+        beam_size=args.beam,
+        length_penalty=0.6,
+        max_batch_size=1 if args.one else args.max_tokens,
+        batch_type="examples" if args.one else "tokens",
+        max_decoding_length=256,
+    )
+    print("\n".join(" ".join(result.hypotheses[0]) for result in results))
+
+
+def multiply_adds(model: Path, beam: int, sources: int, targets: int) -> int:
+    """Products that no decoder can avoid: every weight once a token, the beam's rows included."""
+    import torch
+
+    total = 0
+    for name, weight in torch.load(model)["model"].items():
+        if weight.dim() != 2 or ".layers." not in name:
+            continue
+        once = name.startswith("encoder") or "cross_attention.key" in name
+        once |= "cross_attention.value" in name
+        total += weight.numel() * (sources if once else beam * targets)
+    state = torch.load(model)["model"]
+    name = next(n for n in ("decoder.projection.weight", "decoder.embedding.weight") if n in state)
+    return total + state[name].numel() * beam * targets
+
+
+def matrix_rate(threads: int) -> float:
+    """Multiply-adds a second of the best float32 product that PyTorch has here."""
+    import torch
+
+    from vaswani_plugin.modules.packed_linear import PackedLinear
+
+    torch.set_num_threads(threads)
+    x, weight = torch.randn(512, 1024), torch.randn(2048, 1024)
+    best = 0.0
+    for product in (PackedLinear(weight), lambda rows: rows @ weight.T):
+        for _ in range(20):
+            start = time.perf_counter()
+            product(x)
+            best = max(best, 512 * 1024 * 2048 / (time.perf_counter() - start))
+    return best
+
+
+def summary(runs: list[Measurement], tokens: int) -> dict[str, float]:
+    """Medians over the runs of one engine."""
+    wall = statistics.median(m.wall for m in runs)
+    return {
+        "wall_seconds": round(wall, 3),
+        "cpu_seconds": round(statistics.median(m.cpu for m in runs), 3),
+        "sentences_per_second": round(runs[0].lines / wall, 2),
+        "tokens_per_second": round(tokens / wall, 1),
+        "peak_mib": round(max(m.peak for m in runs) / 2**20),
+    }
+
+
+def prepare(args: argparse.Namespace) -> list[str]:
+    """Export the model, write the sources; the names of the engines that can run."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    export = [BIN / "vaswani", "export", "--model", args.model]
+    stock = ["--to", "fairseq", "--output", args.work / "stock.pt", "--allow-layer-norm-eps"]
+    measure(0, [Command([*export, *stock])])
+    engines = ["stock", "ours-fairseq", "ours-paper"]
+    if not args.no_ctranslate2:
+        for name, flags in QUANTIZATIONS.items():
+            output = ["--output", args.work / name, "--data-bin", args.data_bin]
+            measure(0, [Command([*export, "--to", "ctranslate2", *flags, *output])])
+        engines += QUANTIZATIONS
+    first = args.work / "first.txt"
+    measure(0, [fairseq_command(args, "ours-paper", "batch", first)])
+    found = {
+        int(line.split("\t")[0][2:]): line.split("\t")[1]
+        for line in read_lines(first)
+        if line.startswith("S-")
+    }
+    with write_atomically(args.work / "sources") as put:
+        for number in sorted(found):
+            put(found[number])
+    return engines
+
+
+def benchmark(args: argparse.Namespace) -> dict:
+    """Run all engines in turn, `args.repeats` times, and compare them."""
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    engines = prepare(args)
+    sources = list(read_lines(args.work / "sources"))
+    result = {"beam": args.beam, "threads": args.threads, "sentences": len(sources)}
+    for mode in MODES if args.mode == "both" else [args.mode]:
+        runs = {engine: [] for engine in engines}
+        for _ in range(args.repeats):
+            for engine in engines:
+                output = args.work / f"{mode}-{engine}.txt"
+                make = ctranslate2_command if engine in QUANTIZATIONS else fairseq_command
+                command = make(args, engine, mode, output)
+                runs[engine].append(measure(len(sources), [command]))
+        stock, ours = (
+            hypotheses(args.work / f"{mode}-{name}.txt") for name in ("stock", "ours-fairseq")
+        )
+        tokens = sum(len(line.split()) + 1 for line in stock.values())
+        table = {engine: summary(times, tokens) for engine, times in runs.items()}
+        for row in table.values():
+            row["times_stock"] = round(table["stock"]["wall_seconds"] / row["wall_seconds"], 2)
+        result[mode] = table
+        result[f"{mode}_sentences_unlike_stock"] = sum(stock[n] != ours[n] for n in stock)
+    words = sum(len(line.split()) + 1 for line in sources)
+    needed = multiply_adds(args.model, args.beam, words, tokens)
+    rate = matrix_rate(args.threads)
+    result["floor"] = {
+        "multiply_adds": needed,
+        "multiply_adds_per_second": round(rate),
+        "seconds": round(needed / rate, 3),
+    }
+    return result
+
+
+def options() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(prog="generation.sh", description=__doc__)
+    parser.add_argument("--model", type=Path, help="checkpoint of a vaswani_transformer")
+    parser.add_argument("--data-bin", type=Path, help="binarized data that it was trained on")
+    parser.add_argument("--subset", default="test")
+    parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))
+    parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--max-tokens", type=int, default=12000, help="of a batch, fairseq's default"
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--no-ctranslate2", action="store_true")
+    parser.add_argument("--translate-with", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    """Print the result as JSON and keep it in WORK/result.json."""
+    parser = options()
+    args = parser.parse_args()
+    if args.translate_with:
+        translate_with_ctranslate2(args)
+        return
+    if not args.model or not args.data_bin:
+        parser.error("give --model and --data-bin")
+    text = json.dumps(benchmark(args), indent=2)
+    with write_atomically(args.work / "result.json") as put:
+        put(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Speed and memory of translating: stock fairseq-generate, ours, and CTranslate2 (float32, int8), on
+# the same model, sentences, beam and processors; runs interleaved, medians, whole processes.
+#
+#   bash recipes/benchmarks/generation.sh --model CHECKPOINT --data-bin DIR --work DIR ...
+#
+# --help lists the options. The stock model is ours, exported (`vaswani export --to fairseq`).
+# Expected in batch at beam 4: at least 3 times stock for vaswani_tiny, 2.5 times for vaswani_base;
+# one sentence at a time at least 2 times.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=recipes/lib/env.sh
+source "$root/recipes/lib/env.sh"
+exec python "$root/recipes/benchmarks/generation.py" "$@"

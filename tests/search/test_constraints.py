@@ -1,0 +1,156 @@
+"""What may come next, function by function, and in whole searches."""
+
+import math
+import random
+from argparse import Namespace
+
+import pytest
+import torch
+from search_setup import (
+    EOS,
+    PAD,
+    as_function,
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+
+from vaswani_plugin.search.constraints import (
+    Step,
+    allow_only,
+    block_repeats,
+    force_end,
+    force_token,
+)
+
+SYMBOLS = 12
+SOURCES = [[9, 12, 7], [11, 5, 5, 10, 9], [14]]
+
+
+def finite(log_p):
+    """Which tokens may come, sentence by sentence and beam by beam."""
+    return [[set(row.gt(-math.inf).nonzero()[:, 0].tolist()) for row in rows] for rows in log_p]
+
+
+def test_force_end():
+    log_p = torch.randn(3, 2, 6)
+    before = log_p.clone()
+    force_end(log_p, torch.tensor([True, False, True]), 2)
+    assert finite(log_p) == [[{2}] * 2, [set(range(6))] * 2, [{2}] * 2]
+    assert log_p[..., 2].equal(before[..., 2]) and log_p[1].equal(before[1])
+
+
+def test_force_token():
+    log_p = torch.randn(3, 2, 6)
+    before = log_p.clone()
+    force_token(log_p, torch.tensor([4, PAD, 0]), PAD)
+    assert finite(log_p) == [[{4}] * 2, [set(range(6))] * 2, [{0}] * 2]
+    assert log_p[0, :, 4].equal(before[0, :, 4]) and log_p[1].equal(before[1])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_no_ngram_comes_twice(n):
+    rng = random.Random(n)
+    for length in range(12):
+        history = [[[rng.randrange(3) for _ in range(length)] for _ in range(4)] for _ in range(3)]
+        log_p = torch.zeros(3, 4, 3)
+        block_repeats(log_p, torch.tensor(history).view(3, 4, length), n)
+        for sentence in range(3):
+            for beam, tokens in enumerate(history[sentence]):
+                there = {tuple(tokens[i : i + n]) for i in range(length - n + 1)}
+                allowed = {
+                    token
+                    for token in range(3)
+                    if length < n or (*tokens[length - n + 1 :], token) not in there
+                }
+                assert finite(log_p)[sentence][beam] == allowed
+
+
+def test_allow_only_hands_over_sentence_and_tokens():
+    seen = []
+
+    def choose(sentence, tokens):
+        seen.append((sentence, tokens.tolist()))
+        return [sentence, 5]
+
+    log_p = torch.zeros(2, 2, 6)
+    history = torch.tensor([[[3, 4], [4, 4]], [[3, 3], [5, 3]]])
+    allow_only(choose)(log_p, Step(2, torch.tensor([1, 4]), lambda: history))
+    assert seen == [(1, [3, 4]), (1, [4, 4]), (4, [3, 3]), (4, [5, 3])]
+    assert finite(log_p) == [[{1, 5}] * 2, [{4, 5}] * 2]
+
+
+def search(model, sources=SOURCES, prefix=None, **args):
+    generator = make_generator(make_translation_task(SYMBOLS), [model], **args)
+    return generator.generate([model], make_sample(sources), prefix_tokens=prefix)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("mode", [{}, {"diverse_beam_groups": 2}, {"sampling": True}], ids=str)
+def test_outputs_repeat_no_ngram(mode, n):
+    torch.manual_seed(5)
+    model = make_peaked_model(SYMBOLS, peak=4.0)
+    repeats = {0: 0, n: 0}
+    for size in repeats:
+        for hypotheses in search(model, beam=4, no_repeat_ngram_size=size, max_len_b=7, **mode):
+            for tokens, score in outputs_of(hypotheses):
+                ngrams = [tokens[i : i + n] for i in range(len(tokens) - n)]
+                repeats[size] += len(ngrams) - len(set(ngrams))
+                assert math.isfinite(score)
+    assert repeats[n] == 0 < repeats[0]
+
+
+@pytest.mark.parametrize("least", [0, 1, 4])
+def test_min_len(least):
+    model = make_peaked_model(SYMBOLS)
+    with torch.no_grad():  # eager to end at once
+        row = model.projection_weight[EOS]
+        model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(20 * row / row.norm() ** 2)
+    shortest = [
+        min(len(tokens) for tokens, _ in outputs_of(h)) for h in search(model, min_len=least)
+    ]
+    assert shortest == [least + 1] * 3
+
+
+def test_temperature_and_unknown_words_penalty():
+    """Both change log P of a token; recomputed by forced decoding."""
+    model = make_peaked_model(SYMBOLS)
+    unk = 3
+    for hypotheses, source in zip(
+        search(model, lenpen=0.0, temperature=1.7, unkpen=0.4, max_len_b=4), SOURCES, strict=True
+    ):
+        log_p = as_function([model], source)
+        for tokens, score in outputs_of(hypotheses):
+            total = 0.0
+            for place, token in enumerate(tokens):
+                row = (torch.tensor(log_p(tokens[:place])) / 1.7).log_softmax(0)
+                total += row[token].item() - 0.4 * (token == unk)
+            assert score == pytest.approx(total, abs=1e-4)
+
+
+def test_a_prefix_that_holds_the_end_is_the_output():
+    model = make_peaked_model(SYMBOLS)
+    prefix = torch.tensor([[5, EOS], [6, 7], [PAD, PAD]])
+    found = search(model, prefix=prefix, max_len_b=4)
+    assert [tokens for tokens, _ in outputs_of(found[0])] == [(5, EOS)]
+    assert all(tokens[:2] == (6, 7) for tokens, _ in outputs_of(found[1])) and len(found[1]) == 4
+    alone = search(model, [SOURCES[2]], max_len_b=4)[0]
+    assert [t for t, _ in outputs_of(found[2])] == [t for t, _ in outputs_of(alone)]
+
+
+def test_allowed_tokens_of_fairseqs_interface():
+    """Words in ascending order only, by `prefix_allowed_tokens_fn`."""
+    model = make_peaked_model(SYMBOLS)
+
+    def ascending(sentence, tokens):
+        latest = tokens[-1].item() if len(tokens) else 3
+        return [EOS, *range(latest + 1, SYMBOLS + 4)]
+
+    task = make_translation_task(SYMBOLS)
+    generator = task.build_generator([model], Namespace(), prefix_allowed_tokens_fn=ascending)
+    for hypotheses in generator.generate([model], make_sample(SOURCES)):
+        for tokens, score in outputs_of(hypotheses):
+            words = tokens[:-1]
+            assert list(words) == sorted(set(words)) and math.isfinite(score)

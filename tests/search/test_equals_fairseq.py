@@ -1,0 +1,163 @@
+"""Under `--length-penalty fairseq`, our search is fairseq's generator, hypothesis for hypothesis.
+
+fairseq's own generator is the reference, over our models, its stock Transformer, and both.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq_flags import generation_config
+from model_factory import make_model, make_stock_twin, make_task
+from search_setup import (
+    EOS,
+    PAD,
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+
+from vaswani_plugin.tasks.translation import VaswaniTranslationTask
+
+SYMBOLS = 20
+SOURCES = [[9, 12, 7], [11, 5, 5, 20, 9], [14], [6, 6, 7, 8, 9, 10, 11, 12], [23, 22]]
+FAIRSEQ_NAMES = {
+    "beam": "beam_size",
+    "lenpen": "len_penalty",
+    "unkpen": "unk_penalty",
+}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_translation_task(SYMBOLS, length_penalty="fairseq")
+
+
+@torch.no_grad()
+def eager(model, eagerness):
+    """Raise the logit of the end, so that hypotheses end at many lengths."""
+    row = model.projection_weight[EOS]
+    model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(eagerness * row / row.norm() ** 2)
+    return model
+
+
+def fairseq_generator(task, models, options):
+    settings = {FAIRSEQ_NAMES.get(name, name): value for name, value in options.items()}
+    if settings.pop("unnormalized", False):
+        settings["normalize_scores"] = False
+    return SequenceGenerator(models, task.target_dictionary, **settings)
+
+
+def assert_equal(ours, theirs):
+    assert len(ours) == len(theirs)
+    for mine, stocks in zip(ours, theirs, strict=True):
+        assert [t for t, _ in outputs_of(mine)] == [t for t, _ in outputs_of(stocks)]
+        for own, other in zip(mine, stocks, strict=True):
+            for name in ("score", "positional_scores"):
+                torch.testing.assert_close(own[name], other[name], atol=2e-5, rtol=1e-5)
+
+
+OPTIONS = [
+    {"beam": 4},
+    {"beam": 1},
+    {"beam": 10, "lenpen": 0.6},
+    {"beam": 23},
+    {"beam": 4, "lenpen": -1.0},
+    {"beam": 4, "unnormalized": True},
+    {"beam": 4, "min_len": 4},
+    {"beam": 4, "unkpen": 3.0, "temperature": 1.5},
+    {"beam": 4, "max_len_a": 0.0, "max_len_b": 3},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("left_pad", [True, False])
+def test_our_models(task, options, left_pad):
+    options = {"lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 5, **options}
+    lengths = set()
+    for seed, eagerness in ((0, 2.0), (1, 5.0), (2, 9.0)):
+        model = eager(make_peaked_model(SYMBOLS, seed), eagerness)
+        sample = make_sample(SOURCES, left_pad)
+        theirs = fairseq_generator(task, [model], options).generate([model], sample)
+        ours = make_generator(task, [model], **options).generate([model], sample)
+        assert_equal(ours, theirs)
+        lengths |= {len(tokens) for hypotheses in ours for tokens, _ in outputs_of(hypotheses)}
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        [[5], [6], [7], [8], [9]],
+        [[5, 6, 7], [6, PAD, PAD], [7, 8, PAD], [PAD, PAD, PAD], [9, 9, 9]],
+        [[5, EOS], [6, 7], [7, EOS], [8, 9], [9, EOS]],
+        [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] * 5,
+    ],
+    ids=["same length", "different lengths", "with ends", "past the limit"],
+)
+def test_prefixes(task, prefix):
+    options = {"beam": 4, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 8}
+    model = eager(make_peaked_model(SYMBOLS), 4.0)
+    sample, prefix = make_sample(SOURCES), torch.tensor(prefix)
+    theirs = fairseq_generator(task, [model], options)
+    theirs = theirs.generate([model], sample, prefix_tokens=prefix)
+    ours = make_generator(task, [model], **options)
+    assert_equal(ours.generate([model], sample, prefix_tokens=prefix), theirs)
+
+
+@pytest.mark.parametrize("members", ["stock", "ours + ours", "ours + stock"])
+def test_foreign_models_and_ensembles(task, members):
+    """An ensemble averages probabilities; its members may be of different architectures."""
+    own = make_task(SYMBOLS)
+    first = make_model(own, seed=1, positions="sinusoidal-fairseq", layer_norm_eps=1e-5)
+    with torch.no_grad():
+        first.projection_weight.mul_(2.5)
+    twin = make_stock_twin(first)
+    second = make_peaked_model(SYMBOLS, seed=2)
+    models = {"stock": [twin], "ours + ours": [first, second], "ours + stock": [second, twin]}
+    models = models[members]
+    options = {"beam": 5, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 4}
+    sample = make_sample(SOURCES)
+    theirs = fairseq_generator(task, models, options).generate(models, sample)
+    ours = make_generator(task, models, **options).generate(models, sample)
+    assert_equal(ours, theirs)
+    if members == "stock":  # its twin of ours says the same
+        assert_equal(make_generator(task, [first], **options).generate([first], sample), theirs)
+    else:
+        alone = make_generator(task, models[:1], **options).generate(models[:1], sample)
+        assert [outputs_of(h) for h in alone] != [outputs_of(h) for h in ours]
+
+
+@pytest.mark.shared_data
+@pytest.mark.slow
+def test_1000_sentences_of_multi30k():
+    """VASWANI_MULTI30K_WORK names the work folder of a finished recipes/multi30k.sh."""
+    work = os.environ.get("VASWANI_MULTI30K_WORK")
+    if not work:
+        pytest.skip("VASWANI_MULTI30K_WORK is not set: no trained model to compare searches with")
+    work = Path(work)
+    cfg = generation_config("--task", "vaswani_translation", "--length-penalty", "fairseq").task
+    cfg.data = str(work / "data-bin")
+    task = VaswaniTranslationTask.setup_task(cfg)
+    path = str(work / "model" / "model.pt")
+    models, _ = checkpoint_utils.load_model_ensemble([path], task=task)
+    task.load_dataset("test")
+    batches = task.get_batch_iterator(task.dataset("test"), max_tokens=4000)
+    options = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
+    stock = fairseq_generator(task, models, options)
+    generator = make_generator(task, models, **options)
+    seen, ties = 0, 0
+    for sample in batches.next_epoch_itr(shuffle=False):
+        theirs = stock.generate(models, sample)
+        ours = generator.generate(models, sample)
+        for mine, stocks in zip(ours, theirs, strict=True):
+            seen += 1
+            scores = [[score for _, score in outputs_of(h)] for h in (mine, stocks)]
+            assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+            ties += [t for t, _ in outputs_of(mine)] != [t for t, _ in outputs_of(stocks)]
+    assert seen == 1000 and ties <= 5, f"{ties} of {seen} sentences differ at equal scores"

@@ -1,0 +1,113 @@
+"""What can't be decoded is said in one line that names the remedy."""
+
+import pytest
+import torch
+from model_factory import make_dictionary, make_task
+from search_setup import (
+    EOS,
+    PAD,
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+)
+
+SYMBOLS = 12
+
+
+@pytest.fixture
+def task():
+    return make_translation_task(SYMBOLS)
+
+
+@pytest.fixture
+def model():
+    return make_peaked_model(SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"beam": 16}, ["--beam is 16", "16 tokens", "at most 15"]),
+        ({"beam": 0}, ["--beam is 0", "at least 1"]),
+        ({"temperature": 0.0}, ["--temperature is 0", "greater than 0"]),
+        ({"sampling_topk": 3}, ["--sampling-topk", "need --sampling"]),
+        ({"sampling": True, "diverse_beam_groups": 2}, ["exclude each other", "drop one"]),
+        ({"beam": 5, "diverse_beam_groups": 2}, ["--beam 5", "groups 2", "multiple"]),
+    ],
+    ids=str,
+)
+def test_impossible_options(task, model, options, words):
+    with pytest.raises(ValueError) as error:
+        make_generator(task, [model], **options)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_the_greatest_beam_works(task, model):
+    generator = make_generator(task, [model], beam=15, max_len_b=2)
+    (found,) = generator.generate([model], make_sample([[5, 6]]))
+    assert len(found) == 15
+
+
+def test_words_that_are_added_later_change_nothing(task, model):
+    """As fairseq-generate --remove-bpe adds those of its references to the dictionary."""
+    generator = make_generator(task, [model])
+    (before,) = generator.generate([model], make_sample([[5, 6]]))
+    task.target_dictionary.add_symbol("afterwards")
+    (after,) = generator.generate([model], make_sample([[5, 6]]))
+    assert [h["tokens"].tolist() for h in after] == [h["tokens"].tolist() for h in before]
+
+
+def test_empty_source(task, model):
+    sample = make_sample([[5, 6], [7]])
+    sample["net_input"]["src_tokens"][1] = PAD
+    with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):
+        make_generator(task, [model]).generate([model], sample)
+
+
+def test_a_source_of_its_end_alone_is_translated(task, model):
+    together = make_generator(task, [model]).generate([model], make_sample([[], [5, 6, 7]]))
+    assert all(len(hypotheses) == 4 for hypotheses in together)
+
+
+def test_source_past_the_positions(task, model):
+    with pytest.raises(ValueError, match="65 tokens and the model 64 positions"):
+        make_generator(task, [model]).generate([model], make_sample([[5] * 64]))
+
+
+def test_a_source_that_fills_the_positions(task, model):
+    """63 words and the end; the output is held to the positions of the target."""
+    with torch.no_grad():
+        model.projection_weight[EOS] = 0
+    (found,) = make_generator(task, [model]).generate([model], make_sample([[5] * 63]))
+    assert max(len(h["tokens"]) for h in found) == 64
+
+
+def test_min_len_above_the_limit(task, model):
+    generator = make_generator(task, [model], max_len_a=0, max_len_b=3, min_len=4)
+    with pytest.raises(ValueError, match="--min-len 4 exceeds .* 3; lower it"):
+        generator.generate([model], make_sample([[5]]))
+
+
+def test_ensemble_with_different_dictionaries(task, model):
+    other = make_dictionary(SYMBOLS, prefix="other")
+    foreign = make_peaked_model(SYMBOLS)
+    foreign.decoder.dictionary = other
+    with pytest.raises(ValueError, match="model 2 of 2 has another target dictionary"):
+        make_generator(task, [model, foreign])
+
+
+def test_model_and_dictionary_of_different_sizes(task):
+    model = make_peaked_model(SYMBOLS + 3)
+    model.decoder.dictionary = make_task(SYMBOLS).target_dictionary
+    with pytest.raises(ValueError, match="knows 19 tokens and the target dictionary 16"):
+        make_generator(task, [model]).generate([model], make_sample([[5]]))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("options", [{}, {"sampling": True}], ids=str)
+def test_broken_weights(task, model, value, options):
+    with torch.no_grad():
+        model.decoder.layers[1].feed_forward.w_2.bias[3] = value
+    with pytest.raises(ValueError, match="not numbers .NaN.: its weights are broken"):
+        make_generator(task, [model], **options).generate([model], make_sample([[5], [6, 7]]))

@@ -1,0 +1,210 @@
+"""The search over one batch (section 6.1): extend, choose, end, and let go of what is done.
+
+Beams may form groups that keep their own lists of ended hypotheses: one group of W for beam
+search, G of W/G for diverse beams, W of one for samples. A group of a sentence is a search.
+
+Axes: B sentences still there, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.search.constraints import Constraint, Step, force_end, force_token
+from vaswani_plugin.search.hypotheses import Ended, History, Hypothesis
+from vaswani_plugin.search.rules import FairseqRules, PaperRules
+from vaswani_plugin.search.selection import Candidates
+from vaswani_plugin.search.stepping import Ensemble
+
+CHUNK = 2**21
+"""Log-probabilities looked at together: few enough to stay in the processor's cache."""
+
+STEPS_BETWEEN_LOOKS = 4
+"""On a GPU, steps between two looks at how many sentences are done: each look waits for it."""
+
+Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
+"""(log P of the next token (b, W, V), log P so far (b, W), groups open (b, G)) -> candidates."""
+
+
+class BeamSearch:
+    """One batch of sentences.
+
+    Args:
+        ensemble: the models, which have read the sources.
+        choose: which continuations are candidates.
+        constraints: what may come.
+        rules: how hypotheses are scored and when a sentence is done.
+        beam: W.
+        groups: G.
+        limits: greatest number of tokens before the end of each sentence, a list of B.
+        prefix: tokens that each output must begin with, (B, P), padded.
+        start: number of the token that stands before the first.
+        eos: number of the end of sentence.
+        pad: number of the padding.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        choose: Choose,
+        constraints: list[Constraint],
+        rules: PaperRules | FairseqRules,
+        *,
+        beam: int,
+        groups: int,
+        limits: list[int],
+        prefix: Tensor,
+        start: int,
+        eos: int,
+        pad: int,
+    ) -> None:
+        self.ensemble, self.choose, self.constraints = ensemble, choose, constraints
+        self.rules, self.beam, self.groups = rules, beam, groups
+        self.eos, self.pad = eos, pad
+        self.device = prefix.device
+        self.prefix = prefix
+        self.limits = torch.tensor(limits, device=self.device)
+        self.least_limit, self.last_step = min(limits), max(limits)
+        self.sentences = torch.arange(len(limits), device=self.device)
+        self.tokens = torch.full((len(limits), 1), start, device=self.device)
+        self.parents: Tensor | None = None
+        self.log_p: Tensor | None = None  # (B, W)
+        self.history = History()
+        self.ended: Ended | None = None
+        self.results: list[list[Hypothesis]] = [[] for _ in limits]
+
+    def run(self) -> list[list[Hypothesis]]:
+        """Translate.
+
+        Returns:
+            fairseq's dictionaries of each sentence, the best score first.
+
+        Raises:
+            ValueError: when a model's output is not a number.
+        """
+        for step in range(self.last_step + 1):
+            attention = self.ensemble.advance(self.tokens, self.parents)
+            if attention is not None:  # at the start all groups share one beam
+                attention = attention if step else attention.repeat_interleave(self.groups, 0)
+                shape = (self._searches(), -1, attention.size(-1))
+                self.history.add_attention(attention.reshape(shape))
+            candidates = self._candidates(step)
+            self._end(step, candidates)
+            self._go_on(step, candidates)
+            if step == self.last_step or self._looks(step):
+                self._let_go(step == self.last_step)
+                if not len(self.sentences):
+                    break
+        return self.results
+
+    def _looks(self, step: int) -> bool:
+        return self.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0
+
+    def _searches(self) -> int:
+        return len(self.sentences) * self.groups
+
+    def _candidates(self, step: int) -> Candidates:
+        """Of all sentences, as many at a time as fit into the cache."""
+        if self.log_p is None:
+            self.log_p = torch.zeros(self.tokens.shape, device=self.device)
+        rows = max(1, CHUNK // (self.ensemble.vocabulary * self.tokens.size(1)))
+        found = []
+        for begin in range(0, len(self.sentences), rows):
+            part = slice(begin, begin + rows)
+            log_p = self.ensemble.log_probabilities(part)
+            if self._looks(step) and log_p[:, :, 0].isnan().any():  # one is all of them
+                raise ValueError(
+                    "the model's scores are not numbers (NaN): its weights are broken; use another "
+                    "checkpoint"
+                )
+            self.log_p = self.log_p.to(log_p.dtype)
+            self._constrain(step, part, log_p)
+            open_groups = self._open(log_p).view(-1, self.groups)[part]
+            found.append(self.choose(log_p, self.log_p[part], open_groups))
+        candidates = Candidates(*(torch.cat(x).flatten(0, 1) for x in zip(*found, strict=True)))
+        if self.ended is None:
+            self.ended = Ended(
+                self._searches(), self.beam // self.groups, candidates.log_probabilities, self.rules
+            )
+        return candidates
+
+    def _open(self, like: Tensor) -> Tensor:
+        if self.ended is None:
+            return torch.ones(self._searches(), dtype=torch.bool, device=like.device)
+        return ~self.ended.done
+
+    def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
+        step = Step(number, self.sentences[part], lambda: self._tokens_so_far(part))
+        for constrain in self.constraints:
+            constrain(log_p, step)
+        if number < self.prefix.size(1):
+            free = self.limits[part] <= number
+            force_token(log_p, self.prefix[part, number].masked_fill(free, self.pad), self.pad)
+        if number >= self.least_limit:
+            force_end(log_p, self.limits[part] <= number, self.eos)
+
+    def _tokens_so_far(self, part: slice) -> Tensor:
+        if not self.history.steps:
+            return self.tokens[part, :, None][..., :0]
+        own = torch.arange(self.beam // self.groups, device=self.device)
+        tokens = self.history.trace(own.expand(self._searches(), -1)).tokens
+        return tokens.reshape(*self.tokens.shape, -1)[part]
+
+    def _end(self, step: int, candidates: Candidates) -> None:
+        """Enter those of the first w that end; what comes after them is too unlikely to count."""
+        log_p, tokens, beams = (x[:, : self.beam // self.groups] for x in candidates)
+        ends = tokens.eq(self.eos) & log_p.gt(-torch.inf) & ~self.ended.done[:, None]
+        if self.device.type != "cpu" or ends.any():
+            self.ended.enter(step, ends, log_p, beams)
+
+    def _go_on(self, step: int, candidates: Candidates) -> None:
+        """The first w candidates that don't end are the beams of the next step."""
+        w = self.beam // self.groups
+        order = candidates.tokens.eq(self.eos).byte().argsort(dim=1, stable=True)[:, :w]
+        log_p, tokens, beams = (x.gather(1, order) for x in candidates)
+        log_p = log_p.masked_fill(tokens.eq(self.eos), -torch.inf)  # where too few go on
+        self.history.add(tokens, log_p, beams)
+        best_open = log_p[:, 0]
+        limits = self.limits.repeat_interleave(self.groups)
+        self.ended.done |= self.rules.done(self.ended.rank, best_open, step, limits)
+        self.ended.done |= limits.le(step) | best_open.eq(-torch.inf)
+        shape = (len(self.sentences), -1)
+        first = torch.arange(self.groups, device=self.device) * w
+        in_group = beams.unflatten(0, (-1, self.groups))
+        if self.parents is None:  # all begin with the one start
+            self.parents = torch.zeros_like(in_group).view(shape)
+        else:
+            self.parents = (in_group + first[:, None]).view(shape)
+        self.tokens, self.log_p = tokens.view(shape), log_p.view(shape)
+
+    def _let_go(self, last: bool) -> None:
+        """Take done sentences out of the batch once there are enough of them."""
+        done = self.ended.done.view(-1, self.groups).all(dim=1)
+        count = int(done.sum())
+        if not last and (count == 0 or (count < len(done) and 8 * count < len(done))):
+            return
+        gone, stay = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
+        if last:
+            gone, stay = torch.arange(len(done), device=self.device), stay[:0]
+        found = self.ended.hypotheses(self.history, self._of(gone), self.eos)
+        for number, sentence in enumerate(self.sentences[gone].tolist()):
+            own = found[number * self.groups : (number + 1) * self.groups]
+            self.results[sentence] = sorted(
+                (h for group in own for h in group), key=lambda h: -h["score"].item()
+            )
+        self.sentences = self.sentences[stay]
+        if not len(stay):
+            return
+        searches = self._of(stay)
+        self.ended.keep(searches)
+        self.history.keep(searches)
+        self.limits, self.prefix = self.limits[stay], self.prefix[stay]
+        self.tokens, self.log_p = self.tokens[stay], self.log_p[stay]
+        self.parents = self.parents[stay]
+        self.ensemble.keep(stay)
+
+    def _of(self, sentences: Tensor) -> Tensor:
+        """The searches of these sentences."""
+        groups = torch.arange(self.groups, device=self.device)
+        return (sentences[:, None] * self.groups + groups).flatten()

@@ -1,0 +1,76 @@
+"""What may come next: functions that set log-probabilities of tokens to -inf, in place.
+
+Axes: b sentences, W beams, V vocabulary, T tokens so far.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Constraint = Callable[[Tensor, "Step"], None]
+"""Changes log-probabilities (b, W, V) of a step in place."""
+
+
+class Step:
+    """One step of the search, for some of its sentences.
+
+    Args:
+        number: tokens of every open hypothesis.
+        sentences: numbers of the sentences in the batch as it was handed in, (b,).
+        history: gives the tokens so far, (b, W, T), without the start.
+    """
+
+    def __init__(self, number: int, sentences: Tensor, history: Callable[[], Tensor]) -> None:
+        self.number = number
+        self.sentences = sentences
+        self.history = history
+
+
+def forbid(log_probabilities: Tensor, tokens: int | Sequence[int]) -> None:
+    """These tokens never come."""
+    log_probabilities[..., tokens] = -math.inf
+
+
+def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:
+    """Nothing but the end may come in the sentences of `ending`, boolean (b,)."""
+    end = log_probabilities[..., eos].clone()
+    log_probabilities.masked_fill_(ending[:, None, None], -math.inf)
+    log_probabilities[..., eos] = end
+
+
+def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None:
+    """`tokens` (b,) must come; `nothing` stands where the sentence is free."""
+    place = tokens[:, None, None].expand(-1, log_probabilities.size(1), 1)
+    kept = log_probabilities.gather(2, place)
+    log_probabilities.masked_fill_(tokens.ne(nothing)[:, None, None], -math.inf)
+    log_probabilities.scatter_(2, place, kept)
+
+
+def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
+    """No n-gram of a hypothesis comes twice; `history` is (b, W, T)."""
+    if history.size(2) < n:
+        return
+    ngrams = history.unfold(2, n, 1)  # (b, W, T - n + 1, n)
+    latest = history[:, :, history.size(2) - n + 1 :]  # (b, W, n - 1)
+    begun = (ngrams[..., :-1] == latest[:, :, None]).all(-1)
+    sentence, beam, place = begun.nonzero(as_tuple=True)
+    log_probabilities[sentence, beam, ngrams[sentence, beam, place, -1]] = -math.inf
+
+
+def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
+    """fairseq's `prefix_allowed_tokens_fn`: `choose(sentence, tokens)` lists what may come.
+
+    `tokens` are those so far of one hypothesis, (T,), without the start.
+    """
+
+    def constrain(log_probabilities: Tensor, step: Step) -> None:
+        history = step.history()
+        banned = torch.ones_like(log_probabilities, dtype=torch.bool)
+        for place, sentence in enumerate(step.sentences.tolist()):
+            for beam in range(log_probabilities.size(1)):
+                banned[place, beam, choose(sentence, history[place, beam])] = False
+        log_probabilities.masked_fill_(banned, -math.inf)
+
+    return constrain

@@ -1,0 +1,149 @@
+"""What the search remembers: the way back from each hypothesis, and those that ended.
+
+Axes: B searches (of sentences, or of groups of beams), W beams of each, T tokens.
+"""
+
+import math
+from copy import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.search.rules import FairseqRules, PaperRules
+
+Hypothesis = dict[str, Tensor]
+
+_EMPTY = torch.empty(0)
+
+
+class Trace(NamedTuple):
+    """Tokens (B, K, T), their cumulative log P (B, K, T) and attention (B, K, T, S) if any."""
+
+    tokens: Tensor
+    log_probabilities: Tensor
+    attention: Tensor | None
+
+
+class History:
+    """For each step its tokens, log P, and the beam that each continues; nothing is copied."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Tensor, ...]] = []
+        self.attention: list[Tensor] = []
+
+    def add(self, tokens: Tensor, log_probabilities: Tensor, beams: Tensor) -> None:
+        """Three tensors (B, W)."""
+        self.steps.append((tokens, log_probabilities, beams))
+
+    def add_attention(self, attention: Tensor) -> None:
+        """Of the step that is about to be chosen, (B, W', S) by the beams before it."""
+        self.attention.append(attention)
+
+    def keep(self, searches: Tensor) -> None:
+        """Forget all but these searches, (B',)."""
+        self.steps = [tuple(x.index_select(0, searches) for x in step) for step in self.steps]
+        self.attention = [x.index_select(0, searches) for x in self.attention]
+
+    def trace(self, beams: Tensor, lengths: Tensor | None = None) -> Trace:
+        """Follow hypotheses back to the start.
+
+        Args:
+            beams: (B, K), numbers among the beams after `lengths` tokens.
+            lengths: (B, K); None: all steps.
+
+        Returns:
+            Their tokens and the rest; behind a hypothesis's length stands what has no meaning.
+        """
+        found = []
+        for number in reversed(range(len(self.steps))):
+            tokens, log_p, origins = self.steps[number]
+            step = [tokens.gather(1, beams), log_p.gather(1, beams), None]
+            before = origins.gather(1, beams)
+            beams = before if lengths is None else torch.where(lengths > number, before, beams)
+            if self.attention:  # that of the end, too
+                place = beams[:, :, None].expand(-1, -1, self.attention[number].size(2))
+                step[2] = self.attention[number].gather(1, place)
+            found.append(step)
+        if not found:
+            return Trace(beams[..., None][..., :0], beams.new_zeros(*beams.shape, 0).float(), None)
+        tokens, log_p, attention = zip(*reversed(found), strict=True)
+        stacked = torch.stack(attention, 2) if self.attention else None
+        return Trace(torch.stack(tokens, 2), torch.stack(log_p, 2), stacked)
+
+
+class Ended:
+    """The hypotheses kept by each search, the highest rank first.
+
+    Args:
+        searches: B.
+        beam: W.
+        like: a tensor of the device and type of log-probabilities.
+        rules: who is kept.
+    """
+
+    def __init__(
+        self, searches: int, beam: int, like: Tensor, rules: PaperRules | FairseqRules
+    ) -> None:
+        self.rules = rules
+        self.rank = like.new_full((searches, beam), -math.inf)
+        self.score = self.rank.clone()
+        self.log_p = self.rank.clone()
+        self.step = torch.zeros(searches, beam, dtype=torch.long, device=like.device)
+        self.beam = self.step.clone()  # among those before the end
+        self.done = torch.zeros(searches, dtype=torch.bool, device=like.device)
+
+    def enter(self, step: int, ends: Tensor, log_p: Tensor, beams: Tensor) -> None:
+        """Let candidates compete that end now.
+
+        Args:
+            step: tokens before the end.
+            ends: which of them end, (B, W).
+            log_p: with the end, (B, W).
+            beams: that they continue, (B, W).
+        """
+        score = self.rules.score(log_p, step + 1)
+        rank = self.rules.rank(score, step).masked_fill(~ends, -math.inf)
+        steps = torch.full_like(beams, step)
+        self.rank, order = torch.cat((self.rank, rank), 1).topk(self.rank.size(1), dim=1)
+        for name, new in (("score", score), ("log_p", log_p), ("step", steps), ("beam", beams)):
+            both = torch.cat((getattr(self, name), new), dim=1)
+            setattr(self, name, both.gather(1, order))
+
+    def keep(self, searches: Tensor) -> None:
+        """Forget all but these searches, (B',)."""
+        for name in ("rank", "score", "log_p", "step", "beam", "done"):
+            setattr(self, name, getattr(self, name).index_select(0, searches))
+
+    def hypotheses(self, history: History, searches: Tensor, eos: int) -> list[list[Hypothesis]]:
+        """fairseq's dictionaries for these searches, (B',), the best score first."""
+        picked, old = copy(self), copy(history)
+        picked.keep(searches)
+        old.keep(searches)
+        tokens, log_p, attention = old.trace(picked.beam, picked.step)
+        tokens = torch.cat((tokens, torch.full_like(tokens[..., :1], eos)), dim=2)
+        log_p = torch.cat((log_p, log_p.new_zeros(*log_p.shape[:2], 1)), dim=2)
+        end = picked.step[:, :, None]
+        tokens = tokens.scatter(2, end, eos).cpu()
+        log_p = log_p.scatter(2, end, picked.log_p[:, :, None].to(log_p))
+        positional = log_p.diff(dim=2, prepend=log_p.new_zeros(*log_p.shape[:2], 1)).cpu()
+        attention = None if attention is None else attention.cpu()
+        score, steps, ranks = picked.score.cpu(), picked.step.tolist(), picked.rank.tolist()
+        results = []
+        for row in range(len(searches)):
+            found = []
+            for place, rank in enumerate(ranks[row]):
+                if rank == -math.inf:
+                    continue
+                here = row, place, slice(steps[row][place] + 1)
+                found.append(
+                    {
+                        "tokens": tokens[here].clone(),
+                        "score": score[row, place],
+                        "attention": _EMPTY if attention is None else attention[here].T.clone(),
+                        "alignment": _EMPTY,
+                        "positional_scores": positional[here].clone(),
+                    }
+                )
+            results.append(sorted(found, key=lambda hypothesis: -hypothesis["score"].item()))
+        return results

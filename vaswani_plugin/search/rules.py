@@ -1,0 +1,89 @@
+"""How hypotheses are scored and when a sentence is done: the authors' rules, and fairseq's.
+
+Axes: B searches (of sentences, or of groups of beams), W hypotheses kept by each.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.search.length_penalty import (
+    best_reachable_score,
+    fairseq_length_penalty,
+    length_penalty,
+)
+
+
+class PaperRules:
+    """Section 6.1 and the authors' code.
+
+    Of all that ended, the W best scores log P / lp are kept. A search is done when the best
+    open hypothesis, at the most favourable penalty that it can still reach, can't beat the
+    worst kept one. A beam of 1 is greedy: its first end is the end.
+
+    Every sentence has its own limits, so that its translation doesn't depend on its neighbours.
+
+    Args:
+        alpha: exponent of the length penalty; 0 scores by log P alone.
+    """
+
+    by_sentence = True
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha = alpha
+
+    def score(self, log_probabilities: Tensor, length: int) -> Tensor:
+        """Scores of hypotheses of `length` tokens, end of sentence included."""
+        return log_probabilities / length_penalty(length, self.alpha)
+
+    def rank(self, scores: Tensor, step: int) -> Tensor:
+        """(B, W) -> (B, W): the greater, the sooner kept."""
+        return scores
+
+    def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
+        """Which searches can't improve.
+
+        Args:
+            kept: ranks of the hypotheses kept, best first, -inf where there is none, (B, W).
+            best_open: greatest log P of an open hypothesis, (B,).
+            step: tokens of every open hypothesis, less one.
+            limits: greatest number of tokens before the end of sentence, (B,).
+
+        Returns:
+            Boolean (B,).
+        """
+        worst = kept[:, -1]
+        if kept.size(1) == 1:
+            return worst > -math.inf
+        bound = best_reachable_score(best_open, step + 2, limits + 1, self.alpha)
+        return (worst > -math.inf) & (worst >= bound)
+
+
+class FairseqRules:
+    """fairseq's own: the first W hypotheses that end are kept, and then the search is done.
+
+    The limit is that of the batch's longest source.
+
+    Args:
+        exponent: of |Y|, by which log P is divided; 0 scores by log P alone.
+    """
+
+    by_sentence = False
+
+    def __init__(self, exponent: float) -> None:
+        self.exponent = exponent
+
+    def score(self, log_probabilities: Tensor, length: int) -> Tensor:
+        """Scores of hypotheses of `length` tokens, end of sentence included."""
+        return log_probabilities / fairseq_length_penalty(length, self.exponent)
+
+    def rank(self, scores: Tensor, step: int) -> Tensor:
+        """(B, W) -> (B, W): what came sooner ranks higher."""
+        width = scores.size(1)
+        arrival = step * width + torch.arange(width, device=scores.device, dtype=scores.dtype)
+        return scores.new_zeros(scores.shape).sub_(arrival)
+
+    def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
+        """See `PaperRules.done`."""
+        return kept[:, -1] > -math.inf

@@ -1,0 +1,150 @@
+"""Models as the search sees them: every hypothesis gets a token, and log P of the next comes out.
+
+A model of ours offers `decoder.begin_beam_search`; any other of fairseq's with an incremental
+decoder works through its `incremental_state`.
+
+Axes: B sentences, W beams, R = B W rows, V vocabulary, S source length.
+"""
+
+import math
+from typing import Protocol
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from torch import Tensor
+
+
+class Beams(Protocol):
+    """The hypotheses of one batch in one model."""
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """Append tokens (B, W) to the hypotheses `parents` (B, W) of before; None at first.
+
+        Returns the attention to the source, (B, W, S), where there is one.
+        """
+
+    def logits(self, sentences: slice) -> Tensor:
+        """(b, W, V), a tensor of its own; unnormalized, or log-probabilities already."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Go on with these sentences only, (B',)."""
+
+
+class ForeignBeams:
+    """`Beams` over any encoder-decoder of fairseq.
+
+    Args:
+        model: with an `encoder` and a `decoder`.
+        encoder_out: what the encoder returned, once a sentence.
+        temperature: divides the logits.
+    """
+
+    def __init__(self, model, encoder_out, temperature: float) -> None:
+        self.model = model
+        self.encoder_out = encoder_out
+        self.temperature = temperature
+        self.incremental = isinstance(model.decoder, FairseqIncrementalDecoder)
+        self.state: dict = {}
+        self.history: Tensor | None = None  # (R, T)
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`."""
+        self.sentences, self.beams = tokens.shape
+        if parents is None:
+            self.history = tokens.view(-1, 1)
+        else:
+            before = self.history.size(0) // self.sentences
+            first = torch.arange(self.sentences, device=tokens.device)[:, None] * before
+            self._reorder((parents + first).flatten())
+            self.history = torch.cat((self.history, tokens.view(-1, 1)), dim=1)
+        decoder = self.model.decoder
+        state = {"incremental_state": self.state} if self.incremental else {}
+        logits, extra = decoder(self.history, encoder_out=self.encoder_out, **state)
+        logits = logits[:, -1:] / self.temperature
+        self.log_p = self.model.get_normalized_probs((logits, extra), log_probs=True)[:, -1]
+        attention = extra.get("attn") if isinstance(extra, dict) else None
+        if isinstance(attention, list):
+            attention = attention[0] if attention else None
+        if attention is None:
+            return None
+        return attention[:, -1].unflatten(0, (self.sentences, self.beams))
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        return self.log_p.unflatten(0, (self.sentences, self.beams))[sentences].clone()
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Beams`."""
+        beams = torch.arange(self.beams, device=sentences.device)
+        self._reorder((sentences[:, None] * self.beams + beams).flatten())
+
+    def _reorder(self, rows: Tensor) -> None:
+        self.history = self.history.index_select(0, rows)
+        self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
+        if self.incremental:
+            self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
+
+
+class Ensemble:
+    """Models that decode together: the mean of their probabilities, and of their attention.
+
+    Args:
+        models: of fairseq, over the same dictionaries.
+        net_input: the batch's `src_tokens` and the rest that the encoders take.
+        beam: W, the greatest number of hypotheses of a sentence.
+        temperature: divides the logits of every model.
+        vocabulary: V, entries of the target dictionary.
+    """
+
+    def __init__(
+        self, models: list, net_input: dict, beam: int, temperature: float, vocabulary: int
+    ) -> None:
+        self.temperature = temperature
+        self.vocabulary = vocabulary
+        self.members: list[Beams] = []
+        for model in models:
+            encoder_out = model.encoder.forward_torchscript(net_input)
+            if hasattr(model.decoder, "begin_beam_search"):
+                self.members.append(model.decoder.begin_beam_search(encoder_out, beam))
+            else:
+                self.members.append(ForeignBeams(model, encoder_out, temperature))
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`."""
+        attentions = [member.advance(tokens, parents) for member in self.members]
+        found = [attention for attention in attentions if attention is not None]
+        return sum(found) / len(found) if found else None
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Beams`."""
+        for member in self.members:
+            member.keep(sentences)
+
+    def log_probabilities(self, sentences: slice) -> Tensor:
+        """log P of the next token, (b, W, V), a tensor of its own, float32 or better.
+
+        Raises:
+            ValueError: when a model has more or fewer tokens than the dictionary.
+        """
+        columns = [self._log_softmax(member, sentences) for member in self.members]
+        if len(columns) == 1:
+            return columns[0]
+        return torch.stack(columns).logsumexp(dim=0) - math.log(len(columns))
+
+    def _log_softmax(self, member: Beams, sentences: slice) -> Tensor:
+        logits = member.logits(sentences)
+        if logits.size(-1) != self.vocabulary:
+            raise ValueError(
+                f"the model knows {logits.size(-1)} tokens and the target dictionary "
+                f"{self.vocabulary}; give the data folder (its dict.*.txt) that it was trained on"
+            )
+        if logits.dtype in (torch.float16, torch.bfloat16):
+            logits = logits.float()
+        if isinstance(member, ForeignBeams):
+            return logits
+        if self.temperature != 1:
+            logits /= self.temperature
+        if logits.device.type != "cpu":
+            return logits.log_softmax(-1)
+        # In place: fresh memory would cost more than the function itself.
+        return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)
