@@ -4,7 +4,8 @@
 The German follows from the English: no sentence has two translations, and no sentence of the
 validation or test set, English or German, occurs in the training set. The text has verb-second and
 verb-final order, separable verbs, agreement, declension, compounds, numbers and dates; it is cased,
-with punctuation. Example: toy_translation.py --output work/toy --train 6000 --seed 1
+with punctuation. --language fr writes a simpler English-French corpus. Example:
+toy_translation.py --output work/toy --train 6000 --seed 1
 """
 
 import argparse
@@ -14,9 +15,11 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from toy_sentences import pairs
+import toy_french
+import toy_sentences
 
 Pair = tuple[str, str]
+GRAMMARS = {"de": toy_sentences.pairs, "fr": toy_french.pairs}
 SPLITS = ("test", "valid", "train")
 DEFAULT_SIZES = {"train": 6000, "valid": 300, "test": 500}
 # Repeats in a row after which the grammar counts as exhausted; in 100,000 pairs one draw in
@@ -31,19 +34,19 @@ def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
     English sentence comes with two translations.
     """
     chosen: dict[str, str] = {}
-    german_seen: set[str] = set()
+    foreign_seen: set[str] = set()
     repeats = 0
-    for english, german in stream:
-        known = chosen.get(english, german)
-        assert known == german, f"two translations of {english!r}: {known!r} and {german!r}"
-        if english in chosen or german in german_seen:
+    for english, foreign in stream:
+        known = chosen.get(english, foreign)
+        assert known == foreign, f"two translations of {english!r}: {known!r} and {foreign!r}"
+        if english in chosen or foreign in foreign_seen:
             repeats += 1
             if repeats > _PATIENCE:
                 break
             continue
         repeats = 0
-        chosen[english] = german
-        german_seen.add(german)
+        chosen[english] = foreign
+        foreign_seen.add(foreign)
         if len(chosen) == count:
             return list(chosen.items())
     raise ValueError(
@@ -51,12 +54,12 @@ def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
     )
 
 
-def make_corpus(sizes: dict[str, int], seed: int) -> dict[str, list[Pair]]:
+def make_corpus(sizes: dict[str, int], seed: int, language: str = "de") -> dict[str, list[Pair]]:
     """Disjoint splits (name: pairs) of the given sizes; the same seed gives the same text.
 
     The test set is drawn first, so it stays the same when only the training set grows.
     """
-    drawn = iter(distinct_pairs(pairs(seed), sum(sizes.values())))
+    drawn = iter(distinct_pairs(GRAMMARS[language](seed), sum(sizes.values())))
     corpus = {split: list(islice(drawn, sizes[split])) for split in SPLITS}
     for side in (0, 1):
         trained = {pair[side] for pair in corpus["train"]}
@@ -65,8 +68,10 @@ def make_corpus(sizes: dict[str, int], seed: int) -> dict[str, list[Pair]]:
     return corpus
 
 
-def write_corpus(corpus: dict[str, list[Pair]], output: Path) -> None:
+def write_corpus(corpus: dict[str, list[Pair]], output: Path, language: str = "de") -> None:
     """Write ``SPLIT.en`` and ``SPLIT.de`` into the folder `output`, which is made if missing.
+
+    `language` is that of the second file.
 
     All files are complete under temporary names before the first one takes its place.
     """
@@ -74,8 +79,8 @@ def write_corpus(corpus: dict[str, list[Pair]], output: Path) -> None:
     written: list[tuple[Path, Path]] = []
     try:
         for split, chosen in corpus.items():
-            for side, language in enumerate(("en", "de")):
-                final = output / f"{split}.{language}"
+            for side, name in enumerate(("en", language)):
+                final = output / f"{split}.{name}"
                 temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
                 written.append((temporary, final))
                 lines = "".join(pair[side] + "\n" for pair in chosen)
@@ -103,11 +108,12 @@ def main(argv: list[str] | None = None) -> int:
             f"--{split}", type=_count, default=size, metavar="N", help=f"pairs (default {size})"
         )
     parser.add_argument("--seed", type=int, default=1, help="another seed, another text")
+    parser.add_argument("--language", choices=GRAMMARS, default="de", help="beside English")
     args = parser.parse_args(argv)
     sizes = {split: getattr(args, split) for split in SPLITS}
     try:
-        corpus = make_corpus(sizes, args.seed)
-        write_corpus(corpus, args.output)
+        corpus = make_corpus(sizes, args.seed, args.language)
+        write_corpus(corpus, args.output, args.language)
     except (OSError, ValueError) as error:
         print(f"toy_translation.py: error: {error}", file=sys.stderr)
         return 1

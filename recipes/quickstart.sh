@@ -12,90 +12,26 @@
 # The corpus is made up, so the score says that everything works, not how well the model would
 # translate real text.
 #
-# Options:
-#   --arch NAME          default vaswani_tiny; `vaswani archs` lists them
-#   --max-update N       default 1000       --max-tokens N       default 2048
-#   --max-epoch N        default no limit   --warmup-updates N   default 400
-#   --lr-factor F        default 0.5657     --seed S             default 1 (model and corpus)
-#   --save-interval-updates N   keep the state every N updates too (default: every epoch)
-# --data DIR takes {train,valid,test}.{en,de} from DIR instead of the grammar.
+# --seed decides on both model and corpus. --data DIR takes {train,valid,test}.{en,de} from DIR
+# instead of the grammar.
 set -euo pipefail
 
 recipe=quickstart
-stages=(data prepare binarize train average translate score)
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-# Neither help nor a dry run needs the environment.
-case " $* " in *" --help "* | *" -h "* | *" --dry-run "*) VASWANI_ENV_FUNCTIONS_ONLY=1 ;; esac
-# shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-VASWANI_ROOT=$root
-# shellcheck source=recipes/lib/common.sh
-source "$root/recipes/lib/common.sh"
 # shellcheck source=recipes/lib/translation.sh
-source "$root/recipes/lib/translation.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
 
+pairs=(6000 300 500)
+normalize=false
+operations=1500
 max_tokens=2048
 max_update=1000
 warmup_updates=400
 lr_factor=0.5657
 dropout=0.1
 average=5
-operations=1500
-pairs=(6000 300 500)
+title="quickstart, held-out test"
 
-recipe_option() { translation_option "$@"; }
-
-recipe_defaults() {
-  if [[ "$scale" == tiny ]]; then
-    pairs=(300 30 30)
-    operations=300
-    if ((max_update > 20)); then max_update=20; fi
-    if ((warmup_updates > 10)); then warmup_updates=10; fi
-  fi
-  check_translation_options
-}
-
-key_data() { printf 'data %s pairs %s seed %s\n' "$data" "${pairs[*]}" "$seed"; }
-
-stage_data() {
-  local split language
-  fresh_folder "$work/raw"
-  if [[ -z "$data" ]]; then
-    run python "$prep/toy_translation.py" --output "$work/raw" --seed "$seed" \
-      --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
-  else
-    for split in train valid test; do
-      for language in "$source_lang" "$target_lang"; do
-        [[ -f "$data/$split.$language" ]] || die "--data $data: $split.$language is missing"
-        run cp "$data/$split.$language" "$work/raw/"
-      done
-    done
-  fi
-  for split in train valid test; do
-    run python "$prep/check_corpus.py" "$work/raw/$split.$source_lang" "$work/raw/$split.$target_lang"
-  done
-}
-
-key_prepare() {
-  key_data
-  printf 'operations %s\n' "$operations"
-}
-
-stage_prepare() {
-  local split language
-  fresh_folder "$work/tok"
-  for split in train valid test; do
-    for language in "$source_lang" "$target_lang"; do
-      run python "$prep/normalize_tokenize.py" --language "$language" --no-normalize \
-        --input "$work/raw/$split.$language" --output "$work/tok/$split.$language"
-    done
-  done
-  learn_and_apply_bpe "$operations"
-}
-
-key_binarize() { key_prepare; }
-
-key_score() { key_translate; }
+recipe_defaults() { check_translation_options; }
 
 # The first test sentence of 8 to 12 words: long enough to see something, short enough to read.
 example_sentence() {
@@ -104,23 +40,11 @@ example_sentence() {
 }
 
 stage_score() {
-  local output=$work/output sentence='SENTENCE'
-  run python "$prep/normalize_tokenize.py" --detokenize --language "$target_lang" \
-    --input "$output/test.tok.$target_lang" --output "$output/test.$target_lang"
-  run_to "$output/tokenized.json" vaswani bleu --tokenized --format json \
-    --hypothesis "$output/test.tok.$target_lang" --reference "$work/tok/test.$target_lang"
-  run_to "$output/sacrebleu.json" vaswani bleu --format json \
-    --hypothesis "$output/test.$target_lang" --reference "$work/raw/test.$target_lang"
-  write_bundle lowercase=false normalize_punctuation=false tokenizer=moses
-  run python "$lib/result.py" result --work "$work" --recipe "$recipe" --arch "$arch" \
-    --train-log "$work/logs/train.log" \
-    --data "$work"/raw/{train,valid,test}".$source_lang" "$work"/raw/{train,valid,test}".$target_lang" \
-    --path data_bin=data-bin --path checkpoints=checkpoints --path bundle=model \
-    --tokenized "$output/tokenized.json" --sacrebleu "$output/sacrebleu.json" \
-    --output "$work/result.json"
+  local sentence=SENTENCE
+  score_translations
   if [[ -z "$dry_run" ]]; then sentence=$(example_sentence); fi
-  run vaswani attention --path "$work/model/model.pt" --data "$work/data-bin" \
-    --bpe-codes "$work/bpe/codes" --source "$sentence" --output "$output/attention.png"
+  run vaswani attention --path "$work/averaged.pt" --data "$work/data-bin" \
+    --bpe-codes "$(codes)" --source "$sentence" --output "$work/output/attention.png"
 }
 
 show_translations() { # ten sentences with what the model made of them and what was wanted
@@ -136,8 +60,7 @@ show_result() {
   printf '\n'
   vaswani bleu --hypothesis "$work/output/test.$target_lang" --reference "$work/raw/test.$target_lang"
   printf 'attention heat map: %s\n' "$work/output/attention.png"
-  python "$lib/summary.py" "$work/result.json" --title "quickstart, held-out test"
+  python "$lib/summary.py" "$work/result.json" --title "$title"
 }
 
 main_recipe "$@"
-if [[ -z "$dry_run" ]] && ((last_stage == ${#stages[@]})); then show_result; fi

@@ -7,9 +7,12 @@
 #   recipe_option NAME VALUE   takes an option of its own; returns 1 where it knows no such option
 #   recipe_defaults            fills in what no option set and checks it (may call `die`)
 #   stage_NAME                 does a stage; prints its commands by going through `run`
-#   key_NAME                   prints the options on which the stage's result depends
+#   key_NAME                   prints all on which the stage's result depends
+#   show_result                prints what people read at the end
 # and calls `main_recipe "$@"`. A finished stage leaves WORK/.stages/NAME with its key and is
-# skipped from then on; where the key differs, it and every later stage run again.
+# skipped from then on. Where the key differs it runs again, and with it the stages that follow, up
+# to one that is named in `by_content`: the key of such a stage holds the sums of the files that it
+# reads, which tell by themselves whether it has to run again.
 
 work=''
 data=''
@@ -17,6 +20,7 @@ scale=full
 device=''
 gpus=0
 dry_run=''
+by_content=()
 first_stage=''
 last_stage=''
 recipe_file=$0
@@ -29,6 +33,7 @@ say() { printf '%s: %s\n' "$recipe" "$*" >&2; }
 
 usage() { # the comment at the top of the recipe is its help
   awk 'NR == 1 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$recipe_file"
+  if declare -F recipe_usage >/dev/null; then recipe_usage; fi
   cat <<'HELP'
 
 Options of every recipe:
@@ -172,15 +177,27 @@ fresh_folder() {
   if [[ -n "$key" ]]; then printf '%s\n' "$key" >"$folder/.key"; fi
 }
 
+# remove_leftovers PREFIX...: temporary files of an earlier try that was killed.
+remove_leftovers() {
+  local prefix
+  [[ -z "$dry_run" ]] || return 0
+  for prefix in "$@"; do rm -rf "$prefix".*; done
+}
+
 stage_stamp() { echo "$work/.stages/$1"; }
 
 stage_is_done() { # NAME: finished, and with the options of now
   [[ -f "$(stage_stamp "$1")" && "$(<"$(stage_stamp "$1")")" == "$("key_$1")" ]]
 }
 
-forget_stages_from() { # NUMBER
+# digests FILE...: name and sum of each, for keys.
+digests() { python "$VASWANI_ROOT/recipes/lib/digests.py" --cache "$work/.stages/digests.json" "$@"; }
+
+forget_stages_from() { # NUMBER: this one, and those after it that don't go by content
   local index
-  for ((index = $1 - 1; index < ${#stages[@]}; index++)); do
+  rm -f "$(stage_stamp "${stages[$1 - 1]}")"
+  for ((index = $1; index < ${#stages[@]}; index++)); do
+    case " ${by_content[*]-} " in *" ${stages[index]} "*) return 0 ;; esac
     rm -f "$(stage_stamp "${stages[index]}")"
   done
 }
@@ -238,4 +255,5 @@ main_recipe() {
     fi
   fi
   run_stages
+  if [[ -z "$dry_run" ]] && ((last_stage == ${#stages[@]})); then show_result; fi
 }

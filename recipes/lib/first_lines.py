@@ -1,4 +1,4 @@
-"""Prints the first N lines of a corpus, plain or .gz.
+"""Prints the first N lines of each corpus, plain or .gz, one after the other; all where N is 0.
 
 first_lines.py 1000 train.en.gz > train.en
 """
@@ -14,11 +14,12 @@ from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
 
 def main() -> None:
     """Command line."""
-    if len(sys.argv) != 3 or not sys.argv[1].isdigit():
-        raise InputError("usage: first_lines.py N FILE")
+    if len(sys.argv) < 3 or not sys.argv[1].isdigit():
+        raise InputError("usage: first_lines.py N FILE...")
     with write_atomically("-") as write:
-        for line in islice(read_lines(sys.argv[2]), int(sys.argv[1])):
-            write(line)
+        for path in sys.argv[2:]:
+            for line in islice(read_lines(path), int(sys.argv[1]) or None):
+                write(line)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Writes the JSON files that end a recipe: the result, and how raw text becomes the model's words.
+"""Writes the JSON file that ends a recipe.
 
     result.py result --work W --recipe R --arch A --train-log F --data F... \\
         --path data_bin=data-bin --tokenized bleu.json --sacrebleu bleu.json --output W/result.json
-    result.py preprocessing --output W/model/preprocessing.json language=de lowercase=true
 """
 
 import argparse
@@ -182,15 +181,6 @@ def write_result(args: argparse.Namespace) -> None:
     write_json(content, args.output)
 
 
-def write_preprocessing(args: argparse.Namespace) -> None:
-    """The file `preprocessing.json`; true, false and numbers become such."""
-    content: dict[str, Any] = {}
-    for key, value in map(split_pair, args.pairs):
-        literal = re.fullmatch(r"true|false|null|-?\d+(\.\d+)?", value)
-        content[key] = json.loads(value) if literal else value
-    write_json(content, args.output)
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -208,10 +198,6 @@ def main() -> None:
     result.add_argument("--sacrebleu", type=Path, help="`vaswani bleu` on running text")
     result.add_argument("--output", required=True)
     result.set_defaults(function=write_result)
-    preprocessing = commands.add_parser("preprocessing", help="how raw text becomes words")
-    preprocessing.add_argument("--output", required=True)
-    preprocessing.add_argument("pairs", nargs="*", metavar="KEY=VALUE")
-    preprocessing.set_defaults(function=write_preprocessing)
     args = parser.parse_args()
     args.function(args)
 

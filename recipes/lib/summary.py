@@ -28,6 +28,8 @@ def summary(result: dict[str, Any], title: str) -> str:
     scores = []
     if bleu["tokenized"] is not None:
         scores.append(f"{bleu['tokenized']:.2f} tokenized BLEU")
+    if bleu["compound_split"] is not None:
+        scores.append(f"{bleu['compound_split']:.2f} compound-split BLEU")
     if bleu["sacrebleu"] is not None:
         scores.append(f"{bleu['sacrebleu']:.2f} sacreBLEU")
     cost = [

@@ -1,29 +1,69 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2034,SC2154  # what the recipes read, and what they set
 #
-# The stages that translation recipes share: binarize, train, average, translate. Sourced after
-# common.sh. A recipe's earlier stages leave
-#   WORK/raw/{train,valid,test}.LANG   the sentences as people write them
-#   WORK/tok/...                       the same as the model's words
-#   WORK/bpe/... and WORK/bpe/codes    the same in subwords
-# and the recipe sets these before `main_recipe`; options of the same names change them:
+# What translation recipes share. Each sources this file, states only its differences, and ends
+# with `main_recipe "$@"`:
+#   corpus.sh   where the text comes from: the stages fetch and unpack
+#   text.sh     what becomes of it: the stages tokenize to binarize
+#   here        the stages train to translate, and the settings below
+#   score.sh    the stages score and bundle
+# It defines recipe_defaults, which ends by `check_translation_options`, and, where it has options
+# of its own, recipe_option. WORK then holds raw/ (as people write), tok/ (words), clean/, bpe/ or
+# wordpiece/, data-bin/, checkpoints/, averaged.pt, output/, model/ (the bundle), result.json.
+
+# shellcheck source=recipes/lib/start.sh
+source "$(dirname "${BASH_SOURCE[0]}")/start.sh"
+# shellcheck source=recipes/lib/corpus.sh
+source "$VASWANI_ROOT/recipes/lib/corpus.sh"
+# shellcheck source=recipes/lib/text.sh
+source "$VASWANI_ROOT/recipes/lib/text.sh"
+# shellcheck source=recipes/lib/score.sh
+source "$VASWANI_ROOT/recipes/lib/score.sh"
+
+stages=(fetch unpack tokenize clean subwords binarize train average translate score bundle)
+by_content=(unpack train translate)
+
 pair=en-de
-arch=vaswani_tiny
+arch=''
+default_arch=vaswani_tiny
 seed=1
 max_tokens=8192
 max_update=8000
 max_epoch=0
 warmup_updates=2000
 lr_factor=1.0
-save_interval=0 # --save-interval-updates: states kept within an epoch, only to go on from
-# not options:
-dropout=0.3
-average=10 # epochs, the last ones
+save_interval=0 # updates; see average_over
+update_freq=''
+# The number of GPUs that the batch is meant for: with fewer, each collects several batches before
+# an update. 0: a batch of --max-tokens on each of the GPUs that there are.
+batch_gpus=0
+# No options:
+dropout=''          # none: the architecture's own
+average=10          # checkpoints, the last ones
+average_over=epochs # or updates: those written every `save_interval` updates
 beam=4
+title=''             # of the last line
 
 plugin=$VASWANI_ROOT/vaswani_plugin
-prep=$VASWANI_ROOT/data-prep
-lib=$VASWANI_ROOT/recipes/lib
+
+recipe_usage() {
+  cat <<HELP
+
+Options of every translation recipe, and what they are here where they are not given:
+  --arch NAME              ${default_arch} (vaswani_debug for --scale tiny); \`vaswani archs\` lists them
+  --max-tokens N           ${max_tokens}: of a batch, padded, on each GPU
+  --update-freq N          batches to an update, on each GPU
+  --max-update N           ${max_update:-by --arch}
+  --max-epoch N            no limit
+  --warmup-updates N       ${warmup_updates}
+  --lr-factor F            ${lr_factor}
+  --save-interval-updates N   ${save_interval:-by --arch}: write a checkpoint every so many updates
+  --padding-factor N       ${padding_factor}: make the vocabulary's rows a multiple of this
+  --seed S                 ${seed}
+HELP
+}
+
+recipe_option() { translation_option "$@"; }
 
 translation_option() { # NAME VALUE: the options of every translation recipe
   case $1 in
@@ -35,46 +75,63 @@ translation_option() { # NAME VALUE: the options of every translation recipe
     --warmup-updates) warmup_updates=$2 ;;
     --lr-factor) lr_factor=$2 ;;
     --save-interval-updates) save_interval=$2 ;;
+    --update-freq) update_freq=$2 ;;
+    --padding-factor) padding_factor=$2 ;;
     *) return 1 ;;
   esac
 }
 
 check_translation_options() {
+  if [[ "$scale" == tiny ]]; then use_tiny_scale; fi
+  arch=${arch:-$default_arch}
   need_count --seed "$seed"
   need_count --max-tokens "$max_tokens"
   need_count --max-update "$max_update"
   need_count --warmup-updates "$warmup_updates"
+  need_count --padding-factor "$padding_factor"
   [[ "$max_epoch" == 0 ]] || need_count --max-epoch "$max_epoch"
   [[ "$save_interval" == 0 ]] || need_count --save-interval-updates "$save_interval"
   need_number --lr-factor "$lr_factor"
   [[ "$arch" =~ ^[A-Za-z0-9_]+$ ]] || die "--arch $arch: no name of an architecture (see \`vaswani archs\`)"
+  choose_update_freq
   source_lang=${pair%-*}
   target_lang=${pair#*-}
+  choose_layout
 }
 
-learn_and_apply_bpe() { # OPERATIONS: from WORK/tok to WORK/bpe
-  local split language
-  fresh_folder "$work/bpe"
-  run python "$prep/bpe.py" learn --operations "$1" --output "$work/bpe/codes" \
-    --input "$work/tok/train.$source_lang" "$work/tok/train.$target_lang"
-  for split in train valid test; do
-    for language in "$source_lang" "$target_lang"; do
-      run python "$prep/bpe.py" apply --codes "$work/bpe/codes" \
-        --input "$work/tok/$split.$language" --output "$work/bpe/$split.$language"
-    done
-  done
+# At most so much of everything: whether it runs, in about a minute.
+use_tiny_scale() {
+  arch=${arch:-vaswani_debug}
+  if ((max_update > 20)); then max_update=20; fi
+  if ((warmup_updates > 10)); then warmup_updates=10; fi
+  if ((max_tokens > 2048)); then max_tokens=2048; fi
+  if ((save_interval > 3)); then save_interval=3; fi
+  if ((operations > 400)); then operations=400; fi
+  if ((threshold > 5)); then threshold=5; fi
+  lines=(600 60 60)
+  pairs=(300 30 30)
+  batch_gpus=0
 }
 
-stage_binarize() {
-  run python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" \
-    --train "$work/bpe/train" --valid "$work/bpe/valid" --test "$work/bpe/test"
+choose_update_freq() {
+  local workers=1
+  if [[ "$device" == gpu ]]; then workers=$gpus; fi
+  if [[ -n "$update_freq" ]]; then
+    need_count --update-freq "$update_freq"
+  elif ((batch_gpus == 0)); then
+    update_freq=1
+  else
+    ((batch_gpus % workers == 0)) ||
+      die "--gpus $gpus: batches for $batch_gpus GPUs can't be shared out evenly; give --update-freq N too, for a batch of $gpus x N x $max_tokens tokens"
+    update_freq=$((batch_gpus / workers))
+  fi
 }
 
 # What decides on the trajectory of a training; with these unchanged it can be continued.
 training_key() {
-  key_binarize
-  printf 'arch %s seed %s max-tokens %s warmup %s factor %s dropout %s device %s %s\n' \
-    "$arch" "$seed" "$max_tokens" "$warmup_updates" "$lr_factor" "$dropout" "$device" "$gpus"
+  data_bin_digests 'train.*' 'valid.*' 'dict.*'
+  printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s %s\n' \
+    "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" "$device" "$gpus"
 }
 
 key_train() {
@@ -82,16 +139,23 @@ key_train() {
   printf 'updates %s epochs %s save-interval %s\n' "$max_update" "$max_epoch" "$save_interval"
 }
 
-stage_train() {
-  local finished="$work/checkpoints/.finished"
-  local command=(fairseq-train "$work/data-bin" --user-dir "$plugin"
+training_command() { # sets `command`
+  command=(fairseq-train "$work/data-bin" --user-dir "$plugin"
     --task vaswani_translation --source-lang "$source_lang" --target-lang "$target_lang"
-    --arch "$arch" --dropout "$dropout" --max-tokens "$max_tokens"
+    --arch "$arch" --max-tokens "$max_tokens" --update-freq "$update_freq"
     --lr-factor "$lr_factor" --warmup-updates "$warmup_updates" --max-update "$max_update"
     --seed "$seed" --save-dir "$work/checkpoints"
-    --keep-last-epochs "$average" --no-progress-bar --log-format simple --log-interval 50)
-  if ((save_interval)); then
-    command+=(--save-interval-updates "$save_interval" --keep-interval-updates 1)
+    --no-progress-bar --log-format simple --log-interval 50)
+  if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
+  if [[ "$average_over" == updates ]]; then
+    command+=(--no-epoch-checkpoints --save-interval-updates "$save_interval"
+      --keep-interval-updates "$average")
+  else
+    command+=(--keep-last-epochs "$average")
+    # States within an epoch, only to go on from.
+    if ((save_interval)); then
+      command+=(--save-interval-updates "$save_interval" --keep-interval-updates 1)
+    fi
   fi
   if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
   if [[ "$device" == cpu ]]; then
@@ -99,6 +163,11 @@ stage_train() {
   else
     command+=(--distributed-world-size "$gpus")
   fi
+}
+
+stage_train() {
+  local command finished="$work/checkpoints/.finished"
+  training_command
   forget_overtrained_checkpoints
   fresh_folder "$work/checkpoints" "$(training_key)"
   if [[ -n "$dry_run" ]]; then
@@ -129,53 +198,50 @@ forget_overtrained_checkpoints() {
 
 key_average() {
   key_train
-  printf 'average %s\n' "$average"
+  printf 'average %s %s\n' "$average" "$average_over"
 }
 
 stage_average() {
-  local count=$average file epochs=0
+  local file count=$average flag=--last pattern='checkpoint[0-9]*.pt' found=0
+  if [[ "$average_over" == updates ]]; then
+    flag=--last-updates
+    pattern='checkpoint_[0-9]*_[0-9]*.pt'
+  fi
   if [[ -z "$dry_run" ]]; then
-    mkdir -p "$work/model"
-    for file in "$work"/checkpoints/checkpoint[0-9]*.pt; do
-      if [[ -f "$file" ]]; then epochs=$((epochs + 1)); fi
+    for file in "$work"/checkpoints/$pattern; do
+      if [[ -f "$file" ]]; then found=$((found + 1)); fi
     done
-    if ((epochs == 0)); then
-      say "the training ended within its first epoch, nothing to average: taking its last state"
-      run_to "$work/model/model.pt" cat "$work/checkpoints/checkpoint_last.pt"
+    if ((found == 0)); then
+      say "the training ended before the first checkpoint of its kind, nothing to average: taking its last state"
+      run_to "$work/averaged.pt" cat "$work/checkpoints/checkpoint_last.pt"
       return
     fi
-    if ((epochs < average)); then count=$epochs; fi
+    if ((found < average)); then
+      say "only $found checkpoints to average instead of $average"
+      count=$found
+    fi
   fi
-  run vaswani average --inputs "$work/checkpoints" --last "$count" --output "$work/model/model.pt"
+  remove_leftovers "$work/.averaged.pt"
+  run vaswani average --inputs "$work/checkpoints" "$flag" "$count" --output "$work/averaged.pt"
 }
 
 key_translate() {
-  key_average
-  printf 'beam %s\n' "$beam"
+  digests "$work/averaged.pt"
+  data_bin_digests 'test.*' 'dict.*'
+  printf 'beam %s subwords %s\n' "$beam" "$subwords"
 }
 
 stage_translate() {
   local command=(fairseq-generate "$work/data-bin" --user-dir "$plugin"
     --task vaswani_translation --source-lang "$source_lang" --target-lang "$target_lang"
-    --path "$work/model/model.pt" --gen-subset test --max-tokens 8192
-    --beam "$beam" --remove-bpe --no-progress-bar)
+    --path "$work/averaged.pt" --gen-subset test --max-tokens 8192 --beam "$beam" --no-progress-bar)
+  local output=$work/output/test.tok.$target_lang
+  if [[ "$subwords" == bpe ]]; then command+=(--remove-bpe); else output=$work/output/test.pieces.$target_lang; fi
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   fresh_folder "$work/output"
-  run_to "$work/output/generate.txt" "${command[@]}"
+  # A log rather than a result: it holds times.
+  run_to "$work/logs/generate.txt" "${command[@]}"
   # Into the order of the test set; a sentence that is missing there is an error here.
-  run python "$lib/hypotheses.py" --generate-output "$work/output/generate.txt" \
-    --like "$work/bpe/test.$source_lang" --output "$work/output/test.tok.$target_lang"
-}
-
-# The folder from which text can be translated without anything else: model, dictionaries,
-# subword codes and how raw text becomes the model's words.
-write_bundle() { # KEY=VALUE of preprocessing.json...
-  local language
-  for language in "$source_lang" "$target_lang"; do
-    run cp "$work/data-bin/dict.$language.txt" "$work/model/"
-  done
-  run cp "$work/bpe/codes" "$work/model/codes"
-  run python "$lib/result.py" preprocessing --output "$work/model/preprocessing.json" \
-    "source_language=$source_lang" "target_language=$target_lang" "subwords=subword-nmt" \
-    "codes=codes" "$@"
+  run python "$lib/hypotheses.py" --generate-output "$work/logs/generate.txt" \
+    --like "$work/$subwords/test.$source_lang" --output "$output"
 }

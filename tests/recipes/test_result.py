@@ -77,7 +77,7 @@ def test_a_short_run_falls_back_on_its_epochs(tmp_path):
 def test_keys_data_and_scores(tmp_path):
     import hashlib
 
-    (tmp_path / "tok.json").write_text('{"tokenized": 41.5, "compound_split": null}')
+    (tmp_path / "tok.json").write_text('{"tokenized": 41.5, "compound_split": 42.5}')
     (tmp_path / "sb.json").write_text('{"sacrebleu": 39.5, "signature": "nrefs:1"}')
     (tmp_path / "data-bin").mkdir()
     done = write_result(
@@ -95,11 +95,13 @@ def test_keys_data_and_scores(tmp_path):
     assert result["data"] == [{"file": "raw/test.en", "lines": 2, "sha256": digest}]
     assert result["paths"] == {"data_bin": "data-bin"}
     assert result["bleu"] == {
-        "tokenized": 41.5, "compound_split": None, "sacrebleu": 39.5, "signature": "nrefs:1",
+        "tokenized": 41.5, "compound_split": 42.5, "sacrebleu": 39.5, "signature": "nrefs:1",
     }  # fmt: skip
     assert set(result["versions"]) == {"torch", "fairseq", "plugin"}
     done = run_script("recipes/lib/summary.py", tmp_path / "result.json", "--title", "T")
-    assert done.stdout.startswith("T: 41.50 tokenized BLEU, 39.50 sacreBLEU (a, 1,234 parameters")
+    assert done.stdout.startswith(
+        "T: 41.50 tokenized BLEU, 42.50 compound-split BLEU, 39.50 sacreBLEU (a, 1,234 parameters"
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,18 +116,6 @@ def test_keys_data_and_scores(tmp_path):
 def test_a_result_that_would_be_wrong_is_not_written(tmp_path, log, flags, part):
     assert_one_line_error(write_result(tmp_path, log, *flags), part)
     assert not (tmp_path / "result.json").exists()
-
-
-def test_preprocessing(tmp_path):
-    out = tmp_path / "p.json"
-    done = run_script(
-        "recipes/lib/result.py", "preprocessing", "--output", out,
-        "lowercase=true", "language=de", "operations=10", "none=null",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(out.read_text()) == {
-        "lowercase": True, "language": "de", "operations": 10, "none": None,
-    }  # fmt: skip
 
 
 def hypotheses(folder: Path, output: str, lines: int):

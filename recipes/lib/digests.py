@@ -1,0 +1,61 @@
+"""Prints `NAME SHA256` for files, so that a recipe notices when the content of an input changed.
+
+    digests.py --cache work/wmt14_en_de/.stages/digests.json train.en.gz train.de.gz
+
+A sum is taken again only where the file's size, times or inode differ from those in the cache: the
+archives of WMT have gigabytes. A file that is missing is printed as such.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+
+from vaswani_text.corpus_io import run, write_atomically  # noqa: E402
+
+
+def read_cache(path: Path) -> dict[str, list]:
+    """File: [state, sum]; empty where there is no cache or no whole one (it only saves time)."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def digest(path: Path, cache: dict[str, list]) -> str:
+    """The sha256 of a file, from the cache where the file is as it was; updates the cache."""
+    if not path.is_file():
+        return "missing"
+    status = path.stat()
+    state = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    known = cache.get(str(path))
+    if known and known[0] == state:
+        return known[1]
+    with open(path, "rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    cache[str(path)] = [state, found]
+    return found
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("files", type=Path, nargs="+")
+    args = parser.parse_args()
+    cache = read_cache(args.cache)
+    before = dict(cache)
+    for path in args.files:
+        print(path.name, digest(path.resolve(), cache))
+    if cache != before:
+        with write_atomically(args.cache) as write:
+            write(json.dumps(cache))
+
+
+if __name__ == "__main__":
+    run(main)

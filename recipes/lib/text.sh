@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2034,SC2154  # what the recipes and translation.sh read and set
+#
+# What becomes of a translation recipe's text: the stages tokenize, clean, subwords and binarize.
+# Sourced by translation.sh. A recipe sets what differs from this:
+valid_every=0     # where no validation set is published: every Nth pair of the cleaned training set
+tokenizer=moses   # or none
+lowercase=false
+normalize=true   # punctuation
+aggressive=false # Moses' -a: split at hyphens
+cleaning=()      # check_corpus.py's limits for the training set, in tokens; none: only checked
+subwords=bpe     # or wordpiece
+operations=10000 # BPE's merges, or the number of word pieces
+threshold=0      # subword-nmt's --vocabulary-threshold; 0: none
+padding_factor=8 # rows of the dictionary become a multiple of it
+
+takes_validation_from_training() { ((valid_every)) && [[ "$layout" == archives ]]; }
+
+published_splits() {
+  if takes_validation_from_training; then echo train test; else echo "${splits[@]}"; fi
+}
+
+key_tokenize() {
+  key_unpack
+  printf 'tokenizer %s lowercase %s normalize %s aggressive %s\n' \
+    "$tokenizer" "$lowercase" "$normalize" "$aggressive"
+}
+
+stage_tokenize() {
+  local split language rules=()
+  if [[ "$tokenizer" == none ]]; then
+    say "nothing to do: word pieces are learned from raw text"
+    return
+  fi
+  if [[ "$lowercase" == true ]]; then rules+=(--lowercase); fi
+  if [[ "$normalize" == false ]]; then rules+=(--no-normalize); fi
+  if [[ "$aggressive" == true ]]; then rules+=(--aggressive); fi
+  fresh_folder "$work/tok"
+  for split in $(published_splits); do
+    for language in "$source_lang" "$target_lang"; do
+      run python "$prep/normalize_tokenize.py" --language "$language" ${rules[@]+"${rules[@]}"} \
+        --input "$work/raw/$split.$language" --output "$work/tok/$split.$language"
+    done
+  done
+}
+
+tokenized() { # SPLIT: the prefix of its files after the stage tokenize
+  if [[ "$tokenizer" == none ]]; then echo "$work/raw/$1"; else echo "$work/tok/$1"; fi
+}
+
+cleaned() { # SPLIT: the prefix of its files after the stage clean
+  if [[ "$1" == train ]] && { ((${#cleaning[@]})) || takes_validation_from_training; }; then
+    echo "$work/clean/$1"
+  elif [[ "$1" == valid ]] && takes_validation_from_training; then
+    echo "$work/clean/$1"
+  else
+    tokenized "$1"
+  fi
+}
+
+key_clean() {
+  key_tokenize
+  printf 'cleaning %s valid_every %s\n' "${cleaning[*]-}" "$valid_every"
+}
+
+# As in Moses and in fairseq's recipes, after the tokenization: the limits count tokens.
+stage_clean() {
+  local split all=$work/clean/train language
+  fresh_folder "$work/clean"
+  if takes_validation_from_training; then all=$work/clean/all; fi
+  if ((${#cleaning[@]})); then
+    run python "$prep/check_corpus.py" "$(tokenized train).$source_lang" "$(tokenized train).$target_lang" \
+      --clean "$all.$source_lang" "$all.$target_lang" "${cleaning[@]}"
+  fi
+  if takes_validation_from_training; then
+    for language in "$source_lang" "$target_lang"; do
+      run_to "$work/clean/valid.$language" awk "NR % $valid_every == 0" "$all.$language"
+      run_to "$work/clean/train.$language" awk "NR % $valid_every != 0" "$all.$language"
+      run rm "$all.$language"
+    done
+  fi
+  for split in "${splits[@]}"; do
+    run python "$prep/check_corpus.py" "$(cleaned "$split").$source_lang" "$(cleaned "$split").$target_lang"
+  done
+}
+
+key_subwords() {
+  key_clean
+  printf 'subwords %s operations %s threshold %s\n' "$subwords" "$operations" "$threshold"
+}
+
+stage_subwords() {
+  local split language rules
+  fresh_folder "$work/$subwords"
+  if [[ "$subwords" == wordpiece ]]; then
+    run python "$prep/wordpiece.py" learn --size "$operations" --output "$(codes)" \
+      --input "$(cleaned train).$source_lang" "$(cleaned train).$target_lang"
+    # All pieces: a dictionary counted from the text would lack the bytes of letters not in it.
+    run python "$prep/wordpiece.py" dictionary --model "$(codes)" --output "$work/wordpiece/dictionary"
+  else
+    run python "$prep/bpe.py" learn --operations "$operations" --output "$(codes)" \
+      --input "$(cleaned train).$source_lang" "$(cleaned train).$target_lang"
+  fi
+  for language in "$source_lang" "$target_lang"; do
+    rules=()
+    if ((threshold)); then
+      # Each language keeps to the subwords that it was seen with: once applied, counted, and
+      # applied again with the counts.
+      run python "$prep/bpe.py" apply --codes "$(codes)" \
+        --input "$(cleaned train).$language" --output "$work/bpe/train.$language"
+      run python "$prep/bpe.py" vocabulary \
+        --input "$work/bpe/train.$language" --output "$work/bpe/vocabulary.$language"
+      rules=(--vocabulary "$work/bpe/vocabulary.$language" --vocabulary-threshold "$threshold")
+    fi
+    for split in "${splits[@]}"; do
+      apply_subwords "$(cleaned "$split").$language" "$work/$subwords/$split.$language" \
+        ${rules[@]+"${rules[@]}"}
+    done
+  done
+}
+
+codes() { if [[ "$subwords" == bpe ]]; then echo "$work/bpe/codes"; else echo "$work/wordpiece/pieces.model"; fi; }
+
+apply_subwords() { # INPUT OUTPUT RULE...
+  local input=$1 output=$2
+  shift 2
+  if [[ "$subwords" == wordpiece ]]; then
+    run python "$prep/wordpiece.py" apply --model "$(codes)" --input "$input" --output "$output"
+  else
+    run python "$prep/bpe.py" apply --codes "$(codes)" --input "$input" --output "$output" "$@"
+  fi
+}
+
+key_binarize() {
+  key_subwords
+  printf 'padding factor %s\n' "$padding_factor"
+}
+
+stage_binarize() {
+  local dictionary=()
+  if [[ "$subwords" == wordpiece ]]; then dictionary=(--dictionary "$work/wordpiece/dictionary"); fi
+  remove_leftovers "$work/.data-bin"
+  run python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" \
+    --padding-factor "$padding_factor" ${dictionary[@]+"${dictionary[@]}"} \
+    --train "$work/$subwords/train" --valid "$work/$subwords/valid" --test "$work/$subwords/test"
+}
+
+# PATTERN...: names and sums of the binary data that match.
+data_bin_digests() {
+  local pattern file files=()
+  for pattern in "$@"; do
+    for file in "$work"/data-bin/$pattern; do files+=("$file"); done
+  done
+  digests "${files[@]}"
+}

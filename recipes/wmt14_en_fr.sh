@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# WMT14 English-French (36M pairs): the paper's base and big models, scored on newstest2014.
+#
+#   bash recipes/wmt14_en_fr.sh --gpus 8
+#   bash recipes/wmt14_en_fr.sh --gpus 8 --arch vaswani_big_en_fr     # dropout 0.1
+#   bash recipes/wmt14_en_fr.sh --gpus 1        # the same batches: 8 are collected to an update
+#   bash recipes/wmt14_en_fr.sh --scale tiny --data /data/newstest
+#
+# Batch: 4,096 tokens x 8 GPUs x update-freq 1 = 32,768 padded tokens an update, as in the authors'
+# code; one GPU: 4,096 x 1 x update-freq 8. fairseq's --max-tokens counts the padded tokens of the
+# longer side (sentences x longest sentence), so that an update holds about the paper's 25,000
+# source and 25,000 target tokens.
+# Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
+# (600) updates, are averaged; beam 4, alpha 0.6. Text: raw, pairs of 1 to 250 words with a ratio of
+# at most 1.5, one model of 32,000 word pieces for both languages.
+# Expected: 38.1 (base) tokenized BLEU; for big both 41.0 (the paper's text and first versions) and
+# 41.8 (its abstract and Table 2 on arXiv) are in print. Output and reference are tokenized by
+# Moses' rules with -a for it; compounds are never split.
+#
+# Data: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9 French-English; newstest2013 to
+# validate, newstest2014 to test, from www.statmt.org, which could not be reached from the machine
+# that this was written on: no sums are known there. The sums of the first download are kept in
+# WORK/download/SHA256SUMS, and other files refused from then on. --data DIR takes the archives
+# from DIR, or plain or .gz text: train, newstest2013 (or valid) and newstest2014 (or test), each
+# .en and .fr, in DIR or in DIR/en-fr. --scale tiny without --data makes its own sentences.
+set -euo pipefail
+
+recipe=wmt14_en_fr
+# shellcheck source=recipes/lib/translation.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
+# shellcheck source=recipes/lib/wmt14.sh
+source "$VASWANI_ROOT/recipes/lib/wmt14.sh"
+
+pair=en-fr
+archives=(training-parallel-europarl-v7.tgz training-parallel-commoncrawl.tgz training-parallel-un.tgz
+  training-parallel-nc-v9.tgz training-giga-fren.tar dev.tgz test-full.tgz)
+corpora=(
+  "train training-parallel-europarl-v7.tgz training/europarl-v7.fr-en.%"
+  "train training-parallel-commoncrawl.tgz commoncrawl.fr-en.%"
+  "train training-parallel-un.tgz un/undoc.2000.fr-en.%"
+  "train training-parallel-nc-v9.tgz training/news-commentary-v9.fr-en.%"
+  "train training-giga-fren.tar giga-fren.release2.fixed.%.gz"
+  "valid dev.tgz dev/newstest2013.%"
+  "test test-full.tgz test-full/newstest2014-fren-@.%.sgm"
+)
+tokenizer=none
+normalize=false
+subwords=wordpiece
+operations=32000
+
+recipe_defaults() { wmt14_defaults; }
+
+main_recipe "$@"

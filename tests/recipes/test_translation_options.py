@@ -1,0 +1,198 @@
+"""The options of the translation recipes, by their help and by dry runs: nothing is run."""
+
+import shlex
+
+import pytest
+
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+
+RECIPES = ["quickstart", "multi30k", "wmt14_en_de", "wmt14_en_fr", "iwslt14_de_en", "tatoeba"]
+
+
+def dry_run(name: str, *args: object):
+    """The recipe with --dry-run; returns the process."""
+    return run_bash(ROOT / "recipes" / f"{name}.sh", "--dry-run", "--work", "/no/such/work", *args)
+
+
+def commands(done) -> list[list[str]]:
+    """The commands of a dry run, split into words."""
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.split("\n") if line.startswith("+ ")]
+    return [shlex.split(line[2:]) for line in lines]
+
+
+def flags_of(done, program: str) -> dict[str, str]:
+    """Flag: value of the only command that begins with `program`."""
+    (words,) = [words for words in commands(done) if words[0] == program]
+    named = [n for n, word in enumerate(words) if word.startswith("--")]
+    return {words[n]: words[n + 1] for n in named if n + 1 < len(words)}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_help(name):
+    done = run_bash(ROOT / "recipes" / f"{name}.sh", "--help")
+    assert done.returncode == 0
+    words = ("Batch:", "Expected", "--max-update", "--stop-stage", "translate score bundle")
+    for word in (f"bash recipes/{name}.sh", *words):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_dry_run_names_every_step_and_writes_nothing(name, tmp_path):
+    work = tmp_path / "w k"
+    done = dry_run(name, "--cpu", "--work", work)
+    programs = {words[0] for words in commands(done)}
+    assert {"fairseq-train", "vaswani", "fairseq-generate", "python"} <= programs
+    scripts = {words[1].rsplit("/", 1)[-1] for words in commands(done) if words[0] == "python"}
+    assert {"check_corpus.py", "binarize.py", "bundle.py", "hypotheses.py"} <= scripts
+    assert ("fetch.py" in scripts) == (name != "quickstart")
+    assert not work.exists()
+
+
+# Section 5 of the paper, and the batch of the authors' code: 8 x 4,096 padded tokens.
+@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt14_en_fr"])
+@pytest.mark.parametrize(
+    ("arch", "updates", "interval", "average"),
+    [
+        (None, "100000", "1500", "5"),
+        ("vaswani_big", "300000", "600", "20"),
+        ("vaswani_big_en_fr", "300000", "600", "20"),
+        ("vaswani_c_n2", "100000", "1500", "5"),
+    ],
+)
+def test_the_training_of_the_paper(name, arch, updates, interval, average):
+    done = dry_run(name, "--cpu", *(["--arch", arch] if arch else []))
+    train = flags_of(done, "fairseq-train")
+    assert train["--arch"] == (arch or "vaswani_base")
+    assert (train["--max-update"], train["--warmup-updates"]) == (updates, "4000")
+    assert train["--lr-factor"] == "1.0" and "--dropout" not in train
+    assert train["--save-interval-updates"] == interval
+    assert train["--keep-interval-updates"] == average
+    assert int(train["--max-tokens"]) * int(train["--update-freq"]) == 8 * 4096
+    (averaging,) = [words for words in commands(done) if words[:2] == ["vaswani", "average"]]
+    assert averaging[averaging.index("--last-updates") + 1] == average
+    assert flags_of(done, "fairseq-generate")["--beam"] == "4"
+
+
+def test_an_option_wins_over_the_paper():
+    done = dry_run(
+        "wmt14_en_de", "--cpu", "--max-update", 7, "--save-interval-updates", 3,
+        "--update-freq", 2, "--padding-factor", 8192,
+    )  # fmt: skip
+    train = flags_of(done, "fairseq-train")
+    assert (train["--max-update"], train["--update-freq"]) == ("7", "2")
+    assert train["--save-interval-updates"] == "3"
+    (binarize,) = [words for words in commands(done) if words[1].endswith("binarize.py")]
+    assert binarize[binarize.index("--padding-factor") + 1] == "8192"
+
+
+@pytest.mark.parametrize(("gpus", "frequency"), [(1, "8"), (2, "4"), (8, "1")])
+def test_the_batch_is_the_same_on_fewer_gpus(gpus, frequency):
+    assert flags_of(dry_run("wmt14_en_de", "--gpus", gpus), "fairseq-train")["--update-freq"] == (
+        frequency
+    )
+
+
+def test_gpus_that_cannot_share_the_batch():
+    done = dry_run("wmt14_en_de", "--gpus", 3)
+    assert_one_line_error(done, "--gpus 3", "--update-freq")
+    done = dry_run("wmt14_en_de", "--gpus", 3, "--update-freq", 3)
+    assert flags_of(done, "fairseq-train")["--update-freq"] == "3"
+    # Without a batch of the paper's to keep, more GPUs make a larger one.
+    assert flags_of(dry_run("multi30k", "--gpus", 3), "fairseq-train")["--update-freq"] == "1"
+
+
+def test_the_published_addresses():
+    addresses = {
+        word
+        for name in ("wmt14_en_de", "wmt14_en_fr")
+        for words in commands(dry_run(name, "--cpu", "--stop-stage", "fetch"))
+        for word in words
+        if word.startswith("http://")
+    }
+    # http://www.statmt.org/wmt14/translation-task.html, "Download"
+    assert addresses == {
+        "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+        "http://www.statmt.org/wmt13/training-parallel-un.tgz",
+        "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+        "http://www.statmt.org/wmt10/training-giga-fren.tar",
+        "http://www.statmt.org/wmt14/dev.tgz",
+        "http://www.statmt.org/wmt14/test-full.tgz",
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "folder"),
+    [
+        (["train.en.gz", "newstest2013.en.gz", "newstest2014.en.gz"], "en-de"),
+        (["train.en", "valid.en", "test.en"], "."),
+        (["train.en.gz", "newstest2013.en", "test.en"], "de-en"),
+    ],
+)
+def test_text_of_wmt_under_several_names(tmp_path, names, folder):
+    place = tmp_path / folder
+    place.mkdir(exist_ok=True)
+    for name in names:
+        (place / name).touch()
+        (place / name.replace(".en", ".de")).touch()
+    done = dry_run("wmt14_en_de", "--cpu", "--data", tmp_path, "--stop-stage", "unpack")
+    read = [words[-3] for words in commands(done)]  # before `> FILE`
+    assert read == [
+        f"{place.resolve()}/{name}" for n in names for name in (n, n.replace(".en", ".de"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "part"),
+    [
+        ("multi30k", ["--pair", "en-xx"], "--pair en-xx"),
+        ("tatoeba", ["--pair", "de-fr"], "--pair de-fr"),
+        ("multi30k", ["--preprocessing", "none"], "--preprocessing none"),
+        ("multi30k", ["--max-update", "0"], "--max-update 0"),
+        ("multi30k", ["--lr-factor", "fast"], "--lr-factor fast"),
+        ("wmt14_en_de", ["--update-freq", "x"], "--update-freq x"),
+        ("wmt14_en_de", ["--padding-factor", "0"], "--padding-factor 0"),
+        ("iwslt14_de_en", ["--pair", "en-de"], "--pair: no option"),
+        ("quickstart", ["--arch", "a b"], "--arch a b"),
+    ],
+)
+def test_mistaken_options(name, args, part):
+    assert_one_line_error(dry_run(name, "--cpu", *args), part)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("wmt14_en_de", ["train.en.gz is missing", "training-parallel-nc-v9.tgz", ".de"]),
+        ("tatoeba", ["train.en.gz is missing", "deu-eng.zip"]),
+        ("multi30k", ["train.en.gz is missing"]),
+    ],
+)
+def test_a_folder_without_the_data(name, parts, tmp_path):
+    done = dry_run(name, "--cpu", "--data", tmp_path)
+    assert done.returncode != 0
+    last = done.stderr.strip().split("\n")[-1]
+    assert last.startswith(f"{name}: error: --data {tmp_path}: ")
+    assert all(part in last for part in parts)
+
+
+def test_all_archives_are_needed(tmp_path):
+    (tmp_path / "dev.tgz").touch()
+    done = dry_run("wmt14_en_de", "--cpu", "--data", tmp_path)
+    assert "training-parallel-europarl-v7.tgz is missing" in done.stderr and done.returncode != 0
+
+
+def test_preprocessing_of_multi30k():
+    for preprocessing, lowercase in (("paper", True), ("cased", False)):
+        done = dry_run("multi30k", "--cpu", "--preprocessing", preprocessing)
+        tokenizing = [words for words in commands(done) if "--detokenize" not in words]
+        tokenizing = [words for words in tokenizing if words[1].endswith("normalize_tokenize.py")]
+        assert len(tokenizing) == 6
+        assert all(("--lowercase" in words) == lowercase for words in tokenizing)
+        assert all(("--no-normalize" in words) != lowercase for words in tokenizing)
+        scoring = [words for words in commands(done) if words[:2] == ["vaswani", "bleu"]]
+        assert ("--lowercase" in scoring[-1]) == lowercase
+        assert flags_of(done, "fairseq-generate")["--beam"] == ("5" if lowercase else "4")
+        (bundling,) = [words for words in commands(done) if words[1].endswith("bundle.py")]
+        assert f"lowercase={str(lowercase).lower()}" in bundling
