@@ -62,13 +62,14 @@ def same_beginning(theirs: Path, ours: Path, count: int, blanks: bool) -> bool:
     """Whether theirs has `count` lines and they are the first of ours.
 
     Args:
-        blanks: sacremoses leaves a blank behind some lines, of which no later step takes notice.
+        blanks: sacremoses leaves one more behind or within some lines, of which no later step
+            takes notice.
     """
     mine = read_lines(ours)
     found = 0
     for line in read_lines(theirs):
         found += 1
-        if (line.rstrip(" ") if blanks else line) != next(mine, None):
+        if (" ".join(filter(None, line.split(" "))) if blanks else line) != next(mine, None):
             return False
     return found == count
 
