@@ -228,6 +228,13 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
     return captured.err
 
 
+def test_blank_translations_score_nothing(files: dict, capsys: pytest.CaptureFixture) -> None:
+    """A model that was hardly trained may say nothing at all."""
+    write(files["hypothesis"], [""] * len(HYPOTHESES))
+    assert main(command(files)) == 0
+    assert "sacreBLEU       0.00" in capsys.readouterr().out
+
+
 def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     hypothesis = files["hypothesis"]
     write(hypothesis, HYPOTHESES[:2])
@@ -237,6 +244,9 @@ def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.Captu
     assert f"{hypothesis}, line 2: not UTF-8" in error_of(command(files), capsys)
     hypothesis.write_bytes(b"")
     assert f"{hypothesis}: the file is empty" in error_of(command(files), capsys)
+    write(files["reference"], ["", " ", ""])
+    write(hypothesis, HYPOTHESES)
+    assert f"{files['reference']}: every line is blank" in error_of(command(files), capsys)
     hypothesis.unlink()
     assert f"{hypothesis}: No such file" in error_of(command(files), capsys)
     assert "needs --reference" in error_of(["bleu", "--hypothesis", "x"], capsys)

@@ -120,6 +120,9 @@ def read_segments(args: argparse.Namespace) -> report.Segments:
         hypotheses, words, references = output.detokenized, output.hypotheses, [output.references]
     if args.reference is not None:
         references = [_read_matching(path, name, hypotheses) for path in args.reference]
+        for path, lines in zip(args.reference, references, strict=True):
+            if not any(map(str.strip, lines)):
+                raise ValueError(f"{path}: every line is blank; a reference needs words")
     elif not references[0]:
         raise ValueError(f"{name}: no T lines; give --reference FILE")
     baseline = args.baseline and _read_matching(args.baseline, name, hypotheses)

@@ -20,7 +20,7 @@ def read_lines(path: Path) -> list[str]:
             data = stream.read()
     except GZIP_ERRORS as error:
         raise ValueError(f"{path}: broken .gz file ({error}): fetch it again") from error
-    if not data.strip():
+    if not data:
         raise ValueError(f"{path}: the file is empty")
     lines = data.removesuffix(b"\n").split(b"\n")
     return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
