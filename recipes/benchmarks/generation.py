@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -123,6 +124,7 @@ def prepare(args: argparse.Namespace) -> list[str]:
     engines = ["stock", "ours-fairseq", "ours-paper"]
     if not args.no_ctranslate2:
         for name, flags in QUANTIZATIONS.items():
+            shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
             output = ["--output", args.work / name, "--data-bin", args.data_bin]
             measure(0, [Command([*export, "--to", "ctranslate2", *flags, *output])])
         engines += QUANTIZATIONS

@@ -67,7 +67,7 @@ def measure(lines: int, *groups: list[Command]) -> Measurement:
             try:
                 while any(process.poll() is None for process in processes):
                     peak = max(peak, sum(session_memory(process.pid) for process in processes))
-                    time.sleep(0.05)
+                    time.sleep(0.25)  # a look costs the process time as well
             except BaseException:
                 for process in processes:
                     os.killpg(process.pid, signal.SIGTERM)
