@@ -9,6 +9,7 @@ setup(
     python_requires=">=3.11",
     packages=[*find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]), "vaswani_text"],
     package_dir={"vaswani_text": "data-prep/vaswani_text"},
+    package_data={"vaswani_plugin.cli": ["*.html"]},
     # fairseq-fixed is needed and deliberately not named here: its metadata asks for torchaudio,
     # and resolving that drags in the newest CUDA build of torch (several GB) beside a torchaudio
     # which nothing imports. requirements.lock pins it, and recipes/lib/install.sh installs it

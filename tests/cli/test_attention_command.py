@@ -1,14 +1,29 @@
-"""`vaswani attention`: the picture's numbers are the model's own, bad input is one line."""
+"""`vaswani attention`: weights, merged words and pictures are the model's own; errors are one line.
+
+Axes: N layers, H heads, T queries, S keys.
+"""
 
 import json
+import re
+from argparse import Namespace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, tasks
+from fairseq_flags import training_config
+from omegaconf import OmegaConf
+from toy_bundle import write_toy_bundle
 
+from vaswani_plugin.cli import _attention_figures as figures
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.cli._attention_weights import Attention
+from vaswani_plugin.interchange.bundle import Bundle
 
 PNG = b"\x89PNG\r\n\x1a\n"
+SOURCE, TARGET = "The tired farmer slept.", "The cat & a bird!"
+KINDS = ["encoder", "decoder", "cross"]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +43,24 @@ def words(toy_data_bin):
     return [line.split()[0] for line in (toy_data_bin / "dict.src.txt").open(encoding="utf-8")][:4]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
 @pytest.fixture
-def attend(trained, toy_data_bin, tmp_path, capsys):
+def attend(folder, capsys):
+    """Runs the command with the bundle; returns the exit code, the output and the errors."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        code = main(["attention", "--model", str(folder), *map(str, args)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def attend_checkpoint(trained, toy_data_bin, tmp_path, capsys):
     def run(*args, output="heads.png"):
         where = ["--path", str(trained), "--data", str(toy_data_bin)]
         code = main(["attention", *where, "--output", str(tmp_path / output), *args])
@@ -38,14 +69,109 @@ def attend(trained, toy_data_bin, tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
-def test_weights_are_those_of_the_model(attend, trained, toy_data_bin, words, kind):
+def as_attention(found: dict) -> Attention:
+    return Attention(found["queries"], found["keys"], np.array(found["weights"]))
+
+
+@pytest.fixture
+def unmerged(attend):
+    """The attentions of the sentence by subwords, as the command prints them."""
+    code, out, err = attend("--source", SOURCE, "--target", TARGET, "--format", "json")
+    assert code == 0, err
+    return {kind: as_attention(found) for kind, found in json.loads(out)["attention"].items()}
+
+
+def test_a_bundles_weights_are_the_models(unmerged, folder):
+    model, task = Bundle.load(folder).load_model()
+    dictionary = task.source_dictionary
+    source, read = unmerged["encoder"].keys, unmerged["decoder"].keys
+    assert source[-1] == "</s>" and read[0] == "</s>"
+    assert "".join(source[:-1]).replace("@@", "") == "thetiredfarmerslept."
+    assert "".join(read[1:]).replace("@@", "") == "thecat&amp;abird!"
+    ids = [torch.tensor([[dictionary.index(t) for t in tokens]]) for tokens in (source, read)]
+    expected = model.attention_weights(*ids)
+    for kind in KINDS:
+        found = unmerged[kind]
+        assert found.keys == (read if kind == "decoder" else source)
+        queries = {"encoder": source, "decoder": read, "cross": [*read[1:], "</s>"]}
+        assert found.queries == queries[kind]
+        whole = torch.cat(expected[kind]).numpy()
+        assert found.weights.shape == whole.shape == (2, 4, len(found.queries), len(found.keys))
+        np.testing.assert_allclose(found.weights, whole, atol=1e-6, rtol=0)
+
+
+def test_source_and_target_are_split_by_the_rules_of_their_languages(attend):
+    args = ("--source", "a bird's", "--target", "a bird's", "--words", "--format", "json")
+    found = json.loads(attend(*args)[1])["attention"]["cross"]
+    assert found["keys"] == ["a", "bird", "&apos;s", "</s>"]  # English
+    assert found["queries"] == ["a", "bird", "&apos;", "s", "</s>"]  # German
+
+
+def groups_of(tokens: list[str]) -> list[list[int]]:
+    """Positions of each word, read off subword-nmt's marks one after another."""
+    groups: list[list[int]] = [[]]
+    for place, token in enumerate(tokens):
+        groups[-1].append(place)
+        if not token.endswith("@@"):
+            groups.append([])
+    return groups[:-1]
+
+
+def test_merged_weights_are_summed_over_keys_and_averaged_over_queries(attend, unmerged):
+    args = ("--source", SOURCE, "--target", TARGET, "--words", "--format", "json")
+    code, out, err = attend(*args)
+    assert code == 0, err
+    for kind, found in json.loads(out)["attention"].items():
+        before, after = unmerged[kind], as_attention(found)
+        rows, columns = groups_of(before.queries), groups_of(before.keys)
+        assert len(rows) < len(before.queries), "the sentence has no divided word: shows nothing"
+        assert after.queries == [
+            "".join(before.queries[i] for i in g).replace("@@", "") for g in rows
+        ]
+        expected = np.zeros((2, 4, len(rows), len(columns)))
+        for t, row in enumerate(rows):
+            for s, column in enumerate(columns):
+                for i in row:
+                    for j in column:
+                        expected[:, :, t, s] += before.weights[:, :, i, j] / len(row)
+        np.testing.assert_allclose(after.weights, expected, atol=1e-6)
+        np.testing.assert_allclose(after.weights.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("subwords", "tokens", "words"),
+    [
+        ("subword-nmt", ["a@@", "b", "c@@", "</s>"], ["ab", "c", "</s>"]),
+        ("sentencepiece", ["▁a", "b", "▁", "c", "▁", "</s>"], ["ab", "c", "▁", "</s>"]),
+        ("none", ["a@@", "▁b", "</s>"], ["a@@", "▁b", "</s>"]),
+    ],
+)
+def test_words_of_each_kind_of_subwords(subwords, tokens, words):
+    even = np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens))
+    assert Attention(tokens, tokens, even).merged(subwords).queries == words
+
+
+def test_without_a_target_the_model_translates(attend, folder):
+    code, out, err = attend("--source", SOURCE, "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)
+    bundle = Bundle.load(folder)
+    model, task = bundle.load_model()
+    generator = task.build_generator([model], Namespace(beam=2))
+    ids = task.source_dictionary.encode_line(bundle.pipeline.encode(SOURCE)).long()
+    sample = {"net_input": {"src_tokens": ids[None], "src_lengths": torch.tensor([len(ids)])}}
+    translated = task.target_dictionary.string(generator.generate([model], sample)[0][0]["tokens"])
+    assert found["target"] == bundle.pipeline.decode(translated)
+    assert found["attention"]["cross"]["queries"] == [*translated.split(), "</s>"]
+
+
+def test_a_checkpoint_takes_tokens(attend_checkpoint, trained, toy_data_bin, words):
     source, target = words[:3], words[1:4]
-    args = ["--source", " ".join(source), "--target", " ".join(target), "--kind", kind]
-    code, printed, picture = attend(*args, "--layer", "1", "--format", "json")
+    args = ["--source", " ".join(source), "--target", " ".join(target), "--format", "json"]
+    code, printed, picture = attend_checkpoint(*args)
     assert code == 0
     assert picture.read_bytes().startswith(PNG)
-    found = json.loads(printed.out)
+    found = json.loads(printed.out)["attention"]
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(trained)], arg_overrides={"data": str(toy_data_bin)}
     )
@@ -53,40 +179,231 @@ def test_weights_are_those_of_the_model(attend, trained, toy_data_bin, words, ki
     eos = task.source_dictionary.eos()
     src = torch.tensor([[*map(index, source), eos]])
     fed = torch.tensor([[eos, *map(index, target)]])
-    expected = model.eval().attention_weights(src, fed)[kind][0][0]
-    torch.testing.assert_close(torch.tensor(found["weights"]), expected, atol=1e-6, rtol=0)
-    keys = ["</s>", *target] if kind == "decoder" else [*source, "</s>"]
-    queries = {"cross": [*target, "</s>"], "encoder": keys, "decoder": keys}[kind]
-    assert (found["queries"], found["keys"]) == (queries, keys)
+    expected = model.eval().attention_weights(src, fed)
+    for kind in KINDS:
+        weights = torch.tensor(found[kind]["weights"])
+        torch.testing.assert_close(weights, torch.cat(expected[kind]), atol=1e-6, rtol=0)
 
 
-def test_without_a_target_the_model_translates(attend, words):
-    code, printed, picture = attend("--source", " ".join(words), "--format", "json")
-    assert code == 0
-    found = json.loads(printed.out)
-    assert found["queries"][-1] == "</s>"
-    rows = torch.tensor(found["weights"]).sum(-1)
-    torch.testing.assert_close(rows, torch.ones_like(rows))
-    assert len(found["weights"]) == 4  # heads of vaswani_debug
+def test_a_checkpoint_with_codes_splits_words(folder, unmerged, tmp_path, capsys):
+    data = folder.parent
+    flags = {"path": data / "averaged.pt", "data": data, "bpe-codes": data / "codes"}
+    flags |= {"source": "the tired farmer slept .", "target": "the cat &amp; a bird !"}
+    flags |= {"output": tmp_path / "weights.json"}
+    args = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    assert main(["attention", *args]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'weights.json'}\n"
+    found = json.loads((tmp_path / "weights.json").read_text(encoding="utf-8"))["attention"]
+    for kind in KINDS:
+        attention = as_attention(found[kind])
+        assert (attention.queries, attention.keys) == (unmerged[kind].queries, unmerged[kind].keys)
+        np.testing.assert_allclose(attention.weights, unmerged[kind].weights, atol=1e-6)
+
+
+def line_opacities(svg: Path) -> list[float]:
+    """Of every line of a figure, in no order."""
+    groups = re.findall(r'<g id="LineCollection.*?</g>', svg.read_text(encoding="utf-8"), re.S)
+    styles = [
+        style for group in groups for style in re.findall(r'style="([^"]*stroke:[^"]*)"', group)
+    ]
+    found = (re.search(r"stroke-opacity: ([\d.]+)", style) for style in styles)
+    return sorted(float(match[1]) if match else 1.0 for match in found)
+
+
+@pytest.mark.parametrize("word", [None, "CAT", "</s>"])
+def test_a_lines_opacity_is_its_weight(attend, tmp_path, word):
+    output = tmp_path / "lines.svg"
+    args = ["--source", SOURCE, "--target", TARGET, "--words", "--layer", 1, "--heads", 2, 4]
+    only = ["--lines"] if word is None else ["--word", word]
+    code, out, err = attend(*args, *only, "--output", output, "--format", "json")
+    assert code == 0, err
+    cross = as_attention(json.loads(out)["attention"]["cross"])
+    rows = [i for i, query in enumerate(cross.queries) if word in (None, query, query.upper())]
+    weights = cross.weights[0][[1, 3]][:, rows].ravel()
+    expected = np.sort(weights[weights >= figures.FAINTEST])
+    assert len(expected) > 3
+    np.testing.assert_allclose(line_opacities(output), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("draw", [figures.draw_heads, figures.draw_lines])
+def test_a_dollar_starts_no_formula(draw, tmp_path):
+    labels = ["$\\nosuchcommand$", "$x", "^_{"]
+    draw(np.full((1, 3, 3), 1 / 3), [1], labels, labels, "title", tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size > 1000
+
+
+def test_heads_have_different_colours():
+    assert len(set(figures.head_colours(32))) == 32
+
+
+def test_pictures_are_written_by_suffix(attend, tmp_path):
+    outputs = [tmp_path / name for name in ("grid.png", "grid.svg", "page.html", "weights.json")]
+    code, out, err = attend("--source", SOURCE, "--target", TARGET, "--output", *outputs)
+    assert code == 0, err
+    assert out.splitlines() == [str(output) for output in outputs]
+    assert outputs[0].read_bytes().startswith(PNG)
+    assert outputs[1].read_text(encoding="utf-8").count("<image") == 4  # a heat map a head
+    assert "<html" in outputs[2].read_text(encoding="utf-8")
+    assert sorted(json.loads(outputs[3].read_text())) == ["attention", "source", "target"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(o.name for o in outputs)
+
+
+def test_the_default_picture_is_in_the_working_directory(attend, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert attend("--source", SOURCE, "--target", TARGET)[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["attention.png"]
 
 
 @pytest.mark.parametrize(
     ("args", "part"),
     [
         (["--source", " "], "--source is an empty sentence"),
-        (["--source", "x", "--layer", "3"], "--layer 3 is not in 1 ... 2"),
+        (["--source", "x", "--target", ""], "--target is an empty sentence"),
+        (["--source", "the cat", "--layer", "3"], "--layer 3 is not in 1 ... 2"),
+        (["--source", "the cat", "--layer", "0"], "--layer 0 is not in 1 ... 2"),
+        (["--source", "the cat", "--heads", "1", "5"], "--heads 5 is not in 1 ... 4"),
+        (
+            ["--source", "a", "--target", "the cat", "--word", "dog"],
+            "--word dog is not in the sent",
+        ),
+        (["--source", "x " * 24], "the source has 24 subwords, the model takes 23"),
+        (
+            ["--source", "x " * 24, "--target", "y"],
+            "the source has 24 subwords, the model takes 23",
+        ),
+        (
+            ["--source", "x", "--target", "y " * 24],
+            "the target has 24 subwords, the model takes 23",
+        ),
+        (["--source", "x", "--output", "no/such.html"], "no: No such folder"),
+        (["--source", "x", "--output", "picture.doc"], "a plot ends in .png"),
+        (["--source", "x", "--data", "bin"], "--data and --bpe-codes go with --path"),
+        (["--corpus", "nowhere.txt"], "nowhere.txt: No such file"),
+        (["--corpus", "a", "b", "c"], "--corpus takes one file or two, not 3"),
+        (["--corpus", "a", "--layer", "1"], "--layer goes with --source"),
+        (["--corpus", "a", "--output", "a.html"], "a page shows a sentence"),
+    ],
+)
+def test_bad_input_is_one_line(attend, tmp_path, monkeypatch, args, part):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = attend(*args)
+    assert code == 1
+    assert out == ""
+    assert part in err.splitlines()[-1]
+    assert err.splitlines()[-1].startswith("vaswani attention: error: ")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
         (["--source", "x", "--path", "nowhere.pt"], "nowhere.pt does not exist"),
         (["--source", "x", "--bpe-codes", "no-codes"], "no-codes does not exist"),
     ],
 )
-def test_bad_input_is_one_line(attend, args, part):
-    code, printed, picture = attend(*args)
+def test_a_missing_file_is_one_line(attend_checkpoint, args, part):
+    code, printed, picture = attend_checkpoint(*args)
     assert code == 1
     assert part in printed.err.splitlines()[-1]
     assert not picture.exists()
 
 
-def test_a_stock_model_is_refused(attend, stock_checkpoint):
-    code, printed, _ = attend("--source", "x", "--path", str(stock_checkpoint))
+def test_a_stock_model_is_refused(attend_checkpoint, stock_checkpoint):
+    code, printed, _ = attend_checkpoint("--source", "x", "--path", str(stock_checkpoint))
     assert code == 1
     assert "no per-head weights" in printed.err
+
+
+def test_a_language_model_is_refused(attend_checkpoint, toy_data_bin, tmp_path):
+    (tmp_path / "dict.txt").write_text("x 1\n", encoding="utf-8")
+    flags = ("--task", "language_modeling", "--arch", "transformer_lm", "--decoder-layers", "1")
+    sizes = ("--decoder-embed-dim", "16", "--decoder-attention-heads", "2")
+    cfg = training_config(*flags, *sizes, "--tokens-per-sample", "32").copy()
+    cfg.task.data = str(tmp_path)
+    model = tasks.setup_task(cfg.task).build_model(cfg.model)
+    state = {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, enum_to_str=True),
+        "model": model.state_dict(),
+        "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
+        "extra_state": {},
+        "last_optimizer_state": None,
+    }
+    torch.save(state, tmp_path / "lm.pt")
+    args = ("--path", tmp_path / "lm.pt", "--data", tmp_path)
+    code, printed, _ = attend_checkpoint("--source", "x", *map(str, args))
+    assert code == 1
+    assert "give a translation model" in printed.err.splitlines()[-1]
+
+
+def brute_force(attentions: list[Attention], layer: int, head: int) -> dict[str, float]:
+    """The statistics of a head, from their definitions."""
+    sums = dict.fromkeys(("distance", "entropy", "previous", "same", "next"), 0.0)
+    queries = 0
+    for attention in attentions:
+        for i, row in enumerate(attention.weights[layer, head]):
+            queries += 1
+            for j, weight in enumerate(map(float, row)):
+                sums["distance"] += weight * abs(i - j)
+                sums["entropy"] -= weight * np.log2(weight) if weight else 0
+                for name, place in (("previous", i - 1), ("same", i), ("next", i + 1)):
+                    sums[name] += weight * (j == place)
+    return {name: value / queries for name, value in sums.items()}
+
+
+@pytest.mark.parametrize("by_words", [False, True])
+def test_statistics_over_a_corpus(attend, tmp_path, by_words):
+    pairs = [("A quiet bird.", SOURCE), ("", ""), (SOURCE, TARGET)]
+    files = [tmp_path / "text.en", tmp_path / "text.de"]
+    for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    flags = ["--words"] if by_words else []
+    picture = tmp_path / "statistics.png"
+    code, out, err = attend("--corpus", *files, *flags, "--output", picture, "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["sentences"] == 2
+    assert picture.read_bytes().startswith(PNG)
+    printed = []
+    for source, target in pairs:
+        if source:
+            single = attend("--source", source, "--target", target, *flags, "--format", "json")[1]
+            printed.append(json.loads(single)["attention"])
+    for kind in KINDS:
+        attentions = [as_attention(weights[kind]) for weights in printed]
+        assert found["attention"][kind]["queries"] == sum(len(a.queries) for a in attentions)
+        for layer in (0, 1):
+            for head in range(4):
+                for name, value in brute_force(attentions, layer, head).items():
+                    here = found["attention"][kind][name][layer][head]
+                    assert here == pytest.approx(value, abs=1e-4), (kind, name)
+
+
+def test_a_corpus_without_targets_is_translated_and_printed_as_a_table(attend, tmp_path):
+    text = tmp_path / "text.en"
+    text.write_text(f"{SOURCE}\n \nThe cat slept.\n", encoding="utf-8")
+    code, out, err = attend("--corpus", text)
+    assert code == 0, err
+    rows = [line.split() for line in out.splitlines() if line.split()[:1] in [[k] for k in KINDS]]
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        (kind, str(layer), str(head)) for kind in KINDS for layer in (1, 2) for head in (1, 2, 3, 4)
+    ]
+    assert "2 sentences" in out
+
+
+@pytest.mark.parametrize(
+    ("sides", "part"),
+    [
+        (("", ""), "empty"),
+        (("a\nb\n", "a\n"), "line"),
+        (("\n", "\n"), "the corpus has no sentences"),
+        (("a\n" + "x " * 30 + "\n", "a\nb\n"), "text.en:2: the source has 30 subwords"),
+    ],
+)
+def test_a_bad_corpus_is_one_line(attend, tmp_path, sides, part):
+    files = [tmp_path / "text.en", tmp_path / "text.de"]
+    for path, text in zip(files, sides, strict=True):
+        path.write_text(text, encoding="utf-8")
+    code, _, err = attend("--corpus", *files)
+    assert code == 1
+    assert part in err.splitlines()[-1]

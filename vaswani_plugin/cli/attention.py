@@ -1,149 +1,234 @@
-"""`vaswani attention`: heat maps of what each head of one layer attends to.
+"""`vaswani attention`: what each head attends to, for a sentence or over a corpus.
 
-Axes: H heads, T queries, S keys.
+Axes: N layers, H heads, T queries, S keys.
 """
 
 import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import torch
-from fairseq import checkpoint_utils
-from torch import Tensor
+from tqdm import tqdm
 
-HELP = "draw the attention of every head of a layer for one sentence"
+from vaswani_plugin.cli._attention_figures import draw_heads, draw_lines, draw_statistics
+from vaswani_plugin.cli._attention_page import write_page
+from vaswani_plugin.cli._attention_statistics import as_table, corpus_statistics
+from vaswani_plugin.cli._attention_weights import KINDS, Attended, Attender, Attention
+from vaswani_plugin.cli._figures import check_plot_path
+from vaswani_text.corpus_io import InputError, read_lines, read_pairs, write_atomically
+
+HELP = "show what every head attends to: pictures, a page to explore, weights, statistics"
 EXAMPLE = (
-    "vaswani attention --path checkpoint_best.pt --data DATA_BIN --bpe-codes codes "
-    '--source "a man sleeps ." --output attention.png'
+    'vaswani attention --model work/quickstart/model --source "The doctor sleeps." '
+    "--words --output attention.html figure.svg"
 )
-KINDS = {
-    "cross": "decoder to encoder",
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--path", required=True, help="checkpoint")
-    parser.add_argument("--data", required=True, help="binarized data, for the dictionaries")
-    parser.add_argument("--source", required=True, help="source sentence, tokenized")
-    parser.add_argument("--target", help="target sentence, tokenized (default: the model's own)")
-    parser.add_argument("--bpe-codes", help="split source and target with these codes first")
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--model", type=Path, metavar="DIR", help="a bundle, which takes raw text")
+    model.add_argument(
+        "--path", type=Path, metavar="FILE", help="a checkpoint, which takes tokenized text"
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="with --path: binarized data")
+    parser.add_argument(
+        "--bpe-codes", type=Path, metavar="FILE", help="with --path: split the text with these"
+    )
+    text = parser.add_mutually_exclusive_group(required=True)
+    text.add_argument("--source", metavar="TEXT", help="a sentence")
+    text.add_argument(
+        "--corpus",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="what the heads attend to over all lines: sources and, in a second file, targets",
+    )
+    parser.add_argument("--target", metavar="TEXT", help="its translation (default: the model's)")
+    parser.add_argument("--words", action="store_true", help="merge subwords to words")
     parser.add_argument("--kind", choices=sorted(KINDS), default="cross")
     parser.add_argument("--layer", type=int, help="number from 1 (default: the last)")
-    parser.add_argument("--output", default="attention.png", help="picture (default: %(default)s)")
+    parser.add_argument(
+        "--heads", type=int, nargs="+", metavar="H", help="numbers from 1 (default: all)"
+    )
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="draw the paper's Figures 3 to 5 (tokens joined by lines) instead of heat maps",
+    )
+    parser.add_argument("--word", help="draw the lines of this word alone; implies --lines")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="by suffix: .html (all layers and heads, to explore), .json (their weights), or a "
+        "picture such as .png, .svg (default: attention.png; none with --corpus or json)",
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate if needed, collect the weights, draw them.
+    """Show a sentence or a corpus.
 
     Raises:
-        ValueError: for a layer out of range, an empty sentence or a model without per-head
-            weights.
-        OSError: for a missing file.
+        ValueError: flags that don't fit, a layer, head or word that isn't there, an empty
+            sentence, a model without per-head weights.
+        OSError: a file can't be read or written.
     """
-    for path in filter(None, (args.path, args.data, args.bpe_codes)):
-        if not os.path.exists(path):
-            raise FileNotFoundError(f"{path} does not exist")
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [args.path], arg_overrides={"data": args.data}
+    if args.corpus is None and args.output is None:
+        args.output = [Path("attention.png")] if args.format == "text" else []
+    _check(args)
+    if args.model is not None:
+        attender = Attender.from_bundle(args.model)
+    else:
+        attender = Attender.from_checkpoint(args.path, args.data, args.bpe_codes)
+    if args.corpus is not None:
+        return _show_corpus(args, attender)
+    attended = attender.attend(args.source, args.target)
+    for side, unknown in attender.unknown(attended).items():
+        if unknown:
+            print(f"--{side}: {unknown} tokens are unknown to the model", file=sys.stderr)
+    return _show_sentence(args, attended.merged(attender.subwords) if args.words else attended)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """What can be refused before the model is there."""
+    if args.path is not None and args.data is None:
+        raise ValueError("--path needs --data, the binarized data with the dictionaries")
+    if args.model is not None and (args.data or args.bpe_codes):
+        raise ValueError("--data and --bpe-codes go with --path: a bundle has its own")
+    if args.corpus is not None:
+        if len(args.corpus) > 2:
+            raise ValueError(f"--corpus takes one file or two, not {len(args.corpus)}")
+        of_sentence = {"--target": args.target, "--word": args.word, "--lines": args.lines}
+        of_sentence |= {"--layer": args.layer, "--heads": args.heads}
+        for flag, value in of_sentence.items():
+            if value:
+                raise ValueError(f"{flag} goes with --source, not with --corpus")
+    for path in args.output or []:
+        if path.suffix == ".html" and args.corpus is not None:
+            raise ValueError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
+        if path.suffix not in (".html", ".json"):
+            check_plot_path(path)
+        elif not path.parent.is_dir():
+            raise FileNotFoundError(2, "No such folder", str(path.parent))
+
+
+def _show_sentence(args: argparse.Namespace, attended: Attended) -> int:
+    attention = attended.attentions[args.kind]
+    layer, heads = _chosen(args, attention)
+    only = None if args.word is None else _places(args.word, attention.queries, args)
+    start = {"kind": args.kind, "layer": layer, "heads": heads, "word": args.word}
+    picture = (
+        *(attention.weights[layer - 1], heads, attention.queries, attention.keys),
+        f"{KINDS[args.kind]}, layer {layer}",
     )
-    if not hasattr(model, "attention_weights"):
-        raise ValueError(f"{args.path}: a {type(model).__name__} has no per-head weights")
-    model.eval()
-    source = _tokens(args.source, args.bpe_codes, task.source_dictionary, "--source")
-    if args.target is None:
-        target = _translate(task, model, source)
-    else:
-        target = _tokens(args.target, args.bpe_codes, task.target_dictionary, "--target")
-    shifted = target.roll(1)  # end of sentence first, as in training
-    weights = model.attention_weights(source[None], shifted[None])[args.kind]
-    layer = len(weights) if args.layer is None else args.layer
-    if not 1 <= layer <= len(weights):
-        raise ValueError(f"--layer {layer} is not in 1 ... {len(weights)}")
-    chosen = weights[layer - 1][0]  # (H, T, S)
-    source_words = _words(source, task.source_dictionary)
-    target_words = _words(target, task.target_dictionary)
-    fed_words = _words(shifted, task.target_dictionary)
-    queries = {"encoder": source_words, "decoder": fed_words, "cross": target_words}[args.kind]
-    keys = fed_words if args.kind == "decoder" else source_words
-    draw_heads(chosen, queries, keys, f"{KINDS[args.kind]}, layer {layer}", Path(args.output))
-    if args.format == "json":
-        print(json.dumps({"queries": queries, "keys": keys, "weights": chosen.tolist()}))
-    else:
-        print(os.path.abspath(args.output))
+    for path in args.output:
+        if path.suffix == ".html":
+            write_page(attended, start, path)
+        elif path.suffix == ".json":
+            _write_json(as_json(attended), path)
+        elif args.lines or args.word is not None:
+            draw_lines(*picture, path, only)
+        else:
+            draw_heads(*picture, path)
+    _report(args.output, json.dumps(as_json(attended)) if args.format == "json" else "")
     return 0
 
 
-def draw_heads(
-    weights: Tensor, queries: list[str], keys: list[str], title: str, output: Path
-) -> None:
-    """One heat map a head, dark where the weight is high.
+def _show_corpus(args: argparse.Namespace, attender: Attender) -> int:
+    statistics = corpus_statistics(_attend_lines(args, attender))
+    numbers = statistics | {"attention": _as_lists(statistics["attention"])}
+    for path in args.output or []:
+        if path.suffix == ".json":
+            _write_json(numbers, path)
+        else:
+            draw_statistics(statistics, path)
+    as_text = args.format == "text"
+    _report(args.output or [], as_table(statistics) if as_text else json.dumps(numbers))
+    return 0
 
-    Args:
-        weights: (H, T, S), each row summing to 1.
-        queries: T labels, top to bottom.
-        keys: S labels, left to right.
-        title: stands above the picture.
-        output: file to write; its suffix chooses the format.
+
+def _report(outputs: list[Path], text: str) -> None:
+    """Print a text, and where the files are: on stderr where stdout holds the text."""
+    if text:
+        print(text)
+    for path in outputs:
+        print(os.path.abspath(path), file=sys.stderr if text else sys.stdout)
+
+
+def _chosen(args: argparse.Namespace, attention: Attention) -> tuple[int, list[int]]:
+    layers, heads = attention.weights.shape[:2]
+    layer = layers if args.layer is None else args.layer
+    if not 1 <= layer <= layers:
+        raise ValueError(f"--layer {layer} is not in 1 ... {layers}")
+    for head in args.heads or []:
+        if not 1 <= head <= heads:
+            raise ValueError(f"--heads {head} is not in 1 ... {heads}")
+    return layer, list(dict.fromkeys(args.heads or range(1, heads + 1)))
+
+
+def _places(word: str, queries: list[str], args: argparse.Namespace) -> list[int]:
+    places = [i for i, query in enumerate(queries) if query.casefold() == word.casefold()]
+    if not places:
+        hint = "" if args.words else " (--words merges subwords)"
+        raise ValueError(f"--word {word} is not in the sentence: {' '.join(queries)}{hint}")
+    return places
+
+
+def as_json(attended: Attended) -> dict[str, Any]:
+    """The weights of every layer and head, rounded to seven decimals.
+
+    Returns:
+        `source`, `target`, and `attention`: for each kind `queries` (T labels), `keys` (S) and
+        `weights` (N, H, T, S).
     """
-    import matplotlib
+    return {
+        "source": attended.source,
+        "target": attended.target,
+        "attention": {
+            kind: {
+                "queries": attention.queries,
+                "keys": attention.keys,
+                "weights": attention.weights.astype(float).round(7).tolist(),
+            }
+            for kind, attention in attended.attentions.items()
+        },
+    }
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    heads = weights.size(0)
-    columns = min(heads, 4)
-    rows = -(-heads // columns)
-    width, height = 1.2 + 0.22 * len(keys), 1.6 + 0.22 * len(queries)
-    figure, panels = pyplot.subplots(
-        rows,
-        columns,
-        figsize=(columns * width, rows * height),
-        squeeze=False,
-        layout="constrained",
+def _as_lists(attention: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        kind: {k: v if k == "queries" else v.tolist() for k, v in found.items()}
+        for kind, found in attention.items()
+    }
+
+
+def _write_json(content: dict[str, Any], path: Path) -> None:
+    with write_atomically(path) as write:
+        write(json.dumps(content))
+
+
+def _attend_lines(args: argparse.Namespace, attender: Attender) -> Iterator[Attended]:
+    """The lines of the corpus, empty ones left out."""
+    lines = (
+        ((source, None) for source in read_lines(args.corpus[0]))
+        if len(args.corpus) == 1
+        else read_pairs(*args.corpus)
     )
-    for number, panel in enumerate(panels.flat):
-        if number >= heads:
-            panel.axis("off")
-            continue
-        panel.imshow(weights[number].cpu().numpy(), cmap="Blues", vmin=0, vmax=1)
-        panel.set_title(f"head {number + 1}", fontsize=9)
-        panel.set_xticks(range(len(keys)), keys, rotation=90, fontsize=7)
-        first_column = number % columns == 0
-        panel.set_yticks(range(len(queries)), queries if first_column else [], fontsize=7)
-    figure.suptitle(title)
-    partial = output.with_name(f".{output.name}.partial{output.suffix}")
-    figure.savefig(partial, dpi=150, bbox_inches="tight")
-    pyplot.close(figure)
-    os.replace(partial, output)
-
-
-def _tokens(sentence: str, codes: str | None, dictionary, flag: str) -> Tensor:
-    if not sentence.strip():
-        raise ValueError(f"{flag} is an empty sentence")
-    if codes is not None:
-        from subword_nmt.apply_bpe import BPE
-
-        with open(codes, encoding="utf-8") as lines:
-            sentence = BPE(lines).process_line(sentence)
-    tokens = dictionary.encode_line(sentence, add_if_not_exist=False).long()
-    unknown = int(tokens.eq(dictionary.unk()).sum())
-    if unknown:
-        print(f"{flag}: {unknown} of {len(tokens)} tokens are unknown", file=sys.stderr)
-    return tokens
-
-
-def _words(tokens: Tensor, dictionary) -> list[str]:
-    return [dictionary[token] for token in tokens.tolist()]
-
-
-def _translate(task, model, source: Tensor) -> Tensor:
-    generator = task.build_generator([model], argparse.Namespace())
-    lengths = torch.tensor([source.numel()])
-    sample = {"net_input": {"src_tokens": source[None], "src_lengths": lengths}}
-    return generator.generate([model], sample)[0][0]["tokens"]
+    try:
+        bar = tqdm(lines, unit=" sentences", disable=not sys.stderr.isatty())
+        for number, (source, target) in enumerate(bar, start=1):
+            if not source.strip() or (target is not None and not target.strip()):
+                continue
+            try:
+                attended = attender.attend(source, target)
+            except ValueError as error:
+                raise ValueError(f"{args.corpus[0]}:{number}: {error}") from error
+            yield attended.merged(attender.subwords) if args.words else attended
+    except InputError as error:
+        raise ValueError(str(error)) from error

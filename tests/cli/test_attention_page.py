@@ -1,0 +1,266 @@
+"""The page of `vaswani attention`: what it holds, and that it works in headless Chromium.
+
+The screenshots stay in the folder that VASWANI_ARTIFACTS names, else in pytest's.
+"""
+
+import base64
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import Browser, find_browser
+
+from tests.conftest import REPO
+from vaswani_plugin.cli._attention_page import page, write_page
+from vaswani_plugin.cli._attention_weights import Attended, Attention
+
+EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'
+SOURCE = ["the", "cat", EVIL, "{{DATA}}", "slept", "</s>"]
+TARGET = ["die", "<!--", "שלום", "schlief", "</s>"]
+FAINTEST = 0.02
+START = {"kind": "cross", "layer": 2, "heads": [1, 2, 3], "word": None}
+
+
+def make_attention(queries: list[str], keys: list[str], layers: int, heads: int) -> Attention:
+    scores = np.random.default_rng(1).normal(size=(layers, heads, len(queries), len(keys)))
+    weights = np.exp(2 * scores)
+    return Attention(queries, keys, weights / weights.sum(-1, keepdims=True))
+
+
+def make_attended(
+    source: list[str] = SOURCE, target: list[str] = TARGET, layers: int = 2, heads: int = 3
+) -> Attended:
+    read = [target[-1], *target[:-1]]
+    attentions = {
+        "encoder": make_attention(source, source, layers, heads),
+        "decoder": make_attention(read, read, layers, heads),
+        "cross": make_attention(target, source, layers, heads),
+    }
+    return Attended(" ".join(source), " ".join(target), attentions)
+
+
+class Parts(HTMLParser):
+    """Collects the opening tags and the text of the script elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.tags and self.lasttag == "script":
+            self.scripts[-1] += data
+
+
+def test_no_sentence_becomes_markup():
+    harmless = make_attended(["a"] * len(SOURCE), ["b"] * len(TARGET))
+    tags = Parts(page(make_attended(), START)).tags
+    assert tags == Parts(page(harmless, START)).tags
+    assert not any("src" in attributes for _, attributes in tags)
+
+
+def test_the_page_holds_the_weights():
+    attended = make_attended()
+    data = json.loads(Parts(page(attended, START)).scripts[0])
+    assert data["start"] == START
+    for kind, attention in attended.attentions.items():
+        found = data["attention"][kind]
+        assert (found["queries"], found["keys"]) == (attention.queries, attention.keys)
+        levels = np.frombuffer(base64.b64decode(found["weights"]), dtype="<u2")
+        weights = levels.reshape(found["shape"]) / 65535
+        np.testing.assert_allclose(weights, attention.weights, atol=1e-5)
+
+
+def test_forty_tokens_of_a_base_model_take_less_than_three_megabytes():
+    tokens = [f"token{i}" for i in range(40)]
+    assert len(page(make_attended(tokens, tokens, layers=6, heads=8), START)) < 3e6
+
+
+def test_the_template_is_installed_with_the_package():
+    setup = (REPO / "setup.py").read_text(encoding="utf-8")
+    assert 'package_data={"vaswani_plugin.cli": ["*.html"]}' in setup
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium): the page is unseen")
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    """The page of `make_attended` in a wide, light window, and its attentions."""
+    attended = make_attended()
+    write_page(attended, START, tmp_path / "page.html")
+    chromium.window(1000, 800)
+    chromium.open(tmp_path / "page.html")
+    yield chromium, attended.attentions
+    assert chromium.problems() == []
+
+
+def lines(browser: Browser) -> list[list[float]]:
+    """[query, key, opacity] of every line drawn, sorted."""
+    script = """[...document.querySelectorAll("#lines line")].map((line) =>
+        ["y1", "y2", "stroke-opacity"].map((name) => Number(line.getAttribute(name))))"""
+    return sorted([y1 - 0.5, y2 - 0.5, opacity] for y1, y2, opacity in browser.evaluate(script))
+
+
+def assert_lines(browser: Browser, weights: np.ndarray, query: int | None, key: int | None = None):
+    """The lines are those of the weights (H, T, S), of one query or key where one is given."""
+    expected = sorted(
+        [q, k, w]
+        for (_, q, k), w in np.ndenumerate(weights)
+        if w >= FAINTEST and query in (None, q) and key in (None, k)
+    )
+    drawn = lines(browser)
+    assert [line[:2] for line in drawn] == [line[:2] for line in expected]
+    # Lines of several heads between the same tokens are sorted by opacity.
+    np.testing.assert_allclose([x[2] for x in drawn], [x[2] for x in expected], atol=6e-4)
+
+
+def middle(browser: Browser, selector: str) -> tuple[float, float]:
+    box = browser.evaluate(
+        f"""(() => {{ const box = document.querySelector({json.dumps(selector)})
+        .getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
+    )
+    return box[0], box[1]
+
+
+def click(browser: Browser, selector: str) -> None:
+    place = middle(browser, selector)
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        browser.mouse(kind, *place)
+
+
+def kept_screenshot(browser: Browser, folder: Path, name: str) -> bytes:
+    folder = Path(os.environ.get("VASWANI_ARTIFACTS", folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    return browser.screenshot(folder / name)
+
+
+def test_it_loads_from_its_file_alone_and_runs_no_sentence(opened):
+    browser, attentions = opened
+    assert [address.split(":")[0] for address in browser.requests()] in (["file"], ["file", "data"])
+    assert browser.evaluate("document.title").startswith("Attention: the cat </script>")
+    shown = browser.evaluate('[...document.querySelectorAll("#keys li")].map((x) => x.textContent)')
+    assert shown == SOURCE
+    assert browser.evaluate('document.querySelectorAll("script, img").length') == 2
+    assert_lines(browser, attentions["cross"].weights[1], None)
+
+
+def test_hovering_a_token_shows_its_lines_alone(opened, tmp_path):
+    browser, attentions = opened
+    before = kept_screenshot(browser, tmp_path, "attention-all.png")
+    weights = attentions["cross"].weights[1]
+    browser.mouse("mouseMoved", *middle(browser, "#queries li:nth-child(2)"))
+    assert_lines(browser, weights, 1)
+    assert kept_screenshot(browser, tmp_path, "attention-hovered.png") != before
+    readout = browser.evaluate('document.getElementById("readout").textContent')
+    best = int(weights[:, 1].mean(0).argmax())
+    share = 100 * weights[:, 1, best].mean()
+    assert f"attends to: {SOURCE[best]} {share:.1f} %" in readout
+    browser.mouse("mouseMoved", *middle(browser, "#keys li:nth-child(1)"))
+    assert_lines(browser, weights, None, key=0)
+    browser.mouse("mouseMoved", 5, 5)
+    assert_lines(browser, weights, None)
+
+
+def test_attention_layer_and_heads_are_chosen(opened):
+    browser, attentions = opened
+    click(browser, 'input[value="encoder"]')
+    assert_lines(browser, attentions["encoder"].weights[1], None)
+    browser.key("[")
+    assert_lines(browser, attentions["encoder"].weights[0], None)
+    click(browser, '#heads input[value="2"]')
+    assert browser.evaluate("document.activeElement.value") == "2"  # for the keyboard's next key
+    assert_lines(browser, attentions["encoder"].weights[0][[0, 2]], None)
+    browser.key("1")
+    assert_lines(browser, attentions["encoder"].weights[0][[2]], None)
+    boxes = '[...document.querySelectorAll("#heads input")].map((box) => box.checked)'
+    assert browser.evaluate(boxes) == [False, False, True]
+    click(browser, "#all")
+    assert_lines(browser, attentions["encoder"].weights[0], None)
+    browser.key("0")
+    assert lines(browser) == []
+    browser.key("0")
+    browser.key("]")
+    browser.key("]")  # there is no third layer
+    assert browser.evaluate('document.getElementById("layer").value') == "2"
+    assert_lines(browser, attentions["encoder"].weights[1], None)
+    click(browser, 'input[value="decoder"]')
+    assert_lines(browser, attentions["decoder"].weights[1], None)
+
+
+def test_the_keyboard_moves_from_token_to_token(opened):
+    browser, attentions = opened
+    weights = attentions["cross"].weights[1]
+    browser.evaluate('document.getElementById("picture").focus()')
+    for key, query, source in (
+        *(("ArrowDown", 0, None), ("ArrowDown", 1, None), ("ArrowUp", 0, None)),
+        *(("ArrowRight", None, 0), ("ArrowDown", None, 1), ("Escape", None, None)),
+    ):
+        browser.key(key)
+        assert_lines(browser, weights, query, source)
+
+
+def test_searching_finds_and_isolates_a_word(opened):
+    browser, attentions = opened
+    browser.mouse("mouseMoved", 5, 5)
+    browser.key("/")
+    for letter in "SCHL":
+        browser.key(letter)
+    assert browser.evaluate('document.getElementById("found").textContent') == "1 match"
+    assert_lines(browser, attentions["cross"].weights[1], TARGET.index("schlief"))
+    browser.key("x")
+    assert browser.evaluate('document.getElementById("found").textContent') == "no matches"
+    assert_lines(browser, attentions["cross"].weights[1], None)
+
+
+def luminance(colour: str) -> float:
+    red, green, blue = (int(part) / 255 for part in re.findall(r"\d+", colour)[:3])
+    channels = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
+    ]
+    return 0.2126 * channels[0] + 0.7152 * channels[1] + 0.0722 * channels[2]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [320, 1000])
+def test_it_is_readable_in_light_and_dark_on_screens_of_any_width(opened, tmp_path, width, dark):
+    browser, _ = opened
+    browser.window(width, 700, dark)
+    script = (
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    ink, paper = map(luminance, browser.evaluate(script))
+    assert (ink > paper) == dark
+    assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > 7  # WCAG's AAA
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    kept_screenshot(browser, tmp_path, f"attention-{width}-{'dark' if dark else 'light'}.png")
+
+
+def test_two_hundred_tokens_work(chromium, tmp_path):
+    tokens = [f"token{i}" for i in reversed(range(200))]
+    attended = make_attended(tokens, tokens, layers=6, heads=8)
+    write_page(
+        attended, START | {"heads": list(range(1, 9)), "word": "TOKEN15"}, tmp_path / "p.html"
+    )
+    chromium.window(1000, 800)
+    chromium.open(tmp_path / "p.html")
+    assert_lines(chromium, attended.attentions["cross"].weights[1], 199 - 15)
+    assert chromium.evaluate('document.querySelectorAll("#keys li").length') == 200
+    assert chromium.problems() == []
