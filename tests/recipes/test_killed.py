@@ -72,8 +72,6 @@ def has_begun(stage: str, work: Path, log: str) -> bool:
         return False
     if stage == "train":
         return (work / "checkpoints" / "checkpoint1.pt").exists()
-    if stage == "binarize":
-        return any(work.glob(".data-bin.*/*"))
     return True
 
 
