@@ -12,17 +12,22 @@ checkpoint may lie in the output folder already, as model.pt.
 
 import argparse
 import hashlib
-import os
 import pickle
 import shutil
-import tempfile
 import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_text.corpus_io import (
+    InputError,
+    open_binary,
+    read_lines,
+    run,
+    write_atomically,
+    write_bytes_atomically,
+)
 from vaswani_text.pipeline import (
     MODEL,
     SETTINGS,
@@ -167,18 +172,11 @@ def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> No
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies a file to a temporary name and moves it into place; onto itself it does nothing."""
+    """Copies a file, which has its name only when it is complete; onto itself it does nothing."""
     if target.exists() and source.samefile(target):
         return
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
-        shutil.copyfile(source, temporary)
-        os.chmod(temporary, source.stat().st_mode & 0o666 | 0o600)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with open_binary(source) as stream, write_bytes_atomically(target) as copied:
+        shutil.copyfileobj(stream, copied)
 
 
 def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -> list[str]:

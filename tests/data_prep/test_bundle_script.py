@@ -2,7 +2,10 @@
 
 import json
 import os
+import resource
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 import torch
 from toy_bundle import SETTINGS, write_checkpoint, write_data
 
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.scripts import ROOT, assert_one_line_error, run_script
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import read_settings
 
@@ -213,3 +216,17 @@ def test_cut_off_it_is_no_bundle_and_can_be_made_again(parts, run, tmp_path, mon
     assert run(arguments(parts, output)) is None
     assert content(output).keys() == NAMES
     assert content(output)["model.pt"] == (parts / "averaged.pt").read_bytes()
+
+
+def test_a_full_disk_leaves_no_bundle(parts, tmp_path):
+    """RLIMIT_FSIZE fails a write as a full disk does."""
+    output = tmp_path / "model"
+    done = subprocess.run(
+        [sys.executable, ROOT / "data-prep" / "bundle.py", *arguments(parts, output)],
+        capture_output=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)),
+    )
+    assert_one_line_error(done, "model.pt", "File too large")
+    assert not any(output.rglob("model.pt")) and not (output / "preprocessing.json").exists()
