@@ -106,6 +106,8 @@ def test_workers_end_with_their_parent(tmp_path, sent):
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # Ignored by whatever a shell started in the background, this test perhaps among it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         process.stdin.write(b"Some words, and some more.\n" * 200_000)
         wait_until(lambda: len(children(process.pid)) == 2, "two workers are there")
