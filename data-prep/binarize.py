@@ -92,8 +92,8 @@ def binarize(
     return report
 
 
-def main() -> None:
-    """Command line."""
+def parse_arguments() -> argparse.Namespace:
+    """The options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -124,7 +124,12 @@ def main() -> None:
         "included; 40960 gives the paper's 40,960 rows to any dictionary with no more",
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments()
     source, _, target = args.pair.partition("-")
     if not source or not target or source == target:
         raise InputError(f"--pair {args.pair}: two different languages joined by '-', as in en-de")

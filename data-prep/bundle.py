@@ -20,10 +20,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from vaswani_text.binary import SPECIAL_SYMBOLS, dictionary_entries
 from vaswani_text.corpus_io import (
     InputError,
     open_binary,
-    read_lines,
     run,
     write_atomically,
     write_bytes_atomically,
@@ -37,8 +37,6 @@ from vaswani_text.pipeline import (
     settings_from,
 )
 
-# What fairseq puts before the words of every dict.LANG.txt.
-SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 CODES_NAMES = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model"}
 
 
@@ -80,13 +78,9 @@ def read_symbols(path: Path) -> list[str]:
         InputError: the file is no dictionary of fairseq.
         OSError: it can't be read.
     """
-    symbols = list(SPECIAL_SYMBOLS)
-    for number, line in enumerate(read_lines(path), start=1):
-        word, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
-        if not count.isdecimal():
-            raise InputError(f"{path}:{number}: no line of a dictionary ('WORD COUNT'): {line!r}")
-        symbols.append(word)
-    return list(dict.fromkeys(symbols))  # `#fairseq:overwrite` names a special symbol again
+    symbols = (symbol for symbol, _ in dictionary_entries(path))
+    # `#fairseq:overwrite` names a special symbol again
+    return list(dict.fromkeys((*SPECIAL_SYMBOLS, *symbols)))
 
 
 @dataclass(frozen=True)

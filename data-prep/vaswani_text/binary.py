@@ -24,7 +24,7 @@ import struct
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -93,6 +93,19 @@ def _padded(entries: dict[str, int], padding_factor: int) -> list[tuple[str, int
     return list(entries.items())
 
 
+def dictionary_entries(path: str | Path) -> Iterator[tuple[str, int]]:
+    """Yields symbol and count of each line of a dictionary of fairseq's.
+
+    Raises:
+        InputError: a line of another form; names it.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        symbol, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if symbol.split() != [symbol] or not count.isdecimal():
+            raise InputError(f"{path}:{number}: must be a symbol, a space and a count: {line!r}")
+        yield symbol, int(count)
+
+
 def read_dictionary(path: str | Path, padding_factor: int) -> list[tuple[str, int]]:
     """Reads a dictionary of fairseq's (`SYMBOL COUNT` a line), as `build_dictionary` returns one.
 
@@ -101,13 +114,10 @@ def read_dictionary(path: str | Path, padding_factor: int) -> list[tuple[str, in
             ones (names the line), or no line at all.
     """
     entries: dict[str, int] = {}
-    for number, line in enumerate(read_lines(path), start=1):
-        symbol, _, count = line.rpartition(" ")
-        if not symbol or symbol.split() != [symbol] or not count.isdecimal():
-            raise InputError(f"{path}:{number}: must be a symbol, a space and a count: {line!r}")
+    for number, (symbol, count) in enumerate(dictionary_entries(path), start=1):
         if symbol in entries or symbol in SPECIAL_SYMBOLS:
             raise InputError(f"{path}:{number}: {symbol} is in the dictionary already: remove it")
-        entries[symbol] = int(count)
+        entries[symbol] = count
     if not entries:
         raise InputError(f"{path}: the file is empty")
     return _padded(entries, padding_factor)

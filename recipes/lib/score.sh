@@ -14,7 +14,7 @@ stage_score() { score_translations; }
 # Lower-cased text is scored as it was published: over the words that the model was trained on, and
 # as running text without regard to case. Other text by all scores of the language at once.
 score_translations() {
-  local output=$work/output hypothesis reference=$work/raw/test.$target_lang
+  local output=$work/output hypothesis reference=$work/raw/test.$target_lang split=()
   hypothesis=$output/test.$target_lang
   remove_leftovers "$output/.test"
   if [[ "$subwords" == bpe ]]; then
@@ -25,7 +25,8 @@ score_translations() {
       --input "$output/test.pieces.$target_lang" --output "$hypothesis"
   fi
   if [[ "$lowercase" == true ]]; then
-    run_to "$output/tokenized.json" vaswani bleu --tokenized --format json \
+    if [[ "$target_lang" == de ]]; then split=(--compound-split); fi
+    run_to "$output/tokenized.json" vaswani bleu --tokenized ${split[@]+"${split[@]}"} --format json \
       --hypothesis "$output/test.tok.$target_lang" --reference "$work/tok/test.$target_lang"
     run_to "$output/bleu.json" vaswani bleu --lowercase --format json \
       --hypothesis "$hypothesis" --reference "$reference"
@@ -62,7 +63,7 @@ stage_bundle() {
       for file in $(published_splits); do data+=("$work/raw/$file.$language"); done
     done
   fi
-  run python "$lib/result.py" result --work "$work" --recipe "$recipe" --arch "$arch" \
+  run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/train.log" --data "${data[@]}" --path data_bin=data-bin \
     --path checkpoints=checkpoints --path bundle=model --tokenized "$work/output/$tokenized" \
     --sacrebleu "$work/output/bleu.json" --output "$work/result.json"

@@ -14,7 +14,7 @@ LOG = """2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': N
 2026 | INFO | fairseq.tasks.translation | [de] dictionary: 100 types
 2026 | INFO | fairseq_cli.train | num. shared model params: 12,345 (num. trained: 12,345)
 2026 | INFO | fairseq_cli.train | training on 2 devices (GPUs/TPUs)
-2026 | INFO | train_inner | epoch 001:  10 / 12 wpb=1000, bsz=50, num_updates=10, wall=36
+2026 | INFO | train_inner | epoch 001:  10 / 12 wps=500, wpb=1000, bsz=50, num_updates=10, wall=36
 """
 # Source and target of 20 tokens: projections, Eq. 1 and feed-forward network of both stacks, then
 # the projection to 100 types; 50 sentences, 2 FLOPs, 3 passes, 10 updates.

@@ -49,6 +49,15 @@ def test_how_it_was_decoded_in_training_does_not_matter(folder, tmp_path):
     assert task.cfg.length_penalty == "paper" and not task.cfg.eval_bleu
 
 
+def test_a_model_of_another_task_is_named(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    state = torch.load(folder / "model.pt")
+    state["cfg"]["task"] |= {"_name": "language_modeling"}
+    torch.save(state, tmp_path / "model" / "model.pt")
+    with pytest.raises(ValueError, match="trained by --task language_modeling: .* translation"):
+        Bundle.load(tmp_path / "model").load_model()
+
+
 def test_what_is_missing_is_named(folder, tmp_path):
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path} is no bundle")):
         Bundle.load(tmp_path)

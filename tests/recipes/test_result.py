@@ -24,7 +24,14 @@ def simple(updates: int, wps: float, wpb: float, wall: int) -> str:
 
 def as_json(updates: int, wps: float, wpb: float, wall: int) -> str:
     """The same in the json format."""
-    fields = {"epoch": 1, "update": 0.1, "wps": str(wps), "wpb": str(wpb), "loss": "5.1"}
+    fields = {
+        "epoch": 1,
+        "update": 0.1,
+        "wps": str(wps),
+        "wpb": str(wpb),
+        "bsz": "9",
+        "loss": "5.1",
+    }
     fields |= {"num_updates": str(updates), "wall": str(wall)}
     return f"{STAMP}train_inner | {json.dumps(fields)}"
 
@@ -35,7 +42,7 @@ def write_result(folder: Path, log: list[str], *flags: object):
     (folder / "raw").mkdir(exist_ok=True)
     (folder / "raw" / "test.en").write_text("one\u2028line\ntwo\n", encoding="utf-8")
     return run_script(
-        "recipes/lib/result.py", "result", "--work", folder, "--recipe", "r", "--arch", "a",
+        "recipes/lib/result.py", "--work", folder, "--recipe", "r", "--arch", "a",
         "--train-log", folder / "log", "--data", folder / "raw" / "test.en",
         "--output", folder / "result.json", *flags,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from vaswani_plugin.metrics.cost import DEVICES, PAPER_TRAININGS, Device, flops_
 from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
 from vaswani_plugin.metrics.published import TABLE_2
 from vaswani_plugin.metrics.segments import read_lines
-from vaswani_plugin.metrics.training_log import TrainingRun, read_training
+from vaswani_text.training_log import TrainingRun, read_training
 
 LOG_OF_RECIPE = "logs/train.log"
 _SIZES = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "d_k", "d_v")

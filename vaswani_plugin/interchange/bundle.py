@@ -47,6 +47,10 @@ class Bundle:
         path = str(self.folder / MODEL)
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
         task_cfg = state["cfg"].task
+        if task_cfg._name not in ("translation", TASK):
+            raise ValueError(
+                f"{path} was trained by --task {task_cfg._name}: a bundle needs a translation model"
+            )
         with open_dict(task_cfg):
             task_cfg._name = TASK
             task_cfg.data = str(self.folder)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vaswani_plugin.metrics.training_log import read_training, statistics
+from vaswani_text.training_log import read_training, statistics
 
 SETUP = """2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 1}, \
 'model': {'_name': 'vaswani_tiny', 'd_model': 128, 'd_k': None, 'positions': sinusoidal}, \
@@ -37,6 +37,7 @@ def test_setup_and_means() -> None:
     assert run.model["d_model"] == "128" and run.model["d_k"] == "None"
     assert (run.parameters, run.devices, run.device_name) == (2_568_192, 4, "NVIDIA H200")
     assert (run.updates, run.seconds) == (50, 70)
+    assert run.tokens_per_second == pytest.approx(6282.8)
     # Ten updates of 1,000 tokens and thirty of 3,000.
     assert run.tokens == pytest.approx((10 * 1000 + 30 * 3000) / 40)
     assert run.sentences == pytest.approx((10 * 50 + 30 * 90) / 40)
@@ -50,7 +51,7 @@ def test_a_short_run_has_epochs_alone() -> None:
 def test_json_says_the_same() -> None:
     inner = SETUP + INNER.format(n=10, wpb=1000, bsz=50, wall=20)
     line = (
-        '2026 | INFO | train_inner | {"epoch": 1, "wpb": "1000", "bsz": "50", '
+        '2026 | INFO | train_inner | {"epoch": 1, "wps": "6282.8", "wpb": "1000", "bsz": "50", '
         '"num_updates": "10", "wall": "20"}\n'
     )
     assert read(SETUP + line) == read(inner)

@@ -36,17 +36,20 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
 
 
 @dataclass
-class _Means:
-    """Target tokens and sentences of a batch, averaged over updates."""
+class _Sums:
+    """Target tokens, sentences and seconds, added up over updates."""
 
     tokens: float = 0.0
     sentences: float = 0.0
+    seconds: float = 0.0
     updates: int = 0
 
     def add(self, fields: dict[str, str], updates: int) -> None:
-        if updates > 0 and "wpb" in fields and "bsz" in fields:
-            self.tokens += updates * float(fields["wpb"])
+        if updates > 0 and {"wpb", "bsz", "wps"} <= fields.keys() and float(fields["wps"]) > 0:
+            tokens = updates * float(fields["wpb"])
+            self.tokens += tokens
             self.sentences += updates * float(fields["bsz"])
+            self.seconds += tokens / float(fields["wps"])
             self.updates += updates
 
 
@@ -57,7 +60,7 @@ class TrainingRun:
     arch, model: its name and its settings as the log prints them (none where the model has no
     dataclass). dictionaries: types by language, source first. seconds: the time of all starts.
     tokens, sentences: of one update over all devices, on average; tokens are the target's, without
-    padding. device_name: None on a CPU.
+    padding. tokens_per_second: while it trained, validation left out. device_name: None on a CPU.
     """
 
     arch: str | None = None
@@ -70,6 +73,7 @@ class TrainingRun:
     seconds: float = 0.0
     tokens: float = 0.0
     sentences: float = 0.0
+    tokens_per_second: float = 0.0
 
     @property
     def pair(self) -> str | None:
@@ -93,12 +97,13 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         ValueError: no log of fairseq-train, or of one that logged no statistics.
     """
     run = TrainingRun()
-    means = {"train": _Means(), "train_inner": _Means()}
+    sums = {"train": _Sums(), "train_inner": _Sums()}
     last = {"train": 0, "train_inner": 0}
     seconds_before = 0.0
     for line in lines:
         if _PARAMETERS.search(line):  # a start: fairseq's clock begins anew
             seconds_before, run.seconds = seconds_before + run.seconds, 0.0
+            last = dict.fromkeys(last, 0)
         if found := _LOADED.search(line):
             last = dict.fromkeys(last, int(found[1]))
         _read_setup(line, run)
@@ -108,16 +113,17 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         kind, fields = parsed
         run.updates = int(fields.get("num_updates", run.updates))
         run.seconds = float(fields.get("wall", run.seconds))
-        means[kind].add(fields, run.updates - last[kind])
+        sums[kind].add(fields, run.updates - last[kind])
         last[kind] = run.updates
     # Intervals cover what epochs don't: the last, unfinished one. A short run logs epochs alone.
-    mean = means["train_inner"] if means["train_inner"].updates else means["train"]
+    total = sums["train_inner"] if sums["train_inner"].updates else sums["train"]
     if not run.parameters:
         raise ValueError(f"{name}: no model size in it: is this a log of fairseq-train?")
-    if not mean.updates:
+    if not total.updates:
         raise ValueError(f"{name}: no training statistics in it: did the training begin?")
     run.seconds += seconds_before
-    run.tokens, run.sentences = mean.tokens / mean.updates, mean.sentences / mean.updates
+    run.tokens, run.sentences = total.tokens / total.updates, total.sentences / total.updates
+    run.tokens_per_second = total.tokens / total.seconds
     return run
 
 
