@@ -7,6 +7,8 @@ import torch
 from model_factory import make_model, make_task, random_batch
 from reference_weights import default_dtype, shake
 
+from vaswani_plugin.modules.source_memory import FoldedMemory, SourceMemory
+
 EXACT = {"atol": 1e-10, "rtol": 0}
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
 
@@ -163,6 +165,18 @@ def test_beams_are_the_full_forward_pass(task, model, widths, sizes):
         torch.testing.assert_close(actual, expected, **EXACT)
 
 
+@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
+@pytest.mark.parametrize(("length", "memory"), [(9, FoldedMemory), (30, SourceMemory)])
+def test_one_sentence_alone(task, sizes, length, memory):
+    """It is folded into the weights, unless it is so long that this would cost more."""
+    model = exact_model(task, **sizes)
+    batch = random_batch(task, [(length, 1)])
+    beams = model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 4)
+    assert all(isinstance(m, memory) for m in beams.stack.memories)
+    for actual, expected in walk(model, batch, 12, [4], {5: [0]}):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
 def test_beams_in_single_precision(task):
     """Other kernels than those of float64; 40 beams reach the ones for many rows."""
     model = shake(make_model(task), size=0.1).eval()
@@ -180,7 +194,7 @@ def test_slots_that_no_beam_sees_are_dropped(task):
     first = torch.zeros(3, 4, dtype=torch.long)
     for step in range(60):
         beams.advance(tokens if step else tokens[:, :1], first if step else None)
-    assert beams.stack.keys[0].size(2) < 60 + 2 * 8 * 4
+    assert beams.stack.caches[0].size(2) < 60 + 2 * 8 * 4
 
 
 def test_weights_are_packed_anew_until_they_are_final(task):

@@ -14,53 +14,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.layers import DecoderLayer
-from vaswani_plugin.modules.packed_linear import PackedLinear
+from vaswani_plugin.modules.packed_linear import PackedLinear, packed_by_head
+from vaswani_plugin.modules.source_memory import PackedCrossAttention
 
-ROOM = 8
+ROOM = 5
 """Steps for which there are free slots after each clearing."""
-
-
-def _together(*parts: tuple[nn.Linear, float]) -> PackedLinear:
-    """Several projections of one input as one, each multiplied by a number."""
-    weight = torch.cat([linear.weight * factor for linear, factor in parts])
-    return PackedLinear(weight, torch.cat([linear.bias * factor for linear, factor in parts]))
-
-
-class PackedDecoderLayer:
-    """A decoder layer's weights, final and laid out for one position at a time."""
-
-    def __init__(self, layer: DecoderLayer) -> None:
-        own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
-        self.heads = own.heads
-        self.query_key_value = _together((own.query, _scale(own)), (own.key, 1), (own.value, 1))
-        self.own_sizes = [p.out_features for p in (own.query, own.key, own.value)]
-        self.own_output = PackedLinear(own.output.weight, own.output.bias)
-        self.own_norm = PackedAddNorm(layer.self_attention_norm.norm)
-        self.cross_query = _together((cross.query, _scale(cross)))
-        self.cross_key_value = _together((cross.key, 1), (cross.value, 1))
-        self.cross_sizes = [p.out_features for p in (cross.key, cross.value)]
-        self.cross_output = PackedLinear(cross.output.weight, cross.output.bias)
-        self.cross_norm = PackedAddNorm(layer.cross_attention_norm.norm)
-        self.w_1 = PackedLinear(network.w_1.weight, network.w_1.bias, relu=True)
-        self.w_2 = PackedLinear(network.w_2.weight, network.w_2.bias)
-        self.network_norm = PackedAddNorm(layer.feed_forward_norm.norm)
-
-    def memory(self, encoded: Tensor) -> list[Tensor]:
-        """The encoder's output (B, S, D) -> its keys (B H, S, K) and values (B H, S, V)."""
-        both = self.cross_key_value(encoded.flatten(0, 1)).unflatten(0, encoded.shape[:2])
-        parts = both.split(self.cross_sizes, -1)
-        return [_split(part, self.heads).flatten(0, 1) for part in parts]
-
-
-def _scale(attention: MultiHeadAttention) -> float:
-    """Eq. 1's 1/sqrt(d_k), moved into the projection of the queries."""
-    return (attention.query.out_features // attention.heads) ** -0.5
-
-
-def _split(x: Tensor, heads: int) -> Tensor:
-    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # (B, W, H K) -> (B, H, W, K)
 
 
 class PackedAddNorm:
@@ -69,23 +28,36 @@ class PackedAddNorm:
     def __init__(self, norm: nn.LayerNorm) -> None:
         self.arguments = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
 
-    def __call__(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """Two (R, D) -> (R, D); the second one is overwritten."""
-        return torch.layer_norm(sublayer_output.add_(x), *self.arguments)
+    def __call__(self, x_and_sublayer: Tensor) -> Tensor:
+        """The sum, (R, D) -> (R, D)."""
+        return torch.layer_norm(x_and_sublayer, *self.arguments)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> list[Tensor]:
-    """Eq. 1 over (B H, W, K), (B H, N, K) and (B H, N, V): outputs and weights (B H, W, N)."""
-    if bias is None:
-        scores = torch.bmm(query, key.transpose(1, 2))
-    else:
-        scores = torch.baddbmm(bias, query, key.transpose(1, 2))
-    weights = scores.softmax(-1)
-    return [torch.bmm(weights, value), weights]
+class PackedDecoderLayer:
+    """A decoder layer's weights, final and laid out for one position at a time."""
+
+    def __init__(self, layer: DecoderLayer) -> None:
+        own, network = layer.self_attention, layer.feed_forward
+        self.heads = own.heads
+        self.d_k = own.query.out_features // own.heads
+        self.query_key_value = packed_by_head(
+            own.heads,
+            (own.query, self.d_k**-0.5),  # Eq. 1's 1/sqrt(d_k)
+            (own.key, 1),
+            (own.value, 1),
+        )
+        self.width = (own.key.out_features + own.value.out_features) // own.heads  # K + V
+        self.own_output = PackedLinear(own.output.weight, own.output.bias)
+        self.own_norm = PackedAddNorm(layer.self_attention_norm.norm)
+        self.cross_attention = PackedCrossAttention(layer.cross_attention)
+        self.cross_norm = PackedAddNorm(layer.cross_attention_norm.norm)
+        self.w_1 = PackedLinear(network.w_1.weight, network.w_1.bias, relu=True)
+        self.w_2 = PackedLinear(network.w_2.weight, network.w_2.bias)
+        self.network_norm = PackedAddNorm(layer.feed_forward_norm.norm)
 
 
 class BeamDecoder:
-    """Decodes one batch; made anew for each.
+    """Decodes one batch, without gradients; made anew for each.
 
     Args:
         layers: the packed stack.
@@ -103,22 +75,19 @@ class BeamDecoder:
         beam: int,
         window: int = 0,
     ) -> None:
+        encoded = encoded.detach()
         self.layers = layers
         self.room = ROOM * beam
         self.window = window
         self.heads = layers[0].heads
-        self.memory = [layer.memory(encoded) for layer in layers]
-        self.padding_bias = None
-        if padding is not None:
-            hidden = encoded.new_zeros(padding.shape).masked_fill_(padding, -math.inf)
-            self.padding_bias = hidden.repeat_interleave(self.heads, 0)[:, None]  # (B H, 1, S)
+        self.memories = [layer.cross_attention.read(encoded, padding) for layer in layers]
         sentences = encoded.size(0)
-        self.keys, self.values = [], []  # (B, H, slots, K) and (B, H, slots, V) a layer
-        for layer in layers:
-            for cache, size in zip((self.keys, self.values), layer.own_sizes[1:], strict=True):
-                width = size // self.heads
-                cache.append(encoded.new_empty(sentences, self.heads, self.room, width))
+        shape = sentences, self.heads, self.room, layers[0].width
+        # Keys and values side by side, one tensor a layer and one to move them to.
+        self.caches = [encoded.new_empty(shape) for _ in layers]
+        self.spare = encoded.new_empty(0)
         self.bias = encoded.new_empty(sentences, 1, 0)  # (B, W, N)
+        self.own_slots = encoded.new_empty(0, 0)  # (W, W), the bias of a step's own slots
         self.slot_positions = torch.empty(sentences, 0, dtype=torch.long, device=encoded.device)
         self.position = 0
 
@@ -133,53 +102,41 @@ class BeamDecoder:
         Returns:
             Features (B, W, D), and the last layer's attention to the source, (B, H, W, S).
         """
-        sentences, beams, _ = x.shape
+        shape = x.shape
+        sentences, beams, _ = shape
         begin, bias = self._open_slots(beams, parents)
         end = begin + beams
-        batch = (sentences * self.heads, beams, -1)
-        bias = bias[:, None].expand(-1, self.heads, -1, -1).reshape(batch)
-        x = x.reshape(sentences * beams, -1)
-        for number, layer in enumerate(self.layers):
-            projected = layer.query_key_value(x).view(sentences, beams, -1)
-            query, key, value = (
-                part.view(sentences, beams, self.heads, -1).transpose(1, 2)
-                for part in projected.split(layer.own_sizes, -1)
-            )
-            keys, values = self.keys[number], self.values[number]
-            keys[:, :, begin:end] = key
-            values[:, :, begin:end] = value
-            past = [cache.view(*batch[:1], *cache.shape[2:])[:, :end] for cache in (keys, values)]
-            attended, _ = _attend(query.reshape(batch), *past, bias)
-            x = layer.own_norm(x, layer.own_output(self._join(attended, sentences)))
-            query = _split(layer.cross_query(x).view(sentences, beams, -1), self.heads)
-            memory = self.memory[number]
-            attended, weights = _attend(query.reshape(batch), *memory, self.padding_bias)
-            x = layer.cross_norm(x, layer.cross_output(self._join(attended, sentences)))
-            x = layer.network_norm(x, layer.w_2(layer.w_1(x)))
+        bias = bias[:, None].expand(-1, self.heads, -1, -1).flatten(0, 1)  # (B H, W, N)
+        x = x.detach().flatten(0, 1)
+        for layer, cache, memory in zip(self.layers, self.caches, self.memories, strict=True):
+            d_k = layer.d_k
+            projected = layer.query_key_value(x).view(sentences, beams, self.heads, -1)
+            projected = projected.transpose(1, 2)  # (B, H, W, K + K + V)
+            cache[:, :, begin:end] = projected[..., d_k:]
+            past = cache.flatten(0, 1)[:, :end]  # (B H, N, K + V)
+            query = projected[..., :d_k].flatten(0, 1)
+            weights = torch.baddbmm(bias, query, past[..., :d_k].transpose(1, 2)).softmax(-1)
+            attended = torch.bmm(weights, past[..., d_k:]).view(sentences, self.heads, beams, -1)
+            attended = attended.transpose(1, 2).reshape(sentences * beams, -1)
+            x = layer.own_norm(layer.own_output(attended).add_(x))
+            summed, weights = memory.attend(x)
+            x = layer.cross_norm(summed)
+            x = layer.network_norm(layer.w_2(layer.w_1(x)).add_(x))
         self.position += 1
-        return x.view(sentences, beams, -1), weights.view(sentences, self.heads, beams, -1)
+        return x.view(shape), weights
 
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences only: (B',), numbers among those of the batch."""
-        heads = torch.arange(self.heads, device=sentences.device)
-        rows = (sentences[:, None] * self.heads + heads).flatten()
-        self.memory = [[x.index_select(0, rows) for x in pair] for pair in self.memory]
-        if self.padding_bias is not None:
-            self.padding_bias = self.padding_bias.index_select(0, rows)
+        for memory in self.memories:
+            memory.keep(sentences)
         self._clear(sentences)
-
-    def _join(self, heads: Tensor, sentences: int) -> Tensor:
-        """(B H, W, V) -> (R, H V)."""
-        beams = heads.size(1)
-        heads = heads.view(sentences, self.heads, beams, -1).transpose(1, 2)
-        return heads.reshape(sentences * beams, -1)
 
     def _open_slots(self, beams: int, parents: Tensor | None) -> tuple[int, Tensor]:
         """A slot for each beam's new position; the first one's number, and the new bias."""
         if parents is not None:
             past = parents[:, :, None].expand(-1, -1, self.bias.size(2))
             self.bias = self.bias.gather(1, past)
-        if self.bias.size(2) + beams > self.keys[0].size(2):
+        if self.bias.size(2) + beams > self.caches[0].size(2):
             self._clear()
         sentences, _, used = self.bias.shape
         if self.window:
@@ -187,12 +144,13 @@ class BeamDecoder:
             self.bias.masked_fill_(far[:, None], -math.inf)  # and so for every later position
             new = self.slot_positions.new_full((sentences, beams), self.position)
             self.slot_positions = torch.cat((self.slot_positions, new), dim=1)
-        own = self.bias.new_full((beams, beams), -math.inf).fill_diagonal_(0)
-        self.bias = torch.cat((self.bias, own.expand(sentences, -1, -1)), dim=2)
+        if self.own_slots.size(0) != beams:
+            self.own_slots = self.bias.new_full((beams, beams), -math.inf).fill_diagonal_(0)
+        self.bias = torch.cat((self.bias, self.own_slots.expand(sentences, -1, -1)), dim=2)
         return used, self.bias
 
     def _clear(self, sentences: Tensor | None = None) -> None:
-        """Move what is still seen to the front of new caches with free slots behind it."""
+        """Move what is still seen to the front of the caches, with free slots behind it."""
         if sentences is None:
             sentences = torch.arange(self.bias.size(0), device=self.bias.device)
         bias = self.bias.index_select(0, sentences)
@@ -202,12 +160,16 @@ class BeamDecoder:
         self.bias = bias.gather(2, slots[:, None].expand(-1, bias.size(1), -1))
         if self.window:
             self.slot_positions = self.slot_positions.index_select(0, sentences).gather(1, slots)
+        # The free slots are copies of any: one pass over memory that is there already.
+        slots = torch.cat((slots, slots.new_zeros(len(sentences), self.room)), dim=1)
         heads = torch.arange(self.heads, device=slots.device)
         block = sentences[:, None] * self.heads + heads  # (B', H)
-        rows = (block * self.keys[0].size(2))[:, :, None] + slots[:, None]  # (B', H, N')
-        for cache in (self.keys, self.values):
-            for number, old in enumerate(cache):
-                seen_ones = old.flatten(0, 2).index_select(0, rows.flatten()).view(*rows.shape, -1)
-                new = old.new_empty(len(sentences), self.heads, used + self.room, old.size(-1))
-                new[:, :, :used] = seen_ones
-                cache[number] = new
+        rows = (block * self.caches[0].size(2))[:, :, None] + slots[:, None]  # (B', H, N')
+        flat = rows.flatten()
+        for number, cache in enumerate(self.caches):
+            entries = len(flat) * cache.size(3)
+            if self.spare.numel() < entries:
+                self.spare = cache.new_empty(entries)
+            moved = self.spare[:entries].view(len(flat), -1)
+            torch.index_select(cache.flatten(0, 2), 0, flat, out=moved)
+            self.spare, self.caches[number] = cache.view(-1), moved.view(*rows.shape, -1)

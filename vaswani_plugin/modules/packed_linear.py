@@ -9,7 +9,7 @@ Axes: R rows, D inputs, V outputs.
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 WORTH_PACKING = 2**18
 """Entries of a matrix from which laying it out anew pays; below, the call costs more."""
@@ -55,3 +55,18 @@ class PackedLinear:
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, then, [], "")
         y = F.linear(x, self.weight, self.bias)
         return y.relu_() if self.relu else y
+
+
+def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
+    """Several projections of one input as one: of each head first what the first part gives.
+
+    Args:
+        heads: H, into which the outputs of every part fall.
+        parts: projections, each with a number that multiplies its result.
+    """
+
+    def joined(name: str) -> Tensor:
+        own = [f * getattr(linear, name).unflatten(0, (heads, -1)) for linear, f in parts]
+        return torch.cat(own, dim=1).flatten(0, 1)
+
+    return PackedLinear(joined("weight"), joined("bias"))

@@ -72,6 +72,7 @@ class BeamSearch:
         self.log_p: Tensor | None = None  # (B, W)
         self.history = History()
         self.ended: Ended | None = None
+        self.any_ended = False
         self.results: list[list[Hypothesis]] = [[] for _ in limits]
 
     def run(self) -> list[list[Hypothesis]]:
@@ -90,12 +91,12 @@ class BeamSearch:
                 shape = (self._searches(), -1, attention.size(-1))
                 self.history.add_attention(attention.reshape(shape))
             candidates = self._candidates(step)
-            self._end(step, candidates)
-            self._go_on(step, candidates)
-            if step == self.last_step or self._looks(step):
-                self._let_go(step == self.last_step)
-                if not len(self.sentences):
-                    break
+            ends = candidates.tokens.eq(self.eos)
+            self._go_on(candidates, ends, self._end(step, candidates, ends))
+            if self.any_ended or step >= self.least_limit:  # before, no sentence can be done
+                self._settle(step)
+            if not len(self.sentences):
+                break
         return self.results
 
     def _looks(self, step: int) -> bool:
@@ -122,7 +123,8 @@ class BeamSearch:
             self._constrain(step, part, log_p)
             open_groups = self._open(log_p).view(-1, self.groups)[part]
             found.append(self.choose(log_p, self.log_p[part], open_groups))
-        candidates = Candidates(*(torch.cat(x).flatten(0, 1) for x in zip(*found, strict=True)))
+        joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        candidates = Candidates(*(x.flatten(0, 1) for x in joined))
         if self.ended is None:
             self.ended = Ended(
                 self._searches(), self.beam // self.groups, candidates.log_probabilities, self.rules
@@ -147,36 +149,53 @@ class BeamSearch:
     def _tokens_so_far(self, part: slice) -> Tensor:
         if not self.history.steps:
             return self.tokens[part, :, None][..., :0]
+        searches = torch.arange(self._searches(), device=self.device)
         own = torch.arange(self.beam // self.groups, device=self.device)
-        tokens = self.history.trace(own.expand(self._searches(), -1)).tokens
+        tokens = self.history.trace(searches, own.expand(len(searches), -1)).tokens
         return tokens.reshape(*self.tokens.shape, -1)[part]
 
-    def _end(self, step: int, candidates: Candidates) -> None:
-        """Enter those of the first w that end; what comes after them is too unlikely to count."""
-        log_p, tokens, beams = (x[:, : self.beam // self.groups] for x in candidates)
-        ends = tokens.eq(self.eos) & log_p.gt(-torch.inf) & ~self.ended.done[:, None]
-        if self.device.type != "cpu" or ends.any():
-            self.ended.enter(step, ends, log_p, beams)
+    def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
+        """Enter those of the first w that end; what comes after them is too unlikely to count.
 
-    def _go_on(self, step: int, candidates: Candidates) -> None:
+        Returns whether a candidate may end, which a GPU isn't waited for to know.
+        """
+        if self.device.type == "cpu" and not ends.any():
+            return False
+        self.any_ended = True
+        log_p, _, beams = (x[:, : self.beam // self.groups] for x in candidates)
+        ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.ended.done[:, None]
+        self.ended.enter(step, ends, log_p, beams)
+        return True
+
+    def _go_on(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
         """The first w candidates that don't end are the beams of the next step."""
         w = self.beam // self.groups
-        order = candidates.tokens.eq(self.eos).byte().argsort(dim=1, stable=True)[:, :w]
-        log_p, tokens, beams = (x.gather(1, order) for x in candidates)
-        log_p = log_p.masked_fill(tokens.eq(self.eos), -torch.inf)  # where too few go on
+        log_p, tokens, beams = candidates
+        if some_end:
+            order = ends.byte().argsort(dim=1, stable=True)[:, :w]
+            log_p, tokens, beams = (x.gather(1, order) for x in candidates)
+            log_p = log_p.masked_fill(tokens.eq(self.eos), -torch.inf)  # where too few go on
+        else:
+            log_p, tokens, beams = (x[:, :w] for x in candidates)
         self.history.add(tokens, log_p, beams)
-        best_open = log_p[:, 0]
-        limits = self.limits.repeat_interleave(self.groups)
-        self.ended.done |= self.rules.done(self.ended.rank, best_open, step, limits)
-        self.ended.done |= limits.le(step) | best_open.eq(-torch.inf)
+        in_group = beams.unflatten(0, (-1, self.groups))
         shape = (len(self.sentences), -1)
         first = torch.arange(self.groups, device=self.device) * w
-        in_group = beams.unflatten(0, (-1, self.groups))
         if self.parents is None:  # all begin with the one start
-            self.parents = torch.zeros_like(in_group).view(shape)
+            self.parents = torch.zeros_like(in_group).reshape(shape)
         else:
-            self.parents = (in_group + first[:, None]).view(shape)
-        self.tokens, self.log_p = tokens.view(shape), log_p.view(shape)
+            self.parents = (in_group + first[:, None]).reshape(shape)
+        self.tokens = tokens.reshape(shape).contiguous()
+        self.log_p = log_p.reshape(shape)
+
+    def _settle(self, step: int) -> None:
+        """Say which searches are done; let go of their sentences, where that can be known."""
+        best_open = self.log_p.unflatten(1, (self.groups, -1))[:, :, 0].flatten()
+        limits = self.limits.repeat_interleave(self.groups)
+        done = self.rules.done(self.ended.rank, best_open, step, limits)
+        self.ended.done |= done | limits.le(step) | best_open.eq(-torch.inf)
+        if step == self.last_step or self._looks(step):
+            self._let_go(step == self.last_step)
 
     def _let_go(self, last: bool) -> None:
         """Take done sentences out of the batch once there are enough of them."""

@@ -4,7 +4,7 @@ Axes: b sentences, W beams, V vocabulary, T tokens so far.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -28,9 +28,9 @@ class Step:
         self.history = history
 
 
-def forbid(log_probabilities: Tensor, tokens: int | Sequence[int]) -> None:
-    """These tokens never come."""
-    log_probabilities[..., tokens] = -math.inf
+def forbid(log_probabilities: Tensor, token: int) -> None:
+    """This token never comes."""
+    log_probabilities.select(-1, token).fill_(-math.inf)
 
 
 def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:

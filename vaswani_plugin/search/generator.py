@@ -35,10 +35,12 @@ class SearchOptions:
     """fairseq's generation options that the search knows, under fairseq's names.
 
     Lengths are in tokens, the end of sentence not counted; `max_len_a` multiplies the source's
-    length, in which it is. `length_penalty` is `paper` or `fairseq`.
+    length, in which it is. `length_penalty` is `paper` or `fairseq`. Of the hypotheses that come
+    out only the first `nbest` are sure to be the best; None: all.
     """
 
     beam: int = 4
+    nbest: int | None = None
     lenpen: float = 0.6
     length_penalty: str = "paper"
     unnormalized: bool = False
@@ -122,8 +124,14 @@ class BeamSearchGenerator:
         self.more = list(constraints)
         if prefix_allowed_tokens_fn is not None:
             self.more.append(allow_only(prefix_allowed_tokens_fn))
-        rules = PaperRules if options.length_penalty == "paper" else FairseqRules
-        self.rules = rules(0.0 if options.unnormalized else options.lenpen)
+        lenpen = 0.0 if options.unnormalized else options.lenpen
+        if options.length_penalty == "paper":
+            # Groups that avoid each other's choices must all go on until they are done.
+            self.rules = PaperRules(
+                lenpen, None if options.diverse_beam_groups > 0 else options.nbest
+            )
+        else:
+            self.rules = FairseqRules(lenpen)
         for model in models:
             model.eval()
 
@@ -202,7 +210,8 @@ class BeamSearchGenerator:
     def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
         """What holds in every search; where a prefix is forced, lengths and words are its own."""
         forbid(log_p, self.pad)
-        log_p[..., self.unk] -= self.options.unkpen
+        if self.options.unkpen:
+            log_p[..., self.unk] -= self.options.unkpen
         forbidden = self.suppressed + [self.eos] * (step.number < self.options.min_len)
         if step.number >= prefix.size(1):
             free = slice(None)

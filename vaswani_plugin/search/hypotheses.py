@@ -31,39 +31,46 @@ class History:
     def __init__(self) -> None:
         self.steps: list[tuple[Tensor, ...]] = []
         self.attention: list[Tensor] = []
+        self.kept: list[Tensor | None] = [None]
+        """Of each step and of now: which searches of the step before are left; None: all."""
 
     def add(self, tokens: Tensor, log_probabilities: Tensor, beams: Tensor) -> None:
         """Three tensors (B, W)."""
         self.steps.append((tokens, log_probabilities, beams))
+        self.kept.append(None)
 
     def add_attention(self, attention: Tensor) -> None:
         """Of the step that is about to be chosen, (B, W', S) by the beams before it."""
         self.attention.append(attention)
 
     def keep(self, searches: Tensor) -> None:
-        """Forget all but these searches, (B',)."""
-        self.steps = [tuple(x.index_select(0, searches) for x in step) for step in self.steps]
-        self.attention = [x.index_select(0, searches) for x in self.attention]
+        """Go on with these searches only, (B',); after an `add`."""
+        before = self.kept[-1]
+        self.kept[-1] = searches if before is None else before[searches]
 
-    def trace(self, beams: Tensor, lengths: Tensor | None = None) -> Trace:
+    def trace(self, searches: Tensor, beams: Tensor, lengths: Tensor | None = None) -> Trace:
         """Follow hypotheses back to the start.
 
         Args:
-            beams: (B, K), numbers among the beams after `lengths` tokens.
-            lengths: (B, K); None: all steps.
+            searches: (B',), numbers among those that are left.
+            beams: (B', K), numbers among the beams after `lengths` tokens.
+            lengths: (B', K); None: all steps.
 
         Returns:
             Their tokens and the rest; behind a hypothesis's length stands what has no meaning.
         """
         found = []
         for number in reversed(range(len(self.steps))):
-            tokens, log_p, origins = self.steps[number]
+            if self.kept[number + 1] is not None:
+                searches = self.kept[number + 1][searches]
+            tokens, log_p, origins = (x[searches] for x in self.steps[number])
             step = [tokens.gather(1, beams), log_p.gather(1, beams), None]
             before = origins.gather(1, beams)
             beams = before if lengths is None else torch.where(lengths > number, before, beams)
             if self.attention:  # that of the end, too
-                place = beams[:, :, None].expand(-1, -1, self.attention[number].size(2))
-                step[2] = self.attention[number].gather(1, place)
+                attention = self.attention[number][searches]
+                place = beams[:, :, None].expand(-1, -1, attention.size(2))
+                step[2] = attention.gather(1, place)
             found.append(step)
         if not found:
             return Trace(beams[..., None][..., :0], beams.new_zeros(*beams.shape, 0).float(), None)
@@ -117,10 +124,9 @@ class Ended:
 
     def hypotheses(self, history: History, searches: Tensor, eos: int) -> list[list[Hypothesis]]:
         """fairseq's dictionaries for these searches, (B',), the best score first."""
-        picked, old = copy(self), copy(history)
+        picked = copy(self)
         picked.keep(searches)
-        old.keep(searches)
-        tokens, log_p, attention = old.trace(picked.beam, picked.step)
+        tokens, log_p, attention = history.trace(searches, picked.beam, picked.step)
         tokens = torch.cat((tokens, torch.full_like(tokens[..., :1], eos)), dim=2)
         log_p = torch.cat((log_p, log_p.new_zeros(*log_p.shape[:2], 1)), dim=2)
         end = picked.step[:, :, None]

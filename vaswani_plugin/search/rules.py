@@ -20,18 +20,21 @@ class PaperRules:
 
     Of all that ended, the W best scores log P / lp are kept. A search is done when the best
     open hypothesis, at the most favourable penalty that it can still reach, can't beat the
-    worst kept one. A beam of 1 is greedy: its first end is the end.
+    worst kept one; or the worst of those that are wanted, which come out the same so, and
+    sooner. A beam of 1 is greedy: its first end is the end.
 
     Every sentence has its own limits, so that its translation doesn't depend on its neighbours.
 
     Args:
         alpha: exponent of the length penalty; 0 scores by log P alone.
+        wanted: how many of the kept ones will be looked at; None: all.
     """
 
     by_sentence = True
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, wanted: int | None = None) -> None:
         self.alpha = alpha
+        self.wanted = wanted
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
         """Scores of hypotheses of `length` tokens, end of sentence included."""
@@ -53,9 +56,9 @@ class PaperRules:
         Returns:
             Boolean (B,).
         """
-        worst = kept[:, -1]
         if kept.size(1) == 1:
-            return worst > -math.inf
+            return kept[:, 0] > -math.inf
+        worst = kept[:, min(self.wanted or kept.size(1), kept.size(1)) - 1]
         bound = best_reachable_score(best_open, step + 2, limits + 1, self.alpha)
         return (worst > -math.inf) & (worst >= bound)
 

@@ -16,6 +16,10 @@ BLOCKS = 16
 """The vocabulary falls into blocks of as many tokens; their maxima say where the best are."""
 
 
+WORTH_BLOCKS = 2**16
+"""Log-probabilities from which looking for blocks first pays."""
+
+
 class Candidates(NamedTuple):
     """Continuations of each group, the best first: three tensors (b, G, C)."""
 
@@ -39,7 +43,7 @@ def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     sentences, beams, vocabulary = log_p.shape
     width = vocabulary // BLOCKS
-    if beams * width < 4 * count:
+    if beams * width < 4 * count or log_p.numel() < WORTH_BLOCKS:
         return (log_p + so_far[:, :, None]).flatten(1).topk(count, dim=1)
     # A block is every width-th token: its maximum is then taken over whole vectors.
     maxima = log_p[..., : BLOCKS * width].unflatten(2, (BLOCKS, width)).amax(dim=2)
