@@ -26,10 +26,28 @@ def hypotheses(output: Path) -> dict[int, str]:
     return {int(fields[0][2:]): fields[2] for fields in lines}
 
 
+def take_sentences(data_bin: Path, subset: str, count: int, output: Path) -> Path:
+    """The first sentences of a subset as a data folder of their own."""
+    from fairseq.data import indexed_dataset
+
+    output.mkdir(parents=True, exist_ok=True)
+    for dictionary in data_bin.glob("dict.*.txt"):
+        shutil.copy(dictionary, output)
+    for index in data_bin.glob(f"{subset}.*.idx"):
+        stored = indexed_dataset.make_dataset(str(index.with_suffix("")), "mmap")
+        target = output / index.stem
+        builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{target}.bin", stored._index.dtype)
+        for number in range(min(count, len(stored))):
+            builder.add_item(stored[number])
+        builder.finalize(f"{target}.idx")
+    return output
+
+
 def fairseq_command(args: argparse.Namespace, engine: str, mode: str, output: Path) -> Command:
     """fairseq-generate with the stock model, or with ours under either length penalty."""
     arguments = [BIN / "fairseq-generate", args.data_bin, "--gen-subset", args.subset]
-    arguments += ["--beam", args.beam, "--lenpen", 0.6, "--max-len-a", 1, "--max-len-b", 50]
+    arguments += ["--beam", args.beam, "--lenpen", 0.6]
+    arguments += ["--max-len-a", 1, "--max-len-b", args.max_len_b]
     arguments += ["--max-tokens", args.max_tokens, *MODES[mode], *([] if args.gpu else ["--cpu"])]
     if engine == "stock":
         arguments += ["--task", "translation", "--path", args.work / "stock.pt"]
@@ -118,6 +136,9 @@ def summary(runs: list[Measurement], tokens: int) -> dict[str, float]:
 def prepare(args: argparse.Namespace) -> list[str]:
     """Export the model, write the sources; the names of the engines that can run."""
     args.work.mkdir(parents=True, exist_ok=True)
+    if args.sentences:
+        wanted = args.data_bin, args.subset, args.sentences
+        args.data_bin = take_sentences(*wanted, args.work / "data-bin")
     export = [BIN / "vaswani", "export", "--model", args.model]
     stock = ["--to", "fairseq", "--output", args.work / "stock.pt", "--allow-layer-norm-eps"]
     measure(0, [Command([*export, *stock])])
@@ -181,6 +202,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, help="checkpoint of a vaswani_transformer")
     parser.add_argument("--data-bin", type=Path, help="binarized data that it was trained on")
     parser.add_argument("--subset", default="test")
+    parser.add_argument("--sentences", type=int, help="the first N of the subset; default: all")
+    parser.add_argument("--max-len-b", type=int, default=50, help="of an output, beyond its source")
     parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))
     parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
     parser.add_argument("--beam", type=int, default=4)
