@@ -1,0 +1,176 @@
+"""Constituency trees: cleans treebanks, turns them into parallel text for a model, and back.
+
+    trees.py clean wsj.mrg.gz --output wsj.trees
+    trees.py linearize train.trees --source train.words --target train.symbols
+    trees.py restore --source test.words --target test.symbols --output test.trees
+    trees.py split TREEBANK3 --output wsj
+    trees.py statistics train.trees
+
+Inputs are Penn-Treebank bracketings, plain or .gz, one a line or pretty-printed; a folder stands
+for the treebank files below it. Output has one tree a line.
+
+`clean` leaves out empty elements, function labels, indices and gapping, and names the root TOP.
+`linearize` writes a tree as its words and a line such as `(TOP (S (NP XX XX ) (VP XX ) ) )`.
+`split` finds the Wall Street Journal in the Penn Treebank's folders and writes, cleaned, sections
+02-21 as train.trees, 22 as valid.trees, 23 as test.trees.
+
+A bad tree ends the command with its file and line; --skip-bad leaves bad trees out and counts them.
+`restore --skip-bad` writes an empty line for a bad sequence, so that lines still correspond.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically
+from vaswani_text.linearization import linearize, restore
+from vaswani_text.tree_cleaning import clean
+from vaswani_text.tree_statistics import as_text, statistics
+from vaswani_text.treebanks import WSJ_SECTIONS, read_all, tree_files, wsj_files
+from vaswani_text.trees import BadTree, Tree, leaves, read_trees, to_line
+
+
+class BadTrees:
+    """Bad trees: the first ends the command, unless they are to be skipped and counted."""
+
+    SHOWN = 5
+
+    def __init__(self, skip: bool) -> None:
+        self.skip = skip
+        self.count = 0
+
+    def __call__(self, message: str) -> None:
+        """Raises InputError, or counts; the first few are named on stderr."""
+        if not self.skip:
+            raise InputError(f"{message} (mend it, or leave bad trees out with --skip-bad)")
+        self.count += 1
+        if self.count <= self.SHOWN:
+            print(f"bad tree left out: {message}", file=sys.stderr)
+
+    def report(self, written: int, what: str) -> None:
+        """The last line of a command, on stderr: what was written and what was left out."""
+        print(f"{written:,} {what}, {self.count:,} bad trees left out", file=sys.stderr)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The commands' options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, help_text: str, inputs: bool = True) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=help_text, allow_abbrev=False)
+        if inputs:
+            added.add_argument("input", nargs="+", help="treebank files or folders; - for stdin")
+        added.add_argument("--skip-bad", action="store_true", help="leave bad trees out, counted")
+        return added
+
+    cleaning = command("clean", "strip empty elements and function labels")
+    cleaning.add_argument("--output", default="-", help="(default: standard output)")
+    making = command("linearize", "trees into words and symbols")
+    making.add_argument("--source", required=True, metavar="FILE", help="the words")
+    making.add_argument("--target", required=True, metavar="FILE", help="the symbols")
+    making.add_argument("--keep-tags", action="store_true", help="a word's symbol is its tag")
+    making.add_argument("--label-closings", action="store_true", help="close NP by )NP, not )")
+    restoring = command("restore", "words and symbols into trees", inputs=False)
+    restoring.add_argument("--source", required=True, metavar="FILE", help="the words")
+    restoring.add_argument("--target", required=True, metavar="FILE", help="the symbols")
+    restoring.add_argument(
+        "--tags-from", metavar="TREES", help="take the words' tags from the trees of this file"
+    )
+    restoring.add_argument("--output", default="-", help="(default: standard output)")
+    splitting = command("split", "the Wall Street Journal's training, validation, test set", False)
+    splitting.add_argument("treebank", help="the folder of the Penn Treebank")
+    splitting.add_argument("--output", required=True, metavar="DIR", help="folder for *.trees")
+    counting = command("statistics", "count trees, words, labels, lengths")
+    counting.add_argument("--format", choices=("text", "json"), default="text")
+    return parser.parse_args()
+
+
+def cleaned(trees: Iterator[Tree]) -> Iterator[Tree]:
+    """The trees cleaned, without those that have no words."""
+    return (kept for tree in trees if (kept := clean(tree)))
+
+
+def write_trees(trees: Iterator[Tree], output: str | Path, bad: BadTrees) -> None:
+    """One a line; the file appears when it is complete."""
+    count = 0
+    with write_atomically(output) as write:
+        for tree in trees:
+            write(to_line(tree))
+            count += 1
+    bad.report(count, f"trees to {output}" if str(output) != "-" else "trees")
+
+
+def write_sequences(args: argparse.Namespace, bad: BadTrees) -> None:
+    """The command `linearize`."""
+    if os.path.realpath(args.source) == os.path.realpath(args.target):
+        raise InputError(f"--target {args.target}: must differ from --source")
+    count = 0
+    with write_atomically(args.source) as put_words, write_atomically(args.target) as put_symbols:
+        for words, symbols in sequences(args, bad):
+            put_words(" ".join(words))
+            put_symbols(" ".join(symbols))
+            count += 1
+    bad.report(count, "trees")
+
+
+def sequences(args: argparse.Namespace, bad: BadTrees) -> Iterator[tuple[list[str], list[str]]]:
+    """The words and symbols of each tree."""
+    for path in tree_files(args.input):
+        for tree in read_trees(path, bad):
+            try:
+                yield linearize(tree, args.keep_tags, args.label_closings)
+            except BadTree as error:
+                bad(f"{path}: {to_line(tree)[:60]}: {error}")
+
+
+def restored(args: argparse.Namespace, bad: BadTrees) -> Iterator[str]:
+    """The lines of the command `restore`."""
+    gold = read_all([Path(args.tags_from)]) if args.tags_from else None
+    for number, (words, symbols) in enumerate(read_pairs(args.source, args.target), 1):
+        tags = None
+        if gold is not None:
+            tree = next(gold, None)
+            tags = tree and [leaf.tag for leaf in leaves(tree)]
+            if tags is None or len(tags) != len(words.split(" ")):
+                raise InputError(
+                    f"{args.tags_from}: tree {number} hasn't the words of {args.source}:{number}"
+                )
+        try:
+            yield to_line(restore(symbols.split(), words.split(), tags))
+        except BadTree as error:
+            bad(f"{args.target}:{number}: {error}")
+            yield ""
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments()
+    bad = BadTrees(args.skip_bad)
+    if args.command == "clean":
+        write_trees(cleaned(read_all(tree_files(args.input), bad)), args.output, bad)
+    elif args.command == "linearize":
+        write_sequences(args, bad)
+    elif args.command == "restore":
+        count = 0
+        with write_atomically(args.output) as write:
+            for line in restored(args, bad):
+                write(line)
+                count += 1
+        print(f"{count:,} lines, {bad.count:,} of them empty for bad sequences", file=sys.stderr)
+    elif args.command == "split":
+        parts = {split: wsj_files(args.treebank, split) for split in WSJ_SECTIONS}
+        for split, files in parts.items():
+            write_trees(cleaned(read_all(files, bad)), Path(args.output) / f"{split}.trees", bad)
+    else:
+        result = statistics(read_all(tree_files(args.input), bad)) | {"bad_trees": bad.count}
+        print(json.dumps(result) if args.format == "json" else as_text(result))
+
+
+if __name__ == "__main__":
+    run(main)

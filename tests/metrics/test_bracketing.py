@@ -1,0 +1,261 @@
+"""EVALB's scores: by hand, against counting on nltk's trees, and its own recorded output."""
+
+import os
+import random
+from collections import Counter, defaultdict
+from itertools import count, pairwise
+from pathlib import Path
+
+import pytest
+from nltk.tree import Tree as NltkTree
+
+from tests.support.random_trees import random_tree
+from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare, score_trees
+from vaswani_plugin.metrics.evalb_parameters import COLLINS, Parameters, parse_parameters
+from vaswani_text.trees import Leaf, Tree, leaves, to_line
+
+DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
+GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now))) (. .)))"
+
+
+def score(gold: str, test: str, parameters: Parameters = COLLINS) -> SentenceScore:
+    return compare(1, gold, test, parameters)
+
+
+def counts(result: SentenceScore) -> tuple[int, ...]:
+    """status, matched, gold, test, crossing, words, tags."""
+    return (
+        *(result.status, result.matched, result.gold, result.test, result.crossing),
+        *(result.words, result.tags),
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        (GOLD, (0, 4, 4, 4, 0, 4, 4)),
+        # Another label; function labels and the root's name don't count.
+        (GOLD.replace("(NP ", "(QP-X ").replace("TOP", "TOP-1"), (0, 3, 4, 4, 0, 4, 4)),
+        (GOLD.replace("ADVP", "PRT"), (0, 4, 4, 4, 0, 4, 4)),
+        (GOLD.replace("RB", "JJ").replace("VBZ", "NNS"), (0, 4, 4, 4, 0, 4, 2)),
+        # (dog barks) crosses both NP and VP, and counts once.
+        (
+            "(TOP (S (DT the) (X (NN dog) (VBZ barks)) (ADVP (RB now)) (. .)))",
+            (0, 2, 4, 3, 1, 4, 4),
+        ),
+        # A bracket twice over the same words is matched once.
+        (GOLD.replace("(ADVP (RB now))", "(ADVP (ADVP (RB now)))"), (0, 4, 4, 5, 0, 4, 4)),
+        # The final stop has no say, wherever it hangs; empty brackets neither.
+        (
+            "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now)) (. !)) (X)))",
+            (0, 4, 4, 4, 0, 4, 4),
+        ),
+        ("(DT the) (NN dog) (VBZ barks) (RB now)", (0, 0, 4, 0, 0, 4, 4)),
+        ("", (2, 0, 0, 0, 0, 0, 0)),
+        ("(TOP (. .))", (2, 0, 0, 0, 0, 0, 0)),
+        (GOLD.replace("now", "then"), (1, 0, 0, 0, 0, 0, 0)),
+        (GOLD.replace("(RB now)", "(RB now) (RB then)"), (1, 0, 0, 0, 0, 0, 0)),
+        # The stop tagged as a word: the trees differ in length.
+        (GOLD.replace("(. .)", "(NN .)"), (1, 0, 0, 0, 0, 0, 0)),
+        ("no tree at all", (1, 0, 0, 0, 0, 0, 0)),
+        (GOLD.replace("(RB now)", "(RB right now)"), (1, 0, 0, 0, 0, 0, 0)),
+    ],
+)
+def test_by_hand(test, expected):
+    assert counts(score(GOLD, test)) == expected
+
+
+def test_unbalanced_lines_are_errors_though_words_agree():
+    for test in (GOLD[:-1], GOLD + ")"):
+        result = score(GOLD, test)
+        assert result.status == 1 and len(result.errors) == 1
+        assert "unbalance" in result.errors[0]
+
+
+def test_messages_are_those_of_evalb():
+    assert score(GOLD, GOLD.replace("now", "then")).errors == ["Words unmatch (now|then)"]
+    assert score(GOLD, "(S (DT the))").errors == ["Length unmatch (4|1)"]
+
+
+def test_parameters_decide():
+    other = GOLD.replace("(NP ", "(X ").replace("dog", "Dog")
+    assert score(GOLD, other).status == 1
+    words = Parameters(equal_words=frozenset({("dog", "Dog"), ("Dog", "dog")}))
+    assert counts(score(GOLD, other, words)) == (0, 4, 5, 5, 0, 5, 5)
+    unlabelled = Parameters(equal_words=words.equal_words, labelled=False)
+    assert counts(score(GOLD, other, unlabelled)) == (0, 5, 5, 5, 0, 5, 5)
+    shorter = Parameters(delete_for_length=frozenset({"DT", "."}))
+    assert (score(GOLD, GOLD).length, score(GOLD, GOLD, shorter).length) == (5, 3)
+    # EQ_LABEL reaches into DELETE_LABEL for brackets, not for words.
+    both = frozenset({("ADVP", "VP"), ("VP", "ADVP"), ("NN", "VP"), ("VP", "NN")})
+    deleting = Parameters(delete=frozenset({"VP"}), equal_labels=both)
+    assert counts(score(GOLD, GOLD, deleting)) == (0, 3, 3, 3, 0, 5, 5)
+
+
+def test_a_quotation_mark_that_one_side_deletes_is_put_back():
+    gold = "(S (NP (`` ') (NN a)) (VP (VB b)))"
+    test = "(S (NP (POS ') (NN a)) (VP (VB b)))"
+    deleting = Parameters(delete=frozenset({"``"}))
+    assert counts(score(gold, test, deleting))[0] == 1
+    quotes = Parameters(delete=frozenset({"``"}), quotes=frozenset({"``", "POS"}))
+    assert counts(score(gold, test, quotes)) == (0, 3, 3, 3, 0, 3, 2)
+    assert counts(score(test, gold, quotes)) == (0, 3, 3, 3, 0, 3, 2)
+    # The first that comes back moves the second on.
+    gold = "(S (NP (`` ') (NN a) (`` ')) (VP (VB b)))"
+    assert counts(score(gold, gold.replace("``", "POS"), quotes)) == (0, 3, 3, 3, 0, 4, 2)
+
+
+def reference(gold: NltkTree, test: NltkTree) -> tuple[int, ...]:
+    """matched, gold, test, crossing, tags by recursion, multisets and sets of words."""
+
+    def brackets(tree: NltkTree, start: int = 0) -> list[tuple[str, int, int]]:
+        found, position = [], start
+        for child in tree:
+            if isinstance(child[0], str):
+                position += 1
+            else:
+                found += brackets(child, position)
+                position += len(child.leaves())
+        label = tree.label().split("-")[0].split("=")[0]
+        return [(label, start, position), *found]
+
+    ours, theirs = brackets(gold), brackets(test)
+    matched = sum((Counter(ours) & Counter(theirs)).values())
+    spans = [set(range(start, end)) for _, start, end in ours]
+    crossing = sum(
+        any(span & words and span - words and words - span for span in spans)
+        for words in (set(range(start, end)) for _, start, end in theirs)
+    )
+    tags = sum(a == b for a, b in zip(gold.pos(), test.pos(), strict=True))
+    return matched, len(ours), len(theirs), crossing, tags
+
+
+def numbered(tree: Tree, rng: random.Random) -> Tree:
+    """The tree with its words in order: w0, w1, ..., and one of two tags each."""
+    number = count()
+    return [
+        Leaf(rng.choice("AB"), f"w{next(number)}") if isinstance(symbol, Leaf) else symbol
+        for symbol in tree
+    ]
+
+
+def test_random_pairs_of_trees():
+    rng = random.Random(5)
+    by_size: dict[int, list[str]] = defaultdict(list)
+    for _ in range(3000):
+        tree = numbered(random_tree(rng, ["S", "NP", "VP", "NP-X"], leaves=8), rng)
+        by_size[len(leaves(tree))].append(to_line(tree))
+    crossings = matches = 0
+    for size, lines in by_size.items():
+        for gold, test in pairwise(lines):
+            result = score(gold, test, Parameters())
+            expected = reference(NltkTree.fromstring(gold), NltkTree.fromstring(test))
+            assert counts(result) == (0, *expected[:4], size, expected[4])
+            crossings += result.crossing > 0
+            matches += result.matched > 1
+    assert crossings > 100 and matches > 100
+
+
+def test_junk_is_an_error_or_skipped_but_never_breaks_the_scoring():
+    rng = random.Random(9)
+    parameters = Parameters(delete=frozenset({"."}), quotes=frozenset({"POS", "."}))
+    whole = "(S (NP (NN a) (POS ')) (. ') (X (. ')))"
+    statuses = Counter()
+    for _ in range(3000):
+        pair = []
+        for _ in range(2):
+            cut, junk = rng.randrange(len(whole)), rng.choice(["(", ")", "x", " ", "\x00", "(. ')"])
+            pair.append(whole[:cut] + junk + whole[cut + rng.choice([0, 1, len(whole)]) :])
+        statuses[score(*pair, parameters).status] += 1
+    assert set(statuses) == {0, 1, 2}
+
+
+def test_totals_by_hand():
+    totals = Totals()
+    crossing = "(S (DT the) (X (NN dog) (VBZ barks)) (ADVP (RB now)) (. .))"
+    for test in (GOLD, crossing, "", GOLD.replace("dog", "cat")):
+        totals.add(score(GOLD, test))
+    assert totals.summary() == {
+        **{"sentence": 4, "error_sentence": 1, "skip_sentence": 1, "valid_sentence": 2},
+        "bracketing_recall": pytest.approx(100 * 6 / 8),
+        "bracketing_precision": pytest.approx(100 * 6 / 7),
+        "bracketing_fmeasure": pytest.approx(80.0),
+        **{"complete_match": 50.0, "average_crossing": 0.5, "no_crossing": 50.0},
+        **{"2_or_less_crossing": 100.0, "tagging_accuracy": 100.0},
+    }
+
+
+def test_nothing_to_score_has_no_f():
+    totals = Totals()
+    totals.add(score(GOLD, ""))
+    values = totals.summary()
+    assert values["bracketing_fmeasure"] is None and values["bracketing_recall"] == 0
+
+
+def test_too_many_errors_end_the_scoring():
+    """EVALB counts after it has compared: MAX_ERROR + 1 errors pass."""
+    scores = score_trees([GOLD] * 4, ["(S (NN a))"] * 4, Parameters(max_error=2))
+    assert [next(scores).status for _ in range(3)] == [1, 1, 1]
+    with pytest.raises(ValueError, match="line 4: Length unmatch .*MAX_ERROR 2"):
+        next(scores)
+
+
+PARAMETERS = """\
+# a comment
+DEBUG 1
+MAX_ERROR 7
+CUTOFF_LEN 20
+LABELED 0
+DELETE_LABEL TOP
+DELETE_LABEL #
+DELETE_LABEL_FOR_LENGTH -NONE-
+QUOTE_LABEL ``
+QUOTE_TERM POS
+EQ_LABEL T TT
+EQ_WORD  This this
+DISC_ONLY 0
+"""
+
+
+def test_every_keyword_is_read():
+    assert parse_parameters(PARAMETERS.split("\n"), "x.prm") == Parameters(
+        **{"debug": 1, "max_error": 7, "cutoff": 20, "labelled": False},
+        delete=frozenset({"TOP", "#"}),
+        delete_for_length=frozenset({"-NONE-"}),
+        quotes=frozenset({"``", "POS"}),
+        equal_labels=frozenset({("T", "TT"), ("TT", "T")}),
+        equal_words=frozenset({("This", "this"), ("this", "This")}),
+    )
+    assert parse_parameters([], "x.prm") == Parameters()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("DELETE TOP", "unknown keyword DELETE; there are DEBUG"),
+        ("DELETE_LABEL", "DELETE_LABEL takes 1 value, not 0"),
+        ("EQ_LABEL A", "EQ_LABEL takes 2 values, not 1"),
+        ("EQ_WORD a b c", "EQ_WORD takes 2 values, not 3"),
+        ("CUTOFF_LEN forty", "CUTOFF_LEN takes a number from 0 on, not 'forty'"),
+        ("MAX_ERROR -1", "MAX_ERROR takes a number"),
+        ("MAX_ERROR __import__('os')", "MAX_ERROR takes a number"),
+        ("LABELED 2", "LABELED is 0 or 1"),
+        ("DISC_ONLY 1", "DISC_ONLY 1: discontinuous"),
+        ("\x00\x01", "unknown keyword"),
+    ],
+)
+def test_bad_parameter_lines_are_named(line, reason):
+    with pytest.raises(ValueError, match=f"x.prm:3: {reason}"):
+        parse_parameters(["# x", "LABELED 1", line], "x.prm")
+
+
+@pytest.mark.shared_data
+def test_the_built_in_parameters_are_those_of_the_file():
+    path = DATA / "COLLINS.prm"
+    if not path.is_file():
+        pytest.skip(f"NOT TESTED: no {path} (set VASWANI_DATA to the folder of corpora)")
+    read = parse_parameters(path.read_text().split("\n"), "COLLINS.prm")
+    assert (read.max_error, COLLINS.max_error) == (10, 10_000)
+    for name in ("cutoff", "labelled", "delete", "delete_for_length", "quotes"):
+        assert getattr(read, name) == getattr(COLLINS, name)
+    assert read.equal_labels == COLLINS.equal_labels and read.equal_words == COLLINS.equal_words
