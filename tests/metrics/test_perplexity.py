@@ -1,0 +1,100 @@
+"""Perplexity and its conversions: the lecture notes' examples, hand counts, definitions."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vaswani_plugin.metrics.perplexity import (
+    TextCounts,
+    convert,
+    count_text,
+    cross_entropy_rate,
+    perplexity,
+    rates,
+    word_perplexity,
+)
+
+TEXT = ["the cat sat", "", "thé 🐈  sat "]
+
+
+def test_uniform_over_m_words_has_perplexity_m():
+    rate = cross_entropy_rate([math.log(1 / 50)] * 7)
+    assert math.exp(rate) == pytest.approx(50)
+    assert perplexity(rate / math.log(2)) == pytest.approx(50)
+
+
+def test_rate_is_the_mean_of_a_sequence_of_conditionals():
+    # P = 1/2 * 1/4 * 1/8 for three tokens: 6 bits, 2 a token.
+    rate = cross_entropy_rate([math.log(p) for p in (1 / 2, 1 / 4, 1 / 8)])
+    assert rate / math.log(2) == pytest.approx(2)
+    assert perplexity(2) == 4
+
+
+def test_the_notes_conversion_of_the_penn_treebank():
+    """The notes print "about 77" beside 2 ^ (1.175 * 390000 / 74000), which is 73.1."""
+    assert word_perplexity(1.175, 390_000, 74_000) == pytest.approx(73.14, abs=0.005)
+    assert word_perplexity(1.175, 390_000, 74_000) != pytest.approx(77, abs=1)
+
+
+def test_shannons_bit_a_character():
+    assert convert(1, 4.5, 1) == 4.5
+    assert word_perplexity(1, 4.5, 1) == pytest.approx(22.6, abs=0.05)  # the notes print 23
+
+
+def test_counts_by_hand():
+    counts = count_text(TEXT)
+    assert counts == TextCounts(lines=3, words=6, characters=22, bytes=26)
+    assert counts.units("word", with_line_ends=True) == 9
+    assert counts.units("byte", with_line_ends=False) == 26
+    with pytest.raises(ValueError, match="'token' is no unit"):
+        counts.units("token", with_line_ends=True)
+
+
+def test_a_file_has_as_many_bytes_as_counted_with_line_ends():
+    file = "".join(f"{line}\n" for line in TEXT)
+    counts = count_text(TEXT)
+    assert counts.units("character", with_line_ends=True) == len(file)
+    assert counts.units("byte", with_line_ends=True) == len(file.encode())
+
+
+def test_rates_by_hand():
+    counts = TextCounts(lines=2, words=8, characters=38, bytes=48)
+    counted = rates(100.0, counts, with_line_ends=True)
+    assert (counted.word, counted.character, counted.byte) == (10, 2.5, 2)
+    assert counted.perplexity_per_word == 1024
+    alone = rates(100.0, counts, with_line_ends=False)
+    assert alone.word == 12.5 and alone.byte == pytest.approx(100 / 48)
+
+
+def test_the_same_model_by_character_and_by_word():
+    """A word's probability as a product over its letters: converting equals scoring words."""
+    words = "a bad cab fed a bee".split()
+    letters = Counter("".join(words) + "." * len(words))  # "." ends a word
+    total = letters.total()
+
+    def word_probability(word: str) -> float:
+        return math.prod(letters[letter] / total for letter in f"{word}.")
+
+    by_word = math.exp(cross_entropy_rate([math.log(word_probability(word)) for word in words]))
+    log_p = [math.log(letters[c] / total) for word in words for c in f"{word}."]
+    bits_per_character = cross_entropy_rate(log_p) / math.log(2)
+    assert word_perplexity(bits_per_character, len(log_p), len(words)) == pytest.approx(by_word)
+
+
+@given(st.floats(0, 100), st.integers(1, 10**9), st.integers(1, 10**9))
+def test_conversion_there_and_back(bits, units, others):
+    assert convert(convert(bits, units, others), others, units) == pytest.approx(bits)
+
+
+def test_what_has_no_rate():
+    with pytest.raises(ValueError, match="without tokens"):
+        cross_entropy_rate([])
+    with pytest.raises(ValueError, match="needs some of both"):
+        convert(1.0, 5, 0)
+    nothing = rates(3.0, TextCounts(0, 0, 3, 3), with_line_ends=True)
+    assert nothing.word is None and nothing.perplexity_per_word is None
+    assert nothing.character == 1.0
+    assert perplexity(1e6) == math.inf
