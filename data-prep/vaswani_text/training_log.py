@@ -1,12 +1,14 @@
-"""What the log of fairseq-train tells of a run: its model, its size and its batches."""
+"""What the log of fairseq-train tells of a run: its model, its size, its batches and its curves."""
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-_JSON_LINE = re.compile(r"\| (train|train_inner) \| (\{.*\})\s*$")
-_INNER_PAIR = re.compile(r"(\w+)=([^\s,|]+)")
+_JSON_LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
+_VALID_LINE = re.compile(r"\| epoch \d+ \| valid on '(\w+)' subset \|")
+_BAR = re.compile(r"^epoch \d+:.*\[.*\bnum_updates=\d+")
+_INNER_PAIR = re.compile(r"(\w+)=([^\s,|\]]+)")
 _EPOCH_PAIR = re.compile(r"\| (\w+) (\S+)")
 _MODEL = re.compile(r"'model': \{([^}]*)\}")
 _ARCH = re.compile(r"'model': (?:\{'_name': |Namespace\(.*?\barch=)'(\w+)'")
@@ -16,23 +18,38 @@ _DICTIONARY = re.compile(r"\[(\w+)\] dictionary: (\d+) types")
 _DEVICES = re.compile(r"training on (\d+) devices")
 _DEVICE_NAME = re.compile(r"rank +\d+: .*; name = (.+?)\s*$")
 _LOADED = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)")
+_FRESH = "No existing checkpoint found"
+START = "start"
 
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
-    """The numbers of a line of training statistics, in fairseq's json or its simple format.
+    """The numbers of a line of statistics, in fairseq's json, simple or tqdm format.
 
     Returns:
-        "train_inner" (an interval within an epoch) or "train" (an epoch), and the fields by their
-        names (wpb, bsz, wall, num_updates, ...); None for any other line.
+        "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a validation
+        set, and the fields by their names (wpb, bsz, wall, num_updates, ...); None for any other
+        line.
     """
     if found := _JSON_LINE.search(line):
-        fields = json.loads(found[2])
-        return found[1], {key.removeprefix("train_"): str(value) for key, value in fields.items()}
-    if "| train_inner |" in line:
+        try:
+            fields = json.loads(found[2])
+        except ValueError:
+            return None  # cut off, or another program's line
+        fields = {key.removeprefix(f"{found[1]}_"): str(value) for key, value in fields.items()}
+        return (found[1], fields) if "num_updates" in fields else None
+    if "| train_inner |" in line or _BAR.search(line):
         return "train_inner", dict(_INNER_PAIR.findall(line))
     if "| train | epoch" in line:
         return "train", dict(_EPOCH_PAIR.findall(line))
+    if found := _VALID_LINE.search(line):
+        return found[1], dict(_EPOCH_PAIR.findall(line))
     return None
+
+
+def _parts(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, and of a progress bar each of its states."""
+    for line in lines:
+        yield from line.split("\r") if "\r" in line else (line,)
 
 
 @dataclass
@@ -100,7 +117,7 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
     sums = {"train": _Sums(), "train_inner": _Sums()}
     last = {"train": 0, "train_inner": 0}
     seconds_before = 0.0
-    for line in lines:
+    for line in _parts(lines):
         if _PARAMETERS.search(line):  # a start: fairseq's clock begins anew
             seconds_before, run.seconds = seconds_before + run.seconds, 0.0
             last = dict.fromkeys(last, 0)
@@ -111,6 +128,8 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         if parsed is None:
             continue
         kind, fields = parsed
+        if kind not in sums:
+            continue  # a validation
         run.updates = int(fields.get("num_updates", run.updates))
         run.seconds = float(fields.get("wall", run.seconds))
         sums[kind].add(fields, run.updates - last[kind])
@@ -140,3 +159,72 @@ def _read_setup(line: str, run: TrainingRun) -> None:
         settings, arch = _MODEL.search(line), _ARCH.search(line)
         run.model = dict(_SETTING.findall(settings[1])) if settings else {}
         run.arch = arch and arch[1]
+
+
+Record = tuple[str, dict[str, str]]
+Curve = list[dict[str, float]]
+
+
+def read_records(lines: Iterable[str]) -> Iterator[Record]:
+    """The statistics of a log in order, and ("start", {"num_updates": n}) where training begins.
+
+    n is the number of updates that the checkpoint had, 0 for a training from nothing.
+    """
+    for line in _parts(lines):
+        if found := _LOADED.search(line):
+            yield START, {"num_updates": found[1]}
+        elif _FRESH in line:
+            yield START, {"num_updates": "0"}
+        elif parsed := statistics(line):
+            yield parsed
+
+
+def read_curves(records: Iterable[Record], name: str) -> dict[str, Curve]:
+    """Join the starts of a run: where updates were done again, the later ones stand.
+
+    Args:
+        records: as `read_records` gives them.
+        name: what an error calls their file.
+
+    Returns:
+        By kind ("train_inner", "train", the names of validation sets) the points, in the order of
+        their `num_updates`; `seconds` is the time of all starts together, where the log tells it.
+
+    Raises:
+        ValueError: no statistics in it.
+    """
+    curves: dict[str, dict[int, dict[str, float]]] = {}
+    before = wall = 0.0  # seconds: of earlier starts, of this one
+    for kind, texts in records:
+        fields = _numbers(texts)
+        if "num_updates" not in fields:
+            continue  # a line that was cut off
+        update = int(fields["num_updates"])
+        points = curves.setdefault(kind, {})
+        if kind == START or points and update < next(reversed(points)):
+            for curve in curves.values():
+                for late in [other for other in curve if other > update]:
+                    del curve[late]
+        if kind == START or fields.get("wall", wall) < wall:  # fairseq's clock begins anew
+            before, wall = before + wall, 0.0
+        if kind != START:
+            if "wall" in fields:
+                wall = fields["wall"]
+                fields["seconds"] = before + wall
+            points.pop(update, None)
+            points[update] = fields
+    found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
+    if not found:
+        raise ValueError(f"{name}: no training statistics in it: is this a log of fairseq-train?")
+    return found
+
+
+def _numbers(texts: dict[str, str]) -> dict[str, float]:
+    """The fields that are numbers; nan and inf are."""
+    numbers = {}
+    for key, text in texts.items():
+        try:
+            numbers[key] = float(text)
+        except ValueError:
+            continue  # words of a validation line, None
+    return numbers

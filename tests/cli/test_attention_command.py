@@ -232,6 +232,19 @@ def test_a_dollar_starts_no_formula(draw, tmp_path):
     assert (tmp_path / "picture.svg").stat().st_size > 1000
 
 
+def test_the_longest_labels_stand_on_the_picture(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "save_figure", lambda figure, _: drawn.append(figure))
+    labels = ["word"] * 19 + ["drinking"]
+    weights = np.full((4, 20, 20), 1 / 20)
+    figures.draw_heads(weights, [1, 2, 3, 4], labels, labels, "title", tmp_path / "p.png")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    for panel in figure.axes:
+        box = panel.get_tightbbox()
+        assert figure.bbox.containsx(box.x0) and figure.bbox.containsy(box.y0)
+
+
 def test_heads_have_different_colours():
     assert len(set(figures.head_colours(32))) == 32
 

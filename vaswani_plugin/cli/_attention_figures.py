@@ -52,7 +52,8 @@ def draw_heads(
     figure = new_figure(columns * width, rows * height)
     for number, head in enumerate(heads):
         panel = figure.add_subplot(rows, columns, number + 1)
-        panel.imshow(weights[head - 1], cmap="Blues", vmin=0, vmax=1)
+        # aspect: squares that have to shrink would push the longest labels off the picture.
+        panel.imshow(weights[head - 1], cmap="Blues", vmin=0, vmax=1, aspect="auto")
         panel.set_title(f"head {head}", fontsize=9)
         panel.set_xticks(range(len(keys)), keys, rotation=90, fontsize=small, **PLAIN)
         shown = queries if number % columns == 0 else [""] * len(queries)
@@ -136,7 +137,7 @@ def draw_statistics(statistics: dict[str, Any], output: Path) -> None:
     heads = max(found["distance"].shape[1] for found in attention.values())
     size = (len(STATISTICS) * (1.6 + 0.3 * heads), len(attention) * (1.2 + 0.3 * layers))
     figure = new_figure(*size)
-    panels = figure.subplots(len(attention), len(STATISTICS))
+    panels = figure.subplots(len(attention), len(STATISTICS), squeeze=False)
     for row, (kind, found) in zip(panels, attention.items(), strict=True):
         for panel, (name, meaning) in zip(row, STATISTICS.items(), strict=True):
             top = None if name in ("distance", "entropy") else 1

@@ -1,0 +1,175 @@
+"""The rows of Table 3: what the paper prints of each, and what is trained here, at any scale.
+
+A row's sizes are its architecture's (`vaswani archs`), all of them divided alike: d_model, d_ff,
+d_k and d_v by one number, N by another. Heads stay as they are, so that h x d_k = d_model holds in
+(A) and the share of d_k in (B) wherever it does in the paper.
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainings import finished
+
+from vaswani_plugin.architectures import ARCHITECTURES, VaswaniTransformerConfig, head_sizes
+from vaswani_text.corpus_io import InputError
+
+ROWS_OF_BIG = ("big",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: its name here, and the paper's figures on newstest2013.
+
+    ppl is per word piece. label_smoothing is no part of an architecture.
+    """
+
+    name: str
+    arch: str
+    ppl: float
+    bleu: float
+    label_smoothing: float = 0.1
+
+    @property
+    def group(self) -> str:
+        """What selects it together with others: a letter of the table, or its name."""
+        return self.name.split("_")[0]
+
+
+ROWS = (
+    Row("base", "vaswani_base", 4.92, 25.8),
+    Row("a_h1", "vaswani_a_h1", 5.29, 24.9),
+    Row("a_h4", "vaswani_a_h4", 5.00, 25.5),
+    Row("a_h16", "vaswani_a_h16", 4.91, 25.8),
+    Row("a_h32", "vaswani_a_h32", 5.01, 25.4),
+    Row("b_dk16", "vaswani_b_dk16", 5.16, 25.1),
+    Row("b_dk32", "vaswani_b_dk32", 5.01, 25.4),
+    Row("c_n2", "vaswani_c_n2", 6.11, 23.7),
+    Row("c_n4", "vaswani_c_n4", 5.19, 25.3),
+    Row("c_n8", "vaswani_c_n8", 4.88, 25.5),
+    Row("c_d256", "vaswani_c_d256", 5.75, 24.5),
+    Row("c_d1024", "vaswani_c_d1024", 4.66, 26.0),
+    Row("c_ff1024", "vaswani_c_ff1024", 5.12, 25.4),
+    Row("c_ff4096", "vaswani_c_ff4096", 4.75, 26.2),
+    Row("d_drop00", "vaswani_d_drop00", 5.77, 24.6),
+    Row("d_drop02", "vaswani_d_drop02", 4.95, 25.5),
+    Row("d_eps00", "vaswani_base", 4.67, 25.3, label_smoothing=0.0),
+    Row("d_eps02", "vaswani_base", 5.47, 25.7, label_smoothing=0.2),
+    Row("e_learned", "vaswani_e_learned", 4.92, 25.7),
+    Row("big", "vaswani_big", 4.33, 26.4),
+)
+
+
+def choose_rows(names: list[str]) -> list[Row]:
+    """The rows of these names or letters, in the table's order; all where none is given.
+
+    Raises:
+        InputError: no such row.
+    """
+    known = {row.name for row in ROWS} | {row.group for row in ROWS}
+    wanted = [name.lower().removeprefix("vaswani_") for name in names]
+    for name, given in zip(wanted, names, strict=True):
+        if name not in known:
+            raise InputError(
+                f"{given}: no row of Table 3; the rows are {' '.join(row.name for row in ROWS)}, "
+                "and a, b, c, d for all of a letter"
+            )
+    return [row for row in ROWS if not names or row.name in wanted or row.group in wanted]
+
+
+def printed_parameters(row: Row) -> int | None:
+    """The paper's count in millions; None where the table leaves it out."""
+    return next(each.printed_parameters for each in ARCHITECTURES if each.name == row.arch)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all rows have in common, so that they can be compared.
+
+    Updates are those of every row but big's, `max_update_big`; a batch is max_tokens x update_freq
+    on each device.
+    """
+
+    width_divisor: int
+    depth_divisor: int
+    max_tokens: int
+    update_freq: int
+    max_update: int
+    max_update_big: int
+    warmup_updates: int
+    lr_factor: float
+    seed: int
+
+    def updates(self, row: Row) -> int:
+        """Of a row."""
+        return self.max_update_big if row.name in ROWS_OF_BIG else self.max_update
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The flags of `Settings`, and those that say where everything is."""
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--data-key", required=True, help="changes with the data")
+    for name, field in Settings.__dataclass_fields__.items():
+        kind = float if field.type is float else int
+        parser.add_argument("--" + name.replace("_", "-"), type=kind, required=True)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """From the flags of `add_settings`."""
+    return Settings(**{name: getattr(args, name) for name in Settings.__dataclass_fields__})
+
+
+def sizes(row: Row, settings: Settings) -> dict[str, Any]:
+    """The row's configuration after scaling, by the names of the model's flags.
+
+    Raises:
+        InputError: a size that can't be divided.
+    """
+    changes = next(each.changes for each in ARCHITECTURES if each.name == row.arch)
+    cfg = VaswaniTransformerConfig(**changes)
+    d_k, d_v = head_sizes(cfg)
+    widths = {"d_model": cfg.d_model, "d_ff": cfg.d_ff, "d_k": d_k, "d_v": d_v}
+    depths = {"encoder_layers": cfg.encoder_layers, "decoder_layers": cfg.decoder_layers}
+    scaled = {}
+    for found, divisor, flag in (
+        (widths, settings.width_divisor, "--width-divisor"),
+        (depths, settings.depth_divisor, "--depth-divisor"),
+    ):
+        for name, size in found.items():
+            if size % divisor:
+                raise InputError(
+                    f"{flag} {divisor} does not divide {name} of row {row.name}, {size}"
+                )
+            scaled[name] = size // divisor
+    return scaled | {"heads": cfg.heads, "dropout": cfg.dropout, "positions": str(cfg.positions)}
+
+
+def training_flags(row: Row, settings: Settings) -> list[str]:
+    """What `fairseq-train` is given for a row: its architecture, and sizes that were scaled."""
+    flags = ["--arch", row.arch]
+    scaled = sizes(row, settings)
+    plain = sizes(row, Settings(**vars(settings) | {"width_divisor": 1, "depth_divisor": 1}))
+    for name, value in scaled.items():
+        if value != plain[name]:
+            flags += ["--" + name.replace("_", "-"), str(value)]
+    if row.label_smoothing != 0.1:
+        flags += ["--label-smoothing", str(row.label_smoothing)]
+    common = ("max_tokens", "update_freq", "warmup_updates", "lr_factor", "seed")
+    for name in common:
+        flags += ["--" + name.replace("_", "-"), str(getattr(settings, name))]
+    return [*flags, "--max-update", str(settings.updates(row))]
+
+
+def row_key(row: Row, settings: Settings, data_key: str) -> str:
+    """All on which the row's result depends."""
+    return f"data {data_key} {' '.join(training_flags(row, settings))}"
+
+
+def read_result(row: Row, work: Path, key: str) -> dict[str, Any] | None:
+    """The row's finished result; None where there is none, or one of other settings or data.
+
+    Raises:
+        InputError: its file is broken.
+    """
+    return finished(work / "rows" / row.name, key)

@@ -1,0 +1,204 @@
+"""Trains rows of Table 3, translates the validation set with each, and scores it.
+
+    table3_train.py base a --work W --data-bin D --data-key K --threads 1 --parallel 1 --gpus 0 ...
+
+Each row has WORK/rows/ROW with logs/train.log, checkpoints/, generate.txt and, once it is finished,
+result.json. A finished row is skipped, a training that was cut off goes on from its last
+checkpoint, and a row that was begun under other settings or on other data begins again.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from table3_rows import (
+    Row,
+    add_settings,
+    choose_rows,
+    read_result,
+    row_key,
+    settings_of,
+    sizes,
+    training_flags,
+)
+from trainings import PLUGIN, begin, execute
+
+from vaswani_plugin.metrics.bleu import tokenized_score
+from vaswani_plugin.metrics.segments import read_generate_output
+from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_text.training_log import read_curves, read_records, read_training
+
+SAVES = 6  # states of a training, from which it goes on; each is also validated
+
+
+def say(text: str) -> None:
+    """A line for the people who watch."""
+    sys.stderr.write(f"table3: {text}\n")  # one write: rows at once don't mix
+    sys.stderr.flush()
+
+
+def subword_flag(data_bin: Path) -> str:
+    """The kind of word pieces, by which words are put together again.
+
+    Raises:
+        InputError: no dictionary there.
+    """
+    dictionaries = sorted(data_bin.glob("dict.*.txt"))
+    if not dictionaries:
+        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
+    pieces = any(line.startswith("\u2581") for path in dictionaries for line in read_lines(path))
+    return "sentencepiece" if pieces else "subword_nmt"
+
+
+def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The training and the translation of a row."""
+    folder = args.work / "rows" / row.name
+    settings = settings_of(args)
+    gpus = args.gpus // args.parallel
+    device = ["--distributed-world-size", str(gpus)] if gpus else ["--cpu"]
+    never = "1000000"  # epochs: rows are compared by updates
+    train = ["fairseq-train", str(args.data_bin), *PLUGIN, *training_flags(row, settings)]
+    train += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
+    train += ["--save-interval", never, "--validate-interval", never]
+    train += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
+    train += ["--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple"]
+    train += ["--log-interval", "50", *device]
+    # As the paper for this table: no averaging.
+    translate = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
+    translate += ["--path", str(folder / "checkpoints" / "checkpoint_last.pt")]
+    translate += ["--beam", "4", "--lenpen", "0.6", "--max-tokens", "8192", "--no-progress-bar"]
+    translate += ["--post-process", args.post_process]
+    return train, translate if gpus else [*translate, "--cpu"]
+
+
+def finish_row(row: Row, args: argparse.Namespace, environment: dict[str, str]) -> dict[str, Any]:
+    """Trains, translates and scores a row; what its result.json holds."""
+    folder = args.work / "rows" / row.name
+    key = row_key(row, settings_of(args), args.data_key)
+    begin(folder, key)
+    trained = folder / "trained"
+    train, translate = commands(row, args)
+    log, translations = folder / "logs" / "train.log", folder / "generate.txt"
+    if not trained.exists():  # fairseq-train would add an update to a training that is complete
+        execute(train, log, environment)
+        trained.touch()
+    translations.unlink(missing_ok=True)
+    execute(translate, translations, environment)
+    result = {"row": row.name, "key": key, "sizes": sizes(row, settings_of(args))}
+    result |= read_figures(log, settings_of(args).updates(row))
+    output = read_generate_output(translations)
+    score = tokenized_score(output.hypotheses, [output.references])
+    result |= {"bleu": score.score, "command": shlex.join(train)}
+    with write_atomically(folder / "result.json") as write:
+        write(json.dumps(result, indent=2))
+    return result
+
+
+def read_figures(log: Path, updates: int) -> dict[str, Any]:
+    """What the log of a finished training tells: size, time, and the last validation.
+
+    Raises:
+        InputError: it ends before its last update.
+    """
+    lines = list(read_lines(log))
+    curve = read_curves(read_records(lines), str(log)).get("valid", [])
+    if not curve or curve[-1]["num_updates"] < updates:
+        raise InputError(f"{log}: no validation after {updates} updates; did the training end?")
+    training = read_training(lines, str(log))
+    return {
+        "ppl": curve[-1]["ppl"],
+        "updates": int(curve[-1]["num_updates"]),
+        "parameters": training.parameters,
+        "seconds": training.seconds,
+        "tokens_per_second": training.tokens_per_second,
+    }
+
+
+@contextmanager
+def borrowed(devices: SimpleQueue) -> Iterator[dict[str, str]]:
+    """The environment with some devices that no other row uses in the meantime."""
+    mine = devices.get()
+    try:
+        yield dict(os.environ) | mine
+    finally:
+        devices.put(mine)
+
+
+def train_rows(rows: list[Row], args: argparse.Namespace) -> None:
+    """All rows that are not finished, `--parallel` at a time.
+
+    Raises:
+        InputError: some failed; the others are finished nevertheless.
+    """
+    devices: SimpleQueue = SimpleQueue()
+    share = args.gpus // args.parallel
+    for number in range(args.parallel):
+        visible = ",".join(str(number * share + index) for index in range(share))
+        threads = {"OMP_NUM_THREADS": str(args.threads)}
+        devices.put(threads | ({"CUDA_VISIBLE_DEVICES": visible} if share else {}))
+
+    def work(row: Row) -> dict[str, Any]:
+        with borrowed(devices) as environment:
+            say(f"row {row.name}: begins; {args.work / 'rows' / row.name / 'logs' / 'train.log'}")
+            return finish_row(row, args, environment)
+
+    failures = []
+    with ThreadPoolExecutor(args.parallel) as pool:
+        running = {pool.submit(work, row): row for row in rows}
+        for count, future in enumerate(as_completed(running), start=1):
+            row, error = running[future], future.exception()
+            if error is None:
+                found = future.result()
+                say(
+                    f"row {row.name}: PPL {found['ppl']:.2f}, BLEU {found['bleu']:.1f}, "
+                    f"{found['seconds']:.0f} s of training ({count} of {len(rows)})"
+                )
+            elif isinstance(error, (InputError, ValueError, OSError)):
+                failures.append(row.name)
+                say(f"row {row.name}: error: {error}")
+            else:
+                raise error
+    if failures:
+        raise InputError(f"these rows failed: {' '.join(failures)}; the same command tries again")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rows", nargs="*", help="names or letters (default: all)")
+    add_settings(parser)
+    parser.add_argument("--data-bin", type=Path, required=True)
+    parser.add_argument("--parallel", type=int, required=True, help="rows at once")
+    parser.add_argument("--gpus", type=int, required=True, help="for all of them; 0: the CPU")
+    parser.add_argument("--threads", type=int, required=True, help="of each row")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    args = parser.parse_args()
+    rows = choose_rows(args.rows)
+    settings = settings_of(args)
+    for row in rows:
+        sizes(row, settings)  # what can't be scaled is told before hours of training
+    if args.dry_run:
+        args.post_process = "subword_nmt"
+        for command in (command for row in rows for command in commands(row, args)):
+            print("+", shlex.join(command), file=sys.stderr)
+        return
+    args.post_process = subword_flag(args.data_bin)
+    keys = {row.name: row_key(row, settings, args.data_key) for row in rows}
+    missing = [row for row in rows if read_result(row, args.work, keys[row.name]) is None]
+    if len(missing) < len(rows):
+        say(f"{len(rows) - len(missing)} of {len(rows)} rows were finished before")
+    train_rows(missing, args)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Table 3: trains its rows on one data set, alike but for what a row changes, and prints the table
+# as the paper does, with the published figures beside ours.
+#
+#   bash recipes/table3.sh                                    # all 20 rows, on 8 GPUs one each
+#   bash recipes/table3.sh --scale tiny                       # all 20 rows, an hour on one core
+#   bash recipes/table3.sh base a c_n2 --scale tiny           # some: names, or a letter's rows
+#   bash recipes/table3.sh base a --scale tiny --data-bin work/multi30k/data-bin
+#
+# Rows: base, (A) a_h1 a_h4 a_h16 a_h32, (B) b_dk16 b_dk32, (C) c_n2 c_n4 c_n8 c_d256 c_d1024
+# c_ff1024 c_ff4096, (D) d_drop00 d_drop02 d_eps00 d_eps02, (E) e_learned, big. They stand before
+# the options. The table holds every row that is finished in WORK under the same options, so that
+# rows may be added later.
+#
+# Batch, --scale full: 4,096 tokens x 8 GPUs, as recipes/wmt14_en_de.sh, 100,000 updates (big:
+# 300,000); a row on fewer GPUs collects as many batches to an update. Expected on newstest2013:
+# PPL 4.92 and 25.8 BLEU for base, 4.33 and 26.4 for big (Vaswani et al. 2017, Table 3).
+# --scale tiny, on Multi30k: every width divided by 8 (d_model 64, d_ff 256, d_k 8), N by 2, 1,024
+# tokens x 1 CPU or GPU, 900 updates for every row; some 150 s a row on one core. Perplexity is per
+# word piece; BLEU is of the validation set's tokens, beam 4, alpha 0.6; no checkpoints are
+# averaged, as in the paper for this table.
+#
+# --data DIR is handed to the recipe of the corpus. What it prepares lies in WORK/data, each row in
+# WORK/rows/ROW (`vaswani curves WORK/rows/*` compares them), and the table in WORK/table3.md,
+# .csv and .png.
+set -euo pipefail
+
+recipe=table3
+# shellcheck source=recipes/lib/start.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/start.sh"
+
+# shellcheck source=recipes/lib/prepared.sh
+source "$VASWANI_ROOT/recipes/lib/prepared.sh"
+
+stages=(prepare rows table)
+by_content=(rows)
+rows=()
+width_divisor='' depth_divisor='' max_tokens='' max_update='' warmup_updates='' lr_factor=''
+seed=1
+threads=1
+parallel=''
+
+recipe_usage() {
+  cat <<'HELP'
+
+Options of this recipe (defaults: --scale tiny, full):
+  --corpus multi30k|tatoeba|wmt14_en_de|quickstart   the recipe that prepares it (multi30k, wmt14_en_de)
+  --pair en-de               for multi30k and tatoeba: also de-en, en-fr, fr-en
+  --data-bin DIR             binarized data instead of a corpus
+  --width-divisor N          d_model, d_ff, d_k, d_v of every row are divided by it (8, 1)
+  --depth-divisor N          so is N (2, 1)
+  --max-tokens N             of a batch, padded, on each GPU (1024, 4096)
+  --max-update N             of every row; at --scale full big takes three times as many (900, 100000)
+  --warmup-updates N         (200, 4000)
+  --lr-factor F              (0.6, 1.0)
+  --seed S                   1
+  --parallel N               rows at once, each with --gpus / N of the GPUs (a GPU each; 1 on a CPU)
+  --threads N                of each row (1)
+HELP
+}
+
+recipe_option() {
+  case $1 in
+    --width-divisor) width_divisor=$2 ;;
+    --depth-divisor) depth_divisor=$2 ;;
+    --max-tokens) max_tokens=$2 ;;
+    --max-update) max_update=$2 ;;
+    --warmup-updates) warmup_updates=$2 ;;
+    --lr-factor) lr_factor=$2 ;;
+    --seed) seed=$2 ;;
+    --parallel) parallel=$2 ;;
+    --threads) threads=$2 ;;
+    *) data_option "$@" ;;
+  esac
+}
+
+recipe_defaults() {
+  local batch_gpus=8 longer=3
+  if [[ "$scale" == tiny ]]; then
+    corpus=${corpus:-multi30k} batch_gpus=0 longer=1
+    width_divisor=${width_divisor:-8} depth_divisor=${depth_divisor:-2}
+    max_tokens=${max_tokens:-1024} max_update=${max_update:-900}
+    warmup_updates=${warmup_updates:-200} lr_factor=${lr_factor:-0.6}
+  else
+    corpus=${corpus:-wmt14_en_de}
+    width_divisor=${width_divisor:-1} depth_divisor=${depth_divisor:-1}
+    max_tokens=${max_tokens:-4096} max_update=${max_update:-100000}
+    warmup_updates=${warmup_updates:-4000} lr_factor=${lr_factor:-1.0}
+  fi
+  if [[ "$device" == gpu ]]; then parallel=${parallel:-$gpus}; fi
+  parallel=${parallel:-1}
+  need_count --width-divisor "$width_divisor"
+  need_count --depth-divisor "$depth_divisor"
+  need_count --max-tokens "$max_tokens"
+  need_count --max-update "$max_update"
+  need_count --warmup-updates "$warmup_updates"
+  need_count --seed "$seed"
+  need_count --threads "$threads"
+  need_count --parallel "$parallel"
+  need_number --lr-factor "$lr_factor"
+  max_update_big=$((longer * max_update))
+  choose_devices "$batch_gpus"
+  choose_data multi30k tatoeba wmt14_en_de quickstart
+}
+
+choose_devices() { # GPUS that the batch is meant for; sets update_freq
+  local share=1
+  if [[ "$device" == gpu ]]; then
+    ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
+    share=$((gpus / parallel))
+  fi
+  update_freq=1
+  if (($1)); then
+    (($1 % share == 0)) || die "--parallel $parallel: batches for $1 GPUs can't be shared out to $share GPUs a row"
+    update_freq=$(($1 / share))
+  fi
+}
+
+set_flags() { # sets `flags`, those that both scripts share
+  local key
+  key=$(data_key)
+  flags=(--work "$work" --data-key "$key" --width-divisor "$width_divisor"
+    --depth-divisor "$depth_divisor" --max-tokens "$max_tokens" --update-freq "$update_freq"
+    --max-update "$max_update" --max-update-big "$max_update_big"
+    --warmup-updates "$warmup_updates" --lr-factor "$lr_factor" --seed "$seed")
+}
+
+key_rows() {
+  local flags
+  set_flags
+  printf 'rows %s flags %s\n' "${rows[*]-}" "${flags[*]}"
+}
+
+stage_rows() {
+  local flags
+  set_flags
+  run_models "$lib/table3_train.py" ${rows[@]+"${rows[@]}"} "${flags[@]}" --data-bin "$data_bin" \
+    --parallel "$parallel" --gpus "$gpus" --threads "$threads"
+}
+
+key_table() { key_rows; }
+
+stage_table() {
+  local flags
+  set_flags
+  run python "$lib/table3_report.py" "${flags[@]}" --title "$title"
+}
+
+show_result() {
+  cat "$work/table3.md"
+  python -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"] + ": " + sys.argv[2])' \
+    "$work/result.json" "$work/table3.md"
+}
+
+while (($#)) && [[ "$1" != -* ]]; do
+  rows+=("$1")
+  shift
+done
+main_recipe "$@"

@@ -1,0 +1,239 @@
+"""`vaswani curves`: real logs in every format, resumed runs, broken files, frozen names."""
+
+import json
+import math
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import STOCK_TINY
+from vaswani_plugin.cli.__main__ import command_parser, main
+
+INNER = (
+    "2026 | INFO | train_inner | epoch 001:     {n} / 124 loss={loss}, ppl=8, wps=500, wpb={wpb}, "
+    "bsz=9, num_updates={n}, lr=0.003, gnorm=1.5, train_wall=1, wall={wall}\n"
+)
+VALID = (
+    "2026 | INFO | valid | epoch 001 | valid on 'valid' subset | loss {loss} | ppl 9.5 | wps 77 | "
+    "num_updates {n}\n"
+)
+MODEL = "2026 | INFO | fairseq_cli.train | num. shared model params: 12 (num. trained: 12)\n"
+LOADED = "2026 | INFO | fairseq.trainer | Loaded checkpoint a.pt (epoch 1 @ {n} updates)\n"
+FRESH = "2026 | INFO | fairseq.trainer | No existing checkpoint found a.pt\n"
+
+
+def inner(n: int, loss: object = 5.0, wall: float = 0, wpb: float = 100) -> str:
+    return INNER.format(n=n, loss=loss, wall=wall, wpb=wpb)
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    """Writes a log of that text; returns its path."""
+
+    def write(text: str, name: str = "x.log") -> str:
+        (tmp_path / name).write_bytes(text.encode())
+        return str(tmp_path / name)
+
+    return write
+
+
+def series(capsys: pytest.CaptureFixture, *arguments: str) -> dict:
+    """The series of the (first) run."""
+    assert main(["curves", *arguments, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)["runs"][0]["series"]
+
+
+def error(capsys: pytest.CaptureFixture, *arguments: str) -> str:
+    assert main(["curves", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+@pytest.fixture(scope="module")
+def real_run(toy_data_bin, run_fairseq, tmp_path_factory) -> Path:
+    """A training that wrote its log as json, and TensorBoard's files."""
+    folder = tmp_path_factory.mktemp("a run")
+    flags = [*STOCK_TINY, "--max-epoch", 2, "--save-dir", folder / "checkpoints"]
+    flags += ["--log-format", "json", "--tensorboard-logdir", folder / "board"]
+    done = run_fairseq("train", toy_data_bin, *flags)
+    assert done.returncode == 0, done.stderr
+    (folder / "train.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+    return folder
+
+
+def test_flags_and_keys_are_frozen(write, capsys) -> None:
+    flags = {f for action in command_parser("curves")._actions for f in action.option_strings}
+    assert flags == {"-h", "--help", "--label", "--series", "--x", "--output", "--format"}
+    assert main(["curves", write(inner(5)), "--format", "json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert list(result) == ["x", "runs"] and list(result["runs"][0]) == ["label", "log", "series"]
+    assert list(result["runs"][0]["series"]) == ["loss", "ppl", "lr", "wps", "gnorm"]
+    assert list(result["runs"][0]["series"]["loss"]) == [
+        *("first", "best", "best_update", "last", "last_update", "not_finite"),
+        *("updates", "x", "y"),
+    ]
+
+
+def test_a_real_log_as_json(real_run, capsys) -> None:
+    found = series(capsys, str(real_run / "train.log"))
+    # The numbers by hand: each line of an update, and each validation.
+    lines = (real_run / "train.log").read_text(encoding="utf-8").split("\n")
+    parsed = {
+        kind: [json.loads(line.split(f"| {kind} | ")[1]) for line in lines if f"| {kind} |" in line]
+        for kind in ("train_inner", "valid")
+    }
+    for name in ("loss", "ppl", "lr", "gnorm", "wps"):
+        assert found[name]["y"] == [float(each[name]) for each in parsed["train_inner"]], name
+    assert found["loss"]["updates"] == [int(e["num_updates"]) for e in parsed["train_inner"]]
+    assert found["valid ppl"]["y"] == [float(each["valid_ppl"]) for each in parsed["valid"]]
+    assert len(found["loss"]["y"]) > 10 and len(found["valid ppl"]["y"]) == 2
+
+
+def test_tensorboard_says_the_same(real_run, capsys) -> None:
+    log = series(capsys, str(real_run / "train.log"), "--x", "tokens")
+    board = series(capsys, str(real_run / "board"), "--x", "tokens")
+    assert set(board) == set(log)
+    for name, expected in log.items():
+        assert board[name]["updates"] == expected["updates"], name
+        assert board[name]["x"] == pytest.approx(expected["x"], rel=1e-3), name
+        if name != "wps":  # a clock's, taken at two moments
+            assert board[name]["y"] == pytest.approx(expected["y"], rel=2e-3), name
+
+
+def test_a_real_log_in_the_simple_format(stock_run, tmp_path, capsys) -> None:
+    done, _ = stock_run
+    (tmp_path / "train.log").write_text(done.stdout + done.stderr, encoding="utf-8")
+    found = series(capsys, str(tmp_path / "train.log"))
+    updates = (done.stdout + done.stderr).count("| train_inner |")
+    assert found["loss"]["updates"] == list(range(1, updates + 1)) and updates > 20
+    assert len(found["valid loss"]["y"]) == 4 and all(map(math.isfinite, found["loss"]["y"]))
+
+
+def test_a_progress_bar(write, capsys) -> None:
+    state = "epoch 001:  {n}%|###  | {n}/100 [00:01<00:02, 9.1it/s, loss={loss}, ppl=4, wps=20, "
+    state += "num_updates={n}, lr=0.25, wall=7]"
+    bar = "\r".join(["epoch 001:   0%|    | 0/100 [00:00<?, ?it/s]"] + [
+        state.format(n=n, loss=loss) for n, loss in ((2, 9), (2, 9), (4, 7))
+    ])  # fmt: skip
+    log = write(bar + "\r\n" + VALID.format(n=4, loss=6))
+    found = series(capsys, log)
+    assert found["loss"]["updates"] == [2, 4] and found["loss"]["y"] == [9, 7]
+    assert (
+        "gnorm" not in found
+        and found["lr"]["y"] == [0.25, 0.25]
+        and found["valid loss"]["y"] == [6]
+    )
+
+
+def test_first_best_last(write, capsys) -> None:
+    log = write("".join(inner(n, loss) for n, loss in ((1, 9), (2, 3), (3, 4))))
+    found = series(capsys, log)["loss"]
+    assert (found["first"], found["best"], found["best_update"]) == (9, 3, 2)
+    assert (found["last"], found["last_update"], found["not_finite"]) == (4, 3, 0)
+    assert series(capsys, log)["lr"]["best"] is None
+    assert main(["curves", log, "--label", "mine"]) == 0
+    row = capsys.readouterr().out.split("\n")[2].split()
+    assert row == ["mine", "loss", "9", "3", "2", "4", "3"]
+
+
+def test_what_was_done_again_counts_once(write, capsys) -> None:
+    first = MODEL + FRESH + inner(10, 9, 20) + VALID.format(n=10, loss=8) + inner(20, 7, 40)
+    first += VALID.format(n=20, loss=7.5)
+    # Cut off after 20 updates, taken up again at 15; fairseq's clock begins anew.
+    again = MODEL + LOADED.format(n=15) + inner(18, 6, 50, 200) + inner(28, 5, 60)
+    log = write(first + again)
+    found = series(capsys, log)
+    assert found["loss"]["updates"] == [10, 18, 28] and found["loss"]["y"] == [9, 6, 5]
+    assert found["valid loss"]["updates"] == [10]
+    hours = [seconds / 3600 for seconds in (20, 40 + 50, 40 + 60)]
+    assert series(capsys, log, "--x", "time")["loss"]["x"] == pytest.approx(hours)
+    tokens = [10 * 100, 10 * 100 + 8 * 200, 10 * 100 + 8 * 200 + 10 * 100]
+    assert series(capsys, log, "--x", "tokens")["loss"]["x"] == pytest.approx(tokens)
+    # Begun from nothing in the same file: nothing of before stands.
+    assert series(capsys, write(first + MODEL + FRESH + inner(30, 3)))["loss"]["updates"] == [30]
+    # Without a word of it.
+    repeated = series(capsys, write(inner(10, 9) + inner(20, 8) + inner(10, 7) + inner(15, 6)))
+    assert repeated["loss"]["updates"] == [10, 15] and repeated["loss"]["y"] == [7, 6]
+
+
+def test_validations_lie_between_the_updates_of_training(write, capsys) -> None:
+    log = write(inner(10, wall=100) + VALID.format(n=15, loss=1) + inner(20, wall=300))
+    found = series(capsys, log, "--x", "time")
+    assert found["valid loss"]["x"] == pytest.approx([200 / 3600])
+    assert series(capsys, log, "--x", "tokens")["valid loss"]["x"] == pytest.approx([1500])
+
+
+def test_numbers_that_are_none(write, capsys) -> None:
+    log = write(inner(1, "nan") + inner(2, 4) + inner(3, "inf"))
+    found = series(capsys, log)["loss"]
+    assert found["y"] == [None, 4, None] and found["not_finite"] == 2
+    assert (found["first"], found["best"], found["last"]) == (None, 4, None)
+    assert main(["curves", log]) == 0
+    assert "x: loss: 2 of 3 values are no finite numbers" in capsys.readouterr().out
+    nothing = series(capsys, write(inner(1, "nan")))["loss"]
+    assert nothing["best"] is None
+
+
+def test_runs_are_drawn_together(write, tmp_path, capsys, monkeypatch) -> None:
+    from matplotlib.figure import Figure
+
+    drawn = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: (drawn.append(f), save(f, *a, **k)))
+    logs = [
+        write(inner(1, 9) + inner(2, 8) + VALID.format(n=2, loss=7), "a.log"),
+        write(inner(1, 5) + inner(3, 4), "b.log"),
+    ]
+    picture = tmp_path / "c.png"
+    flags = ["--label", "first", "second", "--series", "loss", "lr", "--output", str(picture)]
+    assert main(["curves", *logs, *flags]) == 0
+    capsys.readouterr()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    loss, lr = drawn[0].axes
+    lines = {line.get_label(): list(line.get_ydata()) for line in loss.lines}
+    assert lines == {"first": [9, 8], "first, valid": [7], "second": [5, 4]}
+    assert {line.get_label() for line in lr.lines} == {"first", "second"}
+    assert {text.get_text() for text in loss.get_legend().get_texts()} == set(lines)
+
+
+def test_a_recipes_folder_and_its_name(tmp_path, capsys) -> None:
+    (tmp_path / "my run" / "logs").mkdir(parents=True)
+    (tmp_path / "my run" / "logs" / "train.log").write_text(inner(1), encoding="utf-8")
+    for path in (tmp_path / "my run", tmp_path / "my run" / "logs" / "train.log"):
+        assert main(["curves", str(path), "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["runs"][0]["label"] == "my run"
+
+
+def test_other_files_are_refused(write, tmp_path, capsys) -> None:
+    assert "x.log: the file is empty" in error(capsys, write(""))
+    assert "x.log: no training statistics in it" in error(capsys, write("just a text\n"))
+    assert "x.log: no training statistics in it" in error(capsys, write('a | train | {"b": 1\n'))
+    assert "absent: No such file" in error(capsys, str(tmp_path / "absent"))
+    assert "nor an event file of TensorBoard in it" in error(capsys, str(tmp_path))
+    log = write(inner(1).replace("gnorm=1.5, ", "").replace("wpb=100", "x=1").replace(", wall", ""))
+    assert "--series gnorm: in none of the logs" in error(capsys, log, "--series", "gnorm")
+    assert "--x tokens: this log doesn't tell it" in error(capsys, log, "--x", "tokens")
+    assert "--label: 2 names for 1 logs" in error(capsys, log, "--label", "a", "b")
+    assert "a plot ends in .png" in error(capsys, log, "--output", str(tmp_path / "c.docx"))
+
+
+def test_broken_event_files(real_run, tmp_path, capsys) -> None:
+    (written,) = (real_run / "board" / "train_inner").glob("*tfevents*")
+    whole = written.read_bytes()
+    path = tmp_path / "train_inner" / "events.out.tfevents.1.x"
+    path.parent.mkdir()
+    path.write_bytes(whole)
+    complete = series(capsys, str(tmp_path))["loss"]["y"]
+    # A writer that was killed: all but the record that was cut.
+    (length,) = struct.unpack_from("<Q", whole)
+    for end in (len(whole) - 1, len(whole) - 100, len(whole) - 1000):
+        path.write_bytes(whole[:end])
+        assert 0 < len(series(capsys, str(tmp_path))["loss"]["y"]) <= len(complete)
+    path.write_bytes(whole[: 16 + length + 5])
+    assert "no training statistics" in error(capsys, str(tmp_path))
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    assert "x: no event file of TensorBoard, or a broken one" in error(capsys, str(tmp_path))
+    path.write_bytes(b"a text that is no event file at all, but long enough")
+    assert "x: no event file of TensorBoard, or a broken one" in error(capsys, str(tmp_path))
