@@ -4,19 +4,16 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 """
 
 import torch
-import torch.nn.functional as F
-from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor
 
+from vaswani_plugin.models._causal_decoder import CausalDecoder, cached_positions
 from vaswani_plugin.models._parts import Parts, require_positions
 from vaswani_plugin.modules.beam_decoder import BeamDecoder, PackedDecoderLayer
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.masks import causal_mask, padding_mask
 from vaswani_plugin.modules.packed_linear import PackedLinear
-from vaswani_plugin.modules.positions import position_ids
 
 
-class VaswaniDecoder(FairseqIncrementalDecoder):
+class VaswaniDecoder(CausalDecoder):
     """Embeddings, positions, N layers and the projection (right half of Figure 1).
 
     In incremental decoding the attention to the source (of the last layer, averaged over
@@ -27,23 +24,11 @@ class VaswaniDecoder(FairseqIncrementalDecoder):
     def __init__(
         self, dictionary, embedding: Embedding, projection: Embedding, parts: Parts
     ) -> None:
-        super().__init__(dictionary)
-        cfg = parts.cfg
-        self.padding_idx = embedding.padding_idx
-        self.dropout = cfg.dropout
-        self.attention_window = cfg.attention_window
-        self.max_target_positions = cfg.max_target_positions
+        limit = parts.cfg.max_target_positions
+        super().__init__(dictionary, embedding, projection, parts, limit)
         self.alignment_wanted = True
-        self.embedding = embedding
-        self.projection = projection
-        self.positions = parts.positions(cfg.max_target_positions)
         self.layers = parts.decoder_stack()
-        self.weights_are_final = False
         self._packed: PackedDecoder | None = None
-
-    def make_generation_fast_(self, **unused) -> None:
-        """fairseq's commands call this before they generate: the weights don't change any more."""
-        self.weights_are_final = True
 
     def begin_beam_search(self, encoder_out: dict[str, list[Tensor]], beam: int) -> "DecoderBeams":
         """Start to decode a batch with `beam` hypotheses a sentence.
@@ -85,10 +70,8 @@ class VaswaniDecoder(FairseqIncrementalDecoder):
         """
         length = prev_output_tokens.size(1)
         require_positions(length, self.max_target_positions, "target")
-        past = _cached_positions(incremental_state)
-        positions = position_ids(prev_output_tokens, self.padding_idx)[:, past:]
-        x = self.embedding(prev_output_tokens[:, past:]) + self.positions(positions)
-        x = F.dropout(x, self.dropout, self.training)
+        past = cached_positions(incremental_state)
+        x = self.embed(prev_output_tokens, past)
         memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
         padding = encoder_out["encoder_padding_mask"]
         has_padding = bool(padding) and bool(padding[0].any())
@@ -98,7 +81,7 @@ class VaswaniDecoder(FairseqIncrementalDecoder):
         x, self_weights, cross_weights = self.layers(
             x,
             memory,
-            self_mask=self._self_mask(prev_output_tokens, past),
+            self_mask=self.self_mask(prev_output_tokens, past),
             memory_mask=~padding[0][:, None, None, :] if has_padding else None,
             cache=incremental_state,
             need_weights=need_weights,
@@ -110,31 +93,6 @@ class VaswaniDecoder(FairseqIncrementalDecoder):
             "cross_attention": cross_weights if need_weights else [],
         }
         return (x if features_only else self.output_layer(x)), extra
-
-    def output_layer(self, features: Tensor) -> Tensor:
-        """(..., D) -> logits (..., V)."""
-        return self.projection.project(features)
-
-    def _self_mask(self, tokens: Tensor, past: int) -> Tensor | None:
-        """None where plain causality says it all; else (T', T) or (B, 1, T', T)."""
-        length = tokens.size(1)
-        left_padded = bool(tokens[:, 0].eq(self.padding_idx).any())
-        if not (self.attention_window or left_padded or (past and length - past > 1)):
-            return None
-        mask = causal_mask(length - past, length, self.attention_window, tokens.device)
-        return mask & padding_mask(tokens, self.padding_idx) if left_padded else mask
-
-    def reorder_incremental_state(
-        self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
-    ) -> None:
-        """Let every cache follow the beams: row i becomes what row `new_order[i]` was."""
-        for cache in incremental_state.values():
-            for name, tensor in cache.items():
-                cache[name] = tensor.index_select(0, new_order)
-
-    def max_positions(self) -> int:
-        """Longest target in tokens, the end-of-sentence token included."""
-        return self.max_target_positions
 
 
 class PackedDecoder:
@@ -200,9 +158,3 @@ class DecoderBeams:
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences only: (B',), numbers among those of the batch."""
         self.stack.keep(sentences)
-
-
-def _cached_positions(incremental_state: dict[str, dict[str, Tensor]] | None) -> int:
-    if not incremental_state:
-        return 0
-    return incremental_state["layers.0.self_attention"]["key"].size(2)

@@ -1,0 +1,406 @@
+"""`vaswani complete`: prompts in, texts out, in every coding; what it says of what it can't do."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from toy_language_model import (
+    OURS,
+    POSITIONS,
+    STOCK,
+    WORDS,
+    build,
+    write_bundle,
+    write_data,
+    write_lines,
+)
+
+from vaswani_plugin.cli import complete as command
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.cli._completer import Completer
+from vaswani_plugin.search.completion import Completion
+from vaswani_text import bpe
+from vaswani_text.coding import bpe_units, encode_characters, to_letters
+from vaswani_text.pipeline import TextSettings
+
+LINES = ["the old naïve café was closed.", "“quoted” words – and the sea", "the cat saw the dog"]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that codes words."""
+    folder = tmp_path_factory.mktemp("words") / "model"
+    return write_bundle(folder, TextSettings(coding="words"), WORDS)
+
+
+@pytest.fixture(scope="module")
+def characters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that codes characters."""
+    folder = tmp_path_factory.mktemp("characters") / "model"
+    units = dict.fromkeys(" ".join(map(encode_characters, LINES)).split())
+    return write_bundle(folder, TextSettings(coding="characters"), list(units))
+
+
+@pytest.fixture(scope="module")
+def subwords(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that codes byte pairs."""
+    folder = tmp_path_factory.mktemp("subwords")
+    write_lines(folder / "text", list(map(to_letters, LINES)))
+    bpe.learn([str(folder / "text")], 30, 2, str(folder / "codes"))
+    settings = TextSettings(coding="bpe", codes="codes")
+    bundle = write_bundle(folder / "model", settings, bpe_units(str(folder / "codes")))
+    return (folder / "codes").rename(bundle / "codes").parent
+
+
+@pytest.fixture
+def completed(capsys, monkeypatch):
+    """``completed(MODEL, FLAGS…, stdin=b"…")`` runs the command: its code, output and errors."""
+
+    def run(model: Path, *flags: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main(["complete", "--model", str(model), "--cpu", *flags])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def as_objects(output: str) -> list[dict]:
+    return [json.loads(line) for line in output.split("\n")[:-1]]
+
+
+@torch.no_grad()
+def test_the_json_is_the_models_own(words, completed):
+    """Greedy by hand with the bundle's weights: tokens, log-probabilities, end."""
+    _, model = build(words, *OURS)
+    model.load_state_dict(torch.load(words / "model.pt")["model"])
+    model.eval()
+    dictionary = Dictionary.load(str(words / "dict.txt"))
+    prompts = ["ba be", "", "gu  zzz ko"]
+    code, output, errors = completed(words, "--format", "json", "--max-new-tokens", "9", *prompts)
+    assert code == 0
+    assert errors == (
+        "vaswani complete: prompt 3: the model knows 1 of 3 tokens not and reads <unk>: zzz\n"
+    )
+    for number, (found, prompt) in enumerate(zip(as_objects(output), prompts, strict=True), 1):
+        assert found["line"] == number and found["prompt"] == prompt
+        assert found["prompt_tokens"] == prompt.split()
+        (completion,) = found["completions"]
+        text, log_p = [2, *map(dictionary.index, prompt.split())], []
+        while len(log_p) < 9:
+            scores = model(torch.tensor([text]))[0][0, -1].log_softmax(dim=-1)
+            scores[[1, 3]] = -torch.inf  # padding and <unk> are never written
+            token = int(scores.argmax())
+            log_p.append(scores[token].item())
+            if token == 2:
+                break
+            text.append(token)
+        new = [dictionary[token] for token in text[len(prompt.split()) + 1 :]]
+        assert completion["tokens"] == new
+        assert completion["log_probabilities"] == pytest.approx(log_p, abs=1e-4)
+        assert completion["score"] == pytest.approx(sum(log_p), abs=1e-4)
+        assert completion["ended"] == (len(new) < 9)
+        assert (prompt + completion["text"]).split() == [*prompt.split(), *new]
+
+
+def test_standard_input_gives_a_line_a_prompt(words, completed):
+    prompts = [" ".join(WORDS[n : n + n % 5]) for n in range(20)]
+    stdin = "".join(f"{prompt}\n" for prompt in prompts).encode()
+    flags = ("--max-new-tokens", "4")
+    code, output, _ = completed(words, *flags, stdin=stdin)
+    lines = output.split("\n")
+    assert code == 0 and len(lines) == 21
+    for prompt, line in zip(prompts, lines[:-1], strict=True):
+        assert line.startswith(prompt)
+        assert completed(words, *flags, prompt)[1] == line + "\n"
+    assert completed(words) == (0, "", "")
+
+
+def test_text_is_the_prompt_and_what_follows(characters, subwords, words, completed):
+    """A prompt stands as it was given, whatever the model knows of it."""
+    flags = ("--max-new-tokens", "8", "--sampling", "--seed", "1")
+    for model, prompt in [
+        (characters, "the c"),
+        (characters, "the "),
+        (characters, "жthe\u00a0"),
+        (subwords, "the naïve “ж”"),
+        (subwords, "the "),
+        (words, "ba  be "),
+    ]:
+        code, text, _ = completed(model, *flags, prompt)
+        assert code == 0
+        (found,) = as_objects(completed(model, *flags, "--format", "json", prompt)[1])
+        (completion,) = found["completions"]
+        assert text == prompt + completion["text"] + "\n"
+        assert completion["tokens"]
+        if model == characters:
+            shown = "".join(" " if unit == "▁" else unit for unit in completion["tokens"])
+            assert completion["text"] == shown
+        elif prompt.endswith(" "):
+            assert not completion["text"].startswith(" ")
+        else:
+            assert completion["text"].startswith(" ")
+
+
+def test_a_prompt_of_several_lines(words, characters, completed):
+    flags = ("--format", "json", "--max-new-tokens", "3", "--stop", "never")
+    for model, prompt, read in [
+        (words, "ba be\nko ", ["ba", "be", "</s>", "ko"]),
+        (words, "ba\n\n", ["ba", "</s>", "</s>"]),
+        (characters, "the \nc", ["t", "h", "e", "▁", "</s>", "c"]),
+    ]:
+        (found,) = as_objects(completed(model, *flags, prompt)[1])
+        assert found["prompt_tokens"] == read
+        (completion,) = found["completions"]
+        assert len(completion["tokens"]) == 3
+        glue = "" if model == characters else " "
+        new = glue.join(completion["tokens"]).replace("▁", " ").replace("</s>", "\n")
+        expected = new if prompt[-1] in " \nc" else glue + new
+        assert completion["text"].split("\n") == [part.strip(glue) for part in expected.split("\n")]
+
+
+def test_seeds_and_samples(words, completed):
+    flags = (
+        "--sampling",
+        "--temperature",
+        "4",
+        "--samples",
+        "3",
+        "--max-new-tokens",
+        "6",
+        "--seed",
+    )
+    first = completed(words, *flags, "1", "ba", "be")
+    assert first == completed(words, *flags, "1", "ba", "be")
+    assert first != completed(words, *flags, "2", "ba", "be")
+    assert completed(words, *flags, "1", "ko", "be")[1].split("\n")[3:] == first[1].split("\n")[3:]
+    assert len(first[1].split("\n")) == 7
+    assert len(set(first[1].split("\n"))) == 7
+
+
+def test_equal_prompts_get_other_samples(words, completed):
+    flags = ("--sampling", "--temperature", "4", "--max-new-tokens", "16", "--seed", "1")
+    first, second = completed(words, *flags, "ba", "ba")[1].splitlines()
+    assert first != second
+
+
+def test_unknown_is_never_written(words, completed):
+    """Of 300 draws among 34 tokens, all about as likely."""
+    flags = ("--sampling", "--temperature", "90", "--samples", "20", "--seed", "1")
+    flags += ("--max-new-tokens", "15", "--stop", "never", "--format", "json")
+    (found,) = as_objects(completed(words, *flags, "ba")[1])
+    tokens = [token for completion in found["completions"] for token in completion["tokens"]]
+    assert set(tokens) <= {*WORDS, "</s>", "<s>"} and len(tokens) == 300
+    assert len(set(tokens)) == 32
+
+
+def test_without_a_seed_samples_differ(words, completed):
+    flags = ("--sampling", "--temperature", "4", "--max-new-tokens", "20", "ba")
+    assert completed(words, *flags) != completed(words, *flags)
+
+
+def test_one_of_the_likeliest_is_greedy(words, completed):
+    flags = ("--max-new-tokens", "12", "ba be")
+    greedy = completed(words, *flags)
+    assert completed(words, "--sampling", "--top-k", "1", *flags) == greedy
+    assert completed(words, "--sampling", "--top-p", "0.0001", *flags) == greedy
+    assert completed(words, "--sampling", "--temperature", "0.001", *flags) == greedy
+    assert completed(words, "--sampling", "--temperature", "50", *flags) != greedy
+
+
+def test_a_beam_finds_at_least_what_greedy_finds(words, completed):
+    flags = ("--max-new-tokens", "6", "--format", "json", "ba be")
+    (greedy,) = as_objects(completed(words, *flags)[1])[0]["completions"]
+    beam = as_objects(completed(words, "--beam", "8", "--samples", "5", *flags)[1])[0]
+    scores = [completion["score"] for completion in beam["completions"]]
+    assert len(scores) == 5 and scores == sorted(scores, reverse=True)
+    assert scores[0] >= greedy["score"] - 1e-4
+
+
+def test_going_on_after_the_end_of_a_line(words, completed):
+    flags = ("--sampling", "--temperature", "4", "--seed", "3", "--max-new-tokens", "30")
+    for form in ("text", "json"):
+        code, output, _ = completed(words, *flags, "--stop", "never", "--format", form, "ba")
+        assert code == 0
+        if form == "text":
+            assert output.count("\n") > 1
+            text = output
+    (completion,) = as_objects(output)[0]["completions"]
+    assert "ba" + completion["text"] + "\n" == text
+    assert len(completion["tokens"]) == 30 and not completion["ended"]
+    assert completion["tokens"].count("</s>") == completion["text"].count("\n") > 0
+    stopped = completed(words, *flags, "ba")[1]
+    assert stopped.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what each write brought."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.writes.append(text)
+        return super().write(text)
+
+
+@pytest.mark.parametrize("sampling", [(), ("--sampling", "--seed", "5")], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("stop", ["end", "never"])
+def test_a_terminal_sees_each_token_as_it_comes(
+    characters, subwords, completed, monkeypatch, sampling, stop
+):
+    for model in (characters, subwords):
+        flags = (*sampling, "--max-new-tokens", "12", "--stop", stop, "the “", "")
+        expected = completed(model, *flags)[1]
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert completed(model, *flags)[0] == 0
+        monkeypatch.undo()
+        assert terminal.getvalue() == expected
+        if model == characters:
+            assert len(list(filter(None, terminal.writes))) > 8
+            assert max(map(len, terminal.writes)) == len("the “")
+
+
+def test_half_a_character_is_not_shown(subwords, monkeypatch):
+    """Its bytes are units of their own; a terminal can't take back U+FFFD."""
+    args = parsed(subwords, "--max-new-tokens", "9")
+    model = command.load_model(subwords, None, torch.device("cpu"))
+    completer = Completer(model, args, command.search_options(args))
+    units = [f"{unit}@@" for unit in to_letters("ж–ж")[:-1]] + [to_letters("ж–ж")[-1]]
+    tokens = list(map(model.dictionary.index, units))
+    assert model.dictionary.unk() not in tokens and len(tokens) == 7
+
+    def complete(prompts, watch):
+        for length in range(len(tokens) + 1):
+            watch(torch.tensor([[tokens[:length]]]))
+        return [[Completion(tokens, [], 0.0, False)]]
+
+    monkeypatch.setattr(completer, "complete", complete)
+    terminal = Terminal()
+    completer.stream(completer.prompt(1, "the"), terminal)
+    assert list(filter(None, terminal.writes)) == ["the", " ", "ж", "–", "ж", "\n"]
+
+
+def parsed(model: Path, *flags: str):
+    parser = command.argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(["--model", str(model), *flags])
+
+
+def test_of_a_long_prompt_the_end_is_read(words, completed):
+    """32 positions: beside 10 new tokens and the end of sentence there are 21."""
+    prompt = " ".join(WORDS[n % 30] for n in range(40))
+    flags = ("--max-new-tokens", "10", "--format", "json")
+    code, output, errors = completed(words, *flags, prompt)
+    assert code == 0
+    assert errors == (
+        "vaswani complete: prompt 1 has 40 tokens; beside 10 new ones the model's 32 positions "
+        "leave 21: the last 21 are read\n"
+    )
+    (found,) = as_objects(output)
+    assert found["prompt_tokens"] == prompt.split()[-21:]
+    short = " ".join(prompt.split()[-21:])
+    (alone,) = as_objects(completed(words, *flags, short)[1])
+    assert alone["completions"] == found["completions"]
+    text = completed(words, "--max-new-tokens", "10", prompt)[1]
+    assert text.startswith(prompt + " ")
+
+
+def test_a_long_prompt_may_be_an_error_after_those_before_it(words, completed):
+    long = " ".join(WORDS[:30])
+    flags = ("--max-new-tokens", "10", "--long-prompt", "error")
+    code, output, errors = completed(words, *flags, stdin=f"ba\n{long}\nbe\n".encode())
+    assert code == 1
+    assert errors.startswith("vaswani complete: error: prompt 2 has 30 tokens; beside 10 new ones")
+    assert errors.count("\n") == 1 and "shorten it" in errors
+
+
+def test_the_default_leaves_room_for_a_prompt(words, completed):
+    (found,) = as_objects(completed(words, "--format", "json", "--stop", "never", "ba")[1])
+    assert len(found["completions"][0]["tokens"]) == POSITIONS // 2
+
+
+@pytest.mark.parametrize("flags", [OURS, STOCK], ids=["ours", "stock"])
+def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
+    """Without a preprocessing.json prompts are tokens; fairseq's own models complete, too."""
+    data = write_data(tmp_path)
+    state, model = build(data, *flags)
+    torch.save({**state, "model": model.state_dict()}, tmp_path / "checkpoint.pt")
+    flags = ("--data-bin", str(data), "--max-new-tokens", "3", "--stop", "never")
+    code, output, _ = completed(tmp_path / "checkpoint.pt", *flags, "ba be")
+    assert code == 0 and len(output.split()) == 5
+    code, _, errors = completed(tmp_path / "checkpoint.pt", "ba")
+    assert code == 1 and "--data-bin" in errors
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--top-k", "3"), "--top-k goes with --sampling"),
+        (("--top-p", "0.5"), "--top-p goes with --sampling"),
+        (("--temperature", "2"), "--temperature goes with --sampling"),
+        (("--seed", "2"), "--seed goes with --sampling"),
+        (("--samples", "2"), "--samples 2: a beam of 1 finds no more than 1"),
+        (("--sampling", "--temperature", "0"), "--temperature is 0.0; it must be greater than 0"),
+        (("--max-new-tokens", "32"), "the model has 32 positions; give at most 31"),
+    ],
+    ids=str,
+)
+def test_flags_that_do_not_fit(words, completed, flags, message):
+    code, output, errors = completed(words, *flags, "ba")
+    assert (code, output) == (1, "")
+    assert errors.startswith("vaswani complete: error: ") and message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--sampling", "--beam", "2"),
+        ("--sampling", "--top-k", "2", "--top-p", "0.5"),
+        ("--sampling", "--top-p", "1.5"),
+        ("--max-new-tokens", "0"),
+    ],
+    ids=str,
+)
+def test_wrong_command_lines(words, completed, flags):
+    with pytest.raises(SystemExit) as stop:
+        completed(words, *flags, "ba")
+    assert stop.value.code == 2
+
+
+def test_a_summarizer_is_refused(completed, tmp_path):
+    settings = TextSettings(coding="words", article_tokens=5, summary_tokens=5)
+    folder = write_bundle(tmp_path / "model", settings, [*WORDS, "<sep>"])
+    state = torch.load(folder / "model.pt")
+    state["cfg"]["task"] |= {"loss_after": "<sep>", "sample_break_mode": "eos"}
+    torch.save(state, folder / "model.pt")
+    code, _, errors = completed(folder, "ba")
+    assert code == 1 and "learned only what follows <sep>" in errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("translate",),
+        ("attention", "--source", "ba", "--output", "OUT.png"),
+        ("export", "--to", "fairseq", "--output", "OUT"),
+        ("export", "--to", "ctranslate2", "--output", "OUT"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:3]),
+)
+def test_commands_for_translation_models_refuse_it(words, arguments, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ba\n")))
+    name, *flags = [argument.replace("OUT", str(tmp_path / "out")) for argument in arguments]
+    assert main([name, "--model", str(words), *flags]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "vaswani_lm" in errors or "language model" in errors
+    assert not list(tmp_path.iterdir())

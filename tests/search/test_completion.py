@@ -1,0 +1,267 @@
+"""Completion against loops over the full model, and enumeration of every text."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from language_models import make_language_model, make_one_layer_model, random_texts
+from model_factory import make_task
+
+from vaswani_plugin.search.completion import complete
+from vaswani_plugin.search.generator import SearchOptions
+
+GREEDY = SearchOptions(beam=1, lenpen=0.0, min_len=0)
+LENGTHS = [5, 1, 9, 3]
+CLOSE = {"rel": 0, "abs": 1e-9}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(scope="module")
+def dictionary(task):
+    return task.source_dictionary
+
+
+@pytest.fixture(scope="module")
+def model(task):
+    return make_language_model(task)
+
+
+@pytest.fixture(scope="module")
+def prompts(dictionary):
+    """Without the end of sentence before them; the second one is empty."""
+    return [text[1:] for text in random_texts(dictionary, LENGTHS)]
+
+
+class Reread(torch.nn.Module):
+    """A model of fairseq's interface without a fast decoder of ours."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.decoder = torch.nn.Identity()
+        self.decoder.dictionary = model.decoder.dictionary
+
+    def forward(self, src_tokens, src_lengths):
+        return self.model(src_tokens)
+
+    def get_normalized_probs(self, output, log_probs):
+        return output[0].log_softmax(dim=-1)
+
+    def max_decoder_positions(self):
+        return self.model.max_decoder_positions()
+
+
+@torch.no_grad()
+def next_log_p(model, text: list[int]) -> torch.Tensor:
+    """log P of the token after a text, (V,)."""
+    return model(torch.tensor([text]))[0][0, -1].log_softmax(dim=-1)
+
+
+def greedy_by_hand(model, dictionary, prompt, most, stop, banned=()):
+    """Tokens, log P of each (and of the end if it came), and whether it came."""
+    text, log_p = [dictionary.eos(), *prompt], []
+    for _ in range(most):
+        scores = next_log_p(model, text)
+        scores[[dictionary.pad(), *banned]] = -math.inf
+        token = int(scores.argmax())
+        log_p.append(float(scores[token]))
+        if token == stop:
+            return text[len(prompt) + 1 :], log_p, True
+        text.append(token)
+    return text[len(prompt) + 1 :], log_p, False
+
+
+@pytest.fixture(scope="module")
+def eager(task):
+    """A model that ends its texts at various lengths."""
+    model = make_language_model(task, seed=8)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5 if parameter.dim() > 1 else 1)
+        row = model.projection_weight[task.source_dictionary.eos()]
+        model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(2.5 * row / row.norm() ** 2)
+    return model
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "reread"])
+@pytest.mark.parametrize("stops", [True, False], ids=["stops", "goes-on"])
+def test_greedy_is_the_likeliest_token_each_time(eager, dictionary, prompts, fast, stops):
+    stop = dictionary.eos() if stops else None
+    model = eager if fast else Reread(eager)
+    found = complete(model, dictionary, prompts, GREEDY, 12, stop, suppressed=("w3", "<unk>"))
+    banned = [dictionary.index("w3"), dictionary.unk()]
+    all_ended = []
+    for prompt, (completion,) in zip(prompts, found, strict=True):
+        tokens, log_p, ended = greedy_by_hand(eager, dictionary, prompt, 12, stop, banned)
+        assert completion.tokens == tokens
+        assert completion.log_probabilities == pytest.approx(log_p, **CLOSE)
+        assert completion.score == pytest.approx(sum(log_p), **CLOSE)
+        assert completion.ended == ended
+        all_ended.append(ended)
+    assert any(all_ended) == stops and not all(all_ended)
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "reread"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_wide_beam_is_enumeration(fast, alpha, window):
+    """Of three words and the end, every text of up to 3 words; cut ones don't pay for an end."""
+    task = make_task(100)
+    dictionary = task.source_dictionary
+    ours = make_language_model(task, seed=3, attention_window=window)
+    words = [4, 5, 6]
+    banned = tuple(dictionary[n] for n in range(len(dictionary)) if n not in (1, 2, *words))
+    prompts = [[9, 4, 5], [], [8] * 7]
+    most = 3
+    options = SearchOptions(beam=60, lenpen=alpha, min_len=0)
+    model = ours if fast else Reread(ours)
+    found = complete(model, dictionary, prompts, options, most, dictionary.eos(), banned)
+    for prompt, completions in zip(prompts, found, strict=True):
+        expected = []
+        for length in range(most + 1):
+            for body in itertools.product(words, repeat=length):
+                tail = [*body, dictionary.eos()] if length < most else [*body]
+                log_p = [
+                    float(next_log_p(ours, [dictionary.eos(), *prompt, *tail[:place]])[token])
+                    for place, token in enumerate(tail)
+                ]
+                score = sum(log_p) / ((5 + length + 1) / 6) ** alpha
+                expected.append((score, list(body), log_p))
+        expected.sort(key=lambda entry: -entry[0])
+        assert len(completions) == len(expected) == 40
+        for completion, (score, body, log_p) in zip(completions, expected, strict=True):
+            assert completion.score == pytest.approx(score, **CLOSE)
+            assert completion.tokens == body
+            assert completion.log_probabilities == pytest.approx(log_p, **CLOSE)
+            assert completion.ended == (len(body) < most)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_batch_is_its_prompts_alone(eager, dictionary, beam):
+    """Texts end at different times, and leave the batch."""
+    prompts = [text[1:] for text in random_texts(dictionary, list(range(1, 20)), seed=6)]
+    options = SearchOptions(beam=beam, min_len=0)
+    together = complete(eager, dictionary, prompts, options, 15, dictionary.eos())
+    for prompt, completions in zip(prompts, together, strict=True):
+        (alone,) = complete(eager, dictionary, [prompt], options, 15, dictionary.eos())
+        assert [c.tokens for c in completions] == [c.tokens for c in alone]
+        for one, other in zip(completions, alone, strict=True):
+            assert one.log_probabilities == pytest.approx(other.log_probabilities, **CLOSE)
+    lengths = {len(completions[0].tokens) for completions in together}
+    assert len(lengths) > 3
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "reread"])
+def test_texts_are_cut_where_the_positions_end(model, dictionary, fast):
+    """40 positions: beside 36 tokens of prompt and the start there are 3."""
+    prompts = [text[1:] for text in random_texts(dictionary, [37, 2, 40, 20])]
+    with pytest.raises(ValueError, match="prompt 3 has 41 tokens, .* none of the model's 40"):
+        complete(model, dictionary, [*prompts[:2], [4] * 40], GREEDY, 9, None)
+    # So many that what is done stays in the batch for a while, and would go past the positions.
+    prompts[2:3] = [[7]] * 16
+    chosen = model if fast else Reread(model)
+    found = complete(chosen, dictionary, prompts, GREEDY, 30, None)
+    assert [len(completions[0].tokens) for completions in found] == [3, *[30] * 17, 20]
+    for prompt, (completion,) in zip(prompts, found, strict=True):
+        most = len(completion.tokens)
+        assert completion.tokens == greedy_by_hand(model, dictionary, prompt, most, None)[0]
+
+
+def test_the_one_layer_model_completes(task, dictionary, prompts):
+    model = make_one_layer_model(task)
+    found = complete(model, dictionary, prompts, GREEDY, 8, dictionary.eos())
+    for prompt, (completion,) in zip(prompts, found, strict=True):
+        tokens, log_p, _ = greedy_by_hand(model, dictionary, prompt, 8, dictionary.eos())
+        assert completion.tokens == tokens
+        # fairseq's own get_normalized_probs rounds to float32.
+        assert completion.log_probabilities == pytest.approx(log_p, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "temperature"),
+    [({}, 1.0), ({}, 0.5), ({"sampling_topk": 5}, 1.0), ({"sampling_topp": 0.6}, 2.0)],
+    ids=str,
+)
+def test_samples_come_as_often_as_their_probability(model, dictionary, flags, temperature):
+    """4,000 draws of one token: each frequency within 5 standard deviations."""
+    draws, prompt = 4000, [7, 9]
+    options = SearchOptions(
+        beam=20, lenpen=0.0, min_len=0, sampling=True, temperature=temperature, **flags
+    )
+    torch.manual_seed(2)
+    counts = torch.zeros(len(dictionary))
+    prompts = [prompt] * (draws // 20)
+    scores = next_log_p(model, [dictionary.eos(), *prompt]) / temperature
+    scores = scores.log_softmax(dim=-1)
+    expected = scores.clone()
+    for completions in complete(model, dictionary, prompts, options, 1, None):
+        for completion in completions:
+            (token,) = completion.tokens
+            counts[token] += 1
+            assert completion.log_probabilities == pytest.approx([scores[token].item()], abs=1e-9)
+    expected[dictionary.pad()] = -math.inf
+    order = expected.argsort(descending=True)
+    if "sampling_topk" in flags:
+        expected[order[5:]] = -math.inf
+    if "sampling_topp" in flags:
+        reached = expected.exp()[order].cumsum(0)
+        expected[order[int((reached < 0.6).sum()) + 1 :]] = -math.inf
+    probability = expected.softmax(dim=-1)
+    deviation = (probability * (1 - probability) * draws).sqrt()
+    assert ((counts - draws * probability).abs() <= 5 * deviation + 1e-9).all()
+    assert (probability > 0).sum() > 2
+
+
+def test_a_seed_gives_the_same_samples(model, dictionary, prompts):
+    options = SearchOptions(beam=2, min_len=0, sampling=True)
+
+    def sample(seed):
+        torch.manual_seed(seed)
+        found = complete(model, dictionary, prompts, options, 10, dictionary.eos())
+        return [[c.tokens for c in completions] for completions in found]
+
+    assert sample(1) == sample(1) != sample(2)
+
+
+def test_the_watcher_sees_every_token_as_it_comes(eager, dictionary):
+    seen = []
+    (((completion),),) = complete(
+        eager,
+        dictionary,
+        [[7, 9, 12]],
+        GREEDY,
+        10,
+        None,
+        watch=lambda tokens: seen.append(tokens[0, 0].tolist()),
+    )
+    assert seen == [completion.tokens[:length] for length in range(11)]
+
+
+def test_the_fast_decoder_keeps_its_packed_weights_only_when_they_are_final(task, dictionary):
+    """Between two calls a training may change the weights."""
+    model = make_language_model(task)
+    before = complete(model, dictionary, [[7]], GREEDY, 5, None)
+    with torch.no_grad():
+        model.projection_weight.neg_()
+    after = complete(model, dictionary, [[7]], GREEDY, 5, None)
+    assert after[0][0].tokens == greedy_by_hand(model, dictionary, [7], 5, None)[0]
+    assert after != before
+    model.make_generation_fast_()
+    complete(model, dictionary, [[7]], GREEDY, 5, None)
+    packed = model.decoder._packed
+    complete(model, dictionary, [[7]], GREEDY, 5, None)
+    assert packed is not None and model.decoder._packed is packed
+
+
+def test_no_prompt_no_completion(model, dictionary):
+    assert complete(model, dictionary, [], GREEDY, 5, None) == []
+
+
+def test_no_new_token_is_refused(model, dictionary):
+    with pytest.raises(ValueError, match="0 new tokens: must be at least 1"):
+        complete(model, dictionary, [[7]], GREEDY, 0, None)

@@ -1,0 +1,218 @@
+"""What `vaswani lm` scores: a stream of token numbers, and counts of the text that it codes.
+
+A line's end is a token, </s>, as fairseq-preprocess writes it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+from numpy.typing import NDArray
+
+from vaswani_plugin.cli._lm_model import LanguageModel, load_dictionary
+from vaswani_plugin.metrics.perplexity import TextCounts, count_text
+from vaswani_text.corpus_io import InputError, read_lines
+from vaswani_text.pipeline import Pipeline
+
+UNKNOWN_WORD, LINE_END = "<unk>", "</s>"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A stream of N tokens.
+
+    Args:
+        numbers: (N,).
+        sizes: tokens of each line, its end included; they sum to N.
+        is_end: which tokens are line ends, (N,).
+        unknown: how many are <unk> where the text doesn't say <unk>; what binarized text said
+            isn't known, and all count.
+    """
+
+    numbers: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    is_end: NDArray[np.bool_]
+    unknown: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A text to score.
+
+    Args:
+        tokens: of `dictionary`; None where neither a model nor a data folder gives one.
+        lines: the text; None where it isn't known.
+        counts: of what the coding keeps of it.
+        coding: what a token is.
+        skips_ends: whether line ends are left out of the scores.
+        warnings: what a reader of the figures has to know.
+    """
+
+    tokens: Tokens | None
+    dictionary: Dictionary | None
+    lines: list[str] | None
+    counts: TextCounts | None
+    coding: str
+    skips_ends: bool
+    warnings: list[str]
+
+    def scored(self, tokens: Tokens) -> NDArray[np.bool_]:
+        """Which of a stream's tokens count, (N,)."""
+        return ~tokens.is_end if self.skips_ends else np.full(len(tokens.numbers), True)
+
+    def divisors(self, counts: TextCounts | None) -> TextCounts | None:
+        """The counts that bits are divided by: without line ends where these aren't scored."""
+        return replace(counts, lines=0) if counts and self.skips_ends else counts
+
+
+def find_subject(
+    model: LanguageModel | None,
+    data_bin: Path | None,
+    split: str,
+    text: Path | None,
+    skips_ends: bool,
+) -> Subject:
+    """Reads what is to be scored.
+
+    Raises:
+        ValueError: a text or a dictionary that can't be used.
+        OSError: a file can't be read.
+    """
+    pipeline = model and model.pipeline
+    dictionary, tokens, warnings = model and model.dictionary, None, []
+    lines = None if text is None else read_text(text)
+    counts = None if lines is None else count_text(lines)
+    if data_bin is not None:
+        dictionary = dictionary or load_dictionary(data_bin)
+        tokens = read_binary(data_bin, split, dictionary)
+        if lines is None and pipeline is not None:
+            lines = decode(tokens, dictionary, pipeline)
+            counts = count_text(lines)
+        elif lines is not None:
+            tokens = _of_the_text(tokens, lines, f"{data_bin / split}", text)
+    elif pipeline is not None:
+        counts, lost = count_represented(lines, pipeline)
+        tokens = number_lines(map(pipeline.encode, lines), dictionary.indices)
+        if lost:
+            warnings.append(
+                f"{lost:,} of {len(lines):,} lines don't come back from the model's coding word "
+                "by word: it can't represent them faithfully"
+            )
+    if model is not None and model.saw_lines_apart:
+        warnings.append(
+            "the model was trained on lines apart (--sample-break-mode eos); here each line comes "
+            "after others, which it doesn't know"
+        )
+    if tokens is not None:
+        warnings += unknown_warning("the model's coding", tokens)
+    coding = pipeline.settings.coding if pipeline else "tokens"
+    return Subject(tokens, dictionary, lines, counts, coding, skips_ends, warnings)
+
+
+def _of_the_text(tokens: Tokens, lines: list[str], split: str, text: Path) -> Tokens:
+    """Binarized tokens of a text that is known: what says <unk> itself is not unknown."""
+    if len(lines) != len(tokens.sizes):
+        raise ValueError(
+            f"{text} has {len(lines):,} lines, {split} {len(tokens.sizes):,}: they must be the "
+            "same text"
+        )
+    said = sum(line.split().count(UNKNOWN_WORD) for line in lines)
+    return replace(tokens, unknown=max(0, tokens.unknown - said))
+
+
+def unknown_warning(who: str, tokens: Tokens) -> list[str]:
+    """A sentence where a coding can't represent a text, else none."""
+    if not tokens.unknown:
+        return []
+    total = len(tokens.numbers)
+    return [
+        f"{tokens.unknown:,} of {total:,} tokens ({tokens.unknown / total:.2%}) are unknown to "
+        f"{who}, which stands for any word in their place: these perplexities are too low, and "
+        "comparable only with those of the same coding"
+    ]
+
+
+def number_lines(lines: Iterable[str], indices: dict[str, int]) -> Tokens:
+    """Numbers tokens that blanks separate, and adds each line's end.
+
+    Args:
+        lines: coded text.
+        indices: of all tokens, `UNKNOWN_WORD` and `LINE_END` among them.
+    """
+    unknown, end = indices[UNKNOWN_WORD], indices[LINE_END]
+    numbers, sizes, lost = [], [], 0
+    for line in lines:
+        words = line.split()
+        found = [indices.get(word, unknown) for word in words]
+        lost += found.count(unknown) - words.count(UNKNOWN_WORD)
+        numbers += [*found, end]
+        sizes.append(len(found) + 1)
+    stream = np.array(numbers, np.int64)
+    return Tokens(stream, np.array(sizes, np.int64), stream == end, lost)
+
+
+def read_text(path: Path) -> list[str]:
+    """The lines of a text, plain or .gz.
+
+    Raises:
+        ValueError: the file is empty, or no UTF-8.
+        OSError: it can't be read.
+    """
+    try:
+        lines = list(read_lines(path))
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    if not any(map(str.split, lines)):
+        raise ValueError(f"{path}: the text is empty: there is nothing to score")
+    return lines
+
+
+def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
+    """A split that fairseq-preprocess --only-source wrote.
+
+    Raises:
+        ValueError: there is no such split, it is empty, or its dictionary was another one.
+    """
+    data = data_utils.load_indexed_dataset(str(folder / split), dictionary, None)
+    if data is None:
+        there = ", ".join(sorted(path.stem for path in folder.glob("*.idx"))) or "none"
+        raise ValueError(f"{folder} has no split {split!r}; there is: {there}")
+    if not len(data) or not sum(data.sizes):
+        raise ValueError(f"{folder / split}: the text is empty: there is nothing to score")
+    numbers = np.concatenate([data[number].numpy() for number in range(len(data))]).astype(np.int64)
+    if numbers.max() >= len(dictionary):
+        raise ValueError(
+            f"{folder / split} holds token {numbers.max()}, its dictionary has {len(dictionary)} "
+            "rows: binarize the text again with the model's dictionary"
+        )
+    unknown = int(np.count_nonzero(numbers == dictionary.unk()))
+    is_end = numbers == dictionary.eos()
+    return Tokens(numbers, np.asarray(data.sizes, np.int64), is_end, unknown)
+
+
+def decode(tokens: Tokens, dictionary: Dictionary, pipeline: Pipeline) -> list[str]:
+    """The lines of text that tokens code."""
+    symbols = np.array(dictionary.symbols, object)[tokens.numbers]
+    lines, start = [], 0
+    for stop in np.cumsum(tokens.sizes):
+        kept = symbols[start:stop][~tokens.is_end[start:stop]]
+        lines.append(pipeline.decode(" ".join(kept)))
+        start = stop
+    return lines
+
+
+def count_represented(lines: list[str], pipeline: Pipeline) -> tuple[TextCounts, int]:
+    """Counts what a coding keeps of a text.
+
+    Returns:
+        The counts, of a line's words joined by single blanks where the coding doesn't give it back
+        to the letter; and the number of lines that don't come back word by word.
+    """
+    kept, lost = [], 0
+    for line in lines:
+        restored = pipeline.decode(pipeline.encode(line))
+        lost += restored.split() != line.split()
+        kept.append(line if restored == line else " ".join(line.split()))
+    return count_text(kept), lost

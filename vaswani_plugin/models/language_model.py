@@ -1,0 +1,66 @@
+"""The decoder-only Transformer as a fairseq language model.
+
+Axes: B batch, T tokens, V vocabulary.
+"""
+
+import argparse
+from dataclasses import fields
+
+from fairseq.models import (
+    FairseqLanguageModel,
+    register_model,
+    register_model_architecture,
+)
+from torch import Tensor
+
+from vaswani_plugin.architectures import (
+    LANGUAGE_MODELS,
+    Architecture,
+    VaswaniLanguageModelConfig,
+)
+from vaswani_plugin.models._language_decoder import (
+    LanguageDecoder,
+    position_limit,
+    require_one_dictionary,
+)
+from vaswani_plugin.models._parts import Parts
+from vaswani_plugin.modules.embedding import Embedding
+
+
+@register_model("vaswani_lm", dataclass=VaswaniLanguageModelConfig)
+class VaswaniLanguageModel(FairseqLanguageModel):
+    """The right half of Figure 1 without attention to a source; one matrix embeds and projects."""
+
+    @classmethod
+    def build_model(cls, cfg: VaswaniLanguageModelConfig, task) -> "VaswaniLanguageModel":
+        """Build the model of a configuration.
+
+        Raises:
+            ValueError: when sizes don't fit, or inputs and outputs have two dictionaries.
+        """
+        require_one_dictionary(task)
+        parts = Parts(cfg)
+        dictionary = task.source_dictionary
+        embedding = Embedding(len(dictionary), cfg.d_model, dictionary.pad())
+        return cls(LanguageDecoder(dictionary, embedding, parts, position_limit(cfg)))
+
+    @property
+    def projection_weight(self) -> Tensor:
+        """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
+        return self.decoder.projection.weight
+
+
+def _register(row: Architecture) -> None:
+    unknown = set(row.changes) - {f.name for f in fields(VaswaniLanguageModelConfig)}
+    if unknown:
+        raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
+
+    @register_model_architecture("vaswani_lm", row.name)
+    def set_unset_keys(args: argparse.Namespace) -> None:
+        for key, value in row.changes.items():
+            if getattr(args, key, None) is None:
+                setattr(args, key, value)
+
+
+for _row in LANGUAGE_MODELS:
+    _register(_row)

@@ -1,0 +1,72 @@
+"""The one-layer Transformer language model of the lecture notes, formula by formula.
+
+    x = E[words] + P
+    V = x W_V,  Q = x W_Q,  K = x W_K
+    h = softmax(M / sqrt(d_hidden)) V,  M = Q K^T, the future masked
+    O = ReLU(ReLU(h W_1) W_2)
+    Pr(X_{t+1} = j | w_1 ... w_t) = softmax(O_t E^T)_j
+
+The notes are "Notes on Attention and the Transformer Model", section 4. There is one head, no
+residual connection, no LayerNorm, no bias, and no factor of sqrt(d) before E.
+
+Axes: B batch, T words, D d_embedding, H d_hidden, F d_1, V vocabulary.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vaswani_plugin.modules.attention import scaled_dot_product_attention
+
+
+class OneLayer(nn.Module):
+    """The four formulas after the embedding: x (B, T, D) -> O (B, T, D).
+
+    Args:
+        d_embedding: D.
+        d_hidden: H.
+        d_1: F.
+
+    Raises:
+        ValueError: when a size is below 1.
+    """
+
+    def __init__(self, d_embedding: int, d_hidden: int, d_1: int) -> None:
+        super().__init__()
+        for name, size in (("d-model", d_embedding), ("d-hidden", d_hidden), ("d-ff", d_1)):
+            if size < 1:
+                raise ValueError(f"--{name} is {size}; it must be at least 1")
+        self.w_q = _matrix(d_embedding, d_hidden)
+        self.w_k = _matrix(d_embedding, d_hidden)
+        self.w_v = _matrix(d_embedding, d_hidden)
+        self.w_1 = _matrix(d_hidden, d_1)
+        self.w_2 = _matrix(d_1, d_embedding)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """M = Q K^T, (B, T, T)."""
+        return (x @ self.w_q) @ (x @ self.w_k).transpose(-2, -1)
+
+    def hidden_states(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """h = softmax(M / sqrt(d_hidden)) V, which is Eq. 1.
+
+        Args:
+            x: (B, T, D).
+            mask: boolean, broadcastable to (B, T, T), True where a word may attend.
+
+        Returns:
+            h (B, T, H) and the weights (B, T, T).
+        """
+        return scaled_dot_product_attention(x @ self.w_q, x @ self.w_k, x @ self.w_v, mask)
+
+    def output(self, h: Tensor) -> Tensor:
+        """O = ReLU(ReLU(h W_1) W_2), (B, T, D)."""
+        return F.relu(F.relu(h @ self.w_1) @ self.w_2)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+        """(B, T, D) -> (B, T, D); `dropout` is the probability of dropping an element of h."""
+        h, _ = self.hidden_states(x, mask)
+        return self.output(F.dropout(h, dropout, self.training))
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))

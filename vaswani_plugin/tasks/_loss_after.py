@@ -1,0 +1,47 @@
+"""Samples of which only the part after a symbol is learned: `article <sep> summary`."""
+
+import torch
+from fairseq.data import BaseWrapperDataset, Dictionary
+from torch import Tensor
+
+
+class LossAfterDataset(BaseWrapperDataset):
+    """A `MonolingualDataset` whose targets up to and including the first `symbol` are padding.
+
+    Args:
+        dataset: one sentence a sample.
+        symbol: number of the token.
+        dictionary: names the padding and the symbol.
+    """
+
+    def __init__(self, dataset, symbol: int, dictionary: Dictionary) -> None:
+        super().__init__(dataset)
+        self.symbol = symbol
+        self.name = dictionary[symbol]
+        self.pad = dictionary.pad()
+
+    def collater(self, samples: list[dict]) -> dict:
+        """fairseq's batch, with `ntokens` counting the targets left, and where they start.
+
+        Raises:
+            ValueError: when a sample doesn't hold the symbol; it would be learned from nowhere.
+        """
+        batch = self.dataset.collater(samples)
+        if not batch:
+            return batch
+        starts = [self._start(sample) for sample in samples]
+        target = batch["target"]
+        before = torch.arange(target.size(1)) < torch.tensor(starts)[:, None]
+        batch["target"] = target.masked_fill(before, self.pad)
+        batch["ntokens"] = int(batch["target"].ne(self.pad).sum())
+        batch["start_indices"] = starts  # fairseq's scorer would count padding in front as text
+        return batch
+
+    def _start(self, sample: dict[str, int | Tensor]) -> int:
+        places = sample["target"].eq(self.symbol).nonzero()
+        if not len(places):
+            raise ValueError(
+                f"sentence {sample['id'] + 1} holds no {self.name}, after which --loss-after "
+                f"begins to learn; give every line one"
+            )
+        return int(places[0]) + 1
