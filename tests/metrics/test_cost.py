@@ -56,8 +56,9 @@ def test_counts_are_pytorchs(changes: dict, shape: tuple[int, int, int]) -> None
     task = make_task(23)
     model = make_model(task, **changes).train()
     batch = random_batch(task, [(source, target)] * sentences)
-    # The counter knows matrix products, not the CPU's fused attention.
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    # The counter knows PyTorch's matrix products, not the CPU's fused attention nor oneDNN's.
+    plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
+    with plain[0], plain[1], FlopCounterMode(display=False) as counter:
         logits = model(**batch)[0]
         forward = counter.get_total_flops()
         logits.logsumexp(dim=-1).sum().backward()

@@ -7,11 +7,12 @@ from typing import Any
 
 from tabulate import tabulate
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig, head_sizes
+from vaswani_plugin.architectures import VaswaniTransformerConfig
 from vaswani_plugin.metrics.cost import DEVICES, PAPER_TRAININGS, Device, flops_by_time
-from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
+from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.published import TABLE_2
 from vaswani_plugin.metrics.segments import read_lines
+from vaswani_plugin.tasks._metering import sizes_of
 from vaswani_text.training_log import TrainingRun, read_training
 
 LOG_OF_RECIPE = "logs/train.log"
@@ -37,13 +38,6 @@ def paper_trainings() -> list[dict[str, Any]]:
 def table_2() -> list[dict[str, Any]]:
     """The published rows."""
     return [vars(row) for row in TABLE_2]
-
-
-def sizes_of(cfg: VaswaniTransformerConfig, vocabulary: int) -> TransformerSizes:
-    """The sizes of an architecture's configuration."""
-    d_k, d_v = head_sizes(cfg)
-    sizes = {name: getattr(cfg, name) for name in _SIZES}
-    return TransformerSizes(**sizes | {"d_k": d_k, "d_v": d_v, "vocabulary": vocabulary})
 
 
 def run_cost(

@@ -14,7 +14,10 @@ TRAINING_PASSES = 3
 
 @dataclass(frozen=True)
 class TransformerSizes:
-    """What decides on the cost of a Transformer; vocabulary: rows of the projection."""
+    """What decides on the cost of a Transformer; vocabulary: rows of the projection.
+
+    Without encoder layers it is a language model: no encoder-decoder attention either.
+    """
 
     d_model: int
     d_ff: int
@@ -24,6 +27,28 @@ class TransformerSizes:
     d_k: int
     d_v: int
     vocabulary: int
+
+
+@dataclass(frozen=True)
+class Positions:
+    """What decides on the cost of a batch: sums over its sentences.
+
+    source: of S; target: of T; source_pairs: of S^2; target_pairs: of T^2; cross_pairs: of S T;
+    predicted: target positions whose token is learned, all but where only a part of a text is.
+    """
+
+    source: int
+    target: int
+    source_pairs: int
+    target_pairs: int
+    cross_pairs: int
+    predicted: int
+
+    @classmethod
+    def uniform(cls, sentences: int, source: int, target: int) -> "Positions":
+        """Those of `sentences` sentences which are all of the same lengths."""
+        s, t = sentences * source, sentences * target
+        return cls(s, t, s * source, t * target, s * target, t)
 
 
 def forward_multiply_adds(
@@ -43,26 +68,38 @@ def forward_multiply_adds(
     for name, value in (("sentences", sentences), ("source", source), ("target", target)):
         if value < 1:
             raise ValueError(f"a batch with {name} {value}: it must be at least 1")
+    return multiply_adds_of(sizes, Positions.uniform(sentences, source, target))
+
+
+def multiply_adds_of(sizes: TransformerSizes, batch: Positions) -> dict[str, int]:
+    """Multiply-adds, forward, by the part of the model, for sentences of any lengths."""
     d, heads = sizes.d_model, sizes.heads
     # A query position takes W^Q (D x H K) and W^O (H V x D), a key position W^K and W^V.
     projections = d * heads * (sizes.d_k + sizes.d_v)
     weights_and_sums = heads * (sizes.d_k + sizes.d_v)  # Q K^T, then the weights times V
     feed_forward = 2 * d * sizes.d_ff
-    encoder, decoder = sentences * sizes.encoder_layers, sentences * sizes.decoder_layers
+    encoder, decoder = sizes.encoder_layers, sizes.decoder_layers
+    cross = decoder if encoder else 0
+    crossing = batch.source + batch.target
     return {
-        "encoder self-attention, projections": encoder * source * 2 * projections,
-        "encoder self-attention, Eq. 1": encoder * source * source * weights_and_sums,
-        "encoder feed-forward": encoder * source * feed_forward,
-        "decoder self-attention, projections": decoder * target * 2 * projections,
-        "decoder self-attention, Eq. 1": decoder * target * target * weights_and_sums,
-        "encoder-decoder attention, projections": decoder * (target + source) * projections,
-        "encoder-decoder attention, Eq. 1": decoder * target * source * weights_and_sums,
-        "decoder feed-forward": decoder * target * feed_forward,
-        "projection to the vocabulary": sentences * target * d * sizes.vocabulary,
+        "encoder self-attention, projections": encoder * batch.source * 2 * projections,
+        "encoder self-attention, Eq. 1": encoder * batch.source_pairs * weights_and_sums,
+        "encoder feed-forward": encoder * batch.source * feed_forward,
+        "decoder self-attention, projections": decoder * batch.target * 2 * projections,
+        "decoder self-attention, Eq. 1": decoder * batch.target_pairs * weights_and_sums,
+        "encoder-decoder attention, projections": cross * crossing * projections,
+        "encoder-decoder attention, Eq. 1": cross * batch.cross_pairs * weights_and_sums,
+        "decoder feed-forward": decoder * batch.target * feed_forward,
+        "projection to the vocabulary": batch.predicted * d * sizes.vocabulary,
     }
 
 
 def training_flops(sizes: TransformerSizes, sentences: int, source: int, target: int) -> int:
     """FLOPs of one training batch, forward and backward; arguments as above."""
-    forward = sum(forward_multiply_adds(sizes, sentences, source, target).values())
+    return training_flops_of(sizes, Positions.uniform(sentences, source, target))
+
+
+def training_flops_of(sizes: TransformerSizes, batch: Positions) -> int:
+    """FLOPs of training on sentences of any lengths, forward and backward."""
+    forward = sum(multiply_adds_of(sizes, batch).values())
     return FLOPS_OF_MULTIPLY_ADD * TRAINING_PASSES * forward

@@ -1,0 +1,70 @@
+"""Peak memory of training at several token budgets, ours beside fairseq's stock transformer.
+
+Of the process (CPU) or of its tensors (GPU); what memory.sh runs. Same settings as training.sh.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from training_runs import (  # noqa: E402
+    SIDES,
+    check,
+    options,
+    run_training,
+    setting_of,
+    write_result,
+)
+
+from vaswani_text.corpus_io import run  # noqa: E402
+
+
+def peaks(args: argparse.Namespace, size: str, max_tokens: int) -> dict[str, Any]:
+    """One row: what each side held at most, in MiB, and ours over stock's.
+
+    `libraries` are in it on a CPU: what the process held before it read its data.
+    """
+    setting = setting_of(args, max_tokens, args.updates)
+    row: dict[str, Any] = {"size": size, "max_tokens": max_tokens}
+    for side in SIDES:
+        name = f"{size}-{args.precision}-{args.device}-{max_tokens}-{side}"
+        report = run_training(args.work, name, side, size, setting)
+        row[f"{side}_mib"] = round(report["peak_bytes"] / 2**20)
+        row[f"{side}_libraries_mib"] = round(report["libraries_bytes"] / 2**20)
+    row["ours_over_stock"] = round(row["ours_mib"] / row["stock_mib"], 3)
+    return row
+
+
+def as_table(result: dict[str, Any]) -> str:
+    """For people."""
+    lines = [f"{'size':6}{'tokens':>8}{'stock MiB':>11}{'ours MiB':>11}{'ratio':>8}  libraries MiB"]
+    for row in result["rows"]:
+        libraries = ", ".join(str(row[f"{side}_libraries_mib"]) for side in SIDES)
+        lines.append(
+            f"{row['size']:6}{row['max_tokens']:8,}{row['stock_mib']:11,}{row['ours_mib']:11,}"
+            f"{row['ours_over_stock']:8}  {libraries}"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line."""
+    parser = options("memory.sh", __doc__)
+    parser.add_argument(
+        "--max-tokens", type=int, nargs="+", default=[1024, 4096], help="budgets, with padding"
+    )
+    parser.add_argument("--updates", type=int, default=5)
+    parser.set_defaults(warm_up=0)
+    args = parser.parse_args(argv)
+    check(args, ("max_tokens", "updates"))
+    names = ("data", "ours_flags", "precision", "device", "threads", "updates")
+    result = {"benchmark": "memory", **{name: getattr(args, name) for name in names}}
+    result["rows"] = [peaks(args, size, most) for size in args.sizes for most in args.max_tokens]
+    write_result(args.work / "memory.json", result, as_table)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,248 @@
+"""What a training step costs against sentence length, batch, layers and vocabulary.
+
+Forward and backward of our model on batches without padding, in this process; what scaling.sh
+runs. Processor time, so that other programs matter little; on a GPU, the clock's. A cost c that
+grows as x^p is a straight line of slope p in the plot's logarithmic axes.
+
+Axes: B sentences, T positions of a sentence, H heads, K d_k.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from measurement import ROOT
+
+from vaswani_text.corpus_io import InputError, run, write_atomically
+
+sys.path.insert(0, str(ROOT))
+
+from fairseq.data import Dictionary  # noqa: E402
+
+from vaswani_plugin.architectures import ARCHITECTURES, VaswaniTransformerConfig  # noqa: E402
+from vaswani_plugin.cli._figures import new_figure, save_figure  # noqa: E402
+from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing  # noqa: E402
+from vaswani_plugin.metrics.multiply_adds import training_flops  # noqa: E402
+from vaswani_plugin.models.transformer import VaswaniTransformer  # noqa: E402
+from vaswani_plugin.modules.attention import scaled_dot_product_attention  # noqa: E402
+from vaswani_plugin.modules.feed_forward import FeedForward  # noqa: E402
+from vaswani_plugin.tasks._metering import sizes_of  # noqa: E402
+
+TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
+"""Powers of n in the cost of a token: one less than in that of a sentence."""
+
+
+def configuration(arch: str, longest: int) -> VaswaniTransformerConfig:
+    """A row's configuration, for sentences of up to `longest` positions."""
+    row = next(row for row in ARCHITECTURES if row.name == arch)
+    limits = {"max_source_positions": longest, "max_target_positions": longest}
+    return VaswaniTransformerConfig(**row.changes, **limits)
+
+
+def seconds(step: Callable[[], torch.Tensor], device: torch.device, repetitions: int) -> float:
+    """The shortest of some runs, forward and backward, after one that warms up."""
+    cuda = device.type == "cuda"
+    clock = time.perf_counter if cuda else time.process_time
+    times = []
+    for _ in range(1 + repetitions):
+        if cuda:
+            torch.cuda.synchronize()
+        start = clock()
+        step().backward()
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(clock() - start)
+    return min(times[1:])
+
+
+def training_step(
+    cfg: VaswaniTransformerConfig, vocabulary: int, sentences: int, length: int, device
+) -> Callable[[], torch.Tensor]:
+    """Loss of one batch of random tokens, source and target of the same length."""
+    dictionary = Dictionary()
+    for number in range(vocabulary - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    model = VaswaniTransformer.build_model(cfg, task).to(device).train()
+    criterion = VaswaniLabelSmoothing(task, False, 0.1, False, False)
+    tokens = torch.randint(dictionary.nspecial, vocabulary, (3, sentences, length), device=device)
+    source, previous, target = tokens  # (B, T) each
+    lengths = torch.full((sentences,), length, device=device)
+    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
+    sample = {"net_input": inputs, "target": target, "ntokens": sentences * length}
+    return lambda: criterion(model, sample)[0]
+
+
+def layer_steps(
+    cfg: VaswaniTransformerConfig, sentences: int, length: int, device
+) -> dict[str, Callable[[], torch.Tensor]]:
+    """The two kinds of cost of Table 1, each alone: Eq. 1 for all heads, and Eq. 2."""
+    width = cfg.d_model // cfg.heads
+    shape = (sentences, cfg.heads, length, width)  # (B, H, T, K)
+    q, k, v = (torch.randn(shape, device=device, requires_grad=True) for _ in range(3))
+    network = FeedForward(cfg.d_model, cfg.d_ff).to(device)
+    x = torch.randn(sentences, length, cfg.d_model, device=device, requires_grad=True)
+    steps = (lambda: scaled_dot_product_attention(q, k, v)[0].sum(), lambda: network(x).sum())
+    return dict(zip(TABLE_1, steps, strict=True))
+
+
+def exponent(xs: list[float], ys: list[float]) -> float:
+    """The slope of a straight line through the points, both axes logarithmic."""
+    return round(float(np.polyfit(np.log(xs), np.log(ys), 1)[0]), 3) + 0.0  # not -0.0
+
+
+def axis(args: argparse.Namespace, name: str, values: list[int], device) -> dict[str, Any]:
+    """Cost of a target token at each value of one quantity, the others as by default."""
+    base = configuration(args.arch, max(args.lengths))
+    points = []
+    for value in values:
+        print(f"{name} {value} ...", file=sys.stderr, flush=True)
+        layers = value if name == "layers" else base.encoder_layers
+        cfg = replace(base, encoder_layers=layers, decoder_layers=layers)
+        length = value if name == "length" else args.length
+        # Length changes at the same number of tokens: their number is an axis of its own.
+        sentences = value if name == "batch" else max(1, args.tokens // length)
+        vocabulary = value if name == "vocabulary" else args.vocabulary
+        steps = {"model": training_step(cfg, vocabulary, sentences, length, device)}
+        if name == "length":
+            steps |= layer_steps(cfg, sentences, length, device)
+        tokens = sentences * length
+        flops = training_flops(sizes_of(cfg, vocabulary), sentences, length, length)
+        points.append(
+            {
+                "value": value,
+                "sentences": sentences,
+                "flops_per_token": flops / tokens,
+                "seconds_per_token": {
+                    what: seconds(step, device, args.repetitions) / tokens
+                    for what, step in steps.items()
+                },
+            }
+        )
+    curves = points[0]["seconds_per_token"]
+    return {
+        "points": points,
+        "measured_exponent": {
+            what: exponent(values, [p["seconds_per_token"][what] for p in points])
+            for what in curves
+        },
+        "expected_exponent": {
+            "model": exponent(values, [point["flops_per_token"] for point in points]),
+            **{what: power for what, power in TABLE_1.items() if what in curves},
+        },
+    }
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """One panel a quantity: measured costs, and dashed, through their middle, the expected ones."""
+    figure = new_figure(11, 8)
+    for panel, (name, found) in zip(
+        figure.subplots(2, 2).flat, result["axes"].items(), strict=True
+    ):
+        values = [point["value"] for point in found["points"]]
+        for number, (what, power) in enumerate(found["measured_exponent"].items()):
+            costs = np.array([point["seconds_per_token"][what] for point in found["points"]])
+            expected = found["expected_exponent"][what]
+            if what == "model":
+                curve = np.array([point["flops_per_token"] for point in found["points"]])
+            else:
+                curve = np.array(values, dtype=float) ** expected
+            curve *= np.exp(np.log(costs).mean() - np.log(curve).mean())
+            label = f"{what}: exponent {power:.2f}, expected {expected:.2f}"
+            panel.plot(values, 1e6 * costs, "o-", color=f"C{number}", label=label)
+            panel.plot(values, 1e6 * curve, "--", color=f"C{number}")
+        panel.set(xscale="log", yscale="log", xlabel=name, ylabel="microseconds a target token")
+        panel.set_xticks(values, [f"{value:,}" for value in values], minor=False)
+        panel.set_xticks([], minor=True)
+        panel.grid(True, which="both", alpha=0.3)
+        panel.legend(fontsize="small")
+    figure.suptitle(f"{result['arch']}, a training step; dashed: by counting, and Table 1")
+    save_figure(figure, path)
+
+
+def options() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(prog="scaling.sh", description=__doc__)
+    archs = [row.name for row in ARCHITECTURES]
+    parser.add_argument("--arch", choices=archs, default="vaswani_tiny", metavar="ARCH")
+    counts = {"nargs": "+", "type": int, "metavar": "N"}
+    parser.add_argument("--lengths", **counts, default=[16, 32, 64, 128, 256, 512, 1024])
+    parser.add_argument("--batches", **counts, default=[1, 4, 16, 64])
+    parser.add_argument("--layers", **counts, default=[1, 2, 4, 8])
+    parser.add_argument("--vocabularies", **counts, default=[1000, 4000, 16000, 64000])
+    parser.add_argument("--length", type=int, default=32, help="where it doesn't vary")
+    parser.add_argument("--tokens", type=int, default=1024, help="of a batch, but along --batches")
+    parser.add_argument("--vocabulary", type=int, default=8000, help="where it doesn't vary")
+    parser.add_argument("--repetitions", type=int, default=3, help="of which the fastest counts")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--work", type=Path, default=ROOT / "work" / "scaling")
+    return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what can't run.
+
+    Raises:
+        InputError: names the flag.
+    """
+    for name in ("lengths", "batches", "layers", "vocabularies"):
+        if len(getattr(args, name)) < 2 or len(set(getattr(args, name))) < 2:
+            raise InputError(f"--{name}: an exponent needs at least two values")
+    for name, value in vars(args).items():
+        least = 5 if name in ("vocabulary", "vocabularies") else 1
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, int) and each < least:
+                raise InputError(f"--{name} {each}: must be at least {least}")
+    if args.device == "gpu" and not torch.cuda.is_available():
+        raise InputError("--device gpu: PyTorch finds none on this machine")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line."""
+    args = options().parse_args(argv)
+    check(args)
+    args.work.mkdir(parents=True, exist_ok=True)
+    # A task of fairseq's sets the root logger to DEBUG, at which matplotlib tells of its fonts.
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    device = torch.device("cuda" if args.device == "gpu" else "cpu")
+    axes = {
+        "length": args.lengths,
+        "batch": args.batches,
+        "layers": args.layers,
+        "vocabulary": args.vocabularies,
+    }
+    result = {
+        "benchmark": "scaling",
+        "arch": args.arch,
+        "device": args.device,
+        "threads": args.threads,
+        "axes": {name: axis(args, name, values, device) for name, values in axes.items()},
+    }
+    torch.set_num_threads(threads)
+    with write_atomically(args.work / "scaling.json") as write:
+        write(json.dumps(result, indent=2))
+    draw(result, args.work / "scaling.png")
+    for name, found in result["axes"].items():
+        for what, power in found["measured_exponent"].items():
+            expected = found["expected_exponent"][what]
+            print(f"{name:11}{what:22}measured exponent {power:6.2f}, expected {expected:6.2f}")
+    print(f"all figures: {args.work / 'scaling.json'}, plot: {args.work / 'scaling.png'}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    run(main)

@@ -1,0 +1,149 @@
+"""fairseq-train, watched: what each of its updates costs.
+
+    train_once.py REPORT [--synchronize] -- DATA_BIN --arch ...
+
+Everything after `--` is fairseq-train's. REPORT is a JSON file: for each update the seconds that
+were waited for its batch and that it took, by the clock and of all processors, seconds by part,
+and the batch's lengths; and the memory at the peak.
+--synchronize waits for the GPU at each part's end: without it a part there means nothing.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+PARTS = ("forward", "backward", "reduce-grads", "multiply-grads", "clip-grads", "optimizer")
+"""What fairseq's trainer marks for PyTorch's profiler; the rest of an update has no name."""
+
+
+class Watch:
+    """Records what fairseq's trainer does, update by update."""
+
+    def __init__(self, synchronize: bool) -> None:
+        self.synchronize = synchronize
+        self.updates: list[dict] = []
+        self.parts: dict[str, float] = {}
+        self.cuda_peak = 0
+        self.ended = self.ended_cpu = 0.0
+
+    @contextlib.contextmanager
+    def part(self, name: str, *_):
+        """Stands for torch.autograd.profiler.record_function."""
+        start = self.clock()
+        yield
+        self.parts[name] = self.parts.get(name, 0.0) + self.clock() - start
+
+    def clock(self) -> float:
+        if self.synchronize:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def around(self, train_step):
+        """fairseq's Trainer.train_step, recorded."""
+
+        def recorded(trainer, samples, *args, **kwargs):
+            # Noting the batch belongs neither to the wait before it nor to the update.
+            wait, wait_cpu = time.perf_counter() - self.ended, time.process_time() - self.ended_cpu
+            batch = lengths_of(samples, trainer.task.target_dictionary.pad())
+            self.parts = {}
+            start, start_cpu = time.perf_counter(), time.process_time()
+            logged = train_step(trainer, samples, *args, **kwargs)
+            self.ended, self.ended_cpu = self.clock(), time.process_time()
+            parts = {name: self.parts.get(name, 0.0) for name in PARTS}
+            self.updates.append(
+                {
+                    "wait": wait,
+                    "seconds": self.ended - start,
+                    "cpu_seconds": wait_cpu + self.ended_cpu - start_cpu,
+                    "parts": parts,
+                    "loss": float((logged or {}).get("loss", "nan")),
+                    **batch,
+                }
+            )
+            return logged
+
+        return recorded
+
+    def reset_peak(self, reset):
+        """fairseq forgets the GPU's peak after every update; this keeps the highest."""
+
+        def kept(*args):
+            self.cuda_peak = max(self.cuda_peak, torch.cuda.max_memory_allocated())
+            reset(*args)
+
+        return kept
+
+
+def lengths_of(samples: list[dict], pad: int) -> dict[str, int]:
+    """Sums over the sentences of an update: lengths, their products, and positions with padding."""
+    names = ("source", "target", "source_pairs", "target_pairs", "cross_pairs")
+    sums = dict.fromkeys((*names, "predicted", "padded"), 0)
+    for sample in samples:
+        inputs = sample["net_input"]
+        source, target = (
+            inputs[name].ne(pad).sum(dim=1) for name in ("src_tokens", "prev_output_tokens")
+        )
+        sums["source"] += int(source.sum())
+        sums["target"] += int(target.sum())
+        sums["source_pairs"] += int((source * source).sum())
+        sums["target_pairs"] += int((target * target).sum())
+        sums["cross_pairs"] += int((source * target).sum())
+        sums["predicted"] += sample["ntokens"]
+        sums["padded"] += inputs["src_tokens"].numel() + inputs["prev_output_tokens"].numel()
+    return sums
+
+
+def resident_peak() -> int:
+    """Bytes of main memory that this process held at most."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def train_watched(report: Path, synchronize: bool, training: list[str]) -> None:
+    """Train as fairseq-train does with the arguments `training`, and write the report."""
+    watch = Watch(synchronize)
+    from fairseq import trainer
+    from fairseq_cli import train
+
+    torch.autograd.profiler.record_function = watch.part
+    torch.cuda.reset_peak_memory_stats = watch.reset_peak(torch.cuda.reset_peak_memory_stats)
+    trainer.Trainer.train_step = watch.around(trainer.Trainer.train_step)
+    libraries = resident_peak()
+    sys.argv = ["fairseq-train", *training]
+    watch.ended, watch.ended_cpu = time.perf_counter(), time.process_time()
+    train.cli_main()
+    result = {
+        "updates": watch.updates,
+        "peak_bytes": watch.cuda_peak or resident_peak(),
+        "libraries_bytes": 0 if watch.cuda_peak else libraries,
+    }
+    part = report.with_name(report.name + ".part")
+    part.write_text(json.dumps(result), encoding="utf-8")
+    os.replace(part, report)
+
+
+def main() -> None:
+    """Command line."""
+    mine, training = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
+    code = 0
+    try:
+        train_watched(Path(mine[0]), "--synchronize" in mine, training)
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    # fairseq's thread that prepares batches may be inside PyTorch, where Python's orderly end
+    # would abort the process.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Speed and memory of training, ours beside fairseq's stock transformer: what training.sh runs.
+
+Same sizes, data, batches, threads, precision, loss and optimizer; every run a process of its own.
+"""
+
+import argparse
+import statistics
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from measurement import ROOT  # noqa: E402
+from train_once import PARTS  # noqa: E402
+from training_runs import (  # noqa: E402
+    SIDES,
+    Setting,
+    check,
+    configuration,
+    options,
+    run_training,
+    setting_of,
+    write_result,
+)
+
+from vaswani_text.corpus_io import run  # noqa: E402
+
+sys.path.insert(0, str(ROOT))
+
+TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
+    """One run's figures, its first updates left out."""
+    updates = report["updates"][warm_up:]
+
+    def total(key: str) -> float:
+        return sum(update[key] for update in updates)
+
+    real = total("source") + total("target")
+    return {
+        "tokens_per_second": total("target") / (total("wait") + total("seconds")),
+        "tokens_per_cpu_second": total("target") / total("cpu_seconds"),
+        "peak_mib": report["peak_bytes"] / 2**20,
+        "libraries_mib": report["libraries_bytes"] / 2**20,
+        "padded_percent": 100 * (1 - real / total("padded")),
+        "last_loss": updates[-1]["loss"],
+    }
+
+
+def milliseconds_by_part(report: dict[str, Any], warm_up: int) -> dict[str, float]:
+    """Of an average update; `data` is the wait for its batch (and logging), `rest` has no name."""
+    updates = report["updates"][warm_up:]
+    parts = {name: sum(u["parts"][name] for u in updates) for name in PARTS}
+    parts["rest"] = sum(u["seconds"] for u in updates) - sum(parts.values())
+    parts["data"] = sum(u["wait"] for u in updates)
+    return {name: round(1000 * seconds / len(updates), 2) for name, seconds in parts.items()}
+
+
+def summary(reports: list[dict[str, Any]], warm_up: int) -> dict[str, Any]:
+    """Median, lowest and highest of several runs of one side."""
+    rows = [figures(report, warm_up) for report in reports]
+    return {
+        name: {
+            "median": round(statistics.median(row[name] for row in rows), 3),
+            "lowest": round(min(row[name] for row in rows), 3),
+            "highest": round(max(row[name] for row in rows), 3),
+        }
+        for name in rows[0]
+    }
+
+
+def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, float]:
+    """What the updates cost if nothing but their matrix products took time, at the best rate."""
+    import torch
+
+    from vaswani_plugin.metrics.multiply_adds import Positions, training_flops_of
+    from vaswani_plugin.modules.matrix_rate import matrix_rate
+    from vaswani_plugin.tasks._metering import sizes_of
+
+    updates = report["updates"][setting.warm_up :]
+    sums = {each.name: sum(update[each.name] for update in updates) for each in fields(Positions)}
+    batch = Positions(**sums)
+    dictionary = next(setting.data.glob("dict.*.txt")).read_bytes()
+    flops = training_flops_of(sizes_of(configuration(size), 4 + dictionary.count(b"\n")), batch)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(setting.threads)
+    device = torch.device("cuda" if setting.gpu else "cpu")
+    rate = matrix_rate(device, getattr(torch, TORCH_NAMES[setting.precision]))
+    torch.set_num_threads(threads)
+    return {
+        "flops_per_update": flops / len(updates),
+        "matrix_flops_per_second": rate,
+        "milliseconds_per_update": 1000 * flops / len(updates) / rate,
+        "tokens_per_second": batch.target * rate / flops,
+    }
+
+
+def compare(args: argparse.Namespace, size: str, setting: Setting) -> dict[str, Any]:
+    """Runs of both sides in turn, and what they say about one size."""
+    reports: dict[str, list] = {side: [] for side in SIDES}
+    prefix = f"{size}-{args.precision}-{args.device}"
+    for repetition in range(1, args.repetitions + 1):
+        for side in SIDES:
+            name = f"{prefix}-{side}-{repetition}"
+            reports[side].append(run_training(args.work, name, side, size, setting))
+    # On a CPU nothing runs behind the clock's back: any run tells the parts.
+    timed = {
+        side: run_training(args.work, f"{prefix}-{side}-parts", side, size, setting, True)
+        if setting.gpu
+        else reports[side][-1]
+        for side in SIDES
+    }
+    table = {side: summary(reports[side], setting.warm_up) for side in SIDES}
+    for side in SIDES:
+        table[side]["milliseconds_by_part"] = milliseconds_by_part(timed[side], setting.warm_up)
+    least = floor(reports["ours"][0], size, setting)
+
+    speeds = [
+        [figures(report, setting.warm_up)["tokens_per_second"] for report in reports[side]]
+        for side in SIDES
+    ]
+    ratios: dict[str, Any] = {
+        key: round(table["ours"][key]["median"] / table["stock"][key]["median"], 3)
+        for key in ("tokens_per_second", "tokens_per_cpu_second", "peak_mib")
+    }
+    ratios["tokens_per_second_by_repetition"] = [
+        round(ours / stock, 3) for stock, ours in zip(*speeds, strict=True)
+    ]
+    return {
+        **table,
+        "ours_over_stock": ratios,
+        "floor": least,
+        "percent_of_floor_reached": {
+            side: round(
+                100 * table[side]["tokens_per_second"]["median"] / least["tokens_per_second"], 1
+            )
+            for side in SIDES
+        },
+    }
+
+
+def as_table(result: dict[str, Any]) -> str:
+    """For people."""
+    lines = []
+    for size, each in result["sizes"].items():
+        lines.append(f"{size}: target tokens/s (lowest, highest), peak MiB, ms an update by part")
+        for side in SIDES:
+            speed, peak = each[side]["tokens_per_second"], each[side]["peak_mib"]["median"]
+            parts = each[side]["milliseconds_by_part"]
+            named = ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
+            spread = f"({speed['lowest']:,.0f}, {speed['highest']:,.0f})"
+            lines.append(f"  {side:6}{speed['median']:10,.0f} {spread:20}{peak:8,.0f}  {named}")
+        times, reached = each["ours_over_stock"], each["percent_of_floor_reached"]
+        lines.append(
+            f"  ours over stock: {times['tokens_per_second']} times the speed "
+            f"({times['tokens_per_cpu_second']} by CPU time), {times['peak_mib']} of the memory; "
+            f"of the floor's speed, {each['floor']['tokens_per_second']:,.0f} tokens/s: "
+            f"ours {reached['ours']}%, stock {reached['stock']}%"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line."""
+    parser = options("training.sh", __doc__)
+    parser.add_argument("--max-tokens", type=int, default=4096, help="of a batch, with padding")
+    parser.add_argument("--updates", type=int, default=20, help="counted, after the warm-up")
+    parser.add_argument("--repetitions", type=int, default=3)
+    args = parser.parse_args(argv)
+    check(args, ("max_tokens", "updates", "repetitions"))
+    setting = setting_of(args, args.max_tokens, args.updates)
+    names = ("precision", "device", "threads", "max_tokens", "updates", "warm_up", "repetitions")
+    result = {"benchmark": "training", "data": args.data, "ours_flags": args.ours_flags}
+    result |= {name: getattr(args, name) for name in names}
+    result["sizes"] = {size: compare(args, size, setting) for size in args.sizes}
+    write_result(args.work / "training.json", result, as_table)
+
+
+if __name__ == "__main__":
+    run(main)

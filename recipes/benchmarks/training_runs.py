@@ -1,0 +1,252 @@
+"""What training.sh and memory.sh share: two sides' flags, data, and runs whose results are kept."""
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measurement import ROOT
+
+from vaswani_text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
+from vaswani_text.corpus_io import InputError, write_atomically
+
+SIDES = ("stock", "ours")
+ARCHS = {"tiny": "vaswani_tiny", "base": "vaswani_base", "big": "vaswani_big"}
+PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
+PLUGIN = ROOT / "vaswani_plugin"
+
+# Log-normal sentence lengths. newstest2014's words have these spreads; a quarter is added for
+# punctuation and subwords.
+SOURCE_LENGTH = (2.85 + np.log(1.25), 0.54)
+TARGET_OVER_SOURCE = (0.0, 0.2)
+LONGEST = 200
+SYNTHETIC_SENTENCES = 20_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both sides of a comparison have in common."""
+
+    data: Path
+    max_tokens: int
+    updates: int
+    warm_up: int
+    precision: str = "fp32"
+    gpu: bool = False
+    threads: int = 1
+    ours_flags: tuple[str, ...] = ()
+
+    def command(self, side: str, size: str) -> list[str]:
+        """The arguments of fairseq-train.
+
+        Stock runs without the plugin, but for bf16, which fairseq can't do without its mends.
+        """
+        flags = [str(self.data), "--max-tokens", str(self.max_tokens), "--seed", "1"]
+        flags += ["--max-update", str(self.warm_up + self.updates), "--label-smoothing", "0.1"]
+        flags += ["--lr-scheduler", "fixed", "--lr", "1e-4", "--num-workers", "0", "--no-save"]
+        flags += ["--disable-validation", "--no-progress-bar", "--log-interval", "10"]
+        flags += PRECISIONS[self.precision] + ([] if self.gpu else ["--cpu"])
+        with_plugin = ["--user-dir", str(PLUGIN)]
+        if side == "ours":
+            ours = ["--task", "vaswani_translation", "--arch", ARCHS[size], *self.ours_flags]
+            return [*flags, *with_plugin, *ours]
+        return flags + stock_flags(size) + (with_plugin if self.precision == "bf16" else [])
+
+
+def configuration(size: str) -> Any:
+    """The VaswaniTransformerConfig of a size."""
+    from vaswani_plugin.architectures import ARCHITECTURES, VaswaniTransformerConfig
+
+    row = next(row for row in ARCHITECTURES if row.name == ARCHS[size])
+    return VaswaniTransformerConfig(**row.changes)
+
+
+def stock_flags(size: str) -> list[str]:
+    """fairseq's own Transformer of the same size, with the same loss and optimizer."""
+    cfg = configuration(size)
+    flags = ["--arch", "transformer", "--share-all-embeddings", "--dropout", str(cfg.dropout)]
+    for side, layers in (("encoder", cfg.encoder_layers), ("decoder", cfg.decoder_layers)):
+        flags += [f"--{side}-layers", str(layers), f"--{side}-embed-dim", str(cfg.d_model)]
+        flags += [f"--{side}-ffn-embed-dim", str(cfg.d_ff)]
+        flags += [f"--{side}-attention-heads", str(cfg.heads)]
+    flags += ["--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam"]
+    return [*flags, "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9"]
+
+
+def run_training(
+    work: Path, name: str, side: str, size: str, setting: Setting, synchronize: bool = False
+) -> dict[str, Any]:
+    """What train_once.py reports of a run; of one that was finished before, what it reported.
+
+    Args:
+        work: the report goes to WORK/runs, fairseq's log to WORK/logs.
+        name: of this run.
+        side: stock or ours.
+        size: a key of ARCHS.
+        setting: of the run.
+        synchronize: measure parts on a GPU.
+
+    Raises:
+        InputError: the training failed; names its log.
+    """
+    report, log = work / "runs" / f"{name}.json", work / "logs" / f"{name}.log"
+    for folder in (report.parent, log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    command = setting.command(side, size)
+    flags = ["--synchronize"] if synchronize else []
+    code = _plugin_digest() if str(PLUGIN) in command else None
+    key = {"command": command, "threads": setting.threads, "code": code, "flags": flags}
+    if report.is_file():
+        found = json.loads(report.read_text(encoding="utf-8"))
+        if found["key"] == key:
+            print(f"{name}: done before", file=sys.stderr, flush=True)
+            return found
+    print(f"{name}: training ...", file=sys.stderr, flush=True)
+    once, raw = ROOT / "recipes" / "benchmarks" / "train_once.py", report.with_suffix(".raw")
+    with open(log, "wb") as stream:
+        done = subprocess.run(
+            [sys.executable, once, raw, *flags, "--", *command, "--save-dir", work / "crash"],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=os.environ | {"OMP_NUM_THREADS": str(setting.threads), "PYTHONPATH": str(ROOT)},
+        )
+    if done.returncode:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        raise InputError(f"fairseq-train failed (exit code {done.returncode}), see {log}: {last}")
+    found = {"key": key, **json.loads(raw.read_text(encoding="utf-8"))}
+    if len(found["updates"]) != setting.warm_up + setting.updates:
+        raise InputError(f"{log}: {len(found['updates'])} updates were seen; give more data")
+    with write_atomically(report) as write:
+        write(json.dumps(found))
+    raw.unlink()
+    return found
+
+
+def _plugin_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(PLUGIN.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def synthetic_data(folder: Path, vocabulary: int, sentences: int = SYNTHETIC_SENTENCES) -> Path:
+    """A data-bin of random tokens whose sentences are as long as newstest's; made once.
+
+    Args:
+        folder: where it goes.
+        vocabulary: rows of the joined dictionary.
+        sentences: of the training set.
+    """
+    if (folder / "complete").is_file():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [f"w{number}" for number in range(vocabulary - len(SPECIAL_SYMBOLS))]
+    rng = np.random.default_rng(1)
+    for split, count in (("train", sentences), ("valid", 8)):
+        source = rng.lognormal(*SOURCE_LENGTH, count)
+        target = source * rng.lognormal(*TARGET_OVER_SOURCE, count)
+        for language, lengths in (("source", source), ("target", target)):
+            text = folder / f"text.{language}"
+            with write_atomically(text) as write:
+                for length in lengths.round().clip(1, LONGEST).astype(int):
+                    write(" ".join(words[i] for i in rng.integers(len(words), size=length)))
+            prefix = folder / f"{split}.source-target.{language}"
+            binarize(str(text), prefix, words, workers=1)
+            text.unlink()
+    for language in ("source", "target"):
+        write_dictionary([(word, 1) for word in words], folder / f"dict.{language}.txt")
+    (folder / "complete").touch()
+    return folder
+
+
+def options(prog: str, description: str) -> argparse.ArgumentParser:
+    """The options of both benchmarks."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument(
+        "--data", required=True, help="a folder of binarized data, or the word synthetic"
+    )
+    parser.add_argument("--vocabulary", type=int, default=37_000, help="of synthetic data")
+    parser.add_argument("--work", type=Path, default=ROOT / "work" / prog.removesuffix(".sh"))
+    parser.add_argument("--sizes", nargs="+", choices=ARCHS, default=["tiny"])
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--warm-up", type=int, default=5, help="first updates, not counted")
+    parser.add_argument(
+        "--ours-flags", default="", help="more flags for our side, as in --ours-flags=--compile"
+    )
+    return parser
+
+
+def check(args: argparse.Namespace, counts: Iterable[str]) -> None:
+    """Refuse what can't run.
+
+    Args:
+        args: of `options`.
+        counts: names of those that must be at least 1.
+
+    Raises:
+        InputError: names the flag.
+    """
+    for name in (*counts, "threads"):
+        values = getattr(args, name)
+        for value in values if isinstance(values, list) else [values]:
+            if value < 1:
+                raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+    if args.warm_up < 0:
+        raise InputError(f"--warm-up {args.warm_up}: must not be negative")
+    if args.data == "synthetic":
+        if args.vocabulary <= len(SPECIAL_SYMBOLS):
+            raise InputError(f"--vocabulary {args.vocabulary}: must be at least 5")
+    elif not list(Path(args.data).glob("train.*.bin")):
+        raise InputError(f"--data {args.data}: no binarized training data there (train.*.bin)")
+    if args.precision == "fp16" and args.device == "cpu":
+        raise InputError("--precision fp16: fairseq trains in it on a GPU only; choose bf16")
+    if args.device == "gpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError("--device gpu: PyTorch finds none on this machine")
+
+
+def setting_of(args: argparse.Namespace, max_tokens: int, updates: int) -> Setting:
+    """The setting of checked options; makes synthetic data where they ask for it."""
+    data = Path(args.data)
+    if args.data == "synthetic":
+        data = synthetic_data(args.work / f"synthetic-{args.vocabulary}", args.vocabulary)
+    return Setting(
+        data.resolve(),
+        max_tokens,
+        updates,
+        args.warm_up,
+        args.precision,
+        args.device == "gpu",
+        args.threads,
+        tuple(shlex.split(args.ours_flags)),
+    )
+
+
+def write_result(path: Path, result: dict[str, Any], table: Callable[[dict], str]) -> None:
+    """Keep the result as JSON, with what it was measured on, and print it as a table."""
+    result["machine"] = platform.processor() or platform.machine()
+    if result["device"] == "gpu":
+        import torch
+
+        result["machine"] = torch.cuda.get_device_name()
+    packages = ("torch", "fairseq-fixed")
+    result["versions"] = {name: importlib.metadata.version(name) for name in packages}
+    with write_atomically(path) as write:
+        write(json.dumps(result, indent=2))
+    print(table(result))
+    print(f"all figures: {path}")

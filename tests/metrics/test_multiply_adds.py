@@ -1,0 +1,66 @@
+"""Multiply-adds of batches whose sentences differ in length, and of a language model."""
+
+import itertools
+import random
+
+from language_models import SIZES, make_language_model
+from model_factory import make_task
+from torch import randint
+from torch.backends import mkldnn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from vaswani_plugin.metrics.multiply_adds import (
+    Positions,
+    TransformerSizes,
+    forward_multiply_adds,
+    multiply_adds_of,
+    training_flops,
+    training_flops_of,
+)
+
+
+def test_sentences_of_any_lengths_cost_what_each_costs_alone() -> None:
+    rng = random.Random(4)
+    sizes = TransformerSizes(12, 20, 2, 3, 4, 5, 7, 31)
+    pairs = [(rng.randint(1, 9), rng.randint(1, 9)) for _ in range(6)]
+    alone = [forward_multiply_adds(sizes, 1, source, target) for source, target in pairs]
+    together = Positions(
+        source=sum(s for s, _ in pairs),
+        target=sum(t for _, t in pairs),
+        source_pairs=sum(1 for s, _ in pairs for _ in itertools.product(range(s), range(s))),
+        target_pairs=sum(1 for _, t in pairs for _ in itertools.product(range(t), range(t))),
+        cross_pairs=sum(1 for s, t in pairs for _ in itertools.product(range(s), range(t))),
+        predicted=sum(t for _, t in pairs),
+    )
+    found = multiply_adds_of(sizes, together)
+    assert found == {part: sum(each[part] for each in alone) for part in alone[0]}
+    assert training_flops_of(sizes, together) == sum(training_flops(sizes, 1, *p) for p in pairs)
+
+
+def test_what_is_not_learned_is_not_projected() -> None:
+    sizes = TransformerSizes(12, 20, 0, 3, 4, 5, 7, 31)
+    whole = Positions(0, 10, 0, 100, 0, 10)
+    part = Positions(0, 10, 0, 100, 0, 4)
+    found, less = multiply_adds_of(sizes, whole), multiply_adds_of(sizes, part)
+    assert found.pop("projection to the vocabulary") == 10 * 12 * 31
+    assert less.pop("projection to the vocabulary") == 4 * 12 * 31
+    assert found == less
+
+
+def test_a_language_models_counts_are_pytorchs() -> None:
+    task = make_task(23)
+    model = make_language_model(task).float().train()
+    sentences, length, vocabulary = 3, 7, len(task.target_dictionary)
+    tokens = randint(task.target_dictionary.nspecial, vocabulary, (sentences, length))
+    plain = sdpa_kernel(SDPBackend.MATH), mkldnn.flags(enabled=False)
+    with plain[0], plain[1], FlopCounterMode(display=False) as counter:
+        model(tokens)[0].logsumexp(dim=-1).sum().backward()
+    width = SIZES["d_model"] // SIZES["heads"]
+    sizes = TransformerSizes(
+        SIZES["d_model"], SIZES["d_ff"], 0, SIZES["decoder_layers"], SIZES["heads"],
+        width, width, vocabulary,
+    )  # fmt: skip
+    count = sentences * length
+    batch = Positions(0, count, 0, count * length, 0, count)
+    assert training_flops_of(sizes, batch) == counter.get_total_flops()

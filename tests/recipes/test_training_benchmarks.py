@@ -1,0 +1,270 @@
+"""recipes/benchmarks/{training,memory,scaling}: tiny runs, their arithmetic, and bad flags."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fairseq.data import data_utils
+from fairseq.data.dictionary import Dictionary
+from torch.backends import mkldnn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.conftest import REPO
+from tests.support.scripts import assert_one_line_error, run_bash
+from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
+from vaswani_plugin.modules import matrix_rate
+
+sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
+
+import memory  # noqa: E402
+import scaling  # noqa: E402
+import training  # noqa: E402
+import training_runs  # noqa: E402
+
+from vaswani_text.corpus_io import InputError  # noqa: E402
+
+LENGTHS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs", "predicted")
+
+
+def make_report(speeds: list[float], peak: int = 2**30) -> dict:
+    """Updates of one sentence of 10 source and 20 target tokens, at so many tokens a second."""
+    update = dict(zip(LENGTHS, (10, 20, 100, 400, 200, 20), strict=True)) | {"padded": 40}
+    parts = {name: 0.0 for name in training.PARTS} | {"forward": 0.25, "backward": 0.5}
+    return {
+        "updates": [
+            {
+                "wait": 0.1 * 20 / speed,
+                "seconds": 0.9 * 20 / speed,
+                "cpu_seconds": 0.5 * 20 / speed,
+                "parts": parts,
+                "loss": 3.0,
+                **update,
+            }
+            for speed in speeds
+        ],
+        "peak_bytes": peak,
+        "libraries_bytes": 2**28,
+    }
+
+
+def test_the_warm_up_does_not_count() -> None:
+    found = training.figures(make_report([1.0, 16.0, 16.0]), warm_up=1)
+    assert found["tokens_per_second"] == pytest.approx(16)
+    assert found["tokens_per_cpu_second"] == pytest.approx(32)
+    assert found["padded_percent"] == pytest.approx(25)
+    assert (found["peak_mib"], found["libraries_mib"]) == (1024, 256)
+    parts = training.milliseconds_by_part(make_report([1.0, 16.0, 16.0]), warm_up=1)
+    assert (parts["forward"], parts["backward"], parts["optimizer"]) == (250, 500, 0)
+    assert parts["rest"] == pytest.approx(1000 * (0.9 * 20 / 16 - 0.75))
+    assert parts["data"] == pytest.approx(125)
+
+
+def test_medians_and_spread() -> None:
+    reports = [make_report([speed]) for speed in (8.0, 4.0, 5.0)]
+    speed = training.summary(reports, 0)["tokens_per_second"]
+    assert speed == {"median": 5.0, "lowest": 4.0, "highest": 8.0}
+
+
+def test_the_floor_is_the_matrix_products(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(matrix_rate, "matrix_rate", lambda device, dtype: 1e9)
+    (tmp_path / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(96)))
+    setting = training_runs.Setting(tmp_path, 100, 2, 1)
+    found = training.floor(make_report([1.0, 2.0, 3.0]), "tiny", setting)
+    flops = training_flops(TransformerSizes(128, 256, 4, 4, 4, 32, 32, 100), 1, 10, 20)
+    assert found["flops_per_update"] == flops
+    assert found["milliseconds_per_update"] == pytest.approx(1000 * flops / 1e9)
+    assert found["tokens_per_second"] == pytest.approx(20 * 1e9 / flops)
+
+
+def test_both_sides_are_compared_and_finished_runs_kept(
+    toy_data_bin: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(matrix_rate, "SIZES", (128,))
+    flags = ["--data", str(toy_data_bin), "--work", str(tmp_path), "--max-tokens", "100"]
+    flags += ["--updates", "2", "--warm-up", "1", "--repetitions", "1", "--threads", "1"]
+    training.main(flags)
+    first = json.loads((tmp_path / "training.json").read_text())
+    found = first["sizes"]["tiny"]
+    for side in training_runs.SIDES:
+        assert found[side]["tokens_per_second"]["median"] > 0
+        parts = found[side]["milliseconds_by_part"]
+        assert parts["forward"] > 0 and parts["backward"] > 0 and parts["optimizer"] > 0
+        assert 100 < found[side]["libraries_mib"]["median"] < found[side]["peak_mib"]["median"]
+    # From weights and dropout of its own, each side's loss is near that of a uniform guess.
+    guess = np.log2(sum(1 for _ in (toy_data_bin / "dict.src.txt").open()) + 4)
+    assert found["stock"]["last_loss"]["median"] == pytest.approx(guess, rel=0.2)
+    assert found["ours"]["last_loss"]["median"] == pytest.approx(guess, rel=0.2)
+    assert "ours over stock" in capsys.readouterr().out
+
+    reports = {
+        side: json.loads((tmp_path / "runs" / f"tiny-fp32-cpu-{side}-1.json").read_text())
+        for side in training_runs.SIDES
+    }
+    for stock, ours in zip(*(reports[side]["updates"] for side in reports), strict=True):
+        assert {key: stock[key] for key in LENGTHS} == {key: ours[key] for key in LENGTHS}
+    monkeypatch.setattr(training_runs.subprocess, "run", None)  # whoever called it would fail
+    monkeypatch.setattr(training_runs, "_plugin_digest", lambda: reports["ours"]["key"]["code"])
+    training.main(flags)
+    assert capsys.readouterr().err.count("done before") == 2
+    again = json.loads((tmp_path / "training.json").read_text())
+    assert again["sizes"]["tiny"]["ours"] == found["ours"]
+    monkeypatch.setattr(training_runs, "_plugin_digest", lambda: "other code")
+    with pytest.raises(TypeError):
+        training.main(flags)
+
+
+@pytest.mark.slow
+def test_memory_at_two_budgets(tmp_path: Path) -> None:
+    flags = ["--data", "synthetic", "--vocabulary", "3000", "--work", str(tmp_path)]
+    memory.main([*flags, "--max-tokens", "256", "4096", "--updates", "1", "--threads", "1"])
+    small, large = json.loads((tmp_path / "memory.json").read_text())["rows"]
+    for side in training_runs.SIDES:
+        assert large[f"{side}_mib"] > small[f"{side}_mib"] > small[f"{side}_libraries_mib"] > 100
+    assert large["ours_over_stock"] == pytest.approx(large["ours_mib"] / large["stock_mib"], 1e-2)
+
+
+def test_memory_rows_from_reports(tmp_path: Path, monkeypatch) -> None:
+    peaks = {"stock": 3 * 2**30, "ours": 2**30}
+    monkeypatch.setattr(
+        memory, "run_training", lambda work, name, side, *_: make_report([1.0], peaks[side])
+    )
+    monkeypatch.setattr(memory, "check", lambda *_: None)
+    memory.main(["--data", "x", "--work", str(tmp_path), "--max-tokens", "7", "8"])
+    rows = json.loads((tmp_path / "memory.json").read_text())["rows"]
+    assert [row["max_tokens"] for row in rows] == [7, 8]
+    assert all((row["stock_mib"], row["ours_mib"]) == (3072, 1024) for row in rows)
+    assert all(row["ours_over_stock"] == pytest.approx(0.333) for row in rows)
+
+
+def test_synthetic_sentences_are_as_long_as_newstests(tmp_path: Path) -> None:
+    folder = training_runs.synthetic_data(tmp_path / "data", 500, sentences=3000)
+    dictionary = Dictionary.load(str(folder / "dict.source.txt"))
+    assert len(dictionary) == 500
+    sides = []
+    for language in ("source", "target"):
+        data = data_utils.load_indexed_dataset(
+            str(folder / f"train.source-target.{language}"), dictionary
+        )
+        assert len(data) == 3000 and data[0][-1] == dictionary.eos()
+        seen = np.concatenate([data[number].numpy() for number in range(3000)])
+        assert set(seen) == {dictionary.eos(), *range(dictionary.nspecial, 500)}
+        sides.append(data.sizes - 1)
+    # Log-normal: the mean is exp(mu + sigma^2 / 2).
+    assert sides[0].mean() == pytest.approx(1.25 * np.exp(2.85 + 0.54**2 / 2), rel=0.05)
+    assert np.corrcoef(*sides)[0, 1] > 0.85
+    assert not list(folder.glob("text*"))
+    stamp = (folder / "dict.source.txt").stat().st_mtime_ns
+    assert training_runs.synthetic_data(folder, 500) == folder  # made once
+    assert (folder / "dict.source.txt").stat().st_mtime_ns == stamp
+
+
+def test_the_two_sides_differ_in_the_model_alone(tmp_path: Path) -> None:
+    setting = training_runs.Setting(tmp_path, 100, 2, 1, precision="bf16")
+    stock, ours = (setting.command(side, "big") for side in training_runs.SIDES)
+    shared = [flag for flag in ours if flag in stock]
+    for flag in ("--max-tokens", "--bf16", "--seed", "--lr", "--label-smoothing", "--cpu"):
+        assert flag in shared
+    for flag, value in (
+        ("--encoder-layers", "6"),
+        ("--decoder-layers", "6"),
+        ("--encoder-embed-dim", "1024"),
+        ("--decoder-ffn-embed-dim", "4096"),
+        ("--decoder-attention-heads", "16"),
+        ("--dropout", "0.3"),
+    ):
+        assert stock[stock.index(flag) + 1] == value
+    assert "--user-dir" in stock  # fairseq's own bf16 doesn't start
+    assert "--user-dir" not in training_runs.Setting(tmp_path, 100, 2, 1).command("stock", "big")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--data", "absent"], "--data absent: no binarized training data"),
+        (["--data", "synthetic", "--precision", "fp16"], "--precision fp16"),
+        (["--data", "synthetic", "--updates", "0"], "--updates 0: must be at least 1"),
+        (["--data", "synthetic", "--threads", "-1"], "--threads -1: must be at least 1"),
+        (["--data", "synthetic", "--warm-up", "-1"], "--warm-up -1"),
+        (["--data", "synthetic", "--vocabulary", "4"], "--vocabulary 4"),
+    ],
+)
+def test_bad_flags(flags: list[str], message: str, tmp_path: Path) -> None:
+    for main in (training.main, memory.main):
+        with pytest.raises(InputError, match=message):
+            main([*flags, "--work", str(tmp_path / "work")])
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_training_that_fails_names_its_log(toy_data_bin: Path, tmp_path: Path) -> None:
+    flags = ("--data", toy_data_bin, "--work", tmp_path / "a b", "--ours-flags=--no-such-flag")
+    command = ("--repetitions", 1, "--max-tokens", 100, "--updates", 1, "--warm-up", 0)
+    setting = training_runs.Setting(toy_data_bin, 100, 1, 0, ours_flags=("--no-such-flag",))
+    with pytest.raises(InputError, match=r"logs/x\.log.*--no-such-flag"):
+        training_runs.run_training(tmp_path, "x", "ours", "tiny", setting)
+    assert not list((tmp_path / "runs").iterdir())
+    done = run_bash("recipes/benchmarks/training.sh", *flags, *command, "--threads", 0, cwd=REPO)
+    assert_one_line_error(done, "training.py: error: --threads 0")
+
+
+def test_exponents() -> None:
+    assert scaling.exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2)
+    assert str(scaling.exponent([1, 2], [3.0, 3.0])) == "0.0"
+
+
+def counted_seconds(step, device, repetitions) -> float:
+    """In the place of the clock: a nanosecond for each operation that PyTorch counts."""
+    plain = sdpa_kernel(SDPBackend.MATH), mkldnn.flags(enabled=False)
+    with plain[0], plain[1], FlopCounterMode(display=False) as counter:
+        step().backward()
+    return counter.get_total_flops() / 1e9
+
+
+SMALL_SCALING = (
+    *("--arch", "vaswani_debug", "--lengths", "8", "32", "64", "--batches", "1", "4"),
+    *("--layers", "1", "4", "--vocabularies", "100", "3000", "--vocabulary", "50"),
+    *("--length", "8", "--tokens", "128", "--repetitions", "1"),
+)
+
+
+def test_scaling_measures_what_is_counted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scaling, "seconds", counted_seconds)
+    scaling.main([*SMALL_SCALING, "--work", str(tmp_path)])
+    axes = json.loads((tmp_path / "scaling.json").read_text())["axes"]
+    for name, found in axes.items():
+        assert found["measured_exponent"] == pytest.approx(found["expected_exponent"], abs=2e-3)
+        for point in found["points"]:
+            counted = 1e9 * point["seconds_per_token"]["model"]
+            assert point["flops_per_token"] == pytest.approx(counted), name
+    assert axes["length"]["measured_exponent"].keys() == {"model", *scaling.TABLE_1}
+
+
+def test_scaling_measures_and_draws(tmp_path: Path, capsys) -> None:
+    scaling.main([*SMALL_SCALING, "--work", str(tmp_path)])
+    axes = json.loads((tmp_path / "scaling.json").read_text())["axes"]
+    assert list(axes) == ["length", "batch", "layers", "vocabulary"]
+    points = [point for found in axes.values() for point in found["points"]]
+    assert all(0 < point["seconds_per_token"]["model"] < 1 for point in points)
+    assert [point["sentences"] for point in axes["length"]["points"]] == [16, 4, 2]
+    assert [point["sentences"] for point in axes["batch"]["points"]] == [1, 4]
+    assert axes["batch"]["expected_exponent"]["model"] == 0
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.count("measured exponent") == 6
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--layers", "3"], "--layers: an exponent needs at least two values"),
+        (["--lengths", "0", "5"], "--lengths 0: must be at least 1"),
+        (["--vocabularies", "4", "50"], "--vocabularies 4: must be at least 5"),
+        (["--device", "gpu"], "--device gpu"),
+    ],
+)
+def test_bad_flags_of_scaling(flags: list[str], message: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scaling.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=message):
+        scaling.main([*flags, "--work", str(tmp_path / "work")])
+    assert not (tmp_path / "work").exists()
