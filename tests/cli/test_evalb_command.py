@@ -1,0 +1,168 @@
+"""`vaswani evalb`: EVALB's layout and messages, its recorded output, JSON, errors in one line."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from vaswani_plugin.cli.__main__ import main
+
+DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
+GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now))) (. .)))"
+CROSSING = "(TOP (S (DT the) (X (NN dog) (NNS barks)) (ADVP (RB now)) (. .)))"
+KEYS = [
+    *("sentence", "error_sentence", "skip_sentence", "valid_sentence", "bracketing_recall"),
+    *("bracketing_precision", "bracketing_fmeasure", "complete_match", "average_crossing"),
+    *("no_crossing", "2_or_less_crossing", "tagging_accuracy"),
+]
+TABLE = """\
+  Sent.                        Matched  Bracket   Cross        Correct Tag
+ ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy
+============================================================================
+   1    5    0  100.00 100.00     4      4    4      0      4     4   100.00
+   2    5    0   50.00  66.67     2      4    3      1      4     3    75.00
+   3    5    2    0.00   0.00     0      0    0      0      0     0     0.00
+   4    5    1    0.00   0.00     0      0    0      0      0     0     0.00
+============================================================================
+                 75.00  85.71      6     8     7      1      8     7    87.50
+"""
+SUMMARY = """\
+=== Summary ===
+
+-- All --
+Number of sentence        =      4
+Number of Error sentence  =      1
+Number of Skip  sentence  =      1
+Number of Valid sentence  =      2
+Bracketing Recall         =  75.00
+Bracketing Precision      =  85.71
+Bracketing FMeasure       =  80.00
+Complete match            =  50.00
+Average crossing          =   0.50
+No crossing               =  50.00
+2 or less crossing        = 100.00
+Tagging accuracy          =  87.50
+
+-- len<=4 --
+Number of sentence        =      0
+Number of Error sentence  =      0
+Number of Skip  sentence  =      0
+Number of Valid sentence  =      0
+Bracketing Recall         =   0.00
+Bracketing Precision      =   0.00
+Bracketing FMeasure       =    nan
+Complete match            =   0.00
+Average crossing          =   0.00
+No crossing               =   0.00
+2 or less crossing        =   0.00
+Tagging accuracy          =   0.00
+"""
+PARAMETERS = "CUTOFF_LEN 4\nDELETE_LABEL TOP\nDELETE_LABEL .\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Arguments: four gold trees, and as tests a right, a crossing, an empty, a wrong one."""
+    (tmp_path / "gold").write_text(f"{GOLD}\n" * 4)
+    (tmp_path / "test").write_text(f"{GOLD}\n{CROSSING}\n\n{GOLD.replace('dog', 'cat')}\n")
+    (tmp_path / "x.prm").write_text(PARAMETERS)
+    options = ["--parameters", str(tmp_path / "x.prm")]
+    return [str(tmp_path / "gold"), str(tmp_path / "test"), *options]
+
+
+def test_table_summary_and_messages(files, capsys):
+    assert main(["evalb", *files]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == TABLE + SUMMARY
+    assert shown.err == "4 : Words unmatch (dog|cat)\n"
+    assert main(["evalb", *files, "--summary"]) == 0
+    assert capsys.readouterr().out == SUMMARY
+
+
+def test_json(files, capsys):
+    assert main(["evalb", *files[:2], "--format", "json"]) == 0
+    parts = json.loads(capsys.readouterr().out)
+    assert list(parts) == ["all", "len_40"] and parts["all"] == parts["len_40"]
+    assert list(parts["all"]) == KEYS
+    assert parts["all"]["bracketing_precision"] == pytest.approx(600 / 7)
+    assert main(["evalb", *files, "--format", "json"]) == 0
+    parts = json.loads(capsys.readouterr().out)
+    assert parts["len_4"]["bracketing_fmeasure"] is None and parts["len_4"]["sentence"] == 0
+
+
+def test_debug_shows_words_and_brackets(files, capsys):
+    for level in (1, 2):
+        Path(files[3]).write_text(f"{PARAMETERS}DEBUG {level}\n")
+        assert main(["evalb", *files]) == 0
+        lines = capsys.readouterr().out.split("\n")
+        assert "-<1>---(wn1=  4, bn1=  5)-           -<2>---(wn2=  4, bn2=  4)-" in lines
+        words = f"{'  2 : 0 : VBZ     barks':<40}{'  2 : 0 : NNS     barks':<34}"
+        assert words in lines
+        brackets = "  2 : 0 :   0    2  NP            2 : 0 :   1    3  X     "
+        assert brackets in lines
+        assert ("  CROSSING[0-1]:  (DT the) (NN dog)" in lines) == (level == 2)
+        assert ("  EXTRA[1-2]:  (NN dog) (NNS barks)" in lines) == (level == 2)
+        assert ("  BRACKET[2-3]:  (VBZ barks) (ADVP (RB now))" in lines) == (level == 2)
+
+
+def test_users_errors(files, tmp_path, capsys):
+    gold, test, option, parameters = files
+    (tmp_path / "short").write_text(f"{GOLD}\n")
+    (tmp_path / "bad.prm").write_text("LABELED 1\nDELETE TOP\n")
+    (tmp_path / "strict.prm").write_text("MAX_ERROR 0\n")
+    (tmp_path / "wrong").write_text("(S (NN a))\n" * 4)
+    (tmp_path / "empty").write_text("")
+    for arguments, part in (
+        ([gold, str(tmp_path / "short")], "gold has 4 lines,"),
+        ([gold, str(tmp_path / "absent")], "absent: No such file"),
+        ([gold, str(tmp_path / "empty")], "empty: the file is empty"),
+        ([gold, test, option, str(tmp_path / "bad.prm")], "bad.prm:2: unknown keyword DELETE"),
+        ([gold, str(tmp_path / "wrong"), option, str(tmp_path / "strict.prm")], "MAX_ERROR 0"),
+    ):
+        assert main(["evalb", *arguments]) == 1
+        last = capsys.readouterr().err.rstrip("\n").split("\n")[-1]
+        assert last.startswith("vaswani evalb: error: ") and part in last
+
+
+def recorded(gold: str, test: str, parameters: str, capsys) -> str:
+    for name in (gold, test, parameters):
+        if not (DATA / name).is_file():
+            pytest.skip(f"NOT TESTED: no {DATA / name} (set VASWANI_DATA to the corpora)")
+    options = ["--parameters", str(DATA / parameters)]
+    assert main(["evalb", str(DATA / gold), str(DATA / test), *options]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", ["COLLINS", "new", "nk"])
+def test_perturbed_trees_to_the_byte(name, capsys):
+    folder = "craft-valid-perturbed"
+    shown = recorded(f"{folder}/gold.txt", f"{folder}/test.txt", f"{name}.prm", capsys)
+    assert shown == (DATA / folder / f"result.{name}.rsl").read_text()
+
+
+def numbers(text: str, fields: int) -> list[list[str]]:
+    """Rows of the table up to a column, and the lines of the summary but F."""
+    rows = [line.split()[:fields] for line in text.split("\n") if re.match(r" *\d+ +\d", line)]
+    summary = [line.split() for line in text.split("\n") if " = " in line]
+    return [*rows, *(line for line in summary if "FMeasure" not in line)]
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("gold", "test", "parameters", "result"),
+    [
+        ("sample/sample.gld", "sample/sample.tst", "sample/sample.prm", "sample/sample.rsl"),
+        ("bug/bug.gld", "bug/bug.tst", "new.prm", "bug/bug.rsl-new"),
+        # Its recorded lengths are those of parameters that keep the full stop.
+        ("bug/bug.gld", "bug/bug.tst", "sample/sample.prm", "bug/bug.rsl-old"),
+    ],
+)
+def test_outputs_of_older_versions_but_for_layout(gold, test, parameters, result, capsys):
+    """Before the column Words: older versions print it for erroneous sentences too."""
+    shown = recorded(gold, test, parameters, capsys)
+    expected = (DATA / result).read_text()
+    assert numbers(shown, 9) == numbers(expected, 9)
+    assert len(numbers(shown, 9)) > 25

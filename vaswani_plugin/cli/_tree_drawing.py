@@ -1,0 +1,169 @@
+"""Trees for people: bracketings over several lines, and pictures of them (.png, .svg, ...)."""
+
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vaswani_plugin.cli._figures import new_figure, save_figure
+from vaswani_text.trees import Leaf, Open, Symbol, Tree, to_line, unescape_brackets
+
+INDENT = "  "
+ROW = 0.5  # inches from a constituent to those below it
+GAP = 0.12  # inches between neighbours
+FONT = 11  # points
+CHARACTER = 0.62 * FONT / 72  # inches, of a wide one in matplotlib's font
+# A picture of pixels can't be wider (matplotlib: 2^16 at 150 a inch).
+WIDEST = 430
+CATEGORY, TAG, WORD, LINE = "#1f4e9c", "#3b7d4f", "black", "#9a9a9a"
+
+
+def pretty(tree: Tree, width: int = 100) -> str:
+    """The bracketing with a constituent a line, indented; what fits on a line stays on one.
+
+    Args:
+        width: columns of the longest line, if its words allow.
+    """
+    ends = _closing_positions(tree)
+    lines: list[str] = []
+    depth = position = 0
+    while position < len(tree):
+        symbol = tree[position]
+        if isinstance(symbol, Open):
+            end = ends[position]
+            # Each symbol takes two columns at the least: no long constituent is spelt out in vain.
+            is_short = 2 * (end - position) < width
+            whole = to_line(tree[position : end + 1]) if is_short else ""
+            if is_short and len(INDENT) * depth + len(whole) <= width:
+                lines.append(INDENT * depth + whole)
+                position = end
+            else:
+                lines.append(f"{INDENT * depth}({symbol.label}")
+                depth += 1
+        elif isinstance(symbol, Leaf):
+            lines.append(f"{INDENT * depth}({symbol.tag} {symbol.word})")
+        else:
+            lines[-1] += ")"
+            depth -= 1
+        position += 1
+    return "\n".join(lines)
+
+
+def _closing_positions(tree: Tree) -> dict[int, int]:
+    ends, open_positions = {}, []
+    for position, symbol in enumerate(tree):
+        if isinstance(symbol, Open):
+            open_positions.append(position)
+        elif not isinstance(symbol, Leaf):
+            ends[open_positions.pop()] = position
+    return ends
+
+
+@dataclass
+class Node:
+    """A constituent, or a word with its tag, and its place.
+
+    left, width: the strip of the picture, in inches, that belongs to it and what is below it alone.
+    row: from the root's, 0, on; all words stand in the lowest one.
+    """
+
+    symbol: Symbol
+    row: int
+    parent: "Node | None"
+    children: list["Node"] = field(default_factory=list)
+    left: float = 0.0
+    width: float = 0.0
+
+    @property
+    def x(self) -> float:
+        """The middle of its strip."""
+        return self.left + self.width / 2
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is written there: a label, or a tag and a word below it."""
+        if isinstance(self.symbol, Leaf):
+            return self.symbol.tag, unescape_brackets(self.symbol.word)
+        return (self.symbol.label,)
+
+
+def layout(tree: Tree) -> list[Node]:
+    """The nodes from left to right, parents before their children, each with its place."""
+    nodes = _nodes(tree)
+    for node in reversed(nodes):
+        below = sum(child.width for child in node.children)
+        node.width = max(below, max(map(_text_width, node.texts)) + GAP)
+    for node in nodes:
+        left = node.left + (node.width - sum(child.width for child in node.children)) / 2
+        for child in node.children:
+            child.left = left
+            left += child.width
+    lowest = max(node.row for node in nodes)
+    for node in nodes:
+        if isinstance(node.symbol, Leaf):
+            node.row = lowest
+    return nodes
+
+
+def _nodes(tree: Tree) -> list[Node]:
+    nodes: list[Node] = []
+    above: list[Node] = []
+    for symbol in tree:
+        if not isinstance(symbol, (Open, Leaf)):
+            above.pop()
+            continue
+        node = Node(symbol, len(above), above[-1] if above else None)
+        nodes.append(node)
+        if above:
+            above[-1].children.append(node)
+        if isinstance(symbol, Open):
+            above.append(node)
+    return nodes
+
+
+def _text_width(text: str) -> float:
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return (len(text) + wide) * CHARACTER
+
+
+def draw_tree(tree: Tree, output: Path) -> None:
+    """Write a picture of the tree; its suffix chooses the format.
+
+    Raises:
+        ValueError: matplotlib is not installed, or the tree is too large for pixels.
+        OSError: the file can't be written.
+    """
+    nodes = layout(tree)
+    width = nodes[0].width + GAP
+    height = (nodes[-1].row + 1.2) * ROW
+    if max(width, height) > WIDEST and output.suffix != ".svg":
+        raise ValueError(f"{output}: the tree is too large for pixels; draw it as .svg")
+    figure = new_figure(width, height)
+    figure.set_layout_engine("none")
+    panel = figure.add_axes((0, 0, 1, 1))
+    panel.set(xlim=(-GAP / 2, width - GAP / 2), ylim=(height - ROW / 2, -ROW / 2))
+    panel.axis("off")
+    for node in nodes:
+        y = node.row * ROW
+        if node.parent:
+            # Down from the parent, across between the rows, down to the node: no line can meet
+            # the text of another constituent.
+            top = node.parent.row * ROW
+            x = [node.parent.x, node.parent.x, node.x, node.x]
+            panel.plot(x, [top, top + ROW / 2, top + ROW / 2, y], color=LINE, lw=1.1, zorder=0)
+        for text, down, style in zip(node.texts, (0, ROW / 2), _styles(node), strict=False):
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+            panel.text(
+                *(node.x, y + down, text),
+                **{"ha": "center", "va": "center", "fontsize": FONT, "bbox": box},
+                **{"parse_math": False, **style},
+            )
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none"}):  # text stays text: any font, and searchable
+        save_figure(figure, output)
+
+
+def _styles(node: Node) -> list[dict[str, str]]:
+    if isinstance(node.symbol, Leaf):
+        return [{"color": TAG}, {"color": WORD}]
+    return [{"color": CATEGORY, "weight": "bold"}]

@@ -1,0 +1,87 @@
+"""`vaswani evalb`: bracketing scores of parse trees, number for number those of EVALB."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from vaswani_plugin.cli import _evalb_report as report
+from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, score_trees
+from vaswani_plugin.metrics.evalb_parameters import COLLINS, parse_parameters
+from vaswani_plugin.metrics.segments import read_lines
+
+HELP = "score parse trees as EVALB does: labelled recall, precision, F, crossing, tagging"
+EXAMPLE = "vaswani evalb gold.trees parsed.trees --parameters COLLINS.prm --summary"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("gold", type=Path, metavar="GOLD", help="the right trees, one a line")
+    parser.add_argument(
+        "test", type=Path, metavar="TEST", help="the trees to score; an empty line is skipped"
+    )
+    parser.add_argument(
+        "--parameters",
+        type=Path,
+        metavar="FILE.prm",
+        help="EVALB's parameter file (default: the settings of its COLLINS.prm, by which results "
+        "are published, without its limit to errors; /dev/null: EVALB's without a file)",
+    )
+    parser.add_argument(
+        "--summary", action="store_true", help="leave out the table of single sentences"
+    )
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+
+
+def read_trees(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The lines of both files, as many of one as of the other.
+
+    Raises OSError and ValueError: unreadable, empty or mismatched files.
+    """
+    gold, test = read_lines(args.gold), read_lines(args.test)
+    if len(gold) != len(test):
+        raise ValueError(
+            f"{args.gold} has {len(gold)} lines, {args.test} has {len(test)}: they must match line "
+            "by line; write an empty line for a sentence without a tree"
+        )
+    return gold, test
+
+
+def print_sentences(scores: Iterable[SentenceScore], debug: int) -> Iterable[SentenceScore]:
+    """Prints EVALB's table around what it hands on."""
+    print(report.HEAD)
+    for score in scores:
+        if debug > 1:
+            print(*score.differences, sep="\n")
+        print(report.row(score))
+        if debug:
+            print(report.details(score))
+        yield score
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score and print; returns 0."""
+    parameters = COLLINS
+    if args.parameters:
+        text = args.parameters.read_text(encoding="utf-8", errors="replace")
+        parameters = parse_parameters(text.split("\n"), str(args.parameters))
+    scores = score_trees(*read_trees(args), parameters)
+    has_table = args.format == "text" and not args.summary
+    if has_table:
+        scores = print_sentences(scores, parameters.debug)
+    totals, short = Totals(), Totals()
+    for score in scores:
+        for message in score.errors:
+            print(f"{score.line} : {message}", file=sys.stderr)
+        totals.add(score)
+        if score.length <= parameters.cutoff:
+            short.add(score)
+    if args.format == "json":
+        parts = {"all": totals.summary(), f"len_{parameters.cutoff}": short.summary()}
+        print(json.dumps(parts))
+        return 0
+    if has_table:
+        print(report.total_row(totals))
+    print(report.summary(totals, short, parameters.cutoff))
+    return 0
