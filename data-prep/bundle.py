@@ -4,10 +4,15 @@
         lowercase=false normalize_punctuation=true tokenizer=moses subwords=subword-nmt \\
         codes=bpe/codes beam=4
 
+    bundle.py --model averaged.pt --data-bin data-bin --output WORK/model beam=4
+
 KEY=VALUE are the fields of preprocessing.json (vaswani_text/pipeline.py explains them); codes and
 vocabulary are paths here, whose files are copied. Values that no key gives take the defaults
-written there. The checkpoint must have been trained with the dictionaries of --data-bin. The
-checkpoint may lie in the output folder already, as model.pt.
+written there. Without --pair the model is a language model or a parser: --data-bin is a folder of
+code_text.py or code_trees.py with a preprocessing.json of its own, to which KEY=VALUE are changes.
+
+The checkpoint must have been trained with the dictionaries of --data-bin. It may lie in the output
+folder already, as model.pt.
 """
 
 import argparse
@@ -31,11 +36,17 @@ from vaswani_text.corpus_io import (
 from vaswani_text.pipeline import (
     MODEL,
     SETTINGS,
+    TEXT_DICTIONARY,
+    AnySettings,
     Pipeline,
     Settings,
+    TextSettings,
+    TreeSettings,
     dictionary_name,
+    read_settings_file,
     settings_from,
 )
+from vaswani_text.treebank_coding import SYMBOLS, WORDS
 
 CODES_NAMES = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model"}
 
@@ -46,7 +57,33 @@ def parse_settings(pairs: list[str], source: str, target: str) -> Settings:
     Raises:
         InputError: no such key, or a value that is none of its type.
     """
-    kinds = {field.name: field.type for field in fields(Settings)}
+    content = _parse_pairs(pairs, Settings)
+    languages = {"source_language": source, "target_language": target}
+    for key in languages.keys() & content.keys():
+        raise InputError(f"{key}={content[key]}: --pair says it")
+    return settings_from(languages | content)
+
+
+def parse_changes(pairs: list[str], data_bin: Path) -> TextSettings | TreeSettings:
+    """Reads the settings of code_text.py or code_trees.py and changes them by KEY=VALUE.
+
+    Raises:
+        InputError: the folder has none; no such key, or a value that is none of its type.
+    """
+    path = data_bin / SETTINGS
+    if not path.is_file():
+        raise InputError(
+            f"{path} does not exist: give --pair, or a folder of code_text.py or code_trees.py"
+        )
+    settings = read_settings_file(path)
+    if isinstance(settings, Settings):
+        raise InputError(f"{path}: these are the settings of a translation: give --pair")
+    found = {"codes": str(data_bin / settings.codes)} if settings.codes else {}
+    return replace(settings, **found | _parse_pairs(pairs, type(settings)))
+
+
+def _parse_pairs(pairs: list[str], kind: type[AnySettings]) -> dict[str, Any]:
+    kinds = {field.name: field.type for field in fields(kind)}
     content: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -55,11 +92,10 @@ def parse_settings(pairs: list[str], source: str, target: str) -> Settings:
         if key in content:
             raise InputError(f"{pair}: {key} is given twice")
         allowed = get_args(kinds.get(key)) or (kinds.get(key),)
+        if key not in kinds:
+            raise InputError(f"unknown key {key}; known are {', '.join(kinds)}")
         content[key] = _convert(value, allowed)
-    languages = {"source_language": source, "target_language": target}
-    for key in languages.keys() & content.keys():
-        raise InputError(f"{key}={content[key]}: --pair says it")
-    return settings_from(languages | content)
+    return content
 
 
 def _convert(value: str, allowed: tuple) -> Any:
@@ -183,23 +219,57 @@ def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -
         InputError: a file is missing or doesn't fit.
         OSError: a file can't be read or written.
     """
-    languages = {"source": settings.source_language, "target": settings.target_language}
-    sources = {MODEL: model}
-    for language in languages.values():
-        sources[dictionary_name(language)] = data_bin / dictionary_name(language)
+    dictionaries = {
+        "source": dictionary_name(settings.source_language),
+        "target": dictionary_name(settings.target_language),
+    }
     names = {}
     if settings.codes:
         names["codes"] = CODES_NAMES[settings.subwords]
-        sources[names["codes"]] = Path(settings.codes)
     if settings.vocabulary:
         names["vocabulary"] = f"vocabulary.{settings.source_language}"
-        sources[names["vocabulary"]] = Path(settings.vocabulary)
+    return _make(model, data_bin, settings, output, dictionaries, names)
+
+
+def make_text_bundle(
+    model: Path, data_bin: Path, settings: TextSettings, output: Path
+) -> list[str]:
+    """The same for a language model."""
+    if "source" in read_outline(model).rows:
+        raise InputError(f"{model} is a translation model: give --pair, or a language model")
+    names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
+    return _make(model, data_bin, settings, output, {"target": TEXT_DICTIONARY}, names)
+
+
+def make_tree_bundle(
+    model: Path, data_bin: Path, settings: TreeSettings, output: Path
+) -> list[str]:
+    """The same for a parser."""
+    dictionaries = {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
+    names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
+    return _make(model, data_bin, settings, output, dictionaries, names)
+
+
+def _make(
+    model: Path,
+    data_bin: Path,
+    settings: AnySettings,
+    output: Path,
+    dictionaries: dict[str, str],
+    names: dict[str, str],
+) -> list[str]:
+    """dictionaries: file by side; names: what the file of a setting is called in the folder."""
+    sources = {MODEL: model}
+    for name in dictionaries.values():
+        sources[name] = data_bin / name
+    for setting, name in names.items():
+        sources[name] = Path(getattr(settings, setting))
     for path in sources.values():
         if not path.is_file():
             raise InputError(f"{path} does not exist")
     outline = read_outline(model)
-    for side, language in languages.items():
-        check_dictionary(side, sources[dictionary_name(language)], model, outline)
+    for side, name in dictionaries.items():
+        check_dictionary(side, sources[name], model, outline)
     # The codes are read before anything is written: what can't be used is no bundle.
     Pipeline(settings, Path())
     output.mkdir(parents=True, exist_ok=True)
@@ -219,10 +289,16 @@ def main() -> None:
     )
     parser.add_argument("--model", type=Path, required=True, help="checkpoint, best averaged")
     parser.add_argument("--data-bin", type=Path, required=True, help="holds the dictionaries")
-    parser.add_argument("--pair", required=True, help="source and target, such as en-de")
+    parser.add_argument("--pair", help="source and target, such as en-de; see above")
     parser.add_argument("--output", type=Path, required=True, help="the folder to make")
-    parser.add_argument("settings", nargs="+", metavar="KEY=VALUE")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     args = parser.parse_args()
+    if args.pair is None:
+        settings = parse_changes(args.settings, args.data_bin)
+        make = make_tree_bundle if isinstance(settings, TreeSettings) else make_text_bundle
+        names = make(args.model, args.data_bin, settings, args.output)
+        print(f"{args.output}: {', '.join(names)}")
+        return
     source, _, target = args.pair.partition("-")
     if not source or not target:
         raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")

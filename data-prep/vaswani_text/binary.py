@@ -56,7 +56,11 @@ def _symbol_counter() -> Callable[[Block], Counter[str]]:
 
 
 def build_dictionary(
-    paths: Iterable[str], threshold: int, padding_factor: int, workers: int
+    paths: Iterable[str],
+    threshold: int,
+    padding_factor: int,
+    workers: int,
+    also: Iterable[str] = (),
 ) -> list[tuple[str, int]]:
     """Counts the symbols of all files.
 
@@ -64,6 +68,7 @@ def build_dictionary(
         threshold: rarer symbols are left out and become <unk>.
         padding_factor: `madeupword0000` and so on are added, with count 0, until the number of
             rows, the four special ones included, is a multiple of this.
+        also: symbols that get a row, whether the files have them or not.
 
     Returns:
         Symbols and counts, the row of number 4 first.
@@ -82,6 +87,8 @@ def build_dictionary(
         for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if count >= threshold
     }
+    for symbol in also:
+        entries.setdefault(symbol, counts[symbol])
     return _padded(entries, padding_factor)
 
 

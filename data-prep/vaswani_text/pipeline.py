@@ -8,6 +8,8 @@ A bundle is a folder from which text can be translated without anything else:
     codes                 the subword model, under the name that preprocessing.json gives it
     preprocessing.json    `"version": 1` and the fields of `Settings`
 
+That of a language model has one dictionary, dict.txt, and the fields of `TextSettings`; that of a
+parser has dict.words.txt and dict.symbols.txt, and the fields of `TreeSettings`.
 preprocessing.json is written last: a folder that has it is complete.
 """
 
@@ -17,21 +19,46 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from vaswani_text.coding import CODINGS, join_bpe, make_coding
 from vaswani_text.corpus_io import InputError
+from vaswani_text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding, words_of
 
 VERSION = 1
 MODEL = "model.pt"
 CTRANSLATE2_MODEL = "model.bin"
 """Stands for model.pt in a bundle that `vaswani export --to ctranslate2` made."""
 SETTINGS = "preprocessing.json"
+TEXT_DICTIONARY = "dict.txt"
 TOKENIZERS = ("moses", "none")
 SUBWORDS = ("subword-nmt", "sentencepiece", "none")
 
 LineFunction = Callable[[str], str]
 
 
+class _Fields:
+    """What the settings of both kinds of model share."""
+
+    def to_json(self) -> str:
+        """The text of preprocessing.json."""
+        return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
+
+    def _check_types(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            allowed = get_args(field.type) or (field.type,)
+            # bool is an int to Python, and `beam=true` would pass.
+            if type(value) not in allowed:
+                names = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
+                raise InputError(f"{field.name} is {value!r}: must be {names}")
+
+    def _at_least_1(self, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} is {value}: must be at least 1")
+
+
 @dataclass(frozen=True)
-class Settings:
+class Settings(_Fields):
     """How raw text became the words of a model.
 
     Args:
@@ -69,13 +96,7 @@ class Settings:
         Raises:
             InputError: an unknown tokenizer or kind of subwords; settings that don't go together.
         """
-        for field in fields(self):
-            value = getattr(self, field.name)
-            allowed = get_args(field.type) or (field.type,)
-            # bool is an int to Python, and `beam=true` would pass.
-            if type(value) not in allowed:
-                names = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
-                raise InputError(f"{field.name} is {value!r}: must be {names}")
+        self._check_types()
         _one_of("tokenizer", self.tokenizer, TOKENIZERS)
         _one_of("subwords", self.subwords, SUBWORDS)
         if (self.codes is None) != (self.subwords == "none"):
@@ -84,8 +105,7 @@ class Settings:
             raise InputError("vocabulary and vocabulary_threshold: give both or neither")
         if self.vocabulary is not None and self.subwords != "subword-nmt":
             raise InputError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
-        if self.beam is not None and self.beam < 1:
-            raise InputError(f"beam is {self.beam}: must be at least 1")
+        self._at_least_1("beam")
 
     def files(self) -> list[str]:
         """Names of the bundle's files without preprocessing.json."""
@@ -93,9 +113,82 @@ class Settings:
         optional = (self.codes, self.vocabulary)
         return [MODEL, *map(dictionary_name, languages), *filter(None, optional)]
 
-    def to_json(self) -> str:
-        """The text of preprocessing.json."""
-        return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
+
+@dataclass(frozen=True)
+class TextSettings(_Fields):
+    """How one language's raw text became the units of a language model.
+
+    Args:
+        coding: "words", "bpe" or "characters"; coding.py explains them.
+        codes: file with the merges of "bpe".
+        article_tokens: for a model that summarizes: so many units of an article are read, from its
+            beginning; the rest is left out.
+        summary_tokens: and so many of a summary.
+        beam: the beam with which the model was scored.
+    """
+
+    coding: str
+    codes: str | None = None
+    article_tokens: int | None = None
+    summary_tokens: int | None = None
+    beam: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what the types don't say.
+
+        Raises:
+            InputError: an unknown coding; settings that don't go together.
+        """
+        self._check_types()
+        _one_of("coding", self.coding, CODINGS)
+        if (self.codes is not None) != (self.coding == "bpe"):
+            raise InputError(f"coding is {self.coding}, codes {self.codes}: don't fit together")
+        if (self.article_tokens is None) != (self.summary_tokens is None):
+            raise InputError("article_tokens and summary_tokens: give both or neither")
+        self._at_least_1("article_tokens", "summary_tokens", "beam")
+
+    def files(self) -> list[str]:
+        """Names of the bundle's files without preprocessing.json."""
+        return [MODEL, TEXT_DICTIONARY, *filter(None, (self.codes,))]
+
+
+@dataclass(frozen=True)
+class TreeSettings(_Fields):
+    """How trees became the words and symbols of a parser.
+
+    Args:
+        coding: of the words, "bpe" or "words"; treebank_coding.py explains them.
+        keep_tags: a word's symbol is its tag; otherwise all words have the same.
+        label_closings: closing symbols bear labels.
+        codes: file with the merges of "bpe".
+        beam: the beam with which the model was scored.
+    """
+
+    coding: str
+    keep_tags: bool
+    label_closings: bool
+    codes: str | None = None
+    beam: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what the types don't say.
+
+        Raises:
+            InputError: an unknown coding; settings that don't go together.
+        """
+        self._check_types()
+        _one_of("coding", self.coding, TREE_CODINGS)
+        if (self.codes is not None) != (self.coding == "bpe"):
+            raise InputError(f"coding is {self.coding}, codes {self.codes}: don't fit together")
+        self._at_least_1("beam")
+
+    def files(self) -> list[str]:
+        """Names of the bundle's files without preprocessing.json."""
+        dictionaries = map(dictionary_name, (WORDS, SYMBOLS))
+        return [MODEL, *dictionaries, *filter(None, (self.codes,))]
+
+
+AnySettings = Settings | TextSettings | TreeSettings
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -108,7 +201,7 @@ def dictionary_name(language: str) -> str:
     return f"dict.{language}.txt"
 
 
-def read_settings(folder: Path) -> Settings:
+def read_settings(folder: Path) -> AnySettings:
     """Reads a bundle's preprocessing.json and looks that every file it needs is there.
 
     Raises:
@@ -117,6 +210,18 @@ def read_settings(folder: Path) -> Settings:
     path = folder / SETTINGS
     if not path.is_file():
         raise InputError(f"{path} does not exist: {folder} is no bundle; make one with bundle.py")
+    settings = read_settings_file(path)
+    for name in settings.files():
+        found = (folder / name).is_file()
+        if not found and name == MODEL:
+            found = (folder / CTRANSLATE2_MODEL).is_file()
+        if not found:
+            raise InputError(f"{folder / name} does not exist: the bundle is incomplete")
+    return settings
+
+
+def read_settings_file(path: Path) -> AnySettings:
+    """Reads a preprocessing.json alone; raises as `read_settings` does."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -127,32 +232,28 @@ def read_settings(folder: Path) -> Settings:
             f"{path}: its version is {version!r}, this program reads {VERSION}: make the bundle "
             "again with this bundle.py"
         )
+    kind: type[AnySettings] = TextSettings if "coding" in content else Settings
+    if "keep_tags" in content:
+        kind = TreeSettings
     try:
-        settings = settings_from(content)
+        return settings_from(content, kind)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    for name in settings.files():
-        found = (folder / name).is_file()
-        if not found and name == MODEL:
-            found = (folder / CTRANSLATE2_MODEL).is_file()
-        if not found:
-            raise InputError(f"{folder / name} does not exist: the bundle is incomplete")
-    return settings
 
 
-def settings_from(content: dict[str, Any]) -> Settings:
+def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
     """Makes settings of keys and values.
 
     Raises:
         InputError: a key is missing or unknown, or a value is of another type.
     """
-    known = {field.name: field for field in fields(Settings)}
+    known = {field.name: field for field in fields(kind)}
     if unknown := content.keys() - known.keys():
         raise InputError(f"unknown key {min(unknown)}; known are {', '.join(known)}")
     needed = {name for name, field in known.items() if field.default is MISSING}
     if missing := needed - content.keys():
         raise InputError(f"the key {min(missing)} is missing")
-    return Settings(**content)
+    return kind(**content)
 
 
 class Pipeline:
@@ -166,11 +267,22 @@ class Pipeline:
         InputError: the codes can't be read.
     """
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings = settings
-        self._to_words = _to_words(settings)
-        self._from_words = _from_words(settings)
-        self._split, self._join = _subwords(settings, folder)
+        if isinstance(settings, TreeSettings):
+            codes = settings.codes and str(folder / settings.codes)
+            encode_words = make_word_coding(settings.coding, codes)
+            self._encode = lambda line: encode_words(words_of(line))
+            self._decode = _unchanged
+            return
+        if isinstance(settings, TextSettings):
+            codes = settings.codes and str(folder / settings.codes)
+            self._encode, self._decode = make_coding(settings.coding, codes)
+            return
+        to_words, from_words = _to_words(settings), _from_words(settings)
+        split, join = _subwords(settings, folder)
+        self._encode = lambda line: split(to_words(line))
+        self._decode = lambda line: " ".join(from_words(join(line)).splitlines())
 
     @classmethod
     def load(cls, folder: Path) -> "Pipeline":
@@ -179,11 +291,15 @@ class Pipeline:
 
     def encode(self, line: str) -> str:
         """A raw line as the model's subwords, joined by spaces; empty where nothing is left."""
-        return self._split(self._to_words(line))
+        return self._encode(line)
 
     def decode(self, line: str) -> str:
-        """The model's subwords as running text, without a line break of any kind in it."""
-        return " ".join(self._from_words(self._join(line)).splitlines())
+        """The model's subwords as running text.
+
+        Translations have no line break of any kind in them; a language model's line comes back as
+        it was, also where it holds a U+2028 or the like.
+        """
+        return self._decode(line)
 
 
 def _unchanged(line: str) -> str:
@@ -228,8 +344,3 @@ def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunct
         return bpe.make_encoder(codes), join_bpe
     vocabulary = str(folder / settings.vocabulary)
     return bpe.make_encoder(codes, vocabulary, settings.vocabulary_threshold), join_bpe
-
-
-def join_bpe(line: str) -> str:
-    """Undoes byte-pair encoding, as fairseq-generate's --remove-bpe does."""
-    return (line + " ").replace("@@ ", "").rstrip()

@@ -99,7 +99,11 @@ def write_result(args: argparse.Namespace) -> None:
     for key, path in content["paths"].items():
         if not (work / path).exists():
             raise InputError(f"--path {key}={path}: {work / path} does not exist")
-    content["bleu"] = read_scores(args.tokenized, args.sacrebleu)
+    if args.scores:
+        key, path = split_pair(args.scores)
+        content[key] = json.loads(Path(path).read_text(encoding="utf-8"))
+    else:
+        content["bleu"] = read_scores(args.tokenized, args.sacrebleu)
     content["versions"] = versions()
     write_json(content, args.output)
 
@@ -117,6 +121,7 @@ def main() -> None:
     parser.add_argument("--path", action="append", default=[], metavar="KEY=PATH")
     parser.add_argument("--tokenized", type=Path, help="`vaswani bleu --tokenized` on tokens")
     parser.add_argument("--sacrebleu", type=Path, help="`vaswani bleu` on running text")
+    parser.add_argument("--scores", metavar="KEY=JSON", help="another command's, instead of BLEU")
     parser.add_argument("--output", required=True)
     write_result(parser.parse_args())
 

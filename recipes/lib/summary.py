@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
 from vaswani_text.corpus_io import run  # noqa: E402
 
+ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+
 
 def duration(seconds: float) -> str:
     """A time span as people say it."""
@@ -22,9 +24,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def summary(result: dict[str, Any], title: str) -> str:
-    """One line: the scores, then what they cost."""
-    bleu = result["bleu"]
+def bleu_scores(bleu: dict[str, Any]) -> list[str]:
+    """What translations are measured by."""
     scores = []
     if bleu["tokenized"] is not None:
         scores.append(f"{bleu['tokenized']:.2f} tokenized BLEU")
@@ -32,6 +33,30 @@ def summary(result: dict[str, Any], title: str) -> str:
         scores.append(f"{bleu['compound_split']:.2f} compound-split BLEU")
     if bleu["sacrebleu"] is not None:
         scores.append(f"{bleu['sacrebleu']:.2f} sacreBLEU")
+    return scores
+
+
+def perplexity_scores(report: dict[str, Any]) -> list[str]:
+    """What language models are measured by."""
+    (row,) = (row for row in report["results"] if row["name"] == "model")
+    return [
+        f"perplexity {row['perplexity_per_word']:.2f} a word",
+        f"{row['bits_per_character']:.3f} bits a character",
+    ]
+
+
+def rouge_scores(report: dict[str, Any]) -> list[str]:
+    """What summaries are measured by."""
+    (row,) = (row for row in report["systems"] if row["name"] == "model")
+    return [f"{row[key]:.2f} {title}" for key, title in ROUGE.items()]
+
+
+SCORES = {"bleu": bleu_scores, "ppl": perplexity_scores, "rouge": rouge_scores}
+
+
+def summary(result: dict[str, Any], title: str) -> str:
+    """One line: the scores, then what they cost."""
+    scores = [text for key, read in SCORES.items() if key in result for text in read(result[key])]
     cost = [
         result["arch"],
         f"{result['parameters']:,} parameters",

@@ -1,0 +1,216 @@
+"""Codes one language's text for a language model and turns it into fairseq's binary form.
+
+    code_text.py --coding bpe --operations 8000 --train train.txt --valid valid.txt \\
+        --test test.txt --output data-bin
+    code_text.py --coding bpe --summaries --article-tokens 400 --summary-tokens 60 \\
+        --train raw/train --valid raw/valid --test raw/test --output data-bin
+
+Codings: words (between blanks; what training lacks is <unk>), bpe (learned here from the raw
+training text; every line comes back exactly) and characters. Each line is a sequence, ended by
+</s>. With --summaries the splits are prefixes, of PREFIX.article and PREFIX.summary, and a line
+is `article <sep> summary`: the first --article-tokens units of the article, the first
+--summary-tokens of the summary.
+
+The folder holds what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on),
+the codes, and preprocessing.json, for bundle.py. It appears when it is complete, or not at all.
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from vaswani_text import bpe
+from vaswani_text.binary import (
+    SPECIAL_SYMBOLS,
+    UNKNOWN,
+    binarize,
+    build_dictionary,
+    type_code,
+    write_dictionary,
+)
+from vaswani_text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
+from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically
+from vaswani_text.parallel import process_file
+from vaswani_text.pipeline import SETTINGS, TEXT_DICTIONARY, TextSettings
+
+SPLITS = ("train", "valid", "test")
+CODES = "codes"
+
+
+def encoder(coding: str, codes: str | None) -> Callable[[str], str]:
+    """The function from a raw line to its units."""
+    return make_coding(coding, codes)[0]
+
+
+def letters_encoder() -> Callable[[str], str]:
+    """The function from a raw line to what BPE is learned from."""
+    return to_letters
+
+
+def learn_codes(
+    files: list[str], operations: int, min_frequency: int, folder: Path, workers: int
+) -> None:
+    """Learns BPE from raw files together."""
+    letters = [str(folder / f"letters.{number}") for number in range(len(files))]
+    for source, target in zip(files, letters, strict=True):
+        process_file(letters_encoder, source, target, workers)
+    bpe.learn(letters, operations, min_frequency, str(folder / CODES), workers)
+
+
+def join_summaries(coded: list[str], settings: TextSettings, output: str) -> None:
+    """Writes `article <sep> summary` out of a coded file of each, each cut to its length.
+
+    Raises:
+        InputError: the files differ in length.
+    """
+    with write_atomically(output) as write:
+        for article, summary in read_pairs(*coded):
+            units = article.split()[: settings.article_tokens]
+            write(" ".join([*units, SEPARATOR, *summary.split()[: settings.summary_tokens]]))
+
+
+def code_split(
+    split: str, files: list[str], settings: TextSettings, parts: Path, workers: int
+) -> str:
+    """Codes a split's file (with summaries, its two); returns the path of the units."""
+    codes = settings.codes and str(parts / settings.codes)
+    coded = [str(parts / f"{split}.{number}") for number in range(len(files))]
+    for source, target in zip(files, coded, strict=True):
+        process_file(partial(encoder, settings.coding, codes), source, target, workers)
+    if len(coded) == 1:
+        return coded[0]
+    joined = str(parts / f"{split}.joined")
+    join_summaries(coded, settings, joined)
+    return joined
+
+
+def count_units(prefix: Path, rows: int) -> tuple[int, int]:
+    """Units of a binary file, line ends included, and how many of them are unknown."""
+    units = np.memmap(f"{prefix}.bin", dtype=type_code(rows), mode="r")
+    return len(units), int(np.count_nonzero(units == UNKNOWN))
+
+
+def code_text(
+    splits: dict[str, list[str]],
+    settings: TextSettings,
+    output: Path,
+    operations: int,
+    min_frequency: int,
+    threshold: int,
+    padding_factor: int,
+    workers: int,
+) -> list[str]:
+    """Writes all of it into a temporary folder and moves that into place.
+
+    Args:
+        splits: the raw files of each: one, or those of articles and of summaries.
+        settings: what preprocessing.json is to say.
+        output: the folder to make.
+        operations: merges of BPE.
+        min_frequency: no pair of units rarer than this is merged.
+        threshold: rarer units become <unk>; not with BPE.
+        padding_factor: rows of the dictionary become a multiple of it.
+        workers: processes.
+
+    Returns:
+        A line for people about each split.
+
+    Raises:
+        InputError: a file is empty or no text, or two don't correspond.
+        OSError: a file can't be read or written.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
+        parts, folder = Path(parent), Path(parent) / "data-bin"
+        folder.mkdir()
+        if settings.codes:
+            learn_codes(splits["train"], operations, min_frequency, parts, workers)
+            shutil.copyfile(parts / CODES, folder / CODES)
+        also = bpe_units(str(parts / CODES)) if settings.codes else ()
+        coded = {
+            split: code_split(split, files, settings, parts, workers)
+            for split, files in splits.items()
+        }
+        entries = build_dictionary([coded["train"]], threshold, padding_factor, workers, also)
+        write_dictionary(entries, folder / TEXT_DICTIONARY)
+        rows = len(SPECIAL_SYMBOLS) + len(entries)
+        report = []
+        for split, path in coded.items():
+            lines = binarize(path, folder / split, [symbol for symbol, _ in entries], workers)
+            units, unknown = count_units(folder / split, rows)
+            report.append(f"{split}: {lines:,} lines, {units:,} units, {unknown:,} unknown")
+        with write_atomically(folder / SETTINGS) as write:
+            write(settings.to_json())
+        if output.exists():
+            shutil.rmtree(output)
+        os.replace(folder, output)
+    return [*report, f"{output}: {rows:,} rows in the dictionary"]
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--coding", choices=CODINGS, required=True)
+    for split in SPLITS:
+        parser.add_argument(f"--{split}", required=True, metavar="FILE", help="plain or .gz")
+    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
+    parser.add_argument("--summaries", action="store_true", help="article <sep> summary")
+    parser.add_argument("--article-tokens", type=int, metavar="N", help="with --summaries")
+    parser.add_argument("--summary-tokens", type=int, metavar="N", help="with --summaries")
+    parser.add_argument("--operations", type=int, default=8000, help="BPE's merges (default 8000)")
+    parser.add_argument("--min-frequency", type=int, default=2, help="of a merge (default 2)")
+    parser.add_argument(
+        "--threshold", type=int, default=0, help="rarer words or characters become <unk>"
+    )
+    parser.add_argument(
+        "--padding-factor", type=int, default=1, help="rows become a multiple of it (default 1)"
+    )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    return parser.parse_args()
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """Raises InputError where the options don't fit together."""
+    for name in ("operations", "min_frequency", "padding_factor", "workers"):
+        if getattr(args, name) < 1:
+            flag = name.replace("_", "-")
+            raise InputError(f"--{flag} {getattr(args, name)}: must be at least 1")
+    if args.threshold and args.coding == "bpe":
+        raise InputError("--threshold: BPE has no unknown units; leave it out")
+    both = args.article_tokens is not None and args.summary_tokens is not None
+    neither = args.article_tokens is None and args.summary_tokens is None
+    if args.summaries and not both or not args.summaries and not neither:
+        raise InputError("--summaries goes with --article-tokens N and --summary-tokens N")
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments()
+    check_arguments(args)
+    sides = (".article", ".summary") if args.summaries else ("",)
+    splits = {split: [getattr(args, split) + side for side in sides] for split in SPLITS}
+    codes = CODES if args.coding == "bpe" else None
+    settings = TextSettings(args.coding, codes, args.article_tokens, args.summary_tokens)
+    report = code_text(
+        splits,
+        settings,
+        args.output,
+        args.operations,
+        args.min_frequency,
+        args.threshold,
+        args.padding_factor,
+        args.workers,
+    )
+    print("\n".join(report))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Write made-up articles with summaries: {train,valid,test}.jsonl, from a grammar and a seed.
+
+An article is some English sentences of the toy corpus; one of them begins with "Above all:", and it
+is the summary, without these words. A held-out article has a second summary: the sentence as it
+stands. No sentence occurs twice. Lines are as in SciTLDR: `source`, sentences, and `target`,
+summaries. Example: toy_summaries.py --output work/toy --train 300 --seed 1
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import toy_sentences
+from toy_translation import DEFAULT_SIZES, SPLITS, distinct_pairs
+
+from vaswani_text.corpus_io import InputError, run, write_atomically
+
+SHORTEST, LONGEST = 2, 4
+MARK = "Above all: "
+
+
+def examples(count: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Yields articles, by sentences, and their two summaries.
+
+    Raises ValueError where the grammar has not enough sentences.
+    """
+    sentences = (
+        english for english, _ in distinct_pairs(toy_sentences.pairs(seed), count * LONGEST)
+    )
+    rng = Random(seed)
+    for _ in range(count):
+        # random() alone keeps its numbers between versions of Python.
+        length = SHORTEST + int(rng.random() * (LONGEST - SHORTEST + 1))
+        article = [next(sentences) for _ in range(length)]
+        place = int(rng.random() * length)
+        summary = article[place]
+        article[place] = MARK + summary
+        yield article, [summary, article[place]]
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
+    for split, size in DEFAULT_SIZES.items():
+        parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help="articles")
+    parser.add_argument("--seed", type=int, default=1, help="another seed, other articles")
+    args = parser.parse_args()
+    sizes = {split: getattr(args, split) for split in SPLITS}
+    if min(sizes.values()) < 1:
+        raise InputError("--train, --valid and --test: give at least 1 each")
+    try:
+        made = examples(sum(sizes.values()), args.seed)
+        for split, size in sizes.items():
+            with write_atomically(args.output / f"{split}.jsonl") as write:
+                for _ in range(size):
+                    source, target = next(made)
+                    references = target if split != "train" else target[:1]
+                    write(json.dumps({"source": source, "target": references}))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    print(f"{args.output}: " + ", ".join(f"{split} {size}" for split, size in sizes.items()))
+
+
+if __name__ == "__main__":
+    run(main)

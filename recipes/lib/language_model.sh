@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2034,SC2154  # what the recipes read, and what they and translation.sh set
+# shellcheck disable=SC2128  # `data` is a local array elsewhere
+#
+# What the recipes of language models (lm.sh, summarization.sh) share: settings, and the stages
+# code, train and bundle. Training, averaging and downloads are those of translation.sh; what is
+# defined here takes the place of what is there. A recipe also defines
+#   raw_prefix SPLIT    what code_text.py takes of raw/; raw_files SPLIT...: its files
+#   source_files, choose_layout, stage_unpack, data_layout (what --data DIR must hold)
+# WORK then holds raw/ (text), data-bin/ (coded), checkpoints/, averaged.pt, model/ (the bundle),
+# output/, result.json.
+
+# shellcheck source=recipes/lib/translation.sh
+source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
+
+default_arch=vaswani_lm_tiny
+coding=bpe
+operations=8000
+padding_factor=1
+tokens_per_sample=256
+lr_factor=0.9
+warmup_updates=1000
+max_update=4000
+max_tokens=4096
+average=5
+average_over=updates
+coding_options=()   # of code_text.py
+training_options=() # of fairseq-train
+
+recipe_usage() {
+  cat <<HELP
+
+Options of every recipe of language models, and what they are here where they are not given:
+  --arch NAME              ${default_arch} (vaswani_lm_debug for --scale tiny)
+  --coding KIND            ${coding}: words, bpe or characters
+  --operations N           ${operations}: BPE's merges
+  --tokens-per-sample N    ${tokens_per_sample}: tokens that the model sees at once
+  --max-tokens N           ${max_tokens}: of a batch, on each GPU
+  --update-freq N          batches to an update, on each GPU
+  --max-update N           ${max_update}
+  --max-epoch N            no limit
+  --warmup-updates N       ${warmup_updates}
+  --lr-factor F            ${lr_factor}
+  --dropout P              the architecture's own
+  --save-interval-updates N   a twentieth of --max-update: the last ${average} states are averaged
+  --seed S                 ${seed}
+HELP
+}
+
+recipe_option() { language_model_option "$@"; }
+
+language_model_option() { # NAME VALUE
+  case $1 in
+    --coding) coding=$2 ;;
+    --operations) operations=$2 ;;
+    --tokens-per-sample) tokens_per_sample=$2 ;;
+    --dropout) dropout=$2 ;;
+    *) translation_option "$1" "$2" ;;
+  esac
+}
+
+check_language_model_options() {
+  if [[ "$scale" == tiny ]]; then
+    arch=${arch:-vaswani_lm_debug}
+    if ((tokens_per_sample > tiny_tokens_per_sample)); then tokens_per_sample=$tiny_tokens_per_sample; fi
+  fi
+  case $coding in
+    words | bpe | characters) ;;
+    *) die "--coding $coding: must be words, bpe or characters" ;;
+  esac
+  need_count --operations "$operations"
+  need_count --tokens-per-sample "$tokens_per_sample"
+  if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
+  pair=text-text # translation.sh's; nothing here has a language
+  check_translation_options
+  if ((save_interval == 0)); then save_interval=$(((max_update + 19) / 20)); fi
+}
+
+key_fetch() { printf 'layout %s data %s\n' "$layout" "$data"; }
+
+check_local_files() {
+  local file sum
+  while IFS= read -r file; do
+    [[ -f "$file" ]] || die "--data $data: ${file##*/} is missing ($data_layout)"
+    sum=$(archive_sum "${file##*/}")
+    if [[ -n "$sum" && "$(vaswani_sha256 <"$file")" != "$sum" ]]; then
+      say "note: $file differs from the published file; results can't be compared"
+    fi
+  done < <(source_files)
+}
+
+listed_digests() { # of the files that standard input names, one a line
+  local file files=()
+  while IFS= read -r file; do files+=("$file"); done
+  digests "${files[@]}"
+}
+
+key_unpack() {
+  printf 'layout %s lines %s seed %s\n' "$layout" "${lines[*]}" "$seed"
+  source_files | listed_digests
+}
+
+key_code() {
+  raw_files train valid test | listed_digests
+  printf 'coding %s operations %s options %s\n' "$coding" "$operations" "${coding_options[*]-}"
+}
+
+stage_code() {
+  remove_leftovers "$work/.data-bin"
+  run python "$prep/code_text.py" --coding "$coding" --operations "$operations" \
+    ${coding_options[@]+"${coding_options[@]}"} --output "$work/data-bin" \
+    --train "$(raw_prefix train)" --valid "$(raw_prefix valid)" --test "$(raw_prefix test)"
+}
+
+training_key() {
+  data_bin_digests 'train.*' 'valid.*' 'dict.*'
+  printf 'arch %s seed %s max-tokens %s sample %s update-freq %s warmup %s factor %s dropout %s options %s device %s %s\n' \
+    "$arch" "$seed" "$max_tokens" "$tokens_per_sample" "$update_freq" "$warmup_updates" \
+    "$lr_factor" "$dropout" "${training_options[*]-}" "$device" "$gpus"
+}
+
+training_command() { # sets `command`
+  command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --task vaswani_language_modeling
+    --arch "$arch" --tokens-per-sample "$tokens_per_sample"
+    ${training_options[@]+"${training_options[@]}"}
+    --max-tokens "$max_tokens" --update-freq "$update_freq" --lr-factor "$lr_factor"
+    --warmup-updates "$warmup_updates" --max-update "$max_update" --seed "$seed"
+    --no-epoch-checkpoints --save-interval-updates "$save_interval"
+    --keep-interval-updates "$average" --save-dir "$work/checkpoints"
+    --no-progress-bar --log-format simple --log-interval 50)
+  if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
+  if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
+  if [[ "$device" == cpu ]]; then
+    command+=(--cpu)
+  else
+    command+=(--distributed-world-size "$gpus")
+  fi
+}
+
+key_bundle() {
+  key_average
+  digests "$work/averaged.pt" "$work/data-bin/preprocessing.json" "$work/data-bin/dict.txt"
+  printf 'beam %s\n' "$beam"
+}
+
+stage_bundle() {
+  fresh_folder "$work/model"
+  run python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \
+    --output "$work/model" "beam=$beam"
+}
+
+# KEY FILE: writes result.json, with the scores of a JSON file under the name KEY.
+write_result() {
+  local file files=()
+  while IFS= read -r file; do files+=("$file"); done < <(raw_files train valid test)
+  remove_leftovers "$work/.result.json"
+  run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
+    --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \
+    --path checkpoints=checkpoints --path bundle=model --scores "$1=$2" --output "$work/result.json"
+}

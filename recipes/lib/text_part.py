@@ -1,0 +1,54 @@
+"""Prints a part of a text, plain or .gz, line by line.
+
+    text_part.py train.txt.gz > train.txt
+    text_part.py input.txt --from 0.9 --to 0.95 --most 1000 > valid.txt
+    text_part.py --words wiki.test.tokens > test.txt
+
+--words drops the blanks at both ends of a line, as texts made of words have them.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+
+from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+
+
+def part(path: str, start: float, end: float) -> Iterator[str]:
+    """The lines from one fraction of a file to another; adjoining parts share no line.
+
+    Raises:
+        InputError: no part of the file, or one without a line.
+    """
+    if not 0 <= start < end <= 1:
+        raise InputError(f"--from {start:g} --to {end:g}: must be fractions, in this order")
+    count = sum(1 for _ in read_lines(path))
+    first, last = round(count * start), round(count * end)
+    if first == last:
+        raise InputError(f"{path}: {count} lines are too few to take {start:g} to {end:g} of them")
+    return islice(read_lines(path), first, last)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file")
+    parser.add_argument("--from", type=float, default=0, dest="start", metavar="FRACTION")
+    parser.add_argument("--to", type=float, default=1, dest="end", metavar="FRACTION")
+    parser.add_argument("--most", type=int, default=0, metavar="N", help="lines (0: all)")
+    parser.add_argument("--words", action="store_true")
+    args = parser.parse_args()
+    lines = part(args.file, args.start, args.end)
+    with write_atomically("-") as write:
+        for line in islice(lines, args.most or None):
+            write(line.strip(" ") if args.words else line)
+
+
+if __name__ == "__main__":
+    run(main)

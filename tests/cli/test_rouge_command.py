@@ -1,0 +1,108 @@
+"""`vaswani rouge`: files of either kind, the lead baseline, errors."""
+
+import json
+
+import pytest
+
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.metrics.rouge import rouge
+from vaswani_text.summaries import Example, write_examples
+
+EXAMPLES = [
+    Example(["The mill burned.", "Nobody was hurt.", "It rained."], ["a mill burned", "fire"]),
+    Example(["It rained. Then it snowed."], ["rain, then snow"]),
+]
+HYPOTHESES = ["a mill burned down", ""]
+HYPOTHESIS = ("--hypothesis", "hypothesis")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_examples(iter(EXAMPLES), str(tmp_path / "test"))
+    (tmp_path / "hypothesis").write_text("".join(f"{line}\n" for line in HYPOTHESES))
+    (tmp_path / "other").write_text("fire\nsnow\n")
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+
+    def run(*args: object) -> tuple[int, str, str]:
+        code = main(["rouge", *map(str, args)])
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_a_system_beside_lead_sentences(run):
+    references = [example.references for example in EXAMPLES]
+    leads = {
+        "lead-1": ["The mill burned.", "It rained. Then it snowed."],
+        "lead-2": ["The mill burned. Nobody was hurt.", "It rained. Then it snowed."],
+    }
+    code, out, _ = run(
+        *("--hypothesis", "hypothesis", "--references", "test.jsonl", "--lead", 1, "--lead", 2),
+        *("--format", "json"),
+    )
+    report = json.loads(out)
+    assert code == 0
+    # Later work and other programs read these names.
+    assert list(report) == ["summaries", "references", "over", "stemming", "systems"]
+    assert (report["summaries"], report["references"], report["over"]) == (2, 3, "best")
+    for system in report["systems"]:
+        lines = (leads | {"model": HYPOTHESES})[system["name"]]
+        words = sum(len(line.split()) for line in lines) / 2
+        assert system == {"name": system["name"], "words": words} | rouge(lines, references)
+    assert [system["name"] for system in report["systems"]] == ["lead-1", "lead-2", "model"]
+
+
+def test_files_of_references_and_articles(run):
+    flags = ("--hypothesis", "hypothesis", "--references", "test.summary", "other")
+    flags += ("--over", "mean", "--no-stemming", "--format", "json")
+    _, out, _ = run(*flags, "--articles", "test.article", "--lead", 1)
+    lead, model = json.loads(out)["systems"]
+    references = [["a mill burned", "fire"], ["rain, then snow", "snow"]]
+    assert model == {"name": "model", "words": 2.0} | rouge(HYPOTHESES, references, "mean", False)
+    leads = ["The mill burned.", "It rained."]  # cut here, where the .jsonl has it as one
+    assert lead == {"name": "lead-1", "words": 2.5} | rouge(leads, references, "mean", False)
+
+
+def test_the_table_says_what_was_done(run):
+    code, out, _ = run("--references", "test.jsonl", "--lead", 1)
+    assert code == 0
+    lines = out.split("\n")
+    assert lines[0].split() == ["words", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert lines[2].startswith("lead-1") and "model" not in out
+    assert "mean of 2 summaries; the best of each one's references (3 in all)" in out
+    _, out, _ = run("--references", "test.jsonl", "--lead", 1, "--over", "mean", "--no-stemming")
+    assert "over words as they are" in out and "the mean of each one's references" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--references", "test.jsonl"], "nothing to score"),
+        (["--references", "test.summary", "--lead", "1"], "--lead needs --articles FILE"),
+        (["--references", "test.jsonl", "other", "--lead", "1"], "give no other"),
+        (
+            ["--references", "test.jsonl", "--articles", "test.article", "--lead", "1"],
+            "give no other",
+        ),
+        (["--references", "gone", *HYPOTHESIS], "gone: No such file"),
+        (["--references", "short", *HYPOTHESIS], "hypothesis has 2 lines, short has 1"),
+        (["--references", "other", "short", *HYPOTHESIS], "short has 1 lines, other has 2"),
+        (["--references", "empty", *HYPOTHESIS], "empty: the file is empty"),
+        (["--references", "bad.jsonl", *HYPOTHESIS], "bad.jsonl:2: no JSON"),
+        (["--references", "none.jsonl", *HYPOTHESIS], "summary 2 has no reference"),
+    ],
+)
+def test_bad_input_is_one_line(run, folder, flags, part):
+    (folder / "short").write_text("one\n")
+    (folder / "empty").write_text("")
+    good = '{"article": ["a"], "references": ["b"]}\n'
+    (folder / "bad.jsonl").write_text(good + "{\n")
+    (folder / "none.jsonl").write_text(good + '{"article": ["a"], "references": []}\n')
+    code, out, err = run(*flags)
+    assert code == 1 and not out and err.count("\n") == 1
+    assert err.startswith("vaswani rouge: error: ") and part in err

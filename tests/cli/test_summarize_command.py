@@ -1,0 +1,203 @@
+"""`vaswani summarize`: a line for a line, what the model itself would write after the article."""
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, write_lines
+
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.cli._lm_model import load_model
+from vaswani_plugin.search.completion import complete
+from vaswani_plugin.search.generator import SearchOptions
+from vaswani_text.pipeline import TextSettings
+
+ARTICLE, SUMMARY = 12, 6
+LONG = " ".join(WORDS[:20])
+ARTICLES = [
+    "ba be bi",
+    "",
+    "  \t ",
+    LONG,
+    "gu  zzz ko",
+    " ".join(LONG.split()[:ARTICLE]),
+    "<sep> </s> ba",
+    "ko",
+]
+FLAGS = (*OURS, "--sample-break-mode", "eos", "--loss-after", "<sep>")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A bundle whose model has random weights and gives different articles different summaries."""
+    settings = TextSettings("words", article_tokens=ARTICLE, summary_tokens=SUMMARY, beam=3)
+    folder = tmp_path_factory.mktemp("summaries")
+    write_lines(folder / "dict.txt", [f"{unit} 1" for unit in [*WORDS, "<sep>"]])
+    (folder / "preprocessing.json").write_text(settings.to_json(), encoding="utf-8")
+    state, model = build(folder, *FLAGS)
+    with torch.no_grad():
+        # Otherwise the last word, whose embedding goes through all layers, would be repeated.
+        for name, weights in model.named_parameters():
+            weights.mul_(4.0 if "feed_forward" in name and weights.dim() == 2 else 1.0)
+    torch.save({**state, "model": model.state_dict()}, folder / "model.pt")
+    return folder
+
+
+@pytest.fixture
+def summarize(folder, monkeypatch, capsys):
+    """Runs the command on lines; returns the exit code, the output's lines and the errors."""
+
+    def run(lines: list[str], *flags: object, model: Path = folder) -> tuple[int, list[str], str]:
+        text = "".join(f"{line}\n" for line in lines).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        code = main(["summarize", "--model", str(model), "--cpu", *map(str, flags)])
+        out, err = capsys.readouterr()
+        assert out == "" or out.endswith("\n")
+        return code, out.split("\n")[:-1], err
+
+    return run
+
+
+@torch.no_grad()
+def by_hand(folder: Path, article: str) -> tuple[list[str], list[float]]:
+    """Greedy: words, and their log-probabilities with that of the end, by whole passes."""
+    _, model = build(folder, *FLAGS)
+    model.load_state_dict(torch.load(folder / "model.pt")["model"])
+    model.eval()
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    words = [word if word not in ("<sep>", "</s>") else "<unk>" for word in article.split()]
+    text = [dictionary.eos(), *map(dictionary.index, words[:ARTICLE]), dictionary.index("<sep>")]
+    never = [dictionary.index(symbol) for symbol in ("<pad>", "<unk>", "<sep>")]
+    tokens: list[int] = []
+    scores: list[float] = []
+    while len(tokens) < SUMMARY:
+        scored = model(torch.tensor([[*text, *tokens]]))[0][0, -1].double().log_softmax(-1)
+        scored[never] = -torch.inf
+        if not tokens:
+            scored[dictionary.eos()] = -torch.inf  # a summary has a word
+        best = int(scored.argmax())
+        scores.append(float(scored[best]))
+        if best == dictionary.eos():
+            break
+        tokens.append(best)
+    return [dictionary[token] for token in tokens], scores
+
+
+def test_greedy_is_what_the_model_says(folder, summarize):
+    code, lines, _ = summarize(ARTICLES, "--beam", 1, "--format", "json")
+    assert code == 0
+    found = [json.loads(line) for line in lines]
+    assert len({tuple(entry["tokens"]) for entry in found}) > 3, "all alike: no test"
+    assert any(len(set(entry["tokens"])) > 3 for entry in found), "one word repeated: no test"
+    for number, (article, entry) in enumerate(zip(ARTICLES, found, strict=True), start=1):
+        # Later work and other programs read these names.
+        assert list(entry) == [
+            "line", "article_tokens", "read_tokens", "summary", "score", "tokens",
+            "log_probabilities", "ended",
+        ]  # fmt: skip
+        units = article.split()
+        assert entry["line"] == number and entry["article_tokens"] == len(units)
+        assert entry["read_tokens"] == min(ARTICLE, len(units))
+        if not units:
+            assert entry["summary"] == "" and entry["tokens"] == []
+            continue
+        words, scores = by_hand(folder, article)
+        assert entry["tokens"] == words and entry["summary"] == " ".join(words)
+        assert entry["log_probabilities"] == pytest.approx(scores, abs=1e-4)
+
+
+def test_every_line_gives_a_line_and_long_articles_are_cut(summarize):
+    code, lines, err = summarize(ARTICLES)
+    assert code == 0 and len(lines) == len(ARTICLES)
+    assert lines[1] == lines[2] == ""
+    assert lines[3] == lines[5] != ""
+    assert "1 of 8 articles are longer than the model reads" in err
+    assert "the first 12 units were read" in err
+    assert summarize(["ba"])[2] == ""
+
+
+def test_batches_change_nothing(summarize):
+    expected = summarize(ARTICLES, "--format", "json")[1]
+    for size in (1, 20, 100):
+        found = summarize(ARTICLES, "--format", "json", "--batch-tokens", size)[1]
+        for one, other in zip(map(json.loads, found), map(json.loads, expected), strict=True):
+            assert one["tokens"] == other["tokens"]
+            assert one["score"] == pytest.approx(other["score"], abs=1e-5)
+
+
+def test_the_bundles_beam_and_the_length_penalty(summarize):
+    found = [json.loads(line) for line in summarize(ARTICLES, "--format", "json")[1]]
+    greedy = [json.loads(x) for x in summarize(ARTICLES, "--beam", 1, "--format", "json")[1]]
+    assert found != greedy
+    explicit = summarize(ARTICLES, "--beam", 3, "--lenpen", 0.6, "--format", "json")[1]
+    assert found == [json.loads(line) for line in explicit]
+    for entry in found:
+        if entry["tokens"]:
+            length = len(entry["tokens"]) + 1  # the end, or the cut
+            expected = sum(entry["log_probabilities"]) / ((5 + length) / 6) ** 0.6
+            assert entry["score"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_best_of_the_beam_is_shown(folder, summarize):
+    model = load_model(folder, None, torch.device("cpu"))
+    index = model.dictionary.index
+    prompt = [*map(index, [*ARTICLES[0].split(), "<sep>"])]
+    symbols = ("<sep>", "<unk>")
+    (found,) = complete(
+        model.model,
+        model.dictionary,
+        [prompt],
+        SearchOptions(beam=3),
+        SUMMARY,
+        index("</s>"),
+        symbols,
+    )
+    assert len(found) == 3 and len({completion.score for completion in found}) == 3
+    best = max(found, key=lambda completion: completion.score)
+    (line,) = summarize(ARTICLES[:1], "--format", "json")[1]
+    assert json.loads(line)["tokens"] == [model.dictionary[token] for token in best.tokens]
+
+
+def test_limits_and_repetition(summarize):
+    for flags in (["--max-length", 2], ["--max-length", 2, "--beam", 1]):
+        entries = [json.loads(x) for x in summarize(ARTICLES, *flags, "--format", "json")[1]]
+        assert max(len(entry["tokens"]) for entry in entries) <= 2
+    lines = summarize(ARTICLES, "--no-repeat-ngram-size", 1)[1]
+    assert all(len(set(line.split())) == len(line.split()) for line in lines)
+    room = POSITIONS - ARTICLE - 2
+    assert summarize(["ba"], "--max-length", room)[0] == 0
+    code, _, err = summarize(["ba"], "--max-length", room + 1)
+    assert code == 1 and f"positions leave {room}" in err
+
+
+def test_files_in_and_out(summarize, tmp_path):
+    (tmp_path / "articles").write_text("\ufeffba be bi\nko\n", encoding="utf-8")
+    flags = (tmp_path / "articles", "--output", tmp_path / "summaries")
+    assert summarize([], *flags)[:2] == (0, [])
+    expected = summarize(["ba be bi", "ko"])[1]
+    assert (tmp_path / "summaries").read_text().split("\n")[:-1] == expected
+
+
+def test_a_bad_line_comes_after_the_good_ones(summarize, tmp_path):
+    (tmp_path / "articles").write_bytes(b"ko\nbad \xff\n")
+    code, _, err = summarize([], tmp_path / "articles", "--output", tmp_path / "summaries")
+    assert code == 1 and f"{tmp_path}/articles:2: invalid UTF-8" in err
+    assert "the lines before it are in" in err
+    assert (tmp_path / "summaries.part").read_text() == f"{summarize(['ko'])[1][0]}\n"
+
+
+def test_what_is_no_summarizer(folder, summarize, tmp_path):
+    code, _, err = summarize([], model=folder / "model.pt")
+    assert code == 1 and "must be a bundle" in err
+    plain = write_bundle(tmp_path / "plain", TextSettings("words"), WORDS)
+    code, _, err = summarize([], model=plain)
+    assert code == 1 and "was not trained to summarize" in err
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    (broken / "preprocessing.json").write_text('{"version": 1, "coding": "runes"}')
+    code, _, err = summarize([], model=broken)
+    assert code == 1 and "coding is 'runes'" in err and err.count("\n") == 1

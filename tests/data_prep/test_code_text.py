@@ -1,0 +1,183 @@
+"""code_text.py: fairseq's own binary form, nothing unknown where the coding is faithful, summaries.
+
+References: fairseq-preprocess byte for byte, fairseq's dictionary and reader, and plain loops.
+"""
+
+from pathlib import Path
+
+import code_text
+import pytest
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from fairseq_cli import preprocess
+
+from vaswani_text.corpus_io import InputError
+from vaswani_text.pipeline import Pipeline, read_settings_file
+
+TEXT = {
+    "train": ["the old bird  sat", "", " the <unk> bird saw the garden ", "a@@ na\u00efve </s> ?"],
+    "valid": ["the bird", "sat on the garden\u2028wall"],
+    "test": ["the na\u00efve \U0001f600", " a"],
+}
+SUMMARIES = {
+    "train": [("the old bird sat in the garden", "a bird sat"), ("it rained", "rain and rain")],
+    "valid": [("", "nothing")],
+    "test": [("one two three four five six seven", "one"), ("the bird", "a")],
+}
+CODINGS = ("words", "bpe", "characters")
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    for split, lines in TEXT.items():
+        (tmp_path / split).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def summaries(tmp_path) -> Path:
+    for split, pairs in SUMMARIES.items():
+        for side, lines in zip(("article", "summary"), zip(*pairs, strict=True), strict=True):
+            (tmp_path / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the script in this process on the splits of a folder; returns its output."""
+
+    def run(folder: Path, *flags: object) -> str:
+        args = ["code_text.py", "--output", folder / "bin", "--workers", 1]
+        for split in TEXT:
+            args += [f"--{split}", folder / split]
+        monkeypatch.setattr("sys.argv", [*map(str, args), *map(str, flags)])
+        code_text.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def read_back(folder: Path, split: str) -> list[list[str]]:
+    """The units of each line, its end included, by fairseq's own reader."""
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    return [
+        [dictionary[number] for number in line] for line in MMapIndexedDataset(str(folder / split))
+    ]
+
+
+def test_words_are_binarized_as_by_fairseq_preprocess(text, run):
+    output = run(text, "--coding", "words")
+    flags = ["--only-source", "--destdir", text / "theirs", "--workers", 1]
+    for split in TEXT:
+        # The words that fairseq would take for its own symbols.
+        plain = (text / split).read_text("utf-8").replace("</s>", "<unk>")
+        (text / f"{split}.plain").write_text(plain, "utf-8")
+        flags += [f"--{split}pref", text / f"{split}.plain"]
+    parser = options.get_preprocessing_parser()
+    preprocess.main(parser.parse_args(list(map(str, flags))))
+    for name in ("train.bin", "train.idx", "valid.bin", "valid.idx", "test.bin", "test.idx"):
+        ours = (text / "bin" / name).read_bytes()
+        assert ours == (text / "theirs" / name).read_bytes(), name
+    # fairseq pads the dictionary to a multiple of 8 rows.
+    theirs = (text / "theirs" / "dict.txt").read_text("utf-8").split("\n")
+    ours = (text / "bin" / "dict.txt").read_text("utf-8").split("\n")
+    assert ours[:-1] == [row for row in theirs if row and not row.startswith("madeupword")]
+    assert "valid: 2 lines, 9 units, 2 unknown\n" in output
+
+
+@pytest.mark.parametrize("coding", ["bpe", "characters"])
+def test_text_comes_back_from_the_binary_files(text, run, coding):
+    output = run(text, "--coding", coding, "--operations", 20)
+    settings = read_settings_file(text / "bin" / "preprocessing.json")
+    pipeline = Pipeline(settings, text / "bin")
+    for split, lines in TEXT.items():
+        units = read_back(text / "bin", split)
+        assert [line[-1] for line in units] == ["</s>"] * len(lines)
+        if coding == "bpe" or split == "train":
+            assert [pipeline.decode(" ".join(line[:-1])) for line in units] == lines
+            assert not any("<unk>" in line for line in units)
+    if coding == "bpe":
+        assert output.count(", 0 unknown") == 3
+    else:
+        known = set("".join(TEXT["train"]))
+        missing = sum(character not in known for character in "".join(TEXT["test"]))
+        units = sum(len(line) + 1 for line in TEXT["test"])
+        assert f"test: 2 lines, {units} units, {missing} unknown" in output and missing == 1
+
+
+def test_every_unit_of_bpe_has_a_row(text, run):
+    run(text, "--coding", "bpe", "--operations", 20)
+    rows = Dictionary.load(str(text / "bin" / "dict.txt"))
+    for byte in range(256):
+        if byte in b"\n ":
+            continue
+        letter = chr(byte if 0x21 <= byte < 0x7F and byte not in b"<@" else 0x100 + byte)
+        assert letter in rows and f"{letter}@@" in rows
+    assert "the" in rows
+    counts = [rows.count[rows.index(symbol)] for symbol in rows.symbols[4:]]
+    assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_summaries_are_cut_and_joined(summaries, run, coding):
+    flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2, "--operations", 4)
+    run(summaries, "--coding", coding, *flags)
+    pipeline = Pipeline(
+        read_settings_file(summaries / "bin" / "preprocessing.json"), summaries / "bin"
+    )
+    assert (pipeline.settings.article_tokens, pipeline.settings.summary_tokens) == (4, 2)
+    known = {unit for line in read_back(summaries / "bin", "train") for unit in line}
+    for split, pairs in SUMMARIES.items():
+        expected = []
+        for article, summary in pairs:
+            units = [*pipeline.encode(article).split()[:4], "<sep>"]
+            units += [*pipeline.encode(summary).split()[:2], "</s>"]
+            if coding != "bpe":
+                units = [unit if unit in known else "<unk>" for unit in units]
+            expected.append(units)
+        assert read_back(summaries / "bin", split) == expected
+    if coding == "words":
+        assert read_back(summaries / "bin", "train")[0] == (
+            "the old bird sat <sep> a bird </s>".split()
+        )
+
+
+def test_rare_words_become_unknown(text, run):
+    run(text, "--coding", "words", "--threshold", 2, "--padding-factor", 8)
+    assert len(Dictionary.load(str(text / "bin" / "dict.txt"))) == 8
+    assert read_back(text / "bin", "train")[0] == "the <unk> bird <unk> </s>".split()
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--coding", "words", "--summaries"], "--summaries goes with --article-tokens N"),
+        (["--coding", "words", "--summary-tokens", 5], "--summaries goes with --article-tokens N"),
+        (["--coding", "bpe", "--threshold", 2], "--threshold: BPE has no unknown units"),
+        (["--coding", "bpe", "--operations", 0], "--operations 0: must be at least 1"),
+        (["--coding", "words", "--workers", 0], "--workers 0: must be at least 1"),
+    ],
+)
+def test_flags_that_do_not_fit(text, run, flags, part):
+    with pytest.raises(InputError, match=part):
+        run(text, *flags)
+    assert not (text / "bin").exists()
+
+
+def test_an_error_leaves_the_older_folder_and_nothing_else(text, run):
+    run(text, "--coding", "words")
+    before = {path.name: path.read_bytes() for path in (text / "bin").iterdir()}
+    (text / "test").write_bytes(b"good\nbad \xff\n")
+    with pytest.raises(InputError, match="test:2: invalid UTF-8"):
+        run(text, "--coding", "words")
+    assert {path.name: path.read_bytes() for path in (text / "bin").iterdir()} == before
+    assert not [path for path in text.iterdir() if path.name.startswith(".")]
+
+
+def test_articles_and_summaries_must_correspond(summaries, run):
+    with open(summaries / "test.summary", "a") as stream:
+        stream.write("one too many\n")
+    flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2)
+    with pytest.raises(InputError, match="differ in length"):
+        run(summaries, "--coding", "words", *flags)

@@ -1,0 +1,154 @@
+"""Articles and summaries out of every published layout, and the made-up ones."""
+
+import hashlib
+import json
+
+import pytest
+
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_text.corpus_io import InputError
+from vaswani_text.summaries import (
+    Example,
+    read_csv,
+    read_examples,
+    read_scitldr,
+    read_stories,
+    split_sentences,
+    write_examples,
+)
+
+STORY = """A fire broke out  in a mill.
+
+Nobody was hurt.\u2028It burned all night.
+
+@highlight
+
+A mill burned down
+
+@highlight
+
+Nobody was hurt!
+"""
+
+
+def write_lines(path, records) -> str:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), "utf-8")
+    return str(path)
+
+
+def test_scitldr(tmp_path):
+    record = {"source": ["One  thing.\n", " ", "Another.\u2028"], "target": ["A.", "B."], "x": 1}
+    path = write_lines(tmp_path / "train.jsonl", [record])
+    assert list(read_scitldr(path)) == [Example(["One thing.", "Another."], ["A.", "B."])]
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("{", "no JSON"),
+        ("[]", "needs 'source', a list of texts"),
+        ('{"source": "text", "target": ["t"]}', "needs 'source', a list of texts"),
+        ('{"source": ["text"], "target": [1]}', "needs 'target', a list of texts"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, part):
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"source": ["a"], "target": ["b"]}\n' + line + "\n")
+    with pytest.raises(InputError, match="train.jsonl:2: ") as caught:
+        list(read_scitldr(str(path)))
+    assert part in str(caught.value)
+
+
+def test_stories_of_a_folder_and_of_a_list(tmp_path):
+    urls = [f"http://news.example/{n}" for n in range(3)]
+    for number, url in enumerate(urls):
+        name = hashlib.sha1(url.encode()).hexdigest()
+        folder = tmp_path / "stories" / str(number % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.story").write_text(f"Story {number}.\n{STORY}", "utf-8")
+    article = ["A fire broke out in a mill.", "Nobody was hurt. It burned all night."]
+    (tmp_path / "list").write_text(f"{urls[2]}\n{urls[0]}\n")
+    found = list(read_stories(str(tmp_path), str(tmp_path / "list")))
+    summary = ["A mill burned down . Nobody was hurt!"]
+    assert found == [Example([f"Story {n}.", *article], summary) for n in (2, 0)]
+    assert len(list(read_stories(str(tmp_path)))) == 3
+    (tmp_path / "list").write_text(f"{urls[2]}\nhttp://news.example/gone\n")
+    with pytest.raises(InputError, match="list:2: .* the story of this address"):
+        list(read_stories(str(tmp_path), str(tmp_path / "list")))
+    with pytest.raises(InputError, match="no .story files"):
+        list(read_stories(str(tmp_path / "nowhere")))
+
+
+def test_a_table_whose_fields_hold_line_breaks(tmp_path):
+    path = tmp_path / "test.csv"
+    text = 'id,article,highlights\r\n1,"He said: ""Go."" Then\r\nhe went.","One .\nTwo ."\r\n'
+    path.write_bytes(text.encode())
+    assert list(read_csv(str(path))) == [
+        Example(['He said: "Go."', "Then he went."], ["One . Two ."])
+    ]
+    path.write_text("id,text\n1,a\n")
+    with pytest.raises(InputError, match="test.csv:2: needs the columns article and highlights"):
+        list(read_csv(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ("He said “No.” And left.", ["He said “No.”", "And left."]),
+        ("Version 1.2 of it. e.g. this", ["Version 1.2 of it. e.g. this"]),
+        ("It grew (fast.) \u00c9mile saw it.\tÄ", ["It grew (fast.)", "\u00c9mile saw it.", "Ä"]),
+        ("  ", []),
+    ],
+)
+def test_sentences(text, sentences):
+    assert split_sentences(text) == sentences
+
+
+def test_what_is_written_is_read(tmp_path):
+    examples = [Example(["A a.", "B."], ["s", "t"]), Example([], ["s"]), Example(["a"], [])]
+    examples += [Example(["\u2028".join("cd")], ["u"])]
+    written = write_examples(iter(examples), str(tmp_path / "test"))
+    assert written == (2, 2)
+    assert (tmp_path / "test.article").read_text("utf-8") == "A a. B.\nc\u2028d\n"
+    assert (tmp_path / "test.summary").read_text("utf-8") == "s\nu\n"
+    assert list(read_examples(str(tmp_path / "test.jsonl"))) == [
+        examples[0], Example(["c d"], ["u"]),
+    ]  # fmt: skip
+    assert write_examples(iter(examples), str(tmp_path / "test"), most=1) == (1, 0)
+    with pytest.raises(InputError, match="no example with an article and a summary"):
+        write_examples(iter(examples[1:3]), str(tmp_path / "empty"))
+    assert not list(tmp_path.glob("*empty*"))
+
+
+def test_the_made_up_articles(tmp_path):
+    flags = ("--train", 12, "--valid", 3, "--test", 4, "--seed", 2)
+    for folder in ("one", "two"):
+        done = run_script("data-prep/toy_summaries.py", "--output", tmp_path / folder, *flags)
+        assert done.returncode == 0, done.stderr
+    sentences, sizes = [], {}
+    for split in ("train", "valid", "test"):
+        path = tmp_path / "one" / f"{split}.jsonl"
+        assert path.read_bytes() == (tmp_path / "two" / f"{split}.jsonl").read_bytes()
+        found = list(read_scitldr(str(path)))
+        sizes[split] = len(found)
+        for example in found:
+            assert 2 <= len(example.article) <= 4
+            assert len(example.references) == (1 if split == "train" else 2)
+            assert [s for s in example.article if s.startswith("Above all: ")] == [
+                f"Above all: {example.references[0]}"
+            ]
+            sentences += [s.removeprefix("Above all: ") for s in example.article]
+    assert sizes == {"train": 12, "valid": 3, "test": 4}
+    assert len(set(sentences)) == len(sentences)
+    done = run_script("data-prep/toy_summaries.py", "--output", tmp_path / "x", "--test", 0)
+    assert_one_line_error(done, "at least 1")
+
+
+def test_the_script(tmp_path):
+    write_lines(tmp_path / "in.jsonl", [{"source": ["A."], "target": ["B"]}] * 3)
+    flags = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out", "--most", 2)
+    done = run_script("data-prep/summaries.py", "--format", "scitldr", *flags)
+    assert done.stdout == f"{tmp_path}/out: 2 articles with summaries\n", done.stderr
+    done = run_script("data-prep/summaries.py", "--format", "csv", *flags, "--urls", "x")
+    assert_one_line_error(done, "--urls goes with --format stories")

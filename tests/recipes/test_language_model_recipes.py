@@ -1,0 +1,252 @@
+"""lm.sh and summarization.sh at --scale tiny: from end to end, and all layouts of their data."""
+
+import gzip
+import hashlib
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash, run_script
+from vaswani_text.pipeline import Pipeline
+
+REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
+LM = "fetch unpack code train average bundle evaluate sample".split()
+SUMMARIZATION = "fetch unpack code train average bundle summarize score".split()
+SPLITS = ("train", "valid", "test")
+
+
+def run_recipe(name: str, work: Path, *args: object, timeout: float = 900):
+    """Runs a recipe at --scale tiny; returns the process."""
+    script = ROOT / "recipes" / f"{name}.sh"
+    return run_bash(script, "--scale", "tiny", "--cpu", "--work", work, *args, timeout=timeout)
+
+
+def stages_run(done) -> list[str]:
+    """The stages that did something."""
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line for line in done.stderr.split("\n") if ": stage " in line]
+    return [line.split(", ")[1] for line in lines if "done before" not in line]
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def check_result(work: Path, recipe: str) -> dict:
+    result = json.loads((work / "result.json").read_text())
+    assert (result["recipe"], result["arch"]) == (recipe, "vaswani_lm_debug")
+    assert result["updates"] == 20 and result["tokens_per_second"] > 0
+    assert "bleu" not in result and result["versions"]["fairseq"]
+    for path in result["paths"].values():
+        assert (work / path).is_dir()
+    for entry in result["data"]:
+        content = (work / entry["file"]).read_bytes()
+        assert entry["sha256"] == hashlib.sha256(content).hexdigest()
+        assert entry["lines"] == content.count(b"\n")
+    assert (work / "model" / "model.pt").read_bytes() == (work / "averaged.pt").read_bytes()
+    return result
+
+
+def test_a_language_model_from_nothing(tmp_path):
+    work = tmp_path / "w k"
+    done = run_recipe("lm", work)
+    assert stages_run(done) == LM
+    result = check_result(work, "lm")
+    rows = {row["name"]: row for row in result["ppl"]["results"]}
+    assert list(rows) == ["uniform", "unigram", "trigram", "model"]
+    assert (rows["model"]["coding"], rows["model"]["unknown"]) == ("bpe", 0)
+    last = done.stdout.strip().split("\n")[-1]
+    assert last.startswith("lm made-up sentences, bpe, test: perplexity ")
+    assert f"{rows['model']['perplexity_per_word']:.2f} a word" in last
+    text = lines_of(work / "raw" / "test.txt")
+    assert result["ppl"]["text"]["lines"] == len(text) == 30
+    assert result["ppl"]["text"]["characters"] == sum(map(len, text))
+    pipeline = Pipeline.load(work / "model")
+    assert [pipeline.decode(pipeline.encode(line)) for line in text] == text
+    assert lines_of(work / "output" / "sample.txt")[0].startswith("The")
+    before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
+    assert stages_run(run_recipe("lm", work)) == []
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_summaries_from_nothing(tmp_path):
+    work = tmp_path / "w k"
+    done = run_recipe("summarization", work)
+    assert stages_run(done) == SUMMARIZATION
+    result = check_result(work, "summarization")
+    assert [system["name"] for system in result["rouge"]["systems"]] == ["lead-1", "model"]
+    assert (result["rouge"]["summaries"], result["rouge"]["references"]) == (30, 60)
+    assert "ROUGE-1" in done.stdout and "lead-1" in done.stdout
+    assert len(lines_of(work / "output" / "test.summary")) == 30
+    command = next(line for line in done.stderr.split("\n") if line.startswith("+ fairseq-train"))
+    assert "--sample-break-mode eos --loss-after \\<sep\\>" in command
+    settings = json.loads((work / "model" / "preprocessing.json").read_text())
+    # 128 tokens a sample: the article, <sep>, the summary, </s>.
+    assert (settings["article_tokens"], settings["summary_tokens"]) == (94, 32)
+    dry = run_recipe("summarization", work, "--loss-on", "both", "--dry-run")
+    assert "--sample-break-mode eos --max-tokens" in dry.stderr
+    assert "--loss-after" not in dry.stderr
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = text.encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def unpack(recipe: str, folder: Path, *flags: object) -> Path:
+    """The folder of the unpacked text."""
+    work = folder / "work"
+    done = run_recipe(recipe, work, "--data", folder, "--stop-stage", "unpack", *flags)
+    assert done.returncode == 0, done.stderr
+    return work / "raw"
+
+
+WIKI = {split: f" \n = {split} = \n \n an <unk> of {split} \n" for split in SPLITS}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "pattern"),
+    [
+        ("wikitext-2", "wiki.{}.tokens"),
+        ("wikitext-2", "{}.txt.gz"),
+        ("wikitext-103", "wikitext-103/wiki.{}.tokens"),
+        ("ptb", "simple-examples/data/ptb.{}.txt"),
+        ("wikitext-103", "wikitext-103-v1.zip"),
+    ],
+)
+def test_texts_made_of_words(tmp_path, corpus, pattern):
+    if pattern.endswith(".zip"):
+        with zipfile.ZipFile(tmp_path / pattern, "w") as archive:
+            for split in SPLITS:
+                archive.writestr(f"wikitext-103/wiki.{split}.tokens", WIKI[split])
+    else:
+        for split in SPLITS:
+            write(tmp_path / pattern.format(split), WIKI[split])
+    raw = unpack("lm", tmp_path, "--corpus", corpus)
+    for split in SPLITS:
+        assert lines_of(raw / f"{split}.txt") == ["", f"= {split} =", "", f"an <unk> of {split}"]
+
+
+def test_tinyshakespeare_is_split_by_lines(tmp_path):
+    lines = [f" line {number} " for number in range(40)]
+    write(tmp_path / "input.txt.gz", "".join(f"{line}\n" for line in lines))
+    raw = unpack("lm", tmp_path, "--corpus", "tinyshakespeare")
+    assert lines_of(raw / "train.txt") == lines[:36]
+    assert lines_of(raw / "valid.txt") == lines[36:38]
+    assert lines_of(raw / "test.txt") == lines[38:]
+
+
+def test_any_text_stays_as_it_is(tmp_path):
+    for split in SPLITS:
+        write(tmp_path / f"{split}.txt", f" {split}\u2028 \n\n")
+    raw = unpack("lm", tmp_path, "--corpus", "text")
+    for split in SPLITS:
+        assert lines_of(raw / f"{split}.txt") == [f" {split}\u2028 ", ""]
+
+
+def write_stories(folder: Path, names: list[str]) -> None:
+    for name in names:
+        text = f"{name} happened.\n\n@highlight\n\n{name}!\n"
+        write(folder / f"{hashlib.sha1(name.encode()).hexdigest()}.story", text)
+
+
+@pytest.mark.parametrize("layout", ["csv", "stories", "lists", "jsonl"])
+def test_layouts_of_articles(tmp_path, layout):
+    names = {split: [f"{split}-{number}" for number in range(2)] for split in SPLITS}
+    corpus = "scitldr" if layout == "jsonl" else "cnn-dailymail"
+    for split in SPLITS:
+        if layout == "csv":
+            rows = "".join(f'1,"{name} happened.",{name}!\n' for name in names[split])
+            file = "validation.csv" if split == "valid" else f"{split}.csv"
+            write(tmp_path / file, f"id,article,highlights\n{rows}")
+        elif layout == "jsonl":
+            file = "dev.jsonl.gz" if split == "valid" else f"{split}.jsonl.gz"
+            rows = [{"source": [f"{n} happened."], "target": [f"{n}!"]} for n in names[split]]
+            write(tmp_path / file, "".join(f"{json.dumps(row)}\n" for row in rows))
+        elif layout == "stories":
+            write_stories(tmp_path / split, names[split])
+        else:
+            write_stories(tmp_path / "cnn" / "stories", names[split])
+            file = "all_val.txt" if split == "valid" else f"all_{split}.txt"
+            write(tmp_path / file, "".join(f"{name}\n" for name in names[split]))
+    raw = unpack("summarization", tmp_path, "--corpus", corpus)
+    for split in SPLITS:
+        assert sorted(lines_of(raw / f"{split}.summary")) == [f"{n}!" for n in names[split]]
+        articles = lines_of(raw / f"{split}.article")
+        assert sorted(articles) == [f"{name} happened." for name in names[split]]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "flags", "part"),
+    [
+        ("lm", ["--corpus", "brown"], "--corpus brown: must be wikitext-2"),
+        ("lm", ["--coding", "syllables"], "--coding syllables: must be words"),
+        ("lm", ["--tokens-per-sample", "0"], "--tokens-per-sample 0: must be"),
+        ("lm", ["--dropout", "much"], "--dropout much: must be a number"),
+        ("lm", ["--corpus", "text", "--scale", "full"], "give its folder with --data"),
+        ("lm", ["--pair", "en-de"], "--pair: no option of this recipe"),
+        ("summarization", ["--corpus", "xsum"], "--corpus xsum: must be scitldr"),
+        ("summarization", ["--loss-on", "nothing"], "--loss-on nothing: must be"),
+        ("summarization", ["--summary-tokens", "400"], "leaves no room for an article"),
+        ("summarization", ["--corpus", "cnn-dailymail", "--scale", "full"], "with --data DIR"),
+    ],
+)
+def test_mistaken_options(tmp_path, recipe, flags, part):
+    if "--summary-tokens" in flags:
+        flags = [*flags, "--scale", "full"]
+    assert_one_line_error(run_recipe(recipe, tmp_path / "work", *flags), part)
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "missing"),
+    [("lm", "train.txt is missing"), ("summarization", "dev.jsonl is missing")],
+)
+def test_missing_files_are_named(tmp_path, recipe, missing):
+    write(tmp_path / "data" / "train.jsonl", "{}\n")
+    done = run_recipe(recipe, tmp_path / "work", "--data", tmp_path / "data")
+    assert done.returncode != 0 and missing in done.stderr
+
+
+@pytest.mark.slow
+def test_the_benchmark_beside_stock(tmp_path):
+    rows = [f"{number % 7} the {number % 5} bird" for number in range(300)]
+    for split in SPLITS:
+        write(tmp_path / split, "".join(f"{row}\n" for row in rows))
+    flags = [part for split in SPLITS for part in (f"--{split}", tmp_path / split)]
+    flags += ["--coding", "words", "--output", tmp_path / "bin"]
+    assert run_script("data-prep/code_text.py", *flags).returncode == 0
+    script = ROOT / "recipes" / "benchmarks" / "stock_lm.sh"
+    done = run_bash(script, tmp_path / "bin", tmp_path / "work", 2, timeout=900)
+    assert done.returncode == 0, done.stderr
+    ours, stock, ratio = done.stdout.strip().split("\n")[-3:]
+    # Equal sizes, or the comparison means nothing.
+    assert ours.startswith("ours: test perplexity ") and stock.startswith("stock: test perplexity ")
+    assert ours.split(", ")[-1] == stock.split(", ")[-1]
+    assert ratio.startswith("after 2 updates, seed 1: perplexity ratio ")
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("recipe", "folder", "files"),
+    [
+        ("lm", "wikitext-2", {f"{split}.txt": f"{split}.txt" for split in SPLITS}),
+        ("lm", "tinyshakespeare", {"input.txt": "input.txt"}),
+        # The published files have no line end after the last line.
+        ("summarization", "scitldr", {"train.jsonl": "train.jsonl", "valid.jsonl": "dev.jsonl"}),
+    ],
+)
+def test_the_published_sums(recipe, folder, files):
+    if not (REAL_DATA / folder).is_dir():
+        pytest.skip(f"NOT CHECKED: no {REAL_DATA / folder} (set VASWANI_DATA to such a folder)")
+    script = (ROOT / "recipes" / f"{recipe}.sh").read_text()
+    for name, published in files.items():
+        content = gzip.decompress((REAL_DATA / folder / f"{name}.gz").read_bytes())
+        if folder == "scitldr":
+            content = content.removesuffix(b"\n")
+        digest = hashlib.sha256(content).hexdigest()
+        assert f"{folder}/{published}) echo {digest} ;;" in script

@@ -1,0 +1,150 @@
+"""`vaswani rouge`: ROUGE of summaries, beside the first sentences of their articles."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeVar
+
+from tabulate import tabulate
+
+from vaswani_plugin.metrics.rouge import OVER, lead, rouge
+from vaswani_text.corpus_io import InputError, read_lines
+from vaswani_text.summaries import Example, read_examples, split_sentences
+
+HELP = "ROUGE-1, -2 and -L of summaries, beside the first sentences of the articles"
+EXAMPLE = (
+    "vaswani rouge --hypothesis test.hyp --references work/summarization/raw/test.jsonl --lead 1"
+)
+JSONL = (".jsonl", ".jsonl.gz")
+Read = TypeVar("Read")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("--hypothesis", type=Path, metavar="FILE", help="a summary a line")
+    parser.add_argument(
+        "--references",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="a summary a line, a file for each reference; or the one .jsonl of "
+        "data-prep/summaries.py, with any number of references, and the articles",
+    )
+    parser.add_argument(
+        "--lead",
+        type=_count,
+        action="append",
+        default=[],
+        metavar="N",
+        help="also score the first N sentences of each article; again for more",
+    )
+    parser.add_argument("--articles", type=Path, metavar="FILE", help="an article a line, for them")
+    parser.add_argument(
+        "--over",
+        choices=OVER,
+        default="best",
+        help="of several references take the best F1 or the mean of all (default: %(default)s)",
+    )
+    parser.add_argument("--no-stemming", action="store_true", help="compare words as they are")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+
+
+def read(reader: Callable[[Path], Read], path: Path) -> list[Any]:
+    """All that a reader finds in a file.
+
+    Raises:
+        ValueError: it isn't what it should be, or empty.
+        OSError: it can't be read.
+    """
+    try:
+        found = list(reader(path))
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    if not found:
+        raise ValueError(f"{path}: the file is empty")
+    return found
+
+
+def read_all(args: argparse.Namespace) -> list[Example]:
+    """Articles (empty where they aren't needed) and references of each summary.
+
+    Raises:
+        ValueError: files that differ in length; no articles where they are needed.
+        OSError: a file can't be read.
+    """
+    if any(str(path).endswith(JSONL) for path in args.references):
+        if len(args.references) > 1 or args.articles:
+            raise ValueError(
+                f"{args.references[0]}: holds all references and articles, give no other"
+            )
+        return read(lambda path: read_examples(str(path)), args.references[0])
+    files = [read(read_lines, path) for path in args.references]
+    for path, lines in zip(args.references, files, strict=True):
+        _check_length(path, len(lines), args.references[0], len(files[0]))
+    articles: list[list[str]] = [[]] * len(files[0])
+    if args.articles:
+        articles = [split_sentences(line) for line in read(read_lines, args.articles)]
+        _check_length(args.articles, len(articles), args.references[0], len(files[0]))
+    elif args.lead:
+        raise ValueError("--lead needs --articles FILE, or a .jsonl for --references")
+    return [
+        Example(*both) for both in zip(articles, map(list, zip(*files, strict=True)), strict=True)
+    ]
+
+
+def _check_length(path: Path, lines: int, other: Path, expected: int) -> None:
+    if lines != expected:
+        raise ValueError(f"{path} has {lines} lines, {other} has {expected}: they must correspond")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score and print; returns 0.
+
+    Raises:
+        ValueError: flags or files that don't fit together.
+        OSError: a file can't be read.
+    """
+    if not args.hypothesis and not args.lead:
+        raise ValueError("nothing to score: give --hypothesis FILE or --lead N")
+    examples = read_all(args)
+    systems = {f"lead-{n}": [lead(e.article, n) for e in examples] for n in args.lead}
+    if args.hypothesis:
+        systems["model"] = read(read_lines, args.hypothesis)
+        _check_length(args.hypothesis, len(systems["model"]), args.references[0], len(examples))
+    references = [example.references for example in examples]
+    report = {
+        "summaries": len(examples),
+        "references": sum(map(len, references)),
+        "over": args.over,
+        "stemming": not args.no_stemming,
+        "systems": [
+            {"name": name, "words": fmean(len(line.split()) for line in lines)}
+            | rouge(lines, references, args.over, not args.no_stemming)
+            for name, lines in systems.items()
+        ],
+    }
+    print(json.dumps(report) if args.format == "json" else as_text(report))
+    return 0
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """The report as a table, a system a row."""
+    headers = {"name": "", "words": "words", "rouge1": "ROUGE-1"}
+    headers |= {"rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+    table = tabulate(report["systems"], headers=headers, floatfmt=("", ".1f", *[".2f"] * 3))
+    which = "the best" if report["over"] == "best" else "the mean"
+    stems = "stems" if report["stemming"] else "words as they are"
+    return (
+        f"{table}\n\nF1 x 100 over {stems}, mean of {report['summaries']:,} summaries; "
+        f"{which} of each one's references ({report['references']:,} in all)."
+    )
