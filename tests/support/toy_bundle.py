@@ -41,22 +41,24 @@ def write_data(folder: Path) -> Path:
     return folder / "codes"
 
 
-def write_checkpoint(data: Path, path: Path, seed: int = 1) -> None:
-    """A checkpoint as fairseq-train writes it, without training."""
+def write_checkpoint(
+    data: Path, path: Path, seed: int = 1, model: tuple[str, ...] = ("--arch", "vaswani_debug")
+) -> None:
+    """A checkpoint as fairseq-train writes it, without training; `model` are flags."""
     limits = ("--max-source-positions", str(POSITIONS), "--max-target-positions", str(POSITIONS))
-    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", *limits)
+    flags = ("--task", "vaswani_translation", *model, *limits)
     flags += ("--share-embeddings", "none", "--source-lang", "en", "--target-lang", "de")
     cfg = training_config(*flags).copy()
     cfg.task.data = str(data)
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(seed)
-    model = task.build_model(cfg.model)
+    built = task.build_model(cfg.model)
     with torch.no_grad():
-        model.projection_weight.mul_(2.5)
+        built.projection_weight.mul_(2.5)
     state = {
         "args": None,
         "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": model.state_dict(),
+        "model": built.state_dict(),
         "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
         "task_state": task.state_dict(),
         "extra_state": {},
@@ -65,10 +67,10 @@ def write_checkpoint(data: Path, path: Path, seed: int = 1) -> None:
     torch.save(state, path)
 
 
-def write_toy_bundle(folder: Path) -> Path:
+def write_toy_bundle(folder: Path, **checkpoint) -> Path:
     """Makes the bundle in `folder`/model and returns that."""
     codes = write_data(folder)
-    write_checkpoint(folder, folder / "averaged.pt")
+    write_checkpoint(folder, folder / "averaged.pt", **checkpoint)
     pairs = [*SETTINGS, "subwords=subword-nmt", f"codes={codes}", "beam=2"]
     settings = parse_settings(pairs, "en", "de")
     make_bundle(folder / "averaged.pt", folder, settings, folder / "model")

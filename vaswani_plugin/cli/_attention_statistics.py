@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from vaswani_plugin.cli._attention_weights import KINDS, Attended
+from vaswani_plugin.cli._attention_weights import Attended
 
 STATISTICS = {
     "distance": "mean distance |query - key|, in tokens",
@@ -55,13 +55,14 @@ def corpus_statistics(sentences: Iterable[Attended]) -> dict[str, Any]:
         ValueError: no sentences.
     """
     count = 0
-    sums: dict[str, dict[str, Any]] = {kind: {"queries": 0} for kind in KINDS}
+    sums: dict[str, dict[str, Any]] = {}
     for attended in sentences:
         count += 1
         for kind, attention in attended.attentions.items():
-            sums[kind]["queries"] += len(attention.queries)
+            found = sums.setdefault(kind, {"queries": 0})
+            found["queries"] += len(attention.queries)
             for name, value in query_sums(attention.weights).items():
-                sums[kind][name] = sums[kind].get(name, 0) + value
+                found[name] = found.get(name, 0) + value
     if not count:
         raise ValueError("the corpus has no sentences")
     attention = {

@@ -16,7 +16,6 @@ from fairseq.tasks.translation import TranslationTask
 from vaswani_plugin.cli._engine import FairseqEngine
 from vaswani_plugin.cli._sentences import WORD_BORDERS
 from vaswani_plugin.interchange.bundle import Bundle
-from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.tasks.translation import PAPER_DECODING
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import MODEL, Pipeline, join_bpe
@@ -65,7 +64,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Attended:
-    """A sentence, its translation and the attentions between them, by the keys of `KINDS`.
+    """A sentence, its translation and the model's attentions, by the keys of `KINDS`.
 
     The queries of `cross` are the tokens predicted; those of `decoder` are the tokens read, which
     are one behind.
@@ -107,7 +106,7 @@ class Attender:
         name: of the model, for errors.
 
     Raises:
-        ValueError: the model is none of ours.
+        ValueError: the model is none of ours, or has no attention.
     """
 
     def __init__(
@@ -120,10 +119,11 @@ class Attender:
         beam: int,
         name: Path,
     ) -> None:
-        if not isinstance(model, VaswaniTransformer):
+        if not hasattr(model, "attention_weights"):
             raise ValueError(
                 f"{name}: a {type(model).__name__} has no per-head weights to show; give a "
-                "translation model of this plugin (vaswani import takes fairseq's Transformer)"
+                "translation model of this plugin that has attention (vaswani import takes "
+                "fairseq's Transformer)"
             )
         self.model, self.task = model.eval(), task
         self.split_source, self.split_target = splits
@@ -216,22 +216,24 @@ class Attender:
         source_ids = _ids([*source_tokens, EOS], self.task.source_dictionary)
         read_ids = _ids(read, self.task.target_dictionary)
         found = self.model.attention_weights(source_ids, read_ids)
-        encoder, decoder, cross = (
-            torch.cat(found[kind]).numpy() for kind in ("encoder", "decoder", "cross")
-        )
         source_labels, predicted = [*source_tokens, EOS], [*target_tokens, EOS]
+        labels = {
+            "encoder": (source_labels, source_labels),
+            "decoder": (read, read),
+            "cross": (predicted, source_labels),
+        }
         attentions = {
-            "encoder": Attention(source_labels, source_labels, encoder),
-            "decoder": Attention(read, read, decoder),
-            "cross": Attention(predicted, source_labels, cross),
+            kind: Attention(*labels[kind], torch.cat(layers).numpy())
+            for kind, layers in found.items()
         }
         return Attended(source, self.join(" ".join(target_tokens)), attentions)
 
     def unknown(self, attended: Attended) -> dict[str, int]:
         """Tokens of the source and of the target that the dictionaries lack."""
+        cross = attended.attentions["cross"]  # every model that has attention has this one
         sides = {
-            "source": (attended.attentions["encoder"].keys, self.task.source_dictionary),
-            "target": (attended.attentions["decoder"].keys, self.task.target_dictionary),
+            "source": (cross.keys, self.task.source_dictionary),
+            "target": (cross.queries, self.task.target_dictionary),
         }
         return {
             side: sum(dictionary.index(token) == dictionary.unk() for token in tokens)

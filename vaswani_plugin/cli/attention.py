@@ -119,6 +119,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _show_sentence(args: argparse.Namespace, attended: Attended) -> int:
+    if args.kind not in attended.attentions:
+        kinds = ", ".join(attended.attentions)
+        raise ValueError(f"--kind {args.kind}: this model has none; it has {kinds}")
     attention = attended.attentions[args.kind]
     layer, heads = _chosen(args, attention)
     only = None if args.word is None else _places(args.word, attention.queries, args)

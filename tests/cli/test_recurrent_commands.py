@@ -1,0 +1,105 @@
+"""The commands with recurrent models: training, generating, `vaswani translate` and `attention`."""
+
+import io
+import json
+import sys
+
+import pytest
+import torch
+from toy_bundle import write_toy_bundle
+
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+
+SENTENCES = ["The tired farmer slept.", "A cat & a bird!", "The sea", "Why the river?"]
+ARCHS = ["vaswani_seq2seq_lstm_tiny", "vaswani_attention_lstm_tiny"]
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    flags = ("--d-model", "16", "--share-embeddings", "none")
+    found = {}
+    for arch in ARCHS:
+        folder = tmp_path_factory.mktemp(arch)
+        found[arch] = write_toy_bundle(folder, model=("--arch", arch, *flags))
+        state = load_checkpoint(found[arch] / "model.pt")
+        for weight in state["model"].values():
+            weight.mul_(10)  # initial weights are so small that every sentence would be the same
+        save_checkpoint(state, found[arch] / "model.pt")
+    return found
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_translate(bundles, arch, monkeypatch, capsys):
+    """A line for every line; the n best with their scores; alone as among others."""
+
+    def translate(text: str, *flags: str) -> list[str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["translate", "--model", str(bundles[arch]), *flags]) == 0
+        return capsys.readouterr().out.split("\n")[:-1]
+
+    text = "".join(f"{line}\n" for line in (*SENTENCES, ""))
+    lines = translate(text)
+    assert len(lines) == len(SENTENCES) + 1 and lines[-1] == ""
+    assert len(set(lines)) > 2
+    assert translate(SENTENCES[2] + "\n") == [lines[2]]
+    best = translate(SENTENCES[2] + "\n", "--beam", "3", "--nbest", "3")
+    scores = [float(line.split("\t")[1]) for line in best]
+    assert len(best) == 3 and scores == sorted(scores, reverse=True)
+
+
+def test_attention_shows_the_one_there_is(bundles, capsys, tmp_path):
+    where = ["attention", "--model", str(bundles[ARCHS[1]])]
+    sentence = ["--source", SENTENCES[0], "--target", "A cat & a bird!"]
+    outputs = [tmp_path / name for name in ("a.png", "a.html", "a.json", "lines.svg")]
+    assert main([*where, *sentence, "--words", "--output", *map(str, outputs[:3])]) == 0
+    assert main([*where, *sentence, "--lines", "--output", str(outputs[3])]) == 0
+    assert all(path.stat().st_size for path in outputs)
+    found = json.loads(outputs[2].read_text(encoding="utf-8"))["attention"]
+    assert list(found) == ["cross"]
+    weights = torch.tensor(found["cross"]["weights"])
+    assert weights.shape[:2] == (1, 1)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+    capsys.readouterr()
+    assert main([*where, *sentence, "--kind", "encoder"]) == 1
+    assert "--kind encoder: this model has none; it has cross" in capsys.readouterr().err
+
+
+def test_attention_statistics_of_the_one_there_is(bundles, capsys, tmp_path):
+    corpus = tmp_path / "corpus.en"
+    corpus.write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
+    picture = tmp_path / "statistics.png"
+    arguments = ["--corpus", str(corpus), str(corpus), "--output", str(picture)]
+    assert main(["attention", "--model", str(bundles[ARCHS[1]]), *arguments]) == 0
+    assert "cross" in capsys.readouterr().out and picture.stat().st_size
+
+
+def test_no_pictures_of_a_model_without_attention(bundles, capsys):
+    assert main(["attention", "--model", str(bundles[ARCHS[0]]), "--source", "A cat."]) == 1
+    error = capsys.readouterr().err
+    assert "VaswaniSeq2SeqLSTM has no per-head weights to show" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_training_learns_and_its_checkpoint_generates(run_fairseq, toy_data_bin, tmp_path):
+    run = run_fairseq(
+        *("train", toy_data_bin, "--arch", ARCHS[1], "--d-model", 32, "--input-feeding"),
+        *("--task", "vaswani_translation", "--max-tokens", 300, "--warmup-updates", 10),
+        *("--max-epoch", 12, "--num-workers", 0, "--save-dir", tmp_path, "--cpu"),
+        *("--no-epoch-checkpoints", "--no-progress-bar", "--log-format", "json"),
+    )
+    assert run.returncode == 0, run.stderr
+    output = (run.stdout + run.stderr).splitlines()
+    logs = [line[line.index("{") :] for line in output if '"train_loss"' in line]
+    losses = [float(json.loads(line)["train_loss"]) for line in logs]
+    assert len(losses) == 12 and losses[-1] < 0.9 * losses[0]
+    (report,) = {line.split("| ")[-1] for line in output if "paper defaults in force" in line}
+    assert report.endswith("changed: lr_scheduler.warmup_updates=10")
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    run = run_fairseq(
+        *("generate", toy_data_bin, "--task", "vaswani_translation", "--cpu", "--nbest", 2),
+        *("--path", f"{checkpoint}:{checkpoint}", "--print-alignment"),
+    )
+    assert run.returncode == 0, run.stderr
+    kinds = [line[:2] for line in run.stdout.splitlines()]
+    assert kinds.count("H-") == kinds.count("A-") == 2 * 60

@@ -1,0 +1,148 @@
+"""LSTM stacks and attention equal the NumPy loops; padding is not read (modules/recurrent.py)."""
+
+import numpy as np
+import pytest
+import recurrent_reference as reference
+import torch
+from recurrent_models import lstm_weights
+from reference_weights import default_dtype, numbers, shake
+
+from vaswani_plugin.modules.recurrent import (
+    DotAttention,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    initialize_uniformly,
+    reading_order,
+    reordered,
+)
+
+EXACT = {"atol": 1e-12, "rtol": 0}
+WIDTH, LAYERS = 6, 3
+
+
+def exact(make, *args, **options):
+    with default_dtype(torch.float64):
+        return shake(make(*args, **options), size=0.5).eval()
+
+
+def random(*shape, seed=2):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def test_cell_is_the_references():
+    """One layer, one step, from a state that is not 0."""
+    decoder = exact(RecurrentDecoder, WIDTH, 1, 0.0)
+    x, h, c = random(3, 1, WIDTH)
+    _, _, (new_h, new_c) = decoder(x[None], (h[None], c[None]))
+    (weights,) = lstm_weights(decoder.lstm)
+    expected = reference.lstm_cell(numbers(x[0]), numbers(h[0]), numbers(c[0]), weights)
+    np.testing.assert_allclose(numbers(new_h[0, 0]), expected[0], **EXACT)
+    np.testing.assert_allclose(numbers(new_c[0, 0]), expected[1], **EXACT)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_encoder_is_the_references(reverse):
+    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, reverse=reverse)
+    x = random(1, 7, WIDTH)
+    states, (h, c) = encoder(x, torch.zeros(1, 7, dtype=torch.bool))
+    weights = lstm_weights(encoder.lstm)
+    read = list(numbers(x[0]))[:: -1 if reverse else 1]
+    outputs, state = reference.lstm(read, weights, reference.zeros(weights))
+    np.testing.assert_allclose(
+        numbers(states[0]), np.stack(outputs)[:: -1 if reverse else 1], **EXACT
+    )
+    np.testing.assert_allclose(numbers(h[:, 0]), np.stack([s[0] for s in state]), **EXACT)
+    np.testing.assert_allclose(numbers(c[:, 0]), np.stack([s[1] for s in state]), **EXACT)
+
+
+def test_two_way_encoder_is_the_references():
+    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, both_ways=True)
+    x = random(1, 7, WIDTH)
+    states, (h, c) = encoder(x, torch.zeros(1, 7, dtype=torch.bool))
+    layers = zip(lstm_weights(encoder.lstm), lstm_weights(encoder.lstm, "_reverse"), strict=True)
+    outputs, state = reference.two_way_lstm(list(numbers(x[0])), list(layers))
+    np.testing.assert_allclose(numbers(states[0]), np.stack(outputs), **EXACT)
+    np.testing.assert_allclose(numbers(h[:, 0]), np.stack([s[0] for s in state]), **EXACT)
+    np.testing.assert_allclose(numbers(c[:, 0]), np.stack([s[1] for s in state]), **EXACT)
+
+
+@pytest.mark.parametrize("ways", [{}, {"reverse": True}, {"both_ways": True}])
+def test_padding_is_not_read_on_either_side(ways):
+    encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, **ways)
+    x = random(4, 8, WIDTH)
+    places = [slice(0, 8), slice(3, 8), slice(0, 1), slice(2, 6)]
+    padding = torch.ones(4, 8, dtype=torch.bool)
+    for row, place in enumerate(places):
+        padding[row, place] = False
+    states, (h, c) = encoder(x, padding)
+    assert (states[padding] == 0).all()
+    for row, place in enumerate(places):
+        alone = x[row : row + 1, place]
+        expected, (h_1, c_1) = encoder(alone, torch.zeros(alone.shape[:2], dtype=torch.bool))
+        torch.testing.assert_close(states[row, place], expected[0], **EXACT)
+        torch.testing.assert_close(h[:, row], h_1[:, 0], **EXACT)
+        torch.testing.assert_close(c[:, row], c_1[:, 0], **EXACT)
+
+
+def test_attention_is_the_references():
+    attention = exact(DotAttention, WIDTH)
+    states, memory = random(2, 4, WIDTH), random(2, 9, WIDTH, seed=3)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[1, [0, 7, 8]] = True
+    attended, alpha = attention(states, memory, padding)
+    torch.testing.assert_close(alpha.sum(-1), torch.ones(2, 4, dtype=torch.float64), **EXACT)
+    assert (alpha[1][:, padding[1]] == 0).all()
+    for row in range(2):
+        kept = list(numbers(memory[row])[~padding[row].numpy()])
+        for step in range(4):
+            expected = reference.attend(
+                numbers(states[row, step]), kept, numbers(attention.combine.weight)
+            )
+            np.testing.assert_allclose(numbers(attended[row, step]), expected[0], **EXACT)
+            real = numbers(alpha[row, step])[~padding[row].numpy()]
+            np.testing.assert_allclose(real, expected[1], **EXACT)
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+def test_going_on_from_a_state_is_one_sequence(feeding):
+    decoder = exact(RecurrentDecoder, WIDTH, 2, 0.0, DotAttention(WIDTH).double(), feeding)
+    x, memory = random(2, 6, WIDTH), random(2, 5, WIDTH, seed=3)
+    start = tuple(random(2, 2, 2, WIDTH, seed=4).unbind())
+    whole, alpha, end = decoder(x, start, memory)
+    fed, state, parts = None, start, []
+    for place in (slice(0, 1), slice(1, 4), slice(4, 6)):
+        part, _, state = decoder(x[:, place], state, memory, fed=fed)
+        fed = part[:, -1:]
+        parts.append(part)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, **EXACT)
+    for one, other in zip(state, end, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+    assert alpha.shape == (2, 6, 5)
+
+
+def test_reading_order():
+    padding = torch.tensor([[1, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 1, 1, 1, 0]]).bool()
+    assert reading_order(padding)[:, :3].tolist() == [[1, 2, 3], [0, 1, 2], [4, 0, 1]]
+    backwards = reading_order(padding, reverse=True)
+    assert backwards[0, :3].tolist() == [3, 2, 1]
+    assert backwards[1].tolist() == [4, 3, 2, 1, 0]
+    assert backwards[2, 0] == 4
+    x = random(3, 5, 2)
+    for order in (reading_order(padding), backwards):
+        assert reordered(reordered(x, order), order.argsort(1)).equal(x)
+
+
+def test_initial_weights_fill_the_interval():
+    encoder = RecurrentEncoder(40, 2, 0.0)
+    initialize_uniformly(encoder)
+    for parameter in encoder.parameters():
+        assert parameter.abs().max() <= 0.08
+    weights = encoder.lstm.weight_hh_l1
+    assert weights.min() < -0.079 and weights.max() > 0.079
+    assert abs(weights.std().item() - 0.16 / 12**0.5) < 0.002
+
+
+def test_an_odd_width_has_no_half():
+    with pytest.raises(ValueError, match="--d-model 7 can't be halved"):
+        RecurrentEncoder(7, 1, 0.0, both_ways=True)

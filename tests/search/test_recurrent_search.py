@@ -1,0 +1,93 @@
+"""Our search over the recurrent models, alone and in ensembles, finds what enumeration finds."""
+
+import pytest
+import search_reference
+import torch
+from model_factory import make_model
+from recurrent_models import KINDS, make_recurrent
+from search_setup import (
+    EOS,
+    FIRST_WORD,
+    as_function,
+    make_generator,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+
+SYMBOLS = 126  # fairseq caps the beam at V - 1, and 120 outputs are to be found
+WORDS = [3, FIRST_WORD, FIRST_WORD + 1]
+SOURCES = [[9, 30, 7], [11, 5, 5, 80, 33, 9], [64]]
+FIXED = {"max_len_a": 0, "max_len_b": 4}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_translation_task(SYMBOLS)
+
+
+def peaked(model):
+    """Its logits spread, and the words in use share most of the probability."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5)
+        model.projection_weight[[EOS, *WORDS]] *= 2
+    return model
+
+
+def ensemble(task, name):
+    if name in KINDS:
+        return [peaked(make_recurrent(name, task))]
+    transformer = make_model(task)
+    with torch.no_grad():
+        transformer.projection_weight.mul_(2.5)
+    return [transformer, *(peaked(make_recurrent(kind, task, seed=3)) for kind in KINDS)]
+
+
+@pytest.mark.parametrize("name", [*KINDS, "ensemble with a Transformer"])
+def test_a_wide_beam_is_enumeration(task, name):
+    models = ensemble(task, name)
+    generator = make_generator(task, models, allowed=WORDS, beam=125, lenpen=0.6, **FIXED)
+    found = generator.generate(models, make_sample(SOURCES))
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        expected = search_reference.enumerate_outputs(
+            as_function(models, source), WORDS, EOS, longest=4, alpha=0.6
+        )
+        actual = outputs_of(hypotheses)
+        assert len(actual) == len(expected) == 120
+        assert [tokens for tokens, _ in actual[:20]] == [o.tokens for o in expected[:20]]
+        scores = [score for _, score in actual]
+        assert scores == pytest.approx([o.score for o in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "input feeding"])
+def test_beams_of_four_are_the_references(task, name):
+    (model,) = models = ensemble(task, name)
+    generator = make_generator(task, models, allowed=WORDS, beam=4, lenpen=0.6, **FIXED)
+    for source, hypotheses in zip(
+        SOURCES, generator.generate(models, make_sample(SOURCES)), strict=True
+    ):
+        expected = search_reference.beam_search(
+            as_function([model], source), WORDS, EOS, beam=4, longest=4, alpha=0.6
+        )
+        actual = outputs_of(hypotheses)
+        assert [tokens for tokens, _ in actual] == [o.tokens for o in expected]
+        assert [score for _, score in actual] == pytest.approx(
+            [o.score for o in expected], abs=1e-4
+        )
+
+
+def test_alignments_are_those_of_the_attention(task):
+    models = ensemble(task, "attention")
+    generator = make_generator(task, models, beam=3, print_alignment="hard", **FIXED)
+    for source, hypotheses in zip(
+        SOURCES, generator.generate(models, make_sample(SOURCES)), strict=True
+    ):
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"].tolist()
+            _, extra = models[0](
+                torch.tensor([[*source, EOS]]), None, torch.tensor([[EOS, *tokens[:-1]]])
+            )
+            alpha = extra["attn"][0][0]  # (T, S)
+            own = hypothesis["attention"].T[:, -alpha.size(1) :]  # without the padding on the left
+            torch.testing.assert_close(own, alpha, atol=1e-5, rtol=0)

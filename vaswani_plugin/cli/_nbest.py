@@ -1,0 +1,200 @@
+"""N-best lists for `vaswani rescore`: Moses' format and the output of fairseq-generate.
+
+Nothing is dropped: what can't be understood is an error with the number of its line.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vaswani_plugin.metrics.segments import read_lines
+
+_MOSES = re.compile(r"\s*\d+ \|\|\| ")
+_FAIRSEQ = re.compile(r"([SHTD])-(\d+)\t")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A hypothesis.
+
+    Args:
+        text: its tokens, divided by spaces.
+        score: the system's own.
+        output: the text that the system gave out: detokenized where the list has that, too.
+        features: of Moses' list, as they are written there.
+        rest: what stands behind the score in Moses' list.
+    """
+
+    text: str
+    score: float
+    output: str
+    features: str = ""
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NBest:
+    """The lists of all sentences, in the order of their ids, which count from 0.
+
+    sources and references: those of the list itself, None where it has none.
+    """
+
+    path: Path
+    lists: list[list[Entry]]
+    sources: list[str] | None = None
+    references: list[str] | None = None
+
+
+def read_nbest(path: Path) -> NBest:
+    """Read a list; its first line tells the format.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: a broken line, a sentence that is missing or comes twice; with the line.
+    """
+    lines = read_lines(path)
+    return _read_moses(path, lines) if _MOSES.match(lines[0]) else _read_fairseq(path, lines)
+
+
+class _Lists:
+    """Collects the lists of a file; ids may come in any order, each in one block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: dict[int, list] = {}
+        self.began: dict[int, int] = {}
+        self.last: int | None = None
+
+    def add(self, identity: int, number: int, item: object) -> None:
+        if identity != self.last and identity in self.found:
+            raise ValueError(
+                f"{self.path}, line {number}: sentence {identity} comes again (its list began at "
+                f"line {self.began[identity]}): are these two lists in one file?"
+            )
+        self.last = identity
+        self.began.setdefault(identity, number)
+        self.found.setdefault(identity, []).append(item)
+
+    def in_order(self) -> list[list]:
+        count = max(self.found) + 1
+        missing = [i for i in range(count) if i not in self.found]
+        if missing:
+            raise ValueError(
+                f"{self.path}: no hypotheses of sentence {missing[0]} ({len(missing)} of {count} "
+                "sentences missing; ids count from 0): make the list again, with all sentences"
+            )
+        return [self.found[i] for i in range(count)]
+
+
+def _read_moses(path: Path, lines: list[str]) -> NBest:
+    lists = _Lists(path)
+    for number, line in enumerate(lines, 1):
+        fields = [field.strip() for field in line.split("|||")]
+        if len(fields) < 4 or not fields[0].isdecimal():
+            raise ValueError(
+                f"{path}, line {number}: must be ID ||| HYPOTHESIS ||| FEATURES ||| SCORE"
+            )
+        score = _number(path, number, fields[3])
+        entry = Entry(fields[1], score, fields[1], fields[2], tuple(fields[4:]))
+        lists.add(int(fields[0]), number, entry)
+    return NBest(path, lists.in_order())
+
+
+def _read_fairseq(path: Path, lines: list[str]) -> NBest:
+    kinds = {kind: _Lists(path) for kind in "SHTD"}
+    for number, line in enumerate(lines, 1):
+        match = _FAIRSEQ.match(line)
+        if not match:
+            continue  # P and A lines, the log
+        kind, fields = match[1], line[match.end() :].split("\t")
+        if kind in "ST":
+            kinds[kind].add(int(match[2]), number, "\t".join(fields))
+            continue
+        if len(fields) < 2:
+            raise ValueError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
+        item = (_number(path, number, fields[0]), "\t".join(fields[1:]))
+        kinds[kind].add(int(match[2]), number, item)
+    if not kinds["H"].found:
+        raise ValueError(
+            f"{path}: neither Moses' n-best list (ID ||| HYPOTHESIS ||| FEATURES ||| SCORE) nor "
+            "output of fairseq-generate (H lines)"
+        )
+    hypotheses = kinds["H"].in_order()
+    return NBest(
+        path,
+        _entries(path, hypotheses, kinds["D"]),
+        _once_each(path, "S", kinds["S"], len(hypotheses)),
+        _once_each(path, "T", kinds["T"], len(hypotheses)),
+    )
+
+
+def _entries(path: Path, hypotheses: list[list], detokenized: _Lists) -> list[list[Entry]]:
+    outputs = detokenized.in_order() if detokenized.found else hypotheses
+    lists = []
+    for identity, found in enumerate(hypotheses):
+        given = outputs[identity] if identity < len(outputs) else []
+        if len(given) != len(found) or len(outputs) > len(hypotheses):
+            raise ValueError(
+                f"{path}: sentence {identity} has {len(found)} H lines and {len(given)} D lines: "
+                "the file is cut off or was edited"
+            )
+        pairs = zip(found, given, strict=True)
+        lists.append([Entry(text, score, output) for (score, text), (_, output) in pairs])
+    return lists
+
+
+def _once_each(path: Path, kind: str, lists: _Lists, count: int) -> list[str] | None:
+    if not lists.found:
+        return None
+    for identity, texts in lists.found.items():
+        if len(texts) > 1:
+            raise ValueError(
+                f"{path}: sentence {identity} has {len(texts)} {kind} lines: are these two lists "
+                "in one file?"
+            )
+    texts = [text for (text,) in lists.in_order()]
+    if len(texts) != count:
+        raise ValueError(
+            f"{path}: {count} sentences with hypotheses, but {len(texts)} {kind} lines: the file "
+            "is cut off"
+        )
+    return texts
+
+
+def _number(path: Path, line: int, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{path}, line {line}: the score {text!r} is no number")
+    return value
+
+
+def write_nbest(
+    write: Callable[[str], object],
+    nbest: NBest,
+    names: Sequence[str],
+    features: Sequence[Sequence[Sequence[float]]],
+    scores: Sequence[Sequence[float]],
+) -> None:
+    """Write all hypotheses in Moses' format, each sentence's best first.
+
+    Args:
+        write: takes a line.
+        nbest: the lists.
+        names: of the features that are added to those of the list.
+        features: of each sentence's hypotheses.
+        scores: of each sentence's hypotheses, by which they are ordered.
+    """
+    for identity, (entries, rows, totals) in enumerate(
+        zip(nbest.lists, features, scores, strict=True)
+    ):
+        for place in sorted(range(len(entries)), key=lambda i: -totals[i]):
+            entry = entries[place]
+            added = (f"{name}= {value:.6g}" for name, value in zip(names, rows[place], strict=True))
+            known = " ".join(filter(None, (entry.features, *added)))
+            fields = (str(identity), entry.text, known, f"{totals[place]:.6g}", *entry.rest)
+            write(" ||| ".join(fields))

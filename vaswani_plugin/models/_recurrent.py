@@ -1,0 +1,262 @@
+"""The recurrent encoder-decoders at fairseq's border: what both models of the kind share.
+
+Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
+"""
+
+import argparse
+from dataclasses import fields
+
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    register_model_architecture,
+)
+from torch import Tensor, nn
+
+from vaswani_plugin.architectures import Architecture, RecurrentConfig, check_recurrent_sizes
+from vaswani_plugin.defaults import set_recurrent_defaults
+from vaswani_plugin.modules.recurrent import (
+    RecurrentDecoder,
+    RecurrentEncoder,
+    initialize_uniformly,
+    reading_order,
+    reordered,
+)
+
+CACHE = "recurrent"
+
+
+class LSTMEncoder(FairseqEncoder):
+    """Embeds and reads the source.
+
+    Args:
+        dictionary: of the source.
+        embedding: V x D.
+        layers: the LSTM.
+        cfg: of the model.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        embedding: nn.Embedding,
+        layers: RecurrentEncoder,
+        cfg: RecurrentConfig,
+    ) -> None:
+        super().__init__(dictionary)
+        self.padding_idx = embedding.padding_idx
+        self.dropout = cfg.dropout
+        self.max_source_positions = cfg.max_source_positions
+        self.embedding = embedding
+        self.layers = layers
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused
+    ) -> dict[str, list[Tensor]]:
+        """Encode a batch.
+
+        Args:
+            src_tokens: (B, S), padded on either side.
+            src_lengths: not needed: padding is read off the tokens.
+
+        Returns:
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], and
+            `state` [h, c], each (N, B, D), in which each sentence ends.
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        x = F.dropout(self.embedding(src_tokens), self.dropout, self.training)
+        states, state = self.layers(x, padding)
+        return {
+            "encoder_out": [states.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [padding],
+            "state": list(state),
+        }
+
+    def reorder_encoder_out(
+        self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
+    ) -> dict[str, list[Tensor]]:
+        """Pick sentences: `new_order` (B',) numbers those of the batch to keep or repeat."""
+        (padding,) = encoder_out["encoder_padding_mask"]
+        return {
+            "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
+            "encoder_padding_mask": [padding.index_select(0, new_order)],
+            "state": [x.index_select(1, new_order) for x in encoder_out["state"]],
+        }
+
+    def max_positions(self) -> int:
+        """Longest source in tokens, the end-of-sentence token included."""
+        return self.max_source_positions
+
+
+class LSTMDecoder(FairseqIncrementalDecoder):
+    """Predicts the target from the state in which the source ended, and by attention if any.
+
+    Args:
+        dictionary: of the target.
+        embedding: V x D.
+        projection: V x D; its weight alone is used.
+        layers: the LSTM, with or without attention.
+        cfg: of the model.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        embedding: nn.Embedding,
+        projection: nn.Embedding,
+        layers: RecurrentDecoder,
+        cfg: RecurrentConfig,
+    ) -> None:
+        super().__init__(dictionary)
+        self.padding_idx = embedding.padding_idx
+        self.dropout = cfg.dropout
+        self.max_target_positions = cfg.max_target_positions
+        self.embedding = embedding
+        self.projection = projection
+        self.layers = layers
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]],
+        incremental_state: dict[str, dict[str, Tensor]] | None = None,
+        features_only: bool = False,
+        **unused,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token.
+
+        Args:
+            prev_output_tokens: (B, T), the target shifted right.
+            encoder_out: what the encoder returned.
+            incremental_state: where it holds a state, the last token alone is read.
+            features_only: stop before the projection.
+
+        Returns:
+            Logits (B, T', V), or features (B, T', D), with T' the positions computed; and `attn`
+            [(B, T', S), or None in a model without attention].
+        """
+        cache = (incremental_state or {}).get(CACHE)
+        if cache is None:
+            tokens, state, fed = prev_output_tokens, tuple(encoder_out["state"]), None
+        else:
+            tokens, state = prev_output_tokens[:, -1:], (cache["h"], cache["c"])
+            fed = cache["output"].transpose(0, 1)
+        padding = tokens.eq(self.padding_idx)
+        left_padded = bool(padding[:, 0].any())
+        x = F.dropout(self.embedding(tokens), self.dropout, self.training)
+        if left_padded:
+            order = reading_order(padding)
+            x = reordered(x, order)
+        outputs, weights, state = self.layers(x, state, *self._memory(encoder_out), fed)
+        if left_padded:
+            back = order.argsort(dim=1)
+            outputs = reordered(outputs, back)
+            weights = None if weights is None else reordered(weights, back)
+        if incremental_state is not None:
+            incremental_state[CACHE] = {
+                **{"h": state[0], "c": state[1]},
+                "output": outputs[:, -1:].transpose(0, 1),  # (1, B, D)
+            }
+        outputs = F.dropout(outputs, self.dropout, self.training)
+        return (outputs if features_only else self.output_layer(outputs)), {"attn": [weights]}
+
+    def _memory(self, encoder_out: dict[str, list[Tensor]]) -> tuple[Tensor | None, Tensor | None]:
+        if self.layers.attention is None:
+            return None, None
+        (padding,) = encoder_out["encoder_padding_mask"]
+        return encoder_out["encoder_out"][0].transpose(0, 1), padding if padding.any() else None
+
+    def output_layer(self, features: Tensor) -> Tensor:
+        """(..., D) -> logits (..., V)."""
+        return F.linear(features, self.projection.weight)
+
+    def reorder_incremental_state(
+        self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
+    ) -> None:
+        """Let the state follow the beams: row i becomes what row `new_order[i]` was."""
+        cache = incremental_state.get(CACHE, {})
+        for name, tensor in cache.items():
+            cache[name] = tensor.index_select(1, new_order)
+
+    def max_positions(self) -> int:
+        """Longest target in tokens, the end-of-sentence token included."""
+        return self.max_target_positions
+
+
+class RecurrentModel(FairseqEncoderDecoderModel):
+    """An encoder and a decoder of LSTMs; a subclass says which."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the model's flags; make its training recipe the defaults."""
+        super().add_args(parser)
+        set_recurrent_defaults(parser)
+
+    @classmethod
+    def build_model(cls, cfg: RecurrentConfig, task) -> "RecurrentModel":
+        """Build the model of a configuration.
+
+        Raises:
+            ValueError: when sizes don't fit, or all embeddings are to be shared between
+                differing dictionaries.
+        """
+        check_recurrent_sizes(cfg)
+        source, target = task.source_dictionary, task.target_dictionary
+        if cfg.share_embeddings == "all" and source != target:
+            raise ValueError(
+                "the source and target dictionaries differ, so one matrix can't serve both; "
+                "binarize with --joined-dictionary, or give --share-embeddings decoder"
+            )
+        target_embedding = _embedding(target, cfg.d_model)
+        source_embedding, projection = target_embedding, target_embedding
+        if cfg.share_embeddings != "all":
+            source_embedding = _embedding(source, cfg.d_model)
+        if cfg.share_embeddings == "none":
+            projection = _embedding(target, cfg.d_model)
+        encoder_layers, decoder_layers = cls.make_layers(cfg)
+        model = cls(
+            LSTMEncoder(source, source_embedding, encoder_layers, cfg),
+            LSTMDecoder(target, target_embedding, projection, decoder_layers, cfg),
+        )
+        initialize_uniformly(model)
+        return model
+
+    @staticmethod
+    def make_layers(cfg: RecurrentConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+        """The LSTMs of a configuration."""
+        raise NotImplementedError
+
+    @property
+    def projection_weight(self) -> Tensor:
+        """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
+        return self.decoder.projection.weight
+
+
+def register_rows(model_name: str, config: type, rows: tuple[Architecture, ...]) -> None:
+    """Register a model's rows with fairseq; the one without changes is the model's own name.
+
+    Raises:
+        ValueError: when a row sets a key that the configuration lacks.
+    """
+    for row in rows:
+        unknown = set(row.changes) - {f.name for f in fields(config)}
+        if unknown:
+            raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
+        if row.name != model_name:
+            register_model_architecture(model_name, row.name)(_setter(row))
+
+
+def _setter(row: Architecture):
+    def set_unset_keys(args: argparse.Namespace) -> None:
+        for key, value in row.changes.items():
+            if getattr(args, key, None) is None:
+                setattr(args, key, value)
+
+    return set_unset_keys
+
+
+def _embedding(dictionary: Dictionary, width: int) -> nn.Embedding:
+    return nn.Embedding(len(dictionary), width, dictionary.pad())

@@ -1,0 +1,28 @@
+"""Sequence to sequence with deep LSTMs (Sutskever et al. 2014): the last state is all that passes.
+
+As in the paper the source is read backwards, so that its first words are near the first words of
+the translation. (Its end of sentence is then read first; the decoder begins with one, too.)
+"""
+
+from fairseq.models import register_model
+
+from vaswani_plugin.architectures import SEQ2SEQ_LSTMS, Seq2SeqLSTMConfig
+from vaswani_plugin.models._recurrent import RecurrentModel, register_rows
+from vaswani_plugin.modules.recurrent import RecurrentDecoder, RecurrentEncoder
+
+NAME = "vaswani_seq2seq_lstm"
+
+
+@register_model(NAME, dataclass=Seq2SeqLSTMConfig)
+class VaswaniSeq2SeqLSTM(RecurrentModel):
+    """h and c of every layer of the encoder are those with which the decoder begins."""
+
+    @staticmethod
+    def make_layers(cfg: Seq2SeqLSTMConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+        """See `RecurrentModel`."""
+        sizes = cfg.d_model, cfg.layers, cfg.dropout
+        encoder = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
+        return encoder, RecurrentDecoder(*sizes)
+
+
+register_rows(NAME, Seq2SeqLSTMConfig, SEQ2SEQ_LSTMS)

@@ -1,0 +1,212 @@
+"""What came before self-attention: deep LSTMs, and attention as a softmax of dot products.
+
+Encoder-decoder after Sutskever et al. (2014); attention after Luong et al. (2015), with
+c_i = sum_j alpha_ij h_j and alpha_i = softmax_j(s_i . h_j).
+
+Axes: B batch, S source length, T target length, D units of a layer, N layers.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+State = tuple[Tensor, Tensor]
+"""h and c of every layer after the last step, each (N, B, D)."""
+
+INITIAL_BOUND = 0.08
+
+
+@torch.no_grad()
+def initialize_uniformly(module: nn.Module, bound: float = INITIAL_BOUND) -> None:
+    """Draw every parameter from uniform(-bound, bound) (Sutskever et al. 2014, section 3.4)."""
+    for parameter in module.parameters():
+        parameter.uniform_(-bound, bound)
+
+
+def reading_order(padding: Tensor, reverse: bool = False) -> Tensor:
+    """The places of the real tokens, first to last or last to first, then those of the padding.
+
+    Args:
+        padding: (B, S), True at padding, which may stand on either side.
+        reverse: read backwards.
+
+    Returns:
+        (B, S), numbers of the places in the order in which to read them.
+    """
+    if not reverse:
+        return padding.byte().argsort(dim=1, stable=True)
+    return padding.size(1) - 1 - padding.flip(1).byte().argsort(dim=1, stable=True)
+
+
+def reordered(x: Tensor, order: Tensor) -> Tensor:
+    """(B, S, D) with its places in another order (B, S)."""
+    return x.gather(1, order[:, :, None].expand(-1, -1, x.size(2)))
+
+
+def make_lstm(inputs: int, units: int, layers: int, dropout: float, both_ways: bool) -> nn.LSTM:
+    """PyTorch's LSTM, batch first, with dropout on what goes from layer to layer."""
+    between = dropout if layers > 1 else 0.0  # PyTorch warns of dropout that has no place
+    return nn.LSTM(
+        inputs, units, layers, batch_first=True, dropout=between, bidirectional=both_ways
+    )
+
+
+class RecurrentEncoder(nn.Module):
+    """A deep LSTM over the real tokens of each sentence: padding is not read.
+
+    Args:
+        width: D.
+        layers: N.
+        dropout: on what goes from layer to layer.
+        both_ways: each layer is two LSTMs of D/2 units, one of which reads backwards.
+        reverse: read the sentence backwards (Sutskever et al. 2014, section 3.3).
+
+    Raises:
+        ValueError: when D is odd and has to be halved.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        layers: int,
+        dropout: float,
+        both_ways: bool = False,
+        reverse: bool = False,
+    ) -> None:
+        super().__init__()
+        if both_ways and width % 2:
+            raise ValueError(f"--d-model {width} can't be halved for two directions; make it even")
+        self.both_ways, self.reverse = both_ways, reverse
+        self.lstm = make_lstm(width, width // (1 + both_ways), layers, dropout, both_ways)
+
+    def forward(self, x: Tensor, padding: Tensor) -> tuple[Tensor, State]:
+        """Read a batch.
+
+        Args:
+            x: (B, S, D).
+            padding: (B, S), True at padding, which may stand on either side.
+
+        Returns:
+            The last layer's states, (B, S, D), each at the place of its token and 0 at padding;
+            and the states in which each sentence ends, those of both directions side by side.
+        """
+        padded = bool(padding.any())
+        moved = padded or self.reverse
+        if moved:
+            order = reading_order(padding, self.reverse)
+            x = reordered(x, order)
+        if padded:
+            lengths = (~padding).sum(dim=1).cpu()
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            packed, (h, c) = self.lstm(packed)
+            states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
+        else:  # the same without the cost of packing
+            states, (h, c) = self.lstm(x)
+        if moved:
+            states = reordered(states, order.argsort(dim=1))
+        return states, (self._join(h), self._join(c))
+
+    def _join(self, state: Tensor) -> Tensor:
+        """(2 N, B, D/2) -> (N, B, D) where there are two directions."""
+        if not self.both_ways:
+            return state
+        forwards, backwards = state[0::2], state[1::2]
+        return torch.cat((forwards, backwards), dim=-1)
+
+
+class DotAttention(nn.Module):
+    """The context of a decoder's state, and both together: tanh(W [c_i; s_i]).
+
+    Args:
+        width: D, of the decoder's and of the encoder's states.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.combine = nn.Linear(2 * width, width, bias=False)
+
+    def forward(
+        self, states: Tensor, memory: Tensor, padding: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Look back at the source.
+
+        Args:
+            states: s_i, (B, T, D).
+            memory: h_j, (B, S, D).
+            padding: (B, S), True at padding; None where there is none.
+
+        Returns:
+            (B, T, D), and alpha (B, T, S), each row of which sums to 1.
+        """
+        scores = torch.bmm(states, memory.transpose(1, 2))
+        if padding is not None:
+            scores = scores.masked_fill(padding[:, None], -math.inf)
+        weights = scores.softmax(dim=-1)
+        context = torch.bmm(weights, memory)
+        return torch.tanh(self.combine(torch.cat((context, states), dim=-1))), weights
+
+
+class RecurrentDecoder(nn.Module):
+    """A deep LSTM over the target, with or without attention to the source.
+
+    Args:
+        width: D.
+        layers: N.
+        dropout: on what goes from layer to layer.
+        attention: None leaves the first state as the only context.
+        input_feeding: each step also reads what attention made of the step before (Luong et al.
+            2015, section 3.3); the steps of a training then can't be run as one sequence.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        layers: int,
+        dropout: float,
+        attention: DotAttention | None = None,
+        input_feeding: bool = False,
+    ) -> None:
+        super().__init__()
+        self.width, self.input_feeding = width, input_feeding
+        self.lstm = make_lstm(width * (1 + input_feeding), width, layers, dropout, False)
+        self.attention = attention
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State,
+        memory: Tensor | None = None,
+        padding: Tensor | None = None,
+        fed: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, State]:
+        """Go on from a state.
+
+        Args:
+            x: embedded tokens, (B, T, D).
+            state: before the first of them.
+            memory: the encoder's states (B, S, D), for attention.
+            padding: of the source, (B, S), True at padding; None where there is none.
+            fed: the output before the first token, (B, 1, D), for input feeding; None is 0.
+
+        Returns:
+            Outputs (B, T, D), attention (B, T, S) or None, and the state after the last token.
+        """
+        if not self.input_feeding:
+            return self._step(x, state, memory, padding)
+        fed = torch.zeros_like(x[:, :1]) if fed is None else fed
+        outputs, weights = [], []
+        for token in x.split(1, dim=1):
+            fed, alpha, state = self._step(torch.cat((token, fed), -1), state, memory, padding)
+            outputs.append(fed)
+            weights.append(alpha)
+        return torch.cat(outputs, dim=1), torch.cat(weights, dim=1), state
+
+    def _step(
+        self, x: Tensor, state: State, memory: Tensor | None, padding: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, State]:
+        states, state = self.lstm(x, state)
+        if self.attention is None:
+            return states, None, state
+        return *self.attention(states, memory, padding), state
