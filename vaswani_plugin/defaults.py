@@ -1,5 +1,6 @@
 """The paper as fairseq's defaults: a run that sets nothing else is section 5."""
 
+import argparse
 from typing import Any
 
 from fairseq.registry import REGISTRIES
@@ -25,11 +26,38 @@ PAPER_VALUES: dict[str, Any] = {
 }
 """Section 5, by the keys of fairseq's configuration."""
 
+RECURRENT_MODELS = ("vaswani_seq2seq_lstm", "vaswani_attention_lstm")
+RECURRENT_VALUES: dict[str, Any] = {
+    "criterion.label_smoothing": 0.0,
+    "optimization.clip_norm": 5.0,
+}
+"""Where the recurrent models differ: neither Sutskever et al. (2014), who limit the gradient's norm
+to 5, nor Luong et al. (2015) smooth labels."""
+
+LANGUAGE_MODEL_SMOOTHING = 0.0
+"""Section 5.4: label smoothing "hurts perplexity", and perplexity is a language model's measure."""
+
 
 def install() -> None:
     """Make the plugin's criterion, optimizer and schedule what fairseq takes when not told."""
     for registry, name in REGISTERED_DEFAULTS.items():
         REGISTRIES[registry]["default"] = name
+
+
+def set_recurrent_defaults(parser: argparse.ArgumentParser) -> None:
+    """Make `RECURRENT_VALUES` what fairseq's parser takes when not told.
+
+    Args:
+        parser: as fairseq hands it to a model, before the criterion adds its flags.
+    """
+    parser.set_defaults(clip_norm=RECURRENT_VALUES["optimization.clip_norm"])
+    # fairseq skips a flag that is there already: the criterion's own default is not reached.
+    parser.add_argument(
+        "--label-smoothing",
+        type=float,
+        default=RECURRENT_VALUES["criterion.label_smoothing"],
+        help="epsilon_ls; the default of this model",
+    )
 
 
 def report(cfg: DictConfig) -> str:
@@ -42,12 +70,21 @@ def report(cfg: DictConfig) -> str:
         The line, without a line break.
     """
     kept, changed = [], []
-    for key, value in PAPER_VALUES.items():
+    is_language_model = OmegaConf.select(cfg, "task._name") == "vaswani_language_modeling"
+    own: dict[str, Any] = {}
+    if is_language_model:
+        own = {"criterion.label_smoothing": LANGUAGE_MODEL_SMOOTHING}
+    elif str(OmegaConf.select(cfg, "model._name")).startswith(RECURRENT_MODELS):
+        own = RECURRENT_VALUES
+    for key, value in {**PAPER_VALUES, **own}.items():
         actual = OmegaConf.select(cfg, key)
         if isinstance(actual, DictConfig):
             actual = actual.get("_name")
         if actual is None:
             continue
         (kept if actual == value else changed).append(f"{key}={actual}")
-    line = "paper defaults in force: " + (", ".join(kept) or "none")
+    line = "paper defaults in force"
+    if is_language_model and f"criterion.label_smoothing={LANGUAGE_MODEL_SMOOTHING}" in kept:
+        line += " (language model: cross-entropy without label smoothing)"
+    line += ": " + (", ".join(kept) or "none")
     return f"{line}; changed: {', '.join(changed)}" if changed else line

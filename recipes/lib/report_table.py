@@ -1,4 +1,4 @@
-"""Prints what a command of `vaswani` found (--format json) as the command's table for people.
+"""Prints what a command of `vaswani` or parsing_scores.py found (JSON) as a table for people.
 
 report_table.py lm work/lm/output/perplexity.json
 """
@@ -8,8 +8,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-MODULES = {"lm": "_lm_report", "rouge": "rouge"}
+CLI = "vaswani_plugin.cli"
+MODULES = {"lm": f"{CLI}._lm_report", "rouge": f"{CLI}.rouge", "f1": "parsing_scores"}
 
 if __name__ == "__main__":
-    command = import_module(f"vaswani_plugin.cli.{MODULES[sys.argv[1]]}")
+    command = import_module(MODULES[sys.argv[1]])
     print(command.as_text(json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))))

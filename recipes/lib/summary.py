@@ -51,7 +51,21 @@ def rouge_scores(report: dict[str, Any]) -> list[str]:
     return [f"{row[key]:.2f} {title}" for key, title in ROUGE.items()]
 
 
-SCORES = {"bleu": bleu_scores, "ppl": perplexity_scores, "rouge": rouge_scores}
+def bracketing_scores(report: dict[str, Any]) -> list[str]:
+    """What parsers are measured by."""
+    f1 = report["all"]["bracketing_fmeasure"]
+    return [
+        "no bracket right" if f1 is None else f"{f1:.2f} F1",
+        f"{report['malformed_percent']:.1f}% malformed without the constraint",
+    ]
+
+
+SCORES = {
+    "bleu": bleu_scores,
+    "ppl": perplexity_scores,
+    "rouge": rouge_scores,
+    "f1": bracketing_scores,
+}
 
 
 def summary(result: dict[str, Any], title: str) -> str:

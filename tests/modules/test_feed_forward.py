@@ -6,7 +6,8 @@ import pytest
 import torch
 from reference_weights import default_dtype, feed_forward_weights_of, numbers, shake
 
-from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules import feed_forward as feed_forward_module
+from vaswani_plugin.modules.feed_forward import FeedForward, _ForgetfulFeedForward
 
 
 def test_equation_2():
@@ -32,6 +33,53 @@ def test_dropout_is_on_hidden_units_in_training_only():
     torch.nn.init.zeros_(module.w_2.weight)  # with W_2 = 0 only b_2 is left, and nothing drops it
     torch.nn.init.ones_(module.w_2.bias)
     assert module(x).equal(torch.ones(3, 6))
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """A hidden layer of any size is computed again in the backward pass."""
+    monkeypatch.setattr(feed_forward_module, "WORTH_RECOMPUTING", 1)
+
+
+def train_once(module, x) -> tuple[list[torch.Tensor], int]:
+    """Value and gradients, and the numbers kept meanwhile."""
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
+        y = module(x)
+    gradients = torch.autograd.grad(y.square().sum(), [x, *module.parameters()])
+    return [y, *gradients], kept
+
+
+def test_a_large_hidden_layer_is_computed_again(forgetful, monkeypatch):
+    with default_dtype(torch.float64):
+        torch.manual_seed(5)
+        module = shake(FeedForward(6, 10))
+        x = torch.randn(2, 4, 6, requires_grad=True)
+    again, kept = train_once(module, x)
+    monkeypatch.undo()
+    plain, kept_otherwise = train_once(module, x)
+    assert (2, 4, 10) in kept_otherwise and (2, 4, 10) not in kept and (8, 10) not in kept
+    for one, other in zip(again, plain, strict=True):
+        assert other.abs().max() > 1e-3
+        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+
+
+def test_finite_differences_agree_when_computed_again():
+    torch.manual_seed(5)
+    shapes = ((2, 3, 4), (5, 4), (5,), (4, 5), (4,))
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(_ForgetfulFeedForward.apply, inputs)
+
+
+def test_what_was_dropped_stays_dropped(forgetful):
+    """With dropout inside, the hidden layer is kept: drawn again, it would be another one."""
+    torch.manual_seed(5)
+    module, x = FeedForward(6, 10, dropout=0.5), torch.randn(3, 6)
+    y = module(x)
+    (gradient,) = torch.autograd.grad(y[:, 0].sum(), module.w_2.weight)
+    torch.testing.assert_close(
+        y[:, 0].sum(), gradient[0] @ module.w_2.weight[0] + 3 * module.w_2.bias[0]
+    )
 
 
 def test_width_below_1_is_refused():

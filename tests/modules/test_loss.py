@@ -29,7 +29,7 @@ def make_case(dtype=torch.float64, padded=True, seed=5):
 @pytest.fixture(params=[1, 2, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")
 def chunks(request, monkeypatch):
     """The fused loss in chunks of so many tokens."""
-    monkeypatch.setattr(loss_module, "CHUNK_ELEMENTS", request.param * VOCABULARY + 1)
+    monkeypatch.setattr(loss_module, "chunk_rows", lambda vocabulary, width: request.param)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5])
@@ -96,6 +96,12 @@ def test_one_input_alone_may_want_a_gradient(trained):
     (expected,) = torch.autograd.grad(loss.sum(), (wanted,))
     torch.testing.assert_close(wanted.grad, expected, atol=1e-10, rtol=0)
     assert (weight if trained == "features" else features).grad is None
+
+
+def test_chunks_fill_the_cache_and_are_never_empty():
+    assert loss_module.chunk_rows(vocabulary=8000, width=128) == loss_module.CHUNK_ELEMENTS // 8000
+    assert loss_module.chunk_rows(vocabulary=37_000, width=512) == 512
+    assert loss_module.chunk_rows(vocabulary=10 * loss_module.CHUNK_ELEMENTS, width=1) == 1
 
 
 def test_only_the_loss_carries_a_gradient():

@@ -75,6 +75,7 @@ class FairseqEngine:
         align: also give the alignments.
         beam: width of the beam.
         lenpen: alpha of the length penalty.
+        nbest: how many hypotheses will be looked at; None: all.
     """
 
     def __init__(
@@ -87,9 +88,11 @@ class FairseqEngine:
         align: bool,
         beam: int,
         lenpen: float,
+        nbest: int | None = None,
     ) -> None:
+        alignment = "hard" if align else None
         generation = argparse.Namespace(
-            beam=beam, lenpen=lenpen, print_alignment="hard" if align else None
+            beam=beam, lenpen=lenpen, nbest=nbest, print_alignment=alignment
         )
         self.model = model.to(device=device, dtype=dtype)
         self.model.prepare_for_inference_(argparse.Namespace(generation=generation))

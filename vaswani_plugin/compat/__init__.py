@@ -7,6 +7,7 @@ Beyond these defects, importing the plugin leaves fairseq as it is. The subjects
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
 * ``distribution``: several workers without GPUs;
+* ``memory``: large blocks that glibc hands back and forth;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``quiet``: known-harmless warnings;
 * ``errors``: a user's mistake ends in one line, not in a traceback.
@@ -18,7 +19,15 @@ import logging
 # where this is the first to import fairseq (the `vaswani` command).
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-from vaswani_plugin.compat import batches, checkpoints, distribution, errors, numerics, quiet
+from vaswani_plugin.compat import (
+    batches,
+    checkpoints,
+    distribution,
+    errors,
+    memory,
+    numerics,
+    quiet,
+)
 
 MENDS = (
     errors.print_users_errors_in_one_line,
@@ -26,6 +35,7 @@ MENDS = (
     quiet.log_from_info_up,
     numerics.restore_removed_numpy_names,
     numerics.train_in_bf16_without_xla,
+    memory.keep_freed_memory,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
     checkpoints.allow_harmless_globals,

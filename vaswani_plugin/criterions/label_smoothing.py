@@ -3,6 +3,7 @@
 Axes: B batch, T target length, N = B x T, D d_model, V vocabulary.
 """
 
+import argparse
 import math
 from dataclasses import dataclass, field
 
@@ -60,6 +61,14 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         self.epsilon = label_smoothing
         self.report_accuracy = report_accuracy
         self.unfused_loss = unfused_loss
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the criterion's flags; the smoothing is the task's where that has set a default."""
+        of_task = parser.get_default("label_smoothing")
+        super().add_args(parser)
+        if of_task is not None:
+            parser.set_defaults(label_smoothing=of_task)
 
     def forward(self, model, sample, reduce: bool = True):
         """Loss of a batch.

@@ -3,11 +3,11 @@
 Axes: B batch, S source length, D d_model, H heads.
 """
 
-import torch.nn.functional as F
 from fairseq.models import FairseqEncoder
 from torch import Tensor
 
 from vaswani_plugin.models._parts import Parts, require_positions
+from vaswani_plugin.modules.dropout import dropout
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.masks import neighbourhood_mask, padding_mask
 from vaswani_plugin.modules.positions import position_ids
@@ -52,7 +52,7 @@ class VaswaniEncoder(FairseqEncoder):
         padding = src_tokens.eq(self.padding_idx)
         x = self.embedding(src_tokens)
         x = x + self.positions(position_ids(src_tokens, self.padding_idx))
-        x = F.dropout(x, self.dropout, self.training)
+        x = dropout(x, self.dropout, self.training)
         x, weights = self.layers(x, self._mask(src_tokens, bool(padding.any())), need_weights)
         return {
             "encoder_out": [x.transpose(0, 1)],  # (B, S, D) -> (S, B, D)

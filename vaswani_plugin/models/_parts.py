@@ -7,12 +7,14 @@ from torch import nn
 from vaswani_plugin.architectures import VaswaniTransformerConfig, check_sizes, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.language_model_layers import LanguageModelLayer, LanguageModelStack
 from vaswani_plugin.modules.layers import (
     AddNorm,
     DecoderLayer,
     DecoderStack,
     EncoderLayer,
     EncoderStack,
+    Layer,
 )
 from vaswani_plugin.modules.positions import (
     LearnedPositions,
@@ -45,15 +47,30 @@ class Parts:
         encoding = fairseq_sinusoids if fairseq_style else sinusoids
         return SinusoidalPositions(max_positions, self.cfg.d_model, encoding)
 
+    def _layer(self, layer: Layer) -> Layer:
+        # A checkpoint's configuration lacks the switches that came after it.
+        layer.recompute = getattr(self.cfg, "checkpoint_activations", False)
+        if getattr(self.cfg, "compile", False):
+            layer.compile(dynamic=True)
+        return layer
+
     def encoder_stack(self) -> EncoderStack:
         return EncoderStack(
-            EncoderLayer(self.attention(), self.feed_forward(), self.add_norm)
+            self._layer(EncoderLayer(self.attention(), self.feed_forward(), self.add_norm))
             for _ in range(self.cfg.encoder_layers)
         )
 
     def decoder_stack(self) -> DecoderStack:
         return DecoderStack(
-            DecoderLayer(self.attention(), self.attention(), self.feed_forward(), self.add_norm)
+            self._layer(
+                DecoderLayer(self.attention(), self.attention(), self.feed_forward(), self.add_norm)
+            )
+            for _ in range(self.cfg.decoder_layers)
+        )
+
+    def language_model_stack(self) -> LanguageModelStack:
+        return LanguageModelStack(
+            self._layer(LanguageModelLayer(self.attention(), self.feed_forward(), self.add_norm))
             for _ in range(self.cfg.decoder_layers)
         )
 

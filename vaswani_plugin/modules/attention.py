@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vaswani_plugin.modules.linear import joint_linear, linear
+
 KeyValueCache = dict[str, Tensor]
 """Keys (B, H, S, K) under "key" and values (B, H, S, V) under "value"; empty before use."""
 
@@ -103,8 +105,15 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, T, D), and the weights (B, H, T, S) or None.
         """
-        q = self._split_heads(self.query(query))
-        k, v = self._keys_and_values(query, memory, cache)
+        if memory is None:
+            q, k, v = self._heads_of(query, self.query, self.key, self.value)
+            if cache:
+                k, v = torch.cat((cache["key"], k), dim=2), torch.cat((cache["value"], v), dim=2)
+            if cache is not None:
+                cache["key"], cache["value"] = k, v
+        else:
+            (q,) = self._heads_of(query, self.query)
+            k, v = self._of_memory(memory, cache)
         if need_weights:
             if is_causal:
                 future = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device)
@@ -113,7 +122,7 @@ class MultiHeadAttention(nn.Module):
         else:
             heads, weights = self._fast_attention(q, k, v, mask, is_causal), None
         concatenated = heads.transpose(1, 2).flatten(2)  # (B, H, T, V) -> (B, T, H V)
-        return self.output(concatenated), weights
+        return linear(concatenated, self.output.weight, self.output.bias), weights
 
     def _fast_attention(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
@@ -123,20 +132,18 @@ class MultiHeadAttention(nn.Module):
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
         )
 
-    def _keys_and_values(
-        self, query: Tensor, memory: Tensor | None, cache: KeyValueCache | None
-    ) -> tuple[Tensor, Tensor]:
-        if memory is not None and cache:
+    def _of_memory(self, memory: Tensor, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of the memory, from the cache where it is filled."""
+        if cache:
             return cache["key"], cache["value"]
-        source = query if memory is None else memory
-        k = self._split_heads(self.key(source))
-        v = self._split_heads(self.value(source))
+        k, v = self._heads_of(memory, self.key, self.value)
         if cache is not None:
-            if cache:
-                k = torch.cat((cache["key"], k), dim=2)
-                v = torch.cat((cache["value"], v), dim=2)
             cache["key"], cache["value"] = k, v
         return k, v
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, T, H K) -> (B, H, T, K)
+    def _heads_of(self, x: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
+        """Each projection of (B, T, D), in one product, as heads (B, H, T, .)."""
+        return tuple(
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in joint_linear(x, *projections)
+        )

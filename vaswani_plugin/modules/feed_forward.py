@@ -1,7 +1,13 @@
 """Position-wise feed-forward network (section 3.3, Eq. 2)."""
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
+
+from vaswani_plugin.modules.dropout import dropout
+from vaswani_plugin.modules.linear import has_own_kernels, linear, product
+
+WORTH_RECOMPUTING = 1 << 22
+"""Hidden units, 16 MiB in float32, from which one more product is a fair price for their memory."""
 
 
 class FeedForward(nn.Module):
@@ -29,5 +35,36 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
-        hidden = F.relu(self.w_1(x))
-        return self.w_2(F.dropout(hidden, self.dropout, self.training))
+        parameters = (self.w_1.weight, self.w_1.bias, self.w_2.weight, self.w_2.bias)
+        hidden_units = x[..., 0].numel() * self.w_1.out_features
+        drops = self.training and self.dropout > 0
+        if hidden_units >= WORTH_RECOMPUTING and not drops and has_own_kernels(x):
+            return _ForgetfulFeedForward.apply(x, *parameters)
+        hidden = linear(x, self.w_1.weight, self.w_1.bias, relu=True)
+        hidden = dropout(hidden, self.dropout, self.training)
+        return linear(hidden, self.w_2.weight, self.w_2.bias)
+
+
+class _ForgetfulFeedForward(torch.autograd.Function):
+    """Eq. 2, computing the hidden layer again in the backward pass instead of keeping it."""
+
+    @staticmethod
+    def forward(ctx, x, w_1, b_1, w_2, b_2):
+        ctx.save_for_backward(x, w_1, b_1, w_2)
+        hidden = product(x.reshape(-1, x.size(-1)), w_1, b_1, relu=True)
+        return product(hidden, w_2, b_2).view(x.shape)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        x, w_1, b_1, w_2 = ctx.saved_tensors
+        rows = x.reshape(-1, x.size(-1))
+        grad_y = grad_y.reshape(rows.shape)
+        hidden = product(rows, w_1, b_1, relu=True)
+        grad_w_2 = product(grad_y.t(), hidden.t())
+        grad_hidden = product(grad_y, w_2.t())
+        grad_hidden = torch.ops.aten.threshold_backward(grad_hidden, hidden, 0)
+        del hidden
+        grad_w_1 = product(grad_hidden.t(), rows.t())
+        grad_x = product(grad_hidden, w_1.t()).view(x.shape)
+        return grad_x, grad_w_1, grad_hidden.sum(dim=0), grad_w_2, grad_y.sum(dim=0)

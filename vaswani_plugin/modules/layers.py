@@ -3,35 +3,58 @@
 Axes: B batch, S source length, T target length, D d_model, H heads.
 """
 
+import os
+import shutil
 from collections.abc import Callable
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from vaswani_plugin.modules.add_norm import LAYER_NORM_EPS as LAYER_NORM_EPS
+from vaswani_plugin.modules.add_norm import AddNorm
 from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
-
-LAYER_NORM_EPS = 1e-6
-"""The authors' code; the paper is silent."""
 
 DecoderCache = dict[str, KeyValueCache]
 """One cache an attention, named by layer and kind; empty before the first step."""
 
 
-class AddNorm(nn.Module):
-    """The end of every sub-layer: LayerNorm(x + Dropout(Sublayer(x))), sections 3.1 and 5.4."""
+class Layer(nn.Module):
+    """A layer that training may run in another way: the two switches change no result.
 
-    def __init__(self, d_model: int, dropout: float, eps: float = LAYER_NORM_EPS) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.norm = nn.LayerNorm(d_model, eps=eps)
+    `compile()`, of every module, counts in training only, where batches have few shapes.
 
-    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """Two (B, T, D) -> (B, T, D)."""
-        return self.norm(x + F.dropout(sublayer_output, self.dropout, self.training))
+    Attributes:
+        recompute: keep the inputs only, and run the layer a second time, with the same dropout,
+            in the backward pass.
+    """
+
+    recompute = False
+
+    def train(self, mode: bool = True) -> "Layer":
+        """`torch.nn.Module.train`.
+
+        Raises:
+            ValueError: when the layer is to be compiled and there is no C++ compiler.
+        """
+        compiler = os.environ.get("CXX", "g++")
+        if mode and self._compiled_call_impl is not None and not shutil.which(compiler):
+            raise ValueError(
+                f"--compile needs a C++ compiler and there is no {compiler}; install one, name "
+                f"it in the variable CXX, or train without --compile"
+            )
+        return super().train(mode)
+
+    def __call__(self, *args, **kwargs):
+        """`forward` of the subclass."""
+        call = super().__call__ if self.training else self._call_impl  # the latter: not compiled
+        if self.recompute and self.training and torch.is_grad_enabled():
+            return checkpoint(call, *args, use_reentrant=False, **kwargs)
+        return call(*args, **kwargs)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(Layer):
     """Self-attention and a feed-forward network, each in a residual sub-layer.
 
     Args:
@@ -61,7 +84,7 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_norm(x, self.feed_forward(x)), weights
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Layer):
     """Masked self-attention, attention to the encoder and a feed-forward network.
 
     Args:

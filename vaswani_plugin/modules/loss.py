@@ -8,11 +8,20 @@ Axes: N target tokens, D d_model, V vocabulary.
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 22
-"""Logits formed at a time by the fused loss: 16 MiB in float32, about a last-level cache."""
+from vaswani_plugin.modules.linear import product
+
+CHUNK_ELEMENTS = 1 << 21
+"""Logits formed at a time by the fused loss: 8 MiB in float32, which a last-level cache holds."""
+
+
+def chunk_rows(vocabulary: int, width: int) -> int:
+    """Tokens at a time: what the cache holds, and no fewer than fill a matrix of the weight's size.
+
+    Below that, adding to the weight's gradient takes longer than the product that is added.
+    """
+    return max(1, CHUNK_ELEMENTS // vocabulary, width)
 
 
 class SmoothedLoss(NamedTuple):
@@ -111,57 +120,62 @@ def fused_label_smoothed_cross_entropy(
 
 
 class _FusedLoss(torch.autograd.Function):
-    """d loss / d logits = softmax(logits) - q, turned at once into the two products it feeds."""
+    """d loss / d logits = softmax(logits) - q, turned at once into the two products it feeds.
+
+    q is the same for all tokens but the gold one. That constant goes past the logits: it takes
+    from the gradients multiples of the sum of all rows, of the weight and of the features.
+    """
 
     @staticmethod
     def forward(ctx, features, weight, target, epsilon, count_correct):
-        vocabulary = weight.size(0)
+        (vocabulary, width), tokens = weight.shape, target.numel()
         gold_weight, other_weight = smoothing_weights(epsilon, vocabulary)
         with_features, with_weight = ctx.needs_input_grad[:2]
         accumulate = torch.promote_types(features.dtype, torch.float32)
         loss, nll = torch.zeros(2, dtype=accumulate, device=features.device).unbind()
         correct = torch.zeros((), dtype=torch.long, device=features.device)
         grad_features = torch.empty_like(features) if with_features else None
-        grad_weight = torch.zeros_like(weight, dtype=accumulate) if with_weight else None
+        transposed = weight.new_zeros(width, vocabulary, dtype=accumulate) if with_weight else None
         weight_sum = weight.sum(dim=0, dtype=accumulate)  # sum_j z_j = features . weight_sum
-        rows = max(1, CHUNK_ELEMENTS // vocabulary)
-        for start in range(0, target.numel(), rows):
+        rows, on_cpu = chunk_rows(vocabulary, width), features.device.type == "cpu"
+        for start in range(0, tokens, rows):
             x, gold_index = features[start : start + rows], target[start : start + rows, None]
-            logits = F.linear(x, weight).to(accumulate)
-            normalizer = logits.logsumexp(dim=-1, keepdim=True)
-            gold = logits.gather(-1, gold_index)
-            others = (x.to(accumulate) @ weight_sum)[:, None] - gold
-            loss += (normalizer - gold_weight * gold - other_weight * others).sum()
-            nll += (normalizer - gold).sum()
+            logits = product(x, weight).to(accumulate)
             if count_correct:
                 correct += logits.argmax(dim=-1, keepdim=True).eq(gold_index).sum()
+            gold, highest = logits.gather(-1, gold_index), logits.amax(dim=-1, keepdim=True)
+            others = (x.to(accumulate) @ weight_sum)[:, None] - gold
+            probabilities = torch.softmax(logits, dim=-1, out=logits if on_cpu else None)
+            # the highest probability, at least 1/V, cannot underflow, as the gold token's can
+            normalizer = highest - probabilities.amax(dim=-1, keepdim=True).log()
+            loss += (normalizer - gold_weight * gold - other_weight * others).sum()
+            nll += (normalizer - gold).sum()
             if not (with_features or with_weight):
                 continue
-            gradient = logits.sub_(normalizer).exp_().sub_(other_weight)
             surplus = torch.full_like(gold, other_weight - gold_weight)
-            gradient = gradient.scatter_add_(-1, gold_index, surplus).to(features.dtype)
+            gradient = probabilities.scatter_add_(-1, gold_index, surplus).to(features.dtype)
             if with_features:
-                torch.mm(gradient, weight, out=grad_features[start : start + rows])
+                torch.sub(
+                    product(gradient, weight.t()),
+                    (other_weight * weight_sum).to(features.dtype),
+                    out=grad_features[start : start + rows],
+                )
             if with_weight:
-                _accumulate_product(grad_weight, gradient, x)
-        ctx.save_for_backward(grad_features, grad_weight)
-        ctx.weight_dtype = weight.dtype
+                transposed += product(x.t(), gradient.t())  # weight's gradient, (D, V)
+        if with_weight:
+            transposed -= other_weight * features.sum(dim=0, dtype=accumulate)[:, None]
+        ctx.save_for_backward(grad_features, transposed, weight)
         ctx.mark_non_differentiable(nll, correct)
         return loss, nll, correct
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, grad_loss, grad_nll, grad_correct):
-        grad_features, grad_weight = ctx.saved_tensors
+        grad_features, transposed, weight = ctx.saved_tensors
         if grad_features is not None:
             grad_features = grad_features * grad_loss.to(grad_features.dtype)
-        if grad_weight is not None:
-            grad_weight = (grad_weight * grad_loss).to(ctx.weight_dtype)
+        grad_weight = None
+        if transposed is not None:
+            grad_weight = torch.empty_like(weight)
+            torch.mul(transposed.t(), grad_loss, out=grad_weight)
         return grad_features, grad_weight, None, None, None
-
-
-def _accumulate_product(total: Tensor, gradient: Tensor, x: Tensor) -> None:
-    """total += gradient^T x, in place where the types allow it."""
-    if total.dtype == x.dtype:
-        total.addmm_(gradient.t(), x)
-    else:
-        total += gradient.t() @ x

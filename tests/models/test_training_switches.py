@@ -1,0 +1,110 @@
+"""--checkpoint-activations and --compile change what training costs, and no result."""
+
+import copy
+import shutil
+
+import pytest
+import torch
+from fairseq_flags import training_config
+from model_factory import make_model, make_task, random_batch
+
+from vaswani_plugin.modules.layers import Layer
+
+LENGTHS = [(9, 7), (4, 11), (12, 2)]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+def train_once(model, batch) -> dict[str, torch.Tensor]:
+    """Logits, and the gradient of every parameter, with dropout as seed 5 draws it."""
+    model.train()
+    torch.manual_seed(5)
+    logits = model(**batch)[0]
+    logits.square().mean().backward()
+    return {"logits": logits.detach()} | {name: p.grad for name, p in model.named_parameters()}
+
+
+def kept_for_backward(model, batch) -> int:
+    """Bytes that a forward pass keeps."""
+    sizes = {}
+
+    def pack(x: torch.Tensor) -> torch.Tensor:
+        sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    model.train()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        model(**batch)[0].sum()
+    return sum(sizes.values())
+
+
+def assert_same(found: dict, expected: dict, **tolerance) -> None:
+    assert found.keys() == expected.keys() and any(g.abs().max() > 1e-4 for g in expected.values())
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, msg=name, **tolerance)
+
+
+@pytest.mark.parametrize("extra", [{}, {"attention_dropout": 0.2, "activation_dropout": 0.2}])
+def test_recomputed_layers_give_the_same_gradients(task, extra):
+    batch = random_batch(task, LENGTHS)
+    plain, recomputing = (
+        make_model(task, dropout=0.3, checkpoint_activations=recompute, **extra)
+        for recompute in (False, True)
+    )
+    assert_same(train_once(recomputing, batch), train_once(plain, batch), atol=0, rtol=0)
+    assert kept_for_backward(recomputing, batch) < 0.5 * kept_for_backward(plain, batch)
+
+
+def test_a_copy_recomputes_its_own_layers(task):
+    batch = random_batch(task, LENGTHS)
+    model = make_model(task, dropout=0.3, checkpoint_activations=True)
+    expected = train_once(copy.deepcopy(model), batch)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert_same(train_once(other, batch), expected, atol=0, rtol=0)
+
+
+def test_evaluation_is_not_touched(task):
+    batch = random_batch(task, LENGTHS)
+    plain, switched = (
+        make_model(task, checkpoint_activations=on, compile=on).eval() for on in (False, True)
+    )
+    switched.load_state_dict(plain.state_dict())  # the same keys
+    assert all(layer._compiled_call_impl is not None for layer in layers(switched))
+    with torch.no_grad():
+        assert switched(**batch)[0].equal(plain(**batch)[0])
+
+
+def layers(model) -> list[Layer]:
+    return [*model.encoder.layers, *model.decoder.layers]
+
+
+def test_the_flags_reach_the_layers(task):
+    cfg = training_config("--arch", "vaswani_debug", "--checkpoint-activations", "--compile")
+    assert cfg.model.checkpoint_activations and cfg.model.compile
+    default = training_config("--arch", "vaswani_debug").model
+    assert not default.checkpoint_activations and not default.compile
+    assert all(layer.recompute for layer in layers(make_model(task, checkpoint_activations=True)))
+    assert not any(layer.recompute for layer in layers(make_model(task)))
+
+
+def test_without_a_compiler_the_user_is_told_before_training(task, monkeypatch):
+    model = make_model(task, compile=True)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ValueError, match="--compile needs a C.. compiler and there is no no-such"):
+        model.train()
+    model.eval()  # translating needs none
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler: --compile cannot be tested")
+def test_compiled_layers_give_the_same_gradients(task):
+    """Without dropout: a compiled layer draws its masks in an order of its own."""
+    batch = random_batch(task, LENGTHS)
+    plain, compiled = (make_model(task, compile=on) for on in (False, True))
+    assert_same(train_once(compiled, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)

@@ -1,0 +1,81 @@
+"""Dropout (section 5.4) with masks that cost little to draw on a processor.
+
+PyTorch draws one float for every element. Here one number of 64 bits decides on four elements, 16
+bits each, so that P_drop is kept to 1/65536; what is left is scaled by the probability in force,
+so that the expectation is exact. The numbers come from PyTorch's generator: a seed repeats them.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vaswani_plugin.modules.linear import has_own_kernels
+
+LEVELS = 1 << 16
+
+
+def threshold_of(p: float) -> int:
+    """How many of the 65,536 levels are dropped."""
+    return round(p * LEVELS)
+
+
+def is_cheap(x: Tensor, p: float) -> bool:
+    """Whether masks are drawn here; PyTorch's dropout serves elsewhere, and drops everything."""
+    return has_own_kernels(x) and 0 <= threshold_of(p) < LEVELS
+
+
+def keep_mask(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """Draw which elements stay.
+
+    Args:
+        x: any shape; gives shape and device.
+        p: probability of dropping, 0 <= p, below 1 - 2^-17.
+
+    Returns:
+        Bytes of the shape of `x`, 1 where an element stays; and the scale of what stays, the
+        inverse of the probability to stay.
+    """
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
+    levels = draws.random_(-(1 << 63), None).view(torch.int16)[: x.numel()].view(x.shape)
+    threshold = threshold_of(p)
+    keep = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
+    torch.ge(levels, threshold - LEVELS // 2, out=keep)
+    return keep, LEVELS / (LEVELS - threshold)
+
+
+def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """`torch.nn.functional.dropout` with a cheap mask.
+
+    Args:
+        x: any shape.
+        p: probability of dropping an element.
+        training: without it nothing is dropped.
+
+    Returns:
+        Each element times 0 or times about 1/(1 - p).
+    """
+    if not training or p == 0:
+        return x
+    if is_cheap(x, p):
+        return _Dropout.apply(x, p)
+    return F.dropout(x, p)
+
+
+def apply_mask(x: Tensor, keep: Tensor, scale: float) -> Tensor:
+    """x * keep * scale as a new tensor."""
+    # A product of bytes and floats converts element by element; converted first, both are fast.
+    return keep.to(x.dtype).mul_(scale).mul_(x)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, p):
+        keep, ctx.scale = keep_mask(x, p)
+        ctx.save_for_backward(keep)
+        return apply_mask(x, keep, ctx.scale)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        (keep,) = ctx.saved_tensors
+        return apply_mask(grad_y, keep, ctx.scale), None

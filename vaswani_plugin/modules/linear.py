@@ -1,0 +1,123 @@
+"""x W^T + b with its gradients, by the faster of the matrix libraries that PyTorch brings along.
+
+PyTorch multiplies float32 matrices with MKL, which leaves half of an AMD processor unused; oneDNN
+doesn't. It is not a third kind of layer: values and gradients are `torch.nn.functional.linear`'s.
+
+Axes: R rows (all leading axes together), D inputs, V outputs.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+WORTH_ONEDNN = 24
+"""Rows from which oneDNN is faster; below, the call costs more."""
+
+_ONEDNN_LINEAR = (
+    torch.ops.mkldnn._linear_pointwise
+    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    else None
+)
+
+
+def has_own_kernels(x: Tensor) -> bool:
+    """Whether the functions of this package run on `x` instead of PyTorch's.
+
+    They are made for processors. GPUs, automatic mixed precision and `torch.compile` are better
+    served by PyTorch's own, which they know.
+    """
+    return (
+        x.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    """a b^T + bias, then max(0, .) where it is wanted; no gradients.
+
+    Args:
+        a: (R, D), of any strides.
+        b: (V, D), of any strides.
+        bias: (V,).
+        relu: rectify the result.
+
+    Returns:
+        (R, V), a tensor of its own.
+    """
+    if (
+        _ONEDNN_LINEAR is not None
+        and a.dtype == torch.float32
+        and a.size(0) >= WORTH_ONEDNN
+        and a.device.type == "cpu"
+        and torch.backends.mkldnn.enabled
+    ):
+        return _ONEDNN_LINEAR(a, b, bias, "relu" if relu else "none", [], "")
+    y = F.linear(a, b, bias)
+    return y.relu_() if relu else y
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    """x W^T + b, then max(0, .) where it is wanted, with gradients.
+
+    Args:
+        x: (..., D).
+        weight: W, (V, D).
+        bias: b, (V,).
+        relu: rectify the result.
+
+    Returns:
+        (..., V).
+    """
+    if has_own_kernels(x):
+        # Where nothing is to be differentiated, a node of the graph only costs time.
+        return (_Linear.apply if torch.is_grad_enabled() else _linear)(x, weight, bias, relu)
+    y = F.linear(x, weight, bias)
+    return F.relu(y) if relu else y
+
+
+def joint_linear(x: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
+    """Several projections of one input as one product.
+
+    Args:
+        x: (..., D).
+        projections: of D inputs each, with biases.
+
+    Returns:
+        What each projection would return.
+    """
+    if len(projections) == 1 or not torch.is_grad_enabled():
+        # Joining the weights pays by the backward pass.
+        return tuple(linear(x, projection.weight, projection.bias) for projection in projections)
+    weight = torch.cat([projection.weight for projection in projections])
+    bias = torch.cat([projection.bias for projection in projections])
+    sizes = [projection.out_features for projection in projections]
+    return linear(x, weight, bias).split(sizes, dim=-1)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+    return product(x.reshape(-1, x.size(-1)), weight, bias, relu).view(*x.shape[:-1], -1)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, relu):
+        y = _linear(x, weight, bias, relu)
+        ctx.save_for_backward(x, weight, y if relu else None)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        x, weight, rectified = ctx.saved_tensors
+        if rectified is not None:
+            grad_y = torch.ops.aten.threshold_backward(grad_y, rectified, 0)
+        grad_y = grad_y.reshape(-1, grad_y.size(-1))
+        grad_x = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            grad_x = product(grad_y, weight.t()).view(x.shape)
+        if ctx.needs_input_grad[1]:
+            grad_weight = product(grad_y.t(), x.reshape(-1, x.size(-1)).t())
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_y.sum(dim=0)
+        return grad_x, grad_weight, grad_bias, None
