@@ -18,9 +18,15 @@ from fairseq_flags import PLUGIN, training_config
 from model_factory import make_dictionary
 from omegaconf import OmegaConf
 
-from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, Architecture
+from vaswani_plugin.architectures import (
+    ARCHITECTURES,
+    PAPER_VOCABULARY,
+    Architecture,
+    VaswaniTransformerConfig,
+)
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
-from vaswani_plugin.models.transformer import VaswaniTransformer, _register
+from vaswani_plugin.models._rows import register_rows
+from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
 from vaswani_plugin.optim.adam import VaswaniAdam
 from vaswani_plugin.optim.lr_scheduler import VaswaniSchedule
@@ -193,7 +199,7 @@ def test_position_limits_are_the_tasks(task):
 def test_a_row_with_an_unknown_key_is_refused_at_registration():
     bad = Architecture("vaswani_bad_row", "nowhere", {"d_model": 8, "depth": 3, "width": 1})
     with pytest.raises(ValueError, match="vaswani_bad_row sets unknown keys: depth, width"):
-        _register(bad)
+        register_rows("vaswani_transformer", VaswaniTransformerConfig, [bad])
     assert "vaswani_bad_row" not in ARCH_MODEL_REGISTRY
 
 

@@ -73,6 +73,62 @@ ARCHITECTURES = (
     ),
 )
 
+PARSERS = (
+    Architecture(
+        "vaswani_parser",
+        "section 6.3; dropout: the authors' code",
+        {
+            **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024},
+            **{"dropout": 0.2, "attention_dropout": 0.2, "share_embeddings": "decoder"},
+        },
+    ),
+    Architecture(
+        "vaswani_parser_tiny",
+        "ours",
+        {
+            **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 192, "d_ff": 512, "heads": 4},
+            **{"dropout": 0.2, "share_embeddings": "decoder"},
+        },
+    ),
+    Architecture(
+        "vaswani_parser_debug",
+        "ours, for tests",
+        {
+            **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+            "share_embeddings": "decoder",
+        },
+    ),
+)
+"""More rows of `vaswani_transformer`, for constituency parsing: words in, symbols of a tree out."""
+
+LANGUAGE_MODELS = (
+    Architecture("vaswani_lm_base", "Table 3, base, without its encoder"),
+    Architecture(
+        "vaswani_lm_tiny",
+        "ours, as wide as vaswani_tiny",
+        {"decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+    ),
+    Architecture(
+        "vaswani_lm_debug",
+        "ours, for tests",
+        {"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+    ),
+)
+"""Rows of `vaswani_lm`, registered in `vaswani_plugin/models/language_model.py`."""
+
+RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
+"""About as many parameters as vaswani_tiny, with some 10,000 subwords."""
+
+SEQ2SEQ_LSTMS = (
+    Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384),
+    Architecture("vaswani_seq2seq_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
+)
+ATTENTION_LSTMS = (
+    Architecture("vaswani_attention_lstm", "ours, after Luong et al. 2015"),
+    Architecture("vaswani_attention_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
+)
+"""Registered in `vaswani_plugin/models/`, files seq2seq_lstm.py and attention_lstm.py."""
+
 
 POSITIONS = ChoiceEnum(["sinusoidal", "sinusoidal-fairseq", "learned"])
 SHARING = ChoiceEnum(["all", "decoder", "none"])
@@ -120,8 +176,112 @@ class VaswaniTransformerConfig(FairseqDataclass):
     layer_norm_eps: float = field(
         default=1e-6, metadata={"help": "epsilon of LayerNorm (authors' code: 1e-6)"}
     )
+    checkpoint_activations: bool = field(
+        default=False,
+        metadata={
+            "help": "keep each layer's input only and compute the rest again in the backward pass: "
+            "less memory, more time"
+        },
+    )
+    compile: bool = field(
+        default=False,
+        metadata={
+            "help": "run the layers through torch.compile in training; starts about 20 s later "
+            "(vaswani_tiny, one thread) and is meant for GPUs: on a CPU it is slower than without"
+        },
+    )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
+
+
+def _same(name: str) -> Any:
+    """A field of the translation model's configuration once more."""
+    other = VaswaniTransformerConfig.__dataclass_fields__[name]
+    return field(default=other.default, metadata=other.metadata)
+
+
+@dataclass
+class VaswaniLanguageModelConfig(FairseqDataclass):
+    """The paper's base model without the encoder; embeddings and projection are one matrix."""
+
+    d_model: int = _same("d_model")
+    d_ff: int = _same("d_ff")
+    decoder_layers: int = _same("decoder_layers")
+    heads: int = _same("heads")
+    d_k: Optional[int] = _same("d_k")  # noqa: UP045
+    d_v: Optional[int] = _same("d_v")  # noqa: UP045
+    dropout: float = _same("dropout")
+    attention_dropout: float = _same("attention_dropout")
+    activation_dropout: float = _same("activation_dropout")
+    positions: POSITIONS = _same("positions")
+    attention_window: int = _same("attention_window")
+    layer_norm_eps: float = _same("layer_norm_eps")
+    checkpoint_activations: bool = _same("checkpoint_activations")
+    compile: bool = _same("compile")
+    tokens_per_sample: int = II("task.tokens_per_sample")
+    add_bos_token: bool = II("task.add_bos_token")
+    max_target_positions: Optional[int] = II("task.max_target_positions")  # noqa: UP045
+
+
+@dataclass
+class OneLayerConfig(FairseqDataclass):
+    """Sizes of the one-layer language model of the lecture notes; they give none but T = 512."""
+
+    d_model: int = field(default=512, metadata={"help": "d_embedding"})
+    d_hidden: int = field(default=512, metadata={"help": "width of queries, keys and values"})
+    d_ff: int = field(default=2048, metadata={"help": "d_1, columns of W_1"})
+    dropout: float = field(
+        default=0.0, metadata={"help": "on embeddings + positions and on h (none in the formulas)"}
+    )
+    tokens_per_sample: int = II("task.tokens_per_sample")
+    add_bos_token: bool = II("task.add_bos_token")
+    max_target_positions: Optional[int] = II("task.max_target_positions")  # noqa: UP045
+
+
+@dataclass
+class RecurrentConfig(FairseqDataclass):
+    """What the recurrent models share; the defaults are those of Sutskever et al. (2014)."""
+
+    d_model: int = field(
+        default=1000, metadata={"help": "units of each LSTM layer, and width of the embeddings"}
+    )
+    layers: int = field(default=4, metadata={"help": "layers of the encoder and of the decoder"})
+    dropout: float = field(
+        default=0.0, metadata={"help": "on embeddings, between layers and before the projection"}
+    )
+    share_embeddings: SHARING = field(default="none", metadata=_same("share_embeddings").metadata)
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: int = II("task.max_target_positions")
+
+
+@dataclass
+class Seq2SeqLSTMConfig(RecurrentConfig):
+    """Sutskever et al. (2014): 4 layers of 1,000 units, the source read backwards."""
+
+    no_reverse_source: bool = field(
+        default=False, metadata={"help": "read the source forwards (the paper: backwards)"}
+    )
+
+
+@dataclass
+class AttentionLSTMConfig(RecurrentConfig):
+    """A Bi-LSTM encoder (half of the units for each direction) and a decoder with attention."""
+
+    input_feeding: bool = field(
+        default=False,
+        metadata={"help": "each step also reads the attention's output of the step before"},
+    )
+
+
+def check_recurrent_sizes(cfg: RecurrentConfig) -> None:
+    """Refuse widths and numbers of layers that make no model.
+
+    Raises:
+        ValueError: when a size is below 1; names the flag.
+    """
+    for name in ("d_model", "layers"):
+        if getattr(cfg, name) < 1:
+            raise ValueError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
 
 
 def check_sizes(cfg: VaswaniTransformerConfig) -> None:
@@ -131,7 +291,7 @@ def check_sizes(cfg: VaswaniTransformerConfig) -> None:
         ValueError: when a size is below 1 or the window is negative; names the flag.
     """
     for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
-        if getattr(cfg, name) < 1:
+        if getattr(cfg, name, 1) < 1:  # a language model has no encoder
             raise ValueError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
     if cfg.attention_window < 0:
         raise ValueError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")

@@ -19,7 +19,7 @@ from vaswani_plugin.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS, Archite
 from vaswani_plugin.architectures import AttentionLSTMConfig as Config
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.defaults import report
-from vaswani_plugin.models._recurrent import register_rows
+from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.models.attention_lstm import VaswaniAttentionLSTM
 from vaswani_plugin.models.seq2seq_lstm import VaswaniSeq2SeqLSTM
 

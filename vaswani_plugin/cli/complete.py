@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from vaswani_plugin.cli._completer import MAX_NEW_TOKENS, Completer
+from vaswani_plugin.cli._flags import add_processor, count, processor, share
 from vaswani_plugin.cli._lm_model import load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.search.generator import SearchOptions
@@ -18,20 +19,6 @@ from vaswani_plugin.search.generator import SearchOptions
 HELP = "complete texts with a language model"
 EXAMPLE = 'vaswani complete --model work/lm/model --sampling --top-p 0.9 "The history of"'
 BUFFER = 64
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
-    return value
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be above 0 and at most 1")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     search = parser.add_mutually_exclusive_group()
     search.add_argument(
-        "--beam", type=_count, default=1, metavar="W", help="width; 1 is greedy (default: 1)"
+        "--beam", type=count, default=1, metavar="W", help="width; 1 is greedy (default: 1)"
     )
     search.add_argument("--sampling", action="store_true", help="draw each token by chance")
     parser.add_argument(
@@ -66,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a beam, exponent of the length penalty ((5 + |Y|)/6) (default: 0)",
     )
     of_sampling = parser.add_mutually_exclusive_group()
-    of_sampling.add_argument("--top-k", type=_count, metavar="K", help="of the K likeliest alone")
+    of_sampling.add_argument("--top-k", type=count, metavar="K", help="of the K likeliest alone")
     of_sampling.add_argument(
         "--top-p",
-        type=_share,
+        type=share,
         metavar="P",
         help="of the fewest likeliest whose probabilities reach P together",
     )
@@ -87,14 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--samples",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="draw N completions of each prompt; without --sampling, the N best of the beam",
     )
     parser.add_argument(
         "--max-new-tokens",
-        type=_count,
+        type=count,
         metavar="N",
         help=f"after which a text is cut (default: {MAX_NEW_TOKENS}, or half of the model's "
         "positions where these are fewer)",
@@ -121,8 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(text, tokens, log_probabilities, score, ended); natural logarithms, under the "
         "temperature, that of the end last where the model ended the text",
     )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
-    parser.add_argument("--threads", type=_count, metavar="N", help="of the CPU (PyTorch's choice)")
+    add_processor(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -133,9 +119,7 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read.
     """
     options = search_options(args)
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+    device = processor(args)
     model = load_model(args.model, args.data_bin, device)
     if model.loss_after is not None:
         raise ValueError(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from vaswani_plugin.cli import _lm_report as reporting
+from vaswani_plugin.cli._flags import add_processor, count, processor
 from vaswani_plugin.cli._lm_baselines import baselines
 from vaswani_plugin.cli._lm_model import LanguageModel, load_model
 from vaswani_plugin.cli._lm_report import result
@@ -28,13 +28,6 @@ HELP = "perplexity of a language model by token, word, character and byte, besid
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
 RATE, DECAY = 0.01, 0.001
 HEADINGS = ("bits", "perplexity")
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
-    return value
 
 
 def _not_negative(text: str) -> float:
@@ -65,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text.add_argument(
         "--tokens-per-sample",
-        type=_count,
+        type=count,
         metavar="N",
         help="of a window, context included (default: what the model was trained with)",
     )
@@ -77,14 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="so many of them only give context to the rest, as in fairseq-eval-lm (default: 0)",
     )
     text.add_argument(
-        "--batch-tokens", type=_count, default=4096, metavar="N", help="(default: %(default)s)"
+        "--batch-tokens", type=count, default=4096, metavar="N", help="(default: %(default)s)"
     )
     _add_comparisons(parser)
     parser.add_argument(
         "--line-scores", type=Path, metavar="FILE", help="write each line's bits and perplexity"
     )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
-    parser.add_argument("--threads", type=_count, metavar="N", help="of the CPU (PyTorch's choice)")
+    add_processor(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -131,7 +123,7 @@ def _add_comparisons(parser: argparse.ArgumentParser) -> None:
     )
     others.add_argument(
         "--counts",
-        type=_count,
+        type=count,
         nargs=2,
         metavar=("WORDS", "CHARACTERS"),
         help="of the figure's text, instead of --text",
@@ -173,15 +165,13 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     check_flags(args)
-    if args.threads:
-        torch.set_num_threads(args.threads)
     report = {"text": None, "windows": None, "line_ends": args.line_ends, "dynamic": None}
     report |= {"results": [], "dynamic_gain": None, "warnings": []}
     if args.counts:
         words, characters = args.counts
         counts = divisors = TextCounts(0, words, characters, 0)
     else:
-        device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+        device = processor(args)
         model = args.model and load_model(args.model, args.data_bin, device)
         if model and model.loss_after:
             raise ValueError(

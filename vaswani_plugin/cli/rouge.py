@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tabulate import tabulate
 
+from vaswani_plugin.cli._flags import count
 from vaswani_plugin.metrics.rouge import OVER, lead, rouge
 from vaswani_text.corpus_io import InputError, read_lines
 from vaswani_text.summaries import Example, read_examples, split_sentences
@@ -19,13 +20,6 @@ EXAMPLE = (
 )
 JSONL = (".jsonl", ".jsonl.gz")
 Read = TypeVar("Read")
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lead",
-        type=_count,
+        type=count,
         action="append",
         default=[],
         metavar="N",

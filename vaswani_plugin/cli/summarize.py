@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from vaswani_plugin.cli._engine import batches_by_length
+from vaswani_plugin.cli._flags import add_processor, count, processor
 from vaswani_plugin.cli._lm_model import LanguageModel, load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.cli.translate import opened, progress
@@ -39,13 +40,6 @@ class Article:
     read: int
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
-    return value
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument(
@@ -59,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a bundle, as recipes/summarization.sh makes it",
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
-    parser.add_argument("--beam", type=_count, help="width (default: that of the bundle, else 4)")
+    parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
     parser.add_argument(
         "--lenpen",
         type=float,
@@ -69,20 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-length",
-        type=_count,
+        type=count,
         metavar="N",
         help="units of a summary (default: those of the training's longest)",
     )
     parser.add_argument(
         "--no-repeat-ngram-size",
-        type=_count,
+        type=count,
         default=0,
         metavar="N",
         help="write no N units twice in a summary",
     )
     parser.add_argument(
         "--batch-tokens",
-        type=_count,
+        type=count,
         default=4096,
         metavar="N",
         help="units of articles read at once, padding included (default: %(default)s)",
@@ -94,8 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="json: an object a line with line, article_tokens, read_tokens, summary, score, "
         "tokens, log_probabilities (natural logarithms) and ended (whether the model ended it)",
     )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
-    parser.add_argument("--threads", type=_count, metavar="N", help="of the CPU (PyTorch's choice)")
+    add_processor(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,9 +98,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    device = torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+    device = processor(args)
     summarizer = Summarizer(load_summarizer(args.model, device), args)
     inputs = args.inputs or ["-"]
     total = cut = 0

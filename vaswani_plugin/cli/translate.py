@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.cli._engine import Engine, FairseqEngine, Hypothesis
+from vaswani_plugin.cli._flags import add_processor, count, processor
 from vaswani_plugin.cli._sentences import Sentence, in_buffers, read_sentences
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.tasks.translation import PAPER_DECODING
@@ -28,13 +29,6 @@ EXAMPLE = "vaswani translate --model work/quickstart/model < raw.en > raw.de"
 # Enough lines to make batches of like lengths, few enough to show results soon.
 BUFFER = 1000
 NOTHING = Hypothesis([], 0.0, [], [])
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="(default: ctranslate2 where the bundle is one of `vaswani export --to ctranslate2`)",
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
-    parser.add_argument("--beam", type=_count, help="width (default: that of the bundle, else 4)")
+    parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
     parser.add_argument(
         "--nbest",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="give the N best of each line; as text, each as LINE <tab> SCORE <tab> TEXT",
@@ -81,22 +75,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--buffer",
-        type=_count,
+        type=count,
         metavar="N",
         help=f"lines to read before translating them (default: {BUFFER}; 1 on a terminal)",
     )
     parser.add_argument(
         "--batch-tokens",
-        type=_count,
+        type=count,
         default=4096,
         metavar="N",
         help="source subwords translated at once, padding included (default: %(default)s)",
     )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    add_processor(parser)
     precision = parser.add_mutually_exclusive_group()
     precision.add_argument("--fp16", action="store_true", help="half precision (GPU only)")
     precision.add_argument("--bf16", action="store_true", help="bfloat16 (GPU only)")
-    parser.add_argument("--threads", type=_count, metavar="N", help="of the CPU (PyTorch's choice)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -128,8 +121,8 @@ def make_engine(args: argparse.Namespace, bundle: Bundle) -> Engine:
     beam = args.beam or bundle.pipeline.settings.beam or PAPER_DECODING["beam"]
     if args.nbest > beam:
         raise ValueError(f"--nbest {args.nbest}: a beam of {beam} finds no more than {beam}")
-    on_gpu = torch.cuda.is_available() and not args.cpu
-    if (args.fp16 or args.bf16) and not on_gpu:
+    device = processor(args)
+    if (args.fp16 or args.bf16) and device.type != "cuda":
         flag = "--fp16" if args.fp16 else "--bf16"
         raise ValueError(f"{flag} is for a GPU; leave it out on the CPU")
     search = {
@@ -138,17 +131,14 @@ def make_engine(args: argparse.Namespace, bundle: Bundle) -> Engine:
         "beam": beam,
         "lenpen": args.lenpen,
     }
-    device = "cuda" if on_gpu else "cpu"
     is_exported = not (bundle.folder / MODEL).is_file()
     if args.engine == "ctranslate2" or (args.engine is None and is_exported):
         compute_type = "float16" if args.fp16 else "bfloat16" if args.bf16 else "default"
         threads = args.threads or 0
-        return CTranslate2Engine(bundle.folder, device, compute_type, threads, **search)
-    if args.threads:
-        torch.set_num_threads(args.threads)
+        return CTranslate2Engine(bundle.folder, device.type, compute_type, threads, **search)
     model, task = bundle.load_model()
     dtype = torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else torch.float32
-    return FairseqEngine(model, task, device=torch.device(device), dtype=dtype, **search)
+    return FairseqEngine(model, task, device=device, dtype=dtype, **search)
 
 
 def translate(

@@ -4,19 +4,13 @@ Axes: B batch, S source length, T target length, D d_model, N layers, V vocabula
 """
 
 import argparse
-from dataclasses import fields
 
 import torch.nn.functional as F
 from fairseq.data import Dictionary
-from fairseq.models import (
-    FairseqEncoder,
-    FairseqEncoderDecoderModel,
-    FairseqIncrementalDecoder,
-    register_model_architecture,
-)
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from vaswani_plugin.architectures import Architecture, RecurrentConfig, check_recurrent_sizes
+from vaswani_plugin.architectures import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
@@ -233,29 +227,6 @@ class RecurrentModel(FairseqEncoderDecoderModel):
     def projection_weight(self) -> Tensor:
         """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
         return self.decoder.projection.weight
-
-
-def register_rows(model_name: str, config: type, rows: tuple[Architecture, ...]) -> None:
-    """Register a model's rows with fairseq; the one without changes is the model's own name.
-
-    Raises:
-        ValueError: when a row sets a key that the configuration lacks.
-    """
-    for row in rows:
-        unknown = set(row.changes) - {f.name for f in fields(config)}
-        if unknown:
-            raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
-        if row.name != model_name:
-            register_model_architecture(model_name, row.name)(_setter(row))
-
-
-def _setter(row: Architecture):
-    def set_unset_keys(args: argparse.Namespace) -> None:
-        for key, value in row.changes.items():
-            if getattr(args, key, None) is None:
-                setattr(args, key, value)
-
-    return set_unset_keys
 
 
 def _embedding(dictionary: Dictionary, width: int) -> nn.Embedding:

@@ -3,27 +3,17 @@
 Axes: B batch, T tokens, V vocabulary.
 """
 
-import argparse
-from dataclasses import fields
-
-from fairseq.models import (
-    FairseqLanguageModel,
-    register_model,
-    register_model_architecture,
-)
+from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.architectures import (
-    LANGUAGE_MODELS,
-    Architecture,
-    VaswaniLanguageModelConfig,
-)
+from vaswani_plugin.architectures import LANGUAGE_MODELS, VaswaniLanguageModelConfig
 from vaswani_plugin.models._language_decoder import (
     LanguageDecoder,
     position_limit,
     require_one_dictionary,
 )
 from vaswani_plugin.models._parts import Parts
+from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
 
 
@@ -50,17 +40,4 @@ class VaswaniLanguageModel(FairseqLanguageModel):
         return self.decoder.projection.weight
 
 
-def _register(row: Architecture) -> None:
-    unknown = set(row.changes) - {f.name for f in fields(VaswaniLanguageModelConfig)}
-    if unknown:
-        raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
-
-    @register_model_architecture("vaswani_lm", row.name)
-    def set_unset_keys(args: argparse.Namespace) -> None:
-        for key, value in row.changes.items():
-            if getattr(args, key, None) is None:
-                setattr(args, key, value)
-
-
-for _row in LANGUAGE_MODELS:
-    _register(_row)
+register_rows("vaswani_lm", VaswaniLanguageModelConfig, LANGUAGE_MODELS)

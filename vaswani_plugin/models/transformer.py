@@ -6,21 +6,15 @@ that fairseq's generator, scorer and ensembles work with it.
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
-import argparse
-from dataclasses import fields
-
 import torch
-from fairseq.models import (
-    FairseqEncoderDecoderModel,
-    register_model,
-    register_model_architecture,
-)
+from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.architectures import ARCHITECTURES, Architecture, VaswaniTransformerConfig
+from vaswani_plugin.architectures import ARCHITECTURES, PARSERS, VaswaniTransformerConfig
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
 from vaswani_plugin.models._parts import Parts
+from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
 
 
@@ -81,17 +75,4 @@ class VaswaniTransformer(FairseqEncoderDecoderModel):
         }
 
 
-def _register(row: Architecture) -> None:
-    unknown = set(row.changes) - {f.name for f in fields(VaswaniTransformerConfig)}
-    if unknown:
-        raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
-
-    @register_model_architecture("vaswani_transformer", row.name)
-    def set_unset_keys(args: argparse.Namespace) -> None:
-        for key, value in row.changes.items():
-            if getattr(args, key, None) is None:
-                setattr(args, key, value)
-
-
-for _row in ARCHITECTURES:
-    _register(_row)
+register_rows("vaswani_transformer", VaswaniTransformerConfig, (*ARCHITECTURES, *PARSERS))

@@ -3,35 +3,14 @@
 Axes: B batch, T positions, D d_model, H heads.
 """
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
-from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.layers import AddNorm, DecoderCache, Layer
+from vaswani_plugin.modules.attention import KeyValueCache
+from vaswani_plugin.modules.layers import DecoderCache, EncoderLayer
 
 
-class LanguageModelLayer(Layer):
-    """Masked self-attention and a feed-forward network, each in the paper's sub-layer.
-
-    Args:
-        self_attention: attention of the text to its past.
-        feed_forward: Eq. 2.
-        add_norm: makes the end of one sub-layer.
-    """
-
-    def __init__(
-        self,
-        self_attention: MultiHeadAttention,
-        feed_forward: FeedForward,
-        add_norm: Callable[[], AddNorm],
-    ) -> None:
-        super().__init__()
-        self.self_attention = self_attention
-        self.self_attention_norm = add_norm()
-        self.feed_forward = feed_forward
-        self.feed_forward_norm = add_norm()
+class LanguageModelLayer(EncoderLayer):
+    """Masked self-attention and a feed-forward network, each in the paper's sub-layer."""
 
     def forward(
         self,

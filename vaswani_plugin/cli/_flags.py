@@ -1,0 +1,50 @@
+"""Flags that several commands have, and the kinds of their values."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def count(text: str) -> int:
+    """A number from 1 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is below 1.
+        ValueError: it is no number.
+    """
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
+    return value
+
+
+def share(text: str) -> float:
+    """A part of a whole.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not above 0, or above 1.
+        ValueError: it is no number.
+    """
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{value}: must be above 0 and at most 1")
+    return value
+
+
+def add_processor(parser: argparse.ArgumentParser) -> None:
+    """Add --cpu and --threads."""
+    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    parser.add_argument("--threads", type=count, metavar="N", help="of the CPU (PyTorch's choice)")
+
+
+def processor(args: argparse.Namespace) -> torch.device:
+    """The device that --cpu leaves; sets the threads."""
+    import torch  # not every command with a flag of these needs it
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    return torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")

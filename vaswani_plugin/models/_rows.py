@@ -1,0 +1,34 @@
+"""Registers a model's rows of sizes with fairseq, as `--arch` names."""
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import fields
+
+from fairseq.models import register_model_architecture
+
+from vaswani_plugin.architectures import Architecture
+
+
+def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
+    """Make each row an `--arch`; the one that bears the model's name is registered with it.
+
+    A row sets only what the command line left unset.
+
+    Raises:
+        ValueError: when a row sets a key that the configuration lacks.
+    """
+    for row in rows:
+        unknown = set(row.changes) - {f.name for f in fields(config)}
+        if unknown:
+            raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
+        if row.name != model_name:
+            register_model_architecture(model_name, row.name)(_setter(row))
+
+
+def _setter(row: Architecture):
+    def set_unset_keys(args: argparse.Namespace) -> None:
+        for key, value in row.changes.items():
+            if getattr(args, key, None) is None:
+                setattr(args, key, value)
+
+    return set_unset_keys
