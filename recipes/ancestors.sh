@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# The ancestors: trains an LSTM encoder-decoder (source reversed and not), an LSTM with attention,
+# fairseq's ConvS2S and the Transformer on one data set, each with the same budget, and compares
+# them in one table and three plots.
+#
+#   bash recipes/ancestors.sh                                  # Multi30k, 15 minutes a training
+#   bash recipes/ancestors.sh --data-bin work/multi30k/data-bin --seeds 1,2 --budget-seconds 900
+#   bash recipes/ancestors.sh attention transformer --corpus tatoeba --max-update 4000
+#   bash recipes/ancestors.sh --scale tiny                     # does everything run?
+#
+# Models, which stand before the options: forwards, seq2seq (Sutskever et al. 2014), attention,
+# convolution (Gehring et al. 2017), transformer. All have two to three million parameters with
+# 10,000 subwords; the table states them. Their training recipes:
+#   all           Adam (0.9, 0.98, 1e-9), warm-up, then a rate that falls with the inverse square
+#                 root of the update (Eq. 3), dropout 0.1; 2,048 tokens x 1 CPU or GPU an update
+#   LSTMs         highest rate 2e-3, gradients limited to norm 5, no label smoothing (the plugin's
+#                 defaults for them). Sutskever et al.'s SGD needs days rather than minutes.
+#   convolution   highest rate 2e-3, gradients limited to norm 0.1 (Gehring et al.), label smoothing
+#                 0.1. Gehring et al. train with Nesterov's momentum.
+#   transformer   highest rate 2.5e-3, label smoothing 0.1
+# The budget is time of training, from when the model is built, or updates with --max-update. At
+# --points points of it each model is validated (within the time, as is loading the data, about a
+# second a point) and translates the validation set greedily (outside of it). The test set is
+# translated at the end, beam 4, alpha 0.6; no checkpoints are averaged.
+# Expected: seq2seq < attention < transformer; reversing the source helps (Sutskever et al. 2014).
+#
+# --data DIR is handed to the recipe of the corpus. What it prepares lies in WORK/data, each
+# training in WORK/models/MODEL-SEED (`vaswani curves WORK/models/*` compares them), and the table
+# in WORK/ancestors.md, .csv and .png.
+set -euo pipefail
+
+recipe=ancestors
+# shellcheck source=recipes/lib/start.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/start.sh"
+# shellcheck source=recipes/lib/prepared.sh
+source "$VASWANI_ROOT/recipes/lib/prepared.sh"
+
+stages=(prepare models table)
+by_content=(models)
+splits_used=(train valid test)
+models=()
+budget_seconds='' max_update='' points='' max_tokens='' warmup_updates=''
+seeds=1,2
+threads=1
+
+recipe_usage() {
+  cat <<'HELP'
+
+Options of this recipe (defaults: full, --scale tiny):
+  --corpus multi30k|tatoeba|quickstart   the recipe that prepares it (multi30k, quickstart)
+  --pair en-de               for multi30k and tatoeba: also de-en, en-fr, fr-en
+  --data-bin DIR             binarized data in a recipe's work folder instead of a corpus
+  --budget-seconds N         of training, of each model (900)
+  --max-update N             updates of each model instead of a time (no, 6)
+  --points N                 times to validate and translate on the way, the end included (6, 2)
+  --max-tokens N             of a batch, padded (2048, 500)
+  --warmup-updates N         (400, 4)
+  --seeds S,S                for the two models that differ in reversal; the others take the first (1,2)
+  --threads N                of a training on a CPU (1)
+HELP
+}
+
+recipe_option() {
+  case $1 in
+    --budget-seconds) budget_seconds=$2 ;;
+    --max-update) max_update=$2 ;;
+    --points) points=$2 ;;
+    --max-tokens) max_tokens=$2 ;;
+    --warmup-updates) warmup_updates=$2 ;;
+    --seeds) seeds=$2 ;;
+    --threads) threads=$2 ;;
+    *) data_option "$@" ;;
+  esac
+}
+
+recipe_defaults() {
+  local seed=1
+  [[ -z "$budget_seconds" || -z "$max_update" ]] || die "--budget-seconds and --max-update: give one"
+  if [[ "$scale" == tiny ]]; then
+    corpus=${corpus:-quickstart} points=${points:-2}
+    max_tokens=${max_tokens:-500} warmup_updates=${warmup_updates:-4}
+    if [[ -z "$budget_seconds" ]]; then max_update=${max_update:-6}; fi
+  else
+    corpus=${corpus:-multi30k} points=${points:-6}
+    max_tokens=${max_tokens:-2048} warmup_updates=${warmup_updates:-400}
+    if [[ -z "$max_update" ]]; then budget_seconds=${budget_seconds:-900}; fi
+  fi
+  if [[ -n "$max_update" ]]; then need_count --max-update "$max_update"; fi
+  if [[ -n "$budget_seconds" ]]; then need_count --budget-seconds "$budget_seconds"; fi
+  need_count --points "$points"
+  need_count --max-tokens "$max_tokens"
+  need_count --warmup-updates "$warmup_updates"
+  need_count --threads "$threads"
+  [[ "$seeds" =~ ^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*$ ]] ||
+    die "--seeds $seeds: must be whole numbers from 1 on, such as 1,2"
+  if [[ -n "$max_update" ]] && ((points > max_update)); then
+    die "--points $points: more than --max-update $max_update"
+  fi
+  choose_data multi30k tatoeba quickstart
+  if [[ "$scale" == tiny ]] && ((${#prepare_options[@]})); then prepare_options+=(--scale tiny); fi
+}
+
+set_flags() { # sets `flags`, those that both scripts share
+  local key
+  key=$(data_key)
+  flags=(--work "$work" --data-bin "$data_bin" --data-key "$key" --seeds "$seeds"
+    --budget-seconds "${budget_seconds:-0}" --max-update "${max_update:-0}" --points "$points"
+    --max-tokens "$max_tokens" --warmup-updates "$warmup_updates" --threads "$threads"
+    --gpus "$gpus")
+}
+
+key_models() {
+  local flags
+  set_flags
+  printf 'models %s flags %s\n' "${models[*]-}" "${flags[*]}"
+}
+
+stage_models() {
+  local flags
+  set_flags
+  run_models "$lib/ancestors_train.py" ${models[@]+"${models[@]}"} "${flags[@]}"
+}
+
+key_table() { key_models; }
+
+stage_table() {
+  local flags
+  set_flags
+  run python "$lib/ancestors_report.py" "${flags[@]}" --title "$title"
+}
+
+show_result() {
+  cat "$work/ancestors.md"
+  python -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"] + ": " + sys.argv[2])' \
+    "$work/result.json" "$work/ancestors.md"
+}
+
+while (($#)) && [[ "$1" != -* ]]; do
+  models+=("$1")
+  shift
+done
+main_recipe "$@"

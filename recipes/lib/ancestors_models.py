@@ -1,0 +1,215 @@
+"""The models that recipes/ancestors.sh compares: their flags, their training recipes, their cost.
+
+All have two to three million parameters with some 10,000 subwords. They differ in what reaches a
+word of the translation: one state, every state of the source, or every layer of it.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainings import finished
+
+from vaswani_plugin.architectures import ARCHITECTURES, RECURRENT_TINY
+from vaswani_plugin.metrics.ancestor_multiply_adds import (
+    ConvolutionalSizes,
+    RecurrentSizes,
+    convolutional_multiply_adds,
+    recurrent_multiply_adds,
+    training_flops_from,
+)
+from vaswani_plugin.metrics.multiply_adds import Positions, TransformerSizes, multiply_adds_of
+from vaswani_text.corpus_io import InputError
+
+WIDTH_UNKNOWN = 512  # what the schedule of Eq. 3 takes for a model without d_model
+_TRANSFORMER = next(row.changes for row in ARCHITECTURES if row.name == "vaswani_tiny")
+_LSTM_WIDTH, _LSTM_LAYERS = RECURRENT_TINY["d_model"], RECURRENT_TINY["layers"]
+_EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 96, 128, 3, 4, 3
+_CONVOLUTION = f"[({_CHANNELS}, {_KERNEL})]"
+
+
+def _lstm_cost(attention: bool) -> Callable[[int, Positions], dict[str, int]]:
+    def cost(vocabulary: int, batch: Positions) -> dict[str, int]:
+        sizes = RecurrentSizes(_LSTM_WIDTH, _LSTM_LAYERS, vocabulary, attention)
+        return recurrent_multiply_adds(sizes, batch)
+
+    return cost
+
+
+def _convolutional_cost(vocabulary: int, batch: Positions) -> dict[str, int]:
+    layer = (_CHANNELS, _KERNEL)
+    sizes = ConvolutionalSizes(
+        _EMBEDDING, (layer,) * _READING, (layer,) * _WRITING, _EMBEDDING, vocabulary
+    )
+    return convolutional_multiply_adds(sizes, batch)
+
+
+def _transformer_cost(vocabulary: int, batch: Positions) -> dict[str, int]:
+    names = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads")
+    head = _TRANSFORMER["d_model"] // _TRANSFORMER["heads"]
+    sizes = {name: _TRANSFORMER[name] for name in names}
+    return multiply_adds_of(
+        TransformerSizes(**sizes, d_k=head, d_v=head, vocabulary=vocabulary), batch
+    )
+
+
+@dataclass(frozen=True)
+class Model:
+    """A line of the table.
+
+    width: the d_model of its schedule. rate: the highest learning rate, at the end of the warm-up.
+    forward: multiply-adds of a vocabulary and of sentences. several: trained with every seed.
+    """
+
+    name: str
+    title: str
+    flags: tuple[str, ...]
+    width: int
+    rate: float
+    forward: Callable[[int, Positions], dict[str, int]]
+    several: bool = False
+
+    def flops(self, vocabulary: int, batch: Positions) -> int:
+        """Of training on sentences once, forward and backward, padding left out."""
+        return training_flops_from(self.forward(vocabulary, batch))
+
+
+_SEQ2SEQ = ("--arch", "vaswani_seq2seq_lstm_tiny")
+MODELS = (
+    Model(
+        "forwards", "LSTM, source forwards", (*_SEQ2SEQ, "--no-reverse-source"),
+        _LSTM_WIDTH, 2e-3, _lstm_cost(False), several=True,
+    ),
+    Model(
+        "seq2seq", "LSTM, source reversed", _SEQ2SEQ,
+        _LSTM_WIDTH, 2e-3, _lstm_cost(False), several=True,
+    ),
+    Model(
+        "attention", "LSTM with attention", ("--arch", "vaswani_attention_lstm_tiny"),
+        _LSTM_WIDTH, 2e-3, _lstm_cost(True),
+    ),
+    Model(
+        "convolution", "ConvS2S (fairseq's fconv)",
+        (
+            "--arch", "fconv", "--share-input-output-embed", "--clip-norm", "0.1",
+            "--encoder-embed-dim", str(_EMBEDDING), "--decoder-embed-dim", str(_EMBEDDING),
+            "--decoder-out-embed-dim", str(_EMBEDDING),
+            "--encoder-layers", f"{_CONVOLUTION} * {_READING}",
+            "--decoder-layers", f"{_CONVOLUTION} * {_WRITING}",
+        ),
+        WIDTH_UNKNOWN, 2e-3, _convolutional_cost,
+    ),
+    Model(
+        "transformer", "Transformer", ("--arch", "vaswani_tiny"),
+        _TRANSFORMER["d_model"], 2.5e-3, _transformer_cost,
+    ),
+)  # fmt: skip
+
+
+def choose_models(names: list[str]) -> list[Model]:
+    """The models of these names, in the table's order; all where none is given.
+
+    Raises:
+        InputError: no such model.
+    """
+    known = [model.name for model in MODELS]
+    for name in names:
+        if name not in known:
+            raise InputError(f"{name}: no model here; they are {' '.join(known)}")
+    return [model for model in MODELS if not names or model.name in names]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all trainings have in common.
+
+    A training ends after budget_seconds, or, where that is 0, after max_update updates. `points`
+    times on the way, evenly spaced, it is validated and translates.
+    """
+
+    budget_seconds: int
+    max_update: int
+    points: int
+    max_tokens: int
+    warmup_updates: int
+    threads: int
+    gpus: int
+
+    def limit(self, point: int) -> list[str]:
+        """The flags that end a training at a point, from 1 to `points`."""
+        share = point / self.points
+        if self.budget_seconds:
+            return ["--stop-time-hours", f"{self.budget_seconds * share / 3600:.8f}"]
+        return ["--max-update", str(max(1, round(self.max_update * share)))]
+
+    @property
+    def budget(self) -> str:
+        """For people."""
+        if self.budget_seconds:
+            return f"{self.budget_seconds:,} s of training each"
+        return f"{self.max_update:,} updates each"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model with a seed."""
+
+    model: Model
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """That of its folder."""
+        return f"{self.model.name}-{self.seed}"
+
+    def folder(self, work: Path) -> Path:
+        """Where all of it lies."""
+        return work / "models" / self.name
+
+    def flags(self, settings: Settings) -> list[str]:
+        """What `fairseq-train` is given, but for data, folder and limit."""
+        # Eq. 3: rate = factor x width^-0.5 x warmup^-0.5 at its highest.
+        factor = self.model.rate * (self.model.width * settings.warmup_updates) ** 0.5
+        flags = [*self.model.flags, "--max-tokens", str(settings.max_tokens)]
+        flags += ["--warmup-updates", str(settings.warmup_updates), "--lr-factor", f"{factor:.4f}"]
+        return [*flags, "--seed", str(self.seed)]
+
+    def key(self, settings: Settings, data_key: str) -> str:
+        """All on which the result depends."""
+        flags = [*self.flags(settings), *settings.limit(settings.points)]
+        device = f"threads {settings.threads} gpus {settings.gpus} points {settings.points}"
+        return f"data {data_key} {device} {' '.join(flags)}"
+
+    def result(self, work: Path, settings: Settings, data_key: str) -> dict[str, Any] | None:
+        """What it found; None before it is finished.
+
+        Raises:
+            InputError: the file is broken.
+        """
+        return finished(self.folder(work), self.key(settings, data_key))
+
+
+def trainings_of(models: list[Model], seeds: list[int]) -> list[Training]:
+    """Those that measure the reversal with every seed, the others with the first."""
+    return [
+        Training(model, seed)
+        for model in models
+        for seed in (seeds if model.several else seeds[:1])
+    ]
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The flags of `Settings`, and those that say what is where."""
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--data-bin", type=Path, required=True)
+    parser.add_argument("--data-key", required=True, help="changes with the data")
+    parser.add_argument("--seeds", required=True, help="such as 1,2")
+    for name in Settings.__dataclass_fields__:
+        parser.add_argument("--" + name.replace("_", "-"), type=int, required=True)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """From the flags of `add_settings`."""
+    return Settings(**{name: getattr(args, name) for name in Settings.__dataclass_fields__})

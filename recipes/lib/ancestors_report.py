@@ -1,0 +1,239 @@
+"""Compares the trainings that recipes/ancestors.sh has finished.
+
+    ancestors_report.py --work W --data-bin D --data-key K --title "Multi30k en-de" ...
+
+Writes ancestors.md, .csv and .png, and result.json. Beside the binarized data lie raw/ and tok/,
+the test set as people write it and its words.
+"""
+
+import argparse
+import csv
+import io
+import logging
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from ancestors_models import MODELS, Training, add_settings, settings_of, trainings_of
+from result import versions, write_json
+from tabulate import tabulate
+
+from vaswani_plugin.cli._bleu_report import Segments, by_bucket, score
+from vaswani_plugin.cli._figures import new_figure, save_figure
+from vaswani_plugin.metrics.multiply_adds import Positions
+from vaswani_plugin.metrics.segments import read_generate_output, read_lines
+from vaswani_text.corpus_io import InputError, run, write_atomically
+from vaswani_text.moses import make_detokenizer
+
+COLUMNS = {
+    "title": ("model", ""),
+    "seed": ("seed", ""),
+    "parameters": ("parameters", ","),
+    "updates": ("updates", ","),
+    "seconds": ("wall time, s", ".0f"),
+    "tokens_per_second": ("target tokens/s", ",.0f"),
+    "flops": ("training FLOPs", ".1e"),
+    "ppl": ("validation PPL", ".2f"),
+    "tokenized": ("BLEU", ".2f"),
+    "compound_split": ("compound-split", ".2f"),
+    "sacrebleu": ("sacreBLEU", ".2f"),
+    "sentences_per_second": ("sentences/s, beam 4", ".1f"),
+}
+BUCKETS = {
+    "by_length": "source length in words",
+    "by_rarest_word": "frequency of the rarest source word",
+}
+Line = dict[str, Any]
+
+
+def read_sizes(prefix: str) -> np.ndarray:
+    """Tokens of each sentence of a binary file, its end included."""
+    with open(prefix + ".idx", "rb") as stream:
+        stream.seek(9 + 8 + 1)  # behind magic, version and kind of number
+        (count,) = np.fromfile(stream, np.uint64, 1)
+        return np.fromfile(stream, np.int32, int(count)).astype(np.int64)
+
+
+class Corpus:
+    """What translations are scored against, and what decides on the cost of training.
+
+    Args:
+        data_bin: of a recipe.
+
+    Raises:
+        InputError: not binarized by a recipe.
+    """
+
+    def __init__(self, data_bin: Path) -> None:
+        names = sorted(path.name.split(".")[1] for path in data_bin.glob("train.*-*.*.idx"))
+        if not names:
+            raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
+        self.source, self.target = names[0].split("-")
+        prefix = f"{data_bin}/train.{names[0]}"
+        self.sizes = [read_sizes(f"{prefix}.{side}") for side in (self.source, self.target)]
+        folder = data_bin.parent
+        self.training = folder / "tok" / f"train.{self.source}"
+        texts = []
+        for kind, side in (("tok", self.source), ("tok", self.target), ("raw", self.target)):
+            path = folder / kind / f"test.{side}"
+            if not path.is_file():
+                raise InputError(
+                    f"{path}: missing; --data-bin must lie in a recipe's work folder, beside raw/ "
+                    "and tok/"
+                )
+            texts.append(read_lines(path))
+        self.words, self.references, self.running = texts
+        self.lowercase = all(line == line.lower() for line in self.references)
+
+    def positions(self) -> Positions:
+        """Of all training sentences, once."""
+        s, t = self.sizes
+        sums = (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum(), t.sum())
+        return Positions(*(int(value) for value in sums))
+
+    def score(self, output: Path) -> dict[str, Any]:
+        """BLEU three ways, by length and by rare words, of what fairseq-generate printed.
+
+        Raises:
+            InputError: not a translation for each sentence.
+        """
+        words = read_generate_output(output).hypotheses
+        if len(words) != len(self.words):
+            raise InputError(f"{output}: {len(words)} translations of {len(self.words)} sentences")
+        text = list(map(make_detokenizer(self.target), words))
+        split = self.target == "de"
+        tokens = Segments(words, words, [self.references], sources=self.words)
+        running = Segments(text, text, [self.running])
+        # As it was published: lower-cased text over the words that the model was trained on.
+        if self.lowercase:
+            scores = score(tokens, False, None, tokenized=True, compound_split=split)
+            plain = score(running, True, None, tokenized=False, compound_split=False)
+            scores |= {name: plain[name] for name in ("sacrebleu", "signature")}
+        else:
+            scores = score(running, False, self.target, tokenized=False, compound_split=split)
+        names = ("tokenized", "compound_split", "sacrebleu", "signature")
+        found = {name: scores[name] for name in names}
+        return found | by_bucket(tokens, self.lowercase, self.training)
+
+
+def line_of(training: Training, result: Line, corpus: Corpus, work: Path) -> Line:
+    """A line of the table, by the names of `COLUMNS`, and what is drawn of it."""
+    model, batch = training.model, corpus.positions()
+    passes = result["updates"] * result["tokens_per_update"] / batch.target
+    kept = ("parameters", "updates", "seconds", "tokens_per_second", "ppl", "points")
+    line = {"model": model.name, "title": model.title, "seed": training.seed}
+    line |= {name: result[name] for name in (*kept, "sentences_per_second", "command")}
+    line["epochs"] = passes
+    line["flops"] = passes * model.flops(result["vocabulary"], batch)
+    return line | corpus.score(training.folder(work) / "test.txt")
+
+
+def as_markdown(lines: list[Line], heading: str) -> str:
+    """The table; a column that no line has a figure for is left out."""
+    columns = [name for name in COLUMNS if any(line[name] is not None for line in lines)]
+    rows = [[format(line[name], COLUMNS[name][1]) for name in columns] for line in lines]
+    align = ("left", *["right"] * (len(columns) - 1))
+    heads = [COLUMNS[name][0] for name in columns]
+    return f"{heading}\n\n{tabulate(rows, heads, 'github', disable_numparse=True, colalign=align)}"
+
+
+def average(lines: list[Line]) -> dict[str, float]:
+    """Tokenized BLEU of each model, the mean over its seeds, in the table's order."""
+    names = dict.fromkeys(line["model"] for line in lines)
+    return {n: mean(line["tokenized"] for line in lines if line["model"] == n) for n in names}
+
+
+def reversal(lines: list[Line]) -> dict[str, Any]:
+    """What reading the source backwards changes in BLEU: with each seed that has both, and mean."""
+    found = {(line["model"], line["seed"]): line["tokenized"] for line in lines}
+    seeds = sorted(s for model, s in found if model == "seq2seq" and ("forwards", s) in found)
+    gains = {seed: found["seq2seq", seed] - found["forwards", seed] for seed in seeds}
+    return {"bleu": gains, "mean": mean(gains.values()) if gains else None}
+
+
+def summary(lines: list[Line]) -> str:
+    """The last line, for people: the models from worst to best."""
+    ranks = sorted(average(lines).items(), key=lambda item: item[1])
+    text = "BLEU " + " < ".join(f"{name} {value:.1f}" for name, value in ranks)
+    gain = reversal(lines)
+    if gain["mean"] is not None:
+        each = ", ".join(f"{value:+.1f}" for value in gain["bleu"].values())
+        text += f"; reversing the source {gain['mean']:+.1f} (by seed: {each})"
+    return text
+
+
+def draw(lines: list[Line], path: Path) -> None:
+    """BLEU over wall time, sentence length and word rarity; a colour a model, a line a seed.
+
+    Raises:
+        OSError: the picture can't be written.
+    """
+    figure = new_figure(17, 5)
+    panels = figure.subplots(1, 3)
+    names = list(dict.fromkeys(line["model"] for line in lines))
+    for line in lines:
+        first = line["seed"] == min(x["seed"] for x in lines if x["model"] == line["model"])
+        style = {"color": f"C{names.index(line['model'])}", "marker": "o", "markersize": 4}
+        style |= {"label": line["title"] if first else None, "linestyle": "-" if first else "--"}
+        times = [point["seconds"] / 60 for point in line["points"]]
+        panels[0].plot(times, [point["bleu"] for point in line["points"]], **style)
+        for panel, name in zip(panels[1:], BUCKETS, strict=True):
+            panel.plot([row["sacrebleu"] for row in line[name]], **style)
+    panels[0].set(xlabel="minutes of training", ylabel="validation BLEU, greedy")
+    panels[0].legend(fontsize=8)
+    for panel, (name, label) in zip(panels[1:], BUCKETS.items(), strict=True):
+        ticks = [f"{row['bucket']}\n({row['sentences']})" for row in lines[0][name]]
+        panel.set_xticks(range(len(ticks)), ticks, fontsize=8)
+        panel.set(xlabel=f"{label} (sentences)", ylabel="test BLEU, beam 4")
+    for panel in panels:
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.3)
+    save_figure(figure, path)
+
+
+def write_csv(lines: list[Line], path: Path) -> None:
+    """The table's figures, unrounded."""
+    text = io.StringIO()
+    fields = ["model", *COLUMNS, "epochs"]
+    writer = csv.DictWriter(text, fields, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(lines)
+    with write_atomically(path) as write:
+        write(text.getvalue().removesuffix("\n"))
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_settings(parser)
+    parser.add_argument("--title", required=True, help="what was trained on")
+    args = parser.parse_args()
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq lets all be logged
+    settings, corpus = settings_of(args), Corpus(args.data_bin)
+    result_of = partial(Training.result, work=args.work, settings=settings, data_key=args.data_key)
+    trainings = trainings_of(list(MODELS), [int(seed) for seed in args.seeds.split(",")])
+    found = [(training, result_of(training)) for training in trainings]
+    lines = [line_of(each, result, corpus, args.work) for each, result in found if result]
+    if not lines:
+        raise InputError(f"{args.work / 'models'}: no training is finished with these settings")
+    heading = (
+        f"{args.title}: {settings.budget}, {settings.max_tokens:,} tokens a batch, "
+        f"{'GPUs: ' + str(settings.gpus) if settings.gpus else f'{settings.threads} CPU thread(s)'}"
+        f". {summary(lines)}."
+    )
+    with write_atomically(args.work / "ancestors.md") as write:
+        write(as_markdown(lines, heading))
+    write_csv(lines, args.work / "ancestors.csv")
+    draw(lines, args.work / "ancestors.png")
+    content = {"recipe": "ancestors", "title": args.title, "settings": vars(settings)}
+    content |= {"rows": lines, "average_bleu": average(lines), "reversal": reversal(lines)}
+    content |= {"versions": versions(), "summary": f"ancestors, {args.title}: {summary(lines)}"}
+    write_json(content, str(args.work / "result.json"))
+
+
+if __name__ == "__main__":
+    run(main)

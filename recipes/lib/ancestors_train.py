@@ -1,0 +1,184 @@
+"""Trains the models of recipes/ancestors.sh one after the other, and translates with each.
+
+    ancestors_train.py seq2seq transformer --work W --data-bin D --data-key K --seeds 1,2 ...
+
+Each training has WORK/models/MODEL-SEED with logs/train.log, checkpoints/, points/ (what it reached
+on the way), test.txt (fairseq-generate's output) and, once it is finished, result.json. It runs
+from point to point, so that one that was cut off goes on from the last one.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from ancestors_models import (
+    Settings,
+    Training,
+    add_settings,
+    choose_models,
+    settings_of,
+    trainings_of,
+)
+from trainings import PLUGIN, begin, execute
+
+from vaswani_plugin.metrics.bleu import tokenized_score
+from vaswani_plugin.metrics.segments import read_generate_output
+from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_text.training_log import read_curves, read_records, read_training
+
+_DONE = re.compile(r"done training in ([\d.]+) seconds")
+_TRANSLATED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.]+) sentences/s")
+_BEAM = ("--beam", "4", "--lenpen", "0.6")
+_GREEDY = ("--beam", "1")
+
+
+def say(text: str) -> None:
+    """A line for the people who watch."""
+    print(f"ancestors: {text}", file=sys.stderr, flush=True)
+
+
+def _device(settings: Settings) -> list[str]:
+    return ["--distributed-world-size", str(settings.gpus)] if settings.gpus else ["--cpu"]
+
+
+def training_command(training: Training, args: argparse.Namespace, point: int) -> list[str]:
+    """From the last point to this one."""
+    settings, never = settings_of(args), "1000000"  # epochs: points decide
+    command = ["fairseq-train", str(args.data_bin), *PLUGIN, *training.flags(settings)]
+    command += ["--save-dir", str(training.folder(args.work) / "checkpoints")]
+    command += ["--no-epoch-checkpoints", "--save-interval", never, "--validate-interval", never]
+    command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
+    return [*command, *settings.limit(point), *_device(settings)]
+
+
+def translation_command(
+    training: Training, args: argparse.Namespace, subset: str, search: tuple[str, ...]
+) -> list[str]:
+    """With the state in which the training is."""
+    command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", subset]
+    command += ["--path", str(training.folder(args.work) / "checkpoints" / "checkpoint_last.pt")]
+    command += [*search, "--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
+    return command if args.gpus else [*command, "--cpu"]
+
+
+def read_point(log: Path, before: float) -> dict[str, float]:
+    """Where a training is: updates, validation perplexity, and the seconds of all its parts.
+
+    Args:
+        log: whose last part has just ended.
+        before: seconds of the parts before it; what loads libraries and data is left out.
+
+    Raises:
+        InputError: it did not end.
+    """
+    lines = list(read_lines(log))
+    times = [float(found[1]) for line in lines if (found := _DONE.search(line))]
+    valid = read_curves(read_records(lines), str(log)).get("valid", [])
+    if not times or not valid:
+        raise InputError(f"{log}: no validation at its end; did the training end?")
+    return {
+        "updates": int(valid[-1]["num_updates"]),
+        "seconds": before + times[-1],
+        "ppl": valid[-1]["ppl"],
+    }
+
+
+def reach_point(
+    training: Training, args: argparse.Namespace, point: int, environment: dict[str, str]
+) -> dict[str, float]:
+    """Trains up to a point and translates the validation set; what was reached before is read."""
+    folder = training.folder(args.work)
+    record, trained = folder / "points" / f"{point}.json", folder / "points" / f"{point}.trained"
+    if record.is_file():
+        return json.loads(record.read_text(encoding="utf-8"))
+    record.parent.mkdir(exist_ok=True)
+    log, output = folder / "logs" / "train.log", folder / "valid.txt"
+    before = 0.0
+    if point > 1:
+        earlier = record.with_name(f"{point - 1}.json").read_text(encoding="utf-8")
+        before = json.loads(earlier)["seconds"]
+    if not trained.exists():  # fairseq-train would add an update to a part that is complete
+        execute(training_command(training, args, point), log, environment)
+        trained.touch()
+    output.unlink(missing_ok=True)
+    execute(translation_command(training, args, "valid", _GREEDY), output, environment)
+    found = read_generate_output(output)
+    score = tokenized_score(found.hypotheses, [found.references]).score
+    reached = read_point(log, before) | {"bleu": score}
+    with write_atomically(record) as write:
+        write(json.dumps(reached))
+    return reached
+
+
+def finish(
+    training: Training, args: argparse.Namespace, environment: dict[str, str]
+) -> dict[str, Any]:
+    """Trains, translates the test set; what result.json holds.
+
+    Raises:
+        InputError: a command failed, or its output lacks what is read from it.
+    """
+    folder, settings = training.folder(args.work), settings_of(args)
+    key = training.key(settings, args.data_key)
+    begin(folder, key)
+    points = []
+    for point in range(1, settings.points + 1):
+        points.append(reach_point(training, args, point, environment))
+        say(
+            f"{training.name}: {points[-1]['seconds']:.0f} s, {points[-1]['updates']:,} updates, "
+            f"validation PPL {points[-1]['ppl']:.2f}, greedy BLEU {points[-1]['bleu']:.1f}"
+        )
+    output, log = folder / "test.txt", folder / "logs" / "train.log"
+    output.unlink(missing_ok=True)
+    execute(translation_command(training, args, "test", _BEAM), output, environment)
+    speed = next((f for line in read_lines(output) if (f := _TRANSLATED.search(line))), None)
+    if speed is None:
+        raise InputError(f"{output}: no line that tells the speed; did fairseq-generate finish?")
+    whole = read_training(read_lines(log), str(log))
+    last = points[-1]
+    result = {"model": training.model.name, "seed": training.seed, "key": key}
+    result |= {"parameters": whole.parameters, "vocabulary": whole.target_vocabulary}
+    result |= {"updates": last["updates"], "seconds": last["seconds"], "ppl": last["ppl"]}
+    result |= {"tokens_per_second": whole.tokens_per_second, "tokens_per_update": whole.tokens}
+    result |= {"sentences_per_second": float(speed[1]), "points": points}
+    result["command"] = shlex.join(training_command(training, args, settings.points))
+    with write_atomically(folder / "result.json") as write:
+        write(json.dumps(result, indent=2))
+    return result
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", help="names (default: all)")
+    add_settings(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    args = parser.parse_args()
+    settings = settings_of(args)
+    trainings = trainings_of(choose_models(args.models), [int(s) for s in args.seeds.split(",")])
+    if args.dry_run:
+        for training in trainings:
+            for command in (
+                training_command(training, args, settings.points),
+                translation_command(training, args, "test", _BEAM),
+            ):
+                print("+", shlex.join(command), file=sys.stderr)
+        return
+    environment = dict(os.environ) | {"OMP_NUM_THREADS": str(settings.threads)}
+    for number, training in enumerate(trainings, start=1):
+        if training.result(args.work, settings, args.data_key) is not None:
+            say(f"{training.name} was finished before")
+            continue
+        say(f"{training.name} ({number} of {len(trainings)}) begins")
+        finish(training, args, environment)
+
+
+if __name__ == "__main__":
+    run(main)

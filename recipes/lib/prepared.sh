@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2034,SC2154  # what the recipes read and set
+#
+# For recipes that train several models on one data set, which the recipe of a corpus prepares in
+# WORK/data. Sourced after start.sh; the recipe calls `choose_data` in its defaults.
+lib=$VASWANI_ROOT/recipes/lib
+corpus=''
+pair=en-de
+data_bin=''
+splits_used=(train valid) # what the key of the data covers, beside the dictionaries
+prepare_options=()
+
+data_option() { # NAME VALUE
+  case $1 in
+    --corpus) corpus=$2 ;;
+    --pair) pair=$2 ;;
+    --data-bin) data_bin=$2 ;;
+    *) return 1 ;;
+  esac
+}
+
+choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data_bin if it is to be made
+  local known
+  known=$(printf ', %s' "$@")
+  [[ "$known," == *", $corpus,"* ]] || die "--corpus $corpus: must be ${known:2}"
+  case $corpus in
+    multi30k | tatoeba) prepare_options=(--pair "$pair") ;;
+    wmt14_en_de) prepare_options=(--padding-factor 8192) ;; # the 40,960 rows of the printed counts
+    quickstart) prepare_options=(--seed "$seed") ;;
+  esac
+  title="$corpus $pair"
+  if [[ -n "$data_bin" ]]; then
+    [[ -z "$data" ]] || die "--data-bin: binarized data take no --data $data"
+    compgen -G "$data_bin/dict.*.txt" >/dev/null ||
+      die "--data-bin $data_bin: no binarized data (dict.*.txt) there"
+    data_bin=$(absolute "$data_bin")
+    title=$(basename "$(dirname "$data_bin")")
+    prepare_options=()
+  else
+    data_bin=$work/data/data-bin
+  fi
+}
+
+key_prepare() { printf 'corpus %s options %s data %s bin %s\n' "$corpus" "${prepare_options[*]-}" "$data" "$data_bin"; }
+
+stage_prepare() {
+  local command=(bash "$VASWANI_ROOT/recipes/$corpus.sh" "${prepare_options[@]}" --work "$work/data"
+    --stop-stage binarize)
+  if [[ "$data_bin" != "$work/data/data-bin" ]]; then
+    say "nothing to do: the data are binarized"
+    return
+  fi
+  if [[ -n "$data" ]]; then command+=(--data "$data"); fi
+  run "${command[@]}"
+}
+
+data_digests() {
+  local name file files=()
+  for name in "${splits_used[@]}" dict; do
+    for file in "$data_bin/$name".*; do files+=("$file"); done
+  done
+  digests "${files[@]}" | sed 's|.*/||' # wherever the folder lies
+}
+
+data_key() { # changes with the data
+  if [[ -z "$dry_run" ]]; then data_digests | vaswani_sha256; else echo DATA; fi
+}
+
+# run_models SCRIPT ARGUMENT...: in a dry run also the commands of each training, where there is an
+# environment already.
+run_models() {
+  local python=${VASWANI_VENV:-$VASWANI_ROOT/.venv}/bin/python
+  run python "$@"
+  if [[ -n "$dry_run" && -x "$python" ]]; then "$python" "$@" --dry-run; fi
+}

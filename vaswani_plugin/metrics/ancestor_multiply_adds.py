@@ -1,0 +1,100 @@
+"""Multiply-adds of what came before self-attention: LSTMs, and ConvS2S (Gehring et al. 2017).
+
+Counted as in `multiply_adds.py`: matrix products alone. Axes: S source positions, T target
+positions, D width, C channels, E width of the embeddings, K kernel, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+from vaswani_plugin.metrics.multiply_adds import (
+    FLOPS_OF_MULTIPLY_ADD,
+    TRAINING_PASSES,
+    Positions,
+)
+
+GATES = 4  # of an LSTM: input, forget, cell, output
+
+
+@dataclass(frozen=True)
+class RecurrentSizes:
+    """What decides on the cost of a recurrent encoder-decoder.
+
+    attention: a Bi-LSTM encoder of D/2 units a direction, and dot products in the decoder; without
+    it, an LSTM of D units reads the source. input_feeding widens the decoder's input to 2 D.
+    """
+
+    d_model: int
+    layers: int
+    vocabulary: int
+    attention: bool = False
+    input_feeding: bool = False
+
+
+@dataclass(frozen=True)
+class ConvolutionalSizes:
+    """What decides on the cost of fairseq's `fconv`; every layer of its decoder attends.
+
+    encoder, decoder: (C, K) of each layer. out_width: between the last layer and the projection.
+    """
+
+    width: int
+    encoder: tuple[tuple[int, int], ...]
+    decoder: tuple[tuple[int, int], ...]
+    out_width: int
+    vocabulary: int
+
+
+def lstm_multiply_adds(inputs: int, units: int) -> int:
+    """Of one LSTM layer at one position: its gates see the input and the state before."""
+    return GATES * units * (inputs + units)
+
+
+def recurrent_multiply_adds(sizes: RecurrentSizes, batch: Positions) -> dict[str, int]:
+    """Multiply-adds, forward, by the part of the model."""
+    d = sizes.d_model
+    reading = lstm_multiply_adds(d, d)
+    if sizes.attention:
+        reading = 2 * lstm_multiply_adds(d, d // 2)
+    writing = sizes.layers * lstm_multiply_adds(d, d)
+    if sizes.input_feeding:
+        writing += GATES * d * d
+    return {
+        "encoder LSTM": batch.source * sizes.layers * reading,
+        "decoder LSTM": batch.target * writing,
+        # s . h, then the weights times h; W [c; s].
+        "attention": sizes.attention * (2 * d * batch.cross_pairs + 2 * d * d * batch.target),
+        "projection to the vocabulary": batch.predicted * d * sizes.vocabulary,
+    }
+
+
+def convolutional_multiply_adds(sizes: ConvolutionalSizes, batch: Positions) -> dict[str, int]:
+    """Multiply-adds, forward, by the part of the model; zeros at the borders count as input."""
+    e = sizes.width
+    channels, _ = sizes.decoder[-1]
+    attention = [
+        2 * e * c * batch.target + 2 * e * batch.cross_pairs for c, _ in sizes.decoder
+    ]  # into the embedding's width and back; scores and sums
+    return {
+        "encoder convolutions": batch.source * _convolutions(e, sizes.encoder),
+        "encoder output": batch.source * sizes.encoder[-1][0] * e,
+        "decoder convolutions": batch.target * _convolutions(e, sizes.decoder),
+        "attention": sum(attention),
+        "decoder output": batch.target * channels * sizes.out_width,
+        "projection to the vocabulary": batch.predicted * sizes.out_width * sizes.vocabulary,
+    }
+
+
+def _convolutions(width: int, layers: tuple[tuple[int, int], ...]) -> int:
+    """At one position: from the embedding's width to the first C, then layer by layer."""
+    inputs = layers[0][0]
+    total = width * inputs
+    for channels, kernel in layers:
+        total += kernel * inputs * 2 * channels  # half of the 2 C are the gates of GLU
+        total += inputs * channels if inputs != channels else 0  # the residual's projection
+        inputs = channels
+    return total
+
+
+def training_flops_from(forward: dict[str, int]) -> int:
+    """FLOPs of training, forward and backward, from the multiply-adds forward."""
+    return FLOPS_OF_MULTIPLY_ADD * TRAINING_PASSES * sum(forward.values())
