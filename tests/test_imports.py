@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "architectures": set(),
     "modules": set(),
     "metrics": set(),
-    "models": {"modules", "architectures"},
+    "models": {"modules", "architectures", "defaults"},  # recurrent ones train by other defaults
     "criterions": {"modules"},
     "optim": {"modules", "defaults"},  # the schedule logs which of the paper's defaults hold
     "search": {"modules"},

@@ -18,12 +18,20 @@ COMMANDS = {
     "archs": "archs",
     "average": "average",
     "bleu": "bleu",
+    "evalb": "evalb",
+    "rouge": "rouge",
     "complexity": "complexity",
     "cost": "cost",
+    "curves": "curves",
     "translate": "translate",
+    "rescore": "rescore",
+    "summarize": "summarize",
+    "parse": "parse",
     "import": "import_model",
     "export": "export",
     "attention": "attention",
+    "lm": "lm",
+    "complete": "complete",
 }
 PROGRAM = "vaswani"
 

@@ -6,12 +6,18 @@ search, G of W/G for diverse beams, W of one for samples. A group of a sentence 
 Axes: B sentences still there, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from vaswani_plugin.search.constraints import Constraint, Step, force_end, force_token
+from vaswani_plugin.search.constraints import (
+    Constraint,
+    Step,
+    Tracker,
+    force_end,
+    force_token,
+)
 from vaswani_plugin.search.hypotheses import Ended, History, Hypothesis
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import Candidates
@@ -42,6 +48,7 @@ class BeamSearch:
         start: number of the token that stands before the first.
         eos: number of the end of sentence.
         pad: number of the padding.
+        trackers: constraints that follow the hypotheses.
     """
 
     def __init__(
@@ -58,8 +65,10 @@ class BeamSearch:
         start: int,
         eos: int,
         pad: int,
+        trackers: Sequence[Tracker] = (),
     ) -> None:
-        self.ensemble, self.choose, self.constraints = ensemble, choose, constraints
+        self.ensemble, self.choose = ensemble, choose
+        self.trackers, self.constraints = trackers, [*constraints, *trackers]
         self.rules, self.beam, self.groups = rules, beam, groups
         self.eos, self.pad = eos, pad
         self.device = prefix.device
@@ -86,6 +95,8 @@ class BeamSearch:
         """
         for step in range(self.last_step + 1):
             attention = self.ensemble.advance(self.tokens, self.parents)
+            for tracker in self.trackers:
+                tracker.advance(self.tokens, self.parents)
             if attention is not None:  # at the start all groups share one beam
                 attention = attention if step else attention.repeat_interleave(self.groups, 0)
                 shape = (self._searches(), -1, attention.size(-1))
@@ -137,7 +148,7 @@ class BeamSearch:
         return ~self.ended.done
 
     def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
-        step = Step(number, self.sentences[part], lambda: self._tokens_so_far(part))
+        step = Step(number, self.sentences[part], lambda: self._tokens_so_far(part), part)
         for constrain in self.constraints:
             constrain(log_p, step)
         if number < self.prefix.size(1):
@@ -221,7 +232,8 @@ class BeamSearch:
         self.limits, self.prefix = self.limits[stay], self.prefix[stay]
         self.tokens, self.log_p = self.tokens[stay], self.log_p[stay]
         self.parents = self.parents[stay]
-        self.ensemble.keep(stay)
+        for follower in (self.ensemble, *self.trackers):
+            follower.keep(stay)
 
     def _of(self, sentences: Tensor) -> Tensor:
         """The searches of these sentences."""

@@ -1,10 +1,11 @@
 """What may come next: functions that set log-probabilities of tokens to -inf, in place.
 
-Axes: b sentences, W beams, V vocabulary, T tokens so far.
+Axes: B sentences, b some of them, W beams, V vocabulary, T tokens so far.
 """
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -20,12 +21,40 @@ class Step:
         number: tokens of every open hypothesis.
         sentences: numbers of the sentences in the batch as it was handed in, (b,).
         history: gives the tokens so far, (b, W, T), without the start.
+        part: places of the sentences among those that are still searched for.
     """
 
-    def __init__(self, number: int, sentences: Tensor, history: Callable[[], Tensor]) -> None:
+    def __init__(
+        self,
+        number: int,
+        sentences: Tensor,
+        history: Callable[[], Tensor],
+        part: slice = slice(None),
+    ) -> None:
         self.number = number
         self.sentences = sentences
         self.history = history
+        self.part = part
+
+
+class Tracker(Protocol):
+    """A constraint with a state of each hypothesis, which need not look at its history.
+
+    The search tells it of every step as it tells the models (`Beams`).
+    """
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """Append tokens (B, W) to the hypotheses `parents` (B, W) of before; None at first."""
+
+    def __call__(self, log_probabilities: Tensor, step: Step) -> None:
+        """See `Constraint`."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Go on with these sentences only, (B',)."""
+
+
+StartTracking = Callable[[Tensor, list[int]], Tracker]
+"""(source tokens (B, S), greatest number of tokens before the end of each sentence) -> tracker."""
 
 
 def forbid(log_probabilities: Tensor, token: int) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from vaswani_plugin.search.beam_search import BeamSearch, Choose
 from vaswani_plugin.search.constraints import (
     Constraint,
+    StartTracking,
     Step,
     allow_only,
     block_repeats,
@@ -90,6 +91,7 @@ class BeamSearchGenerator:
         eos: number of the end of sentence, if not the dictionary's.
         prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
         constraints: further ones.
+        start_tracking: makes further ones for a batch, which follow its hypotheses.
 
     Raises:
         ValueError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
@@ -106,6 +108,7 @@ class BeamSearchGenerator:
         eos: int | None = None,
         prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
         constraints: tuple[Constraint, ...] = (),
+        start_tracking: tuple[StartTracking, ...] = (),
     ) -> None:
         _require_one_dictionary(models, dictionary)
         if options.beam > len(dictionary) - 1:
@@ -121,7 +124,7 @@ class BeamSearchGenerator:
         self.beam_size = options.beam
         self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}
         self.suppressed = [dictionary.index(token) for token in tokens_to_suppress]
-        self.more = list(constraints)
+        self.more, self.start_tracking = list(constraints), start_tracking
         if prefix_allowed_tokens_fn is not None:
             self.more.append(allow_only(prefix_allowed_tokens_fn))
         lenpen = 0.0 if options.unnormalized else options.lenpen
@@ -184,6 +187,7 @@ class BeamSearchGenerator:
             start=self.eos if bos_token is None else bos_token,
             eos=self.eos,
             pad=self.pad,
+            trackers=[start(sources, limits) for start in self.start_tracking],
         ).run()
         if not self.rules.by_sentence:
             self._repeat_given(results, prefix_tokens)

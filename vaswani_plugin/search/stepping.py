@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import BeamableMM
 from torch import Tensor
 
 
@@ -46,17 +47,20 @@ class ForeignBeams:
         self.incremental = isinstance(model.decoder, FairseqIncrementalDecoder)
         self.state: dict = {}
         self.history: Tensor | None = None  # (R, T)
+        for module in model.modules():
+            if isinstance(module, BeamableMM):  # takes the rows of a beam for one sentence's
+                module.set_beam_size(None)  # at every step, but the first has a row each
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""
         self.sentences, self.beams = tokens.shape
         if parents is None:
-            self.history = tokens.view(-1, 1)
+            self.history = tokens.reshape(-1, 1)
         else:
             before = self.history.size(0) // self.sentences
             first = torch.arange(self.sentences, device=tokens.device)[:, None] * before
             self._reorder((parents + first).flatten())
-            self.history = torch.cat((self.history, tokens.view(-1, 1)), dim=1)
+            self.history = torch.cat((self.history, tokens.reshape(-1, 1)), dim=1)
         decoder = self.model.decoder
         state = {"incremental_state": self.state} if self.incremental else {}
         logits, extra = decoder(self.history, encoder_out=self.encoder_out, **state)

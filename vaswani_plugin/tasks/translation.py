@@ -12,6 +12,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from vaswani_plugin.search.generator import BeamSearchGenerator, SearchOptions
+from vaswani_plugin.tasks._metering import Metered, MeteringConfig
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,8 @@ DIGESTS = "dictionary_sha256"
 
 
 @dataclass
-class VaswaniTranslationConfig(TranslationConfig):
-    """fairseq's translation task and the choice of the length penalty."""
+class VaswaniTranslationConfig(TranslationConfig, MeteringConfig):
+    """fairseq's translation task, the choice of the length penalty, and metering."""
 
     length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
         default="paper",
@@ -38,17 +39,18 @@ class VaswaniTranslationConfig(TranslationConfig):
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
-class VaswaniTranslationTask(TranslationTask):
+class VaswaniTranslationTask(Metered, TranslationTask):
     """fairseq's translation task with the paper's decoding as its defaults."""
 
     cfg: VaswaniTranslationConfig
+    decoding = PAPER_DECODING
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the task's flags; in generation, make the paper's values the defaults."""
         super().add_args(parser)
         known = {action.dest for action in parser._actions}
-        parser.set_defaults(**{k: v for k, v in PAPER_DECODING.items() if k in known})
+        parser.set_defaults(**{k: v for k, v in cls.decoding.items() if k in known})
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the task: digests of its dictionaries."""
@@ -71,7 +73,10 @@ class VaswaniTranslationTask(TranslationTask):
         super().load_state_dict(state_dict)
 
     def _dictionary_digests(self) -> dict[str, str]:
-        return {"source": _digest(self.src_dict), "target": _digest(self.tgt_dict)}
+        return {
+            "source": dictionary_digest(self.src_dict),
+            "target": dictionary_digest(self.tgt_dict),
+        }
 
     def build_generator(
         self,
@@ -99,7 +104,7 @@ class VaswaniTranslationTask(TranslationTask):
             ValueError: when options contradict each other or the models don't fit together.
         """
         if isinstance(args, argparse.Namespace):
-            args = argparse.Namespace(**{**PAPER_DECODING, **vars(args)})
+            args = argparse.Namespace(**{**self.decoding, **vars(args)})
         extra = dict(extra_gen_cls_kwargs or {})
         wants_attention = bool(getattr(args, "print_alignment", None))
         wants_attention |= getattr(args, "replace_unk", None) is not None
@@ -147,5 +152,6 @@ class VaswaniTranslationTask(TranslationTask):
         return None
 
 
-def _digest(dictionary: Dictionary) -> str:
+def dictionary_digest(dictionary: Dictionary) -> str:
+    """Differs between dictionaries of other words, or of the same in another order."""
     return hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()

@@ -1,0 +1,185 @@
+"""Turns cleaned trees into a parser's training data: words and symbols in fairseq's binary form.
+
+    code_trees.py --train train.trees --valid valid.trees --test test.trees --output data-bin
+    code_trees.py --also parsed.trees --train train.trees ...
+
+Words are coded in BPE units, learned here from the training trees (--coding words: whole, those
+rarer than --threshold as <unk>); symbols are as `trees.py linearize` makes them, with tags and
+labelled closing brackets unless told otherwise. --also are trees that a parser made: a second
+training set, train1, which fairseq reads beside the first (--upsample-primary N repeats the first
+N times).
+
+The folder holds what `--task vaswani_parsing` reads (dict.words.txt, dict.symbols.txt,
+train.words-symbols.words.bin and so on), the codes, and preprocessing.json, for bundle.py. It
+appears when it is complete, or not at all. `trees.py clean` makes trees that it takes.
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from vaswani_text import bpe
+from vaswani_text.binary import binarize, build_dictionary, write_dictionary
+from vaswani_text.coding import bpe_units, to_letters
+from vaswani_text.corpus_io import InputError, run, write_atomically
+from vaswani_text.linearization import linearize
+from vaswani_text.parallel import process_file
+from vaswani_text.pipeline import SETTINGS, TreeSettings, dictionary_name
+from vaswani_text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding
+from vaswani_text.trees import BadTree, read_trees, to_line
+
+CODES = "codes"
+SIDES = (WORDS, SYMBOLS)
+
+
+def line_encoder(coding: str, codes: str | None) -> Callable[[str], str]:
+    """The function from words joined by blanks to units."""
+    encode = make_word_coding(coding, codes)
+    return lambda line: encode(line.split(" "))
+
+
+def letters_encoder() -> Callable[[str], str]:
+    """The function from words joined by blanks to what BPE is learned from."""
+    return to_letters
+
+
+def write_sequences(files: list[str], settings: TreeSettings, folder: Path, split: str) -> None:
+    """Writes the linearized trees of a split as SPLIT.raw and SPLIT.symbols.
+
+    Raises:
+        InputError: a bad tree; names it.
+    """
+    with ExitStack() as stack:
+        put_words, put_symbols = (
+            stack.enter_context(write_atomically(folder / f"{split}.{side}"))
+            for side in ("raw", SYMBOLS)
+        )
+        for path in files:
+            for tree in read_trees(path):
+                try:
+                    words, symbols = linearize(tree, settings.keep_tags, settings.label_closings)
+                except BadTree as error:
+                    raise InputError(f"{path}: {to_line(tree)[:60]}: {error}") from error
+                put_words(" ".join(words))
+                put_symbols(" ".join(symbols))
+
+
+def write_units(
+    splits: Iterable[str], settings: TreeSettings, folder: Path, operations: int, workers: int
+) -> None:
+    """Writes SPLIT.words out of SPLIT.raw, and the codes, learned from train."""
+    codes = None
+    if settings.codes:
+        codes = str(folder / CODES)
+        letters = str(folder / "letters")
+        process_file(letters_encoder, str(folder / "train.raw"), letters, workers)
+        bpe.learn([letters], operations, 2, codes, workers)
+    factory = partial(line_encoder, settings.coding, codes)
+    for split in splits:
+        source, target = (str(folder / f"{split}.{end}") for end in ("raw", WORDS))
+        process_file(factory, source, target, workers)
+
+
+def code_trees(
+    splits: dict[str, list[str]],
+    settings: TreeSettings,
+    output: Path,
+    operations: int,
+    threshold: int,
+    workers: int,
+) -> list[str]:
+    """Writes all of it into a temporary folder and moves that into place.
+
+    Args:
+        splits: the files of each; `train` and `train1` make the dictionaries.
+        settings: what preprocessing.json is to say.
+        output: the folder to make.
+        operations: merges of BPE.
+        threshold: rarer words become <unk>; not with BPE.
+        workers: processes.
+
+    Returns:
+        Lines for people.
+
+    Raises:
+        InputError: a bad tree, or none.
+        OSError: a file can't be read or written.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    report = []
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
+        parts, folder = Path(parent), Path(parent) / "data-bin"
+        folder.mkdir()
+        for split, files in splits.items():
+            write_sequences(files, settings, parts, split)
+        write_units(splits, settings, parts, operations, workers)
+        train = [split for split in splits if split.startswith("train")]
+        for side in SIDES:
+            text = [str(parts / f"{split}.{side}") for split in train]
+            is_bpe = side == WORDS and settings.codes is not None
+            also = bpe_units(str(parts / CODES)) if is_bpe else ()
+            least = threshold if side == WORDS else 0
+            entries = build_dictionary(text, least, 1, workers, also)
+            write_dictionary(entries, folder / dictionary_name(side))
+            symbols = [symbol for symbol, _ in entries]
+            for split in splits:
+                prefix = folder / f"{split}.{WORDS}-{SYMBOLS}.{side}"
+                lines = binarize(str(parts / f"{split}.{side}"), prefix, symbols, workers)
+                report.append(f"{split}.{side}: {lines:,} lines")
+            report.append(f"dict.{side}.txt: {len(entries):,} entries")
+        if settings.codes:
+            shutil.copyfile(parts / CODES, folder / CODES)
+        with write_atomically(folder / SETTINGS) as write:
+            write(settings.to_json())
+        if output.exists():
+            shutil.rmtree(output)
+        os.replace(folder, output)
+    return [*report, str(output)]
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for split in ("train", "valid", "test"):
+        parser.add_argument(f"--{split}", nargs="+", required=True, metavar="TREES")
+    parser.add_argument("--also", nargs="+", metavar="TREES", help="trees that a parser made")
+    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
+    parser.add_argument("--coding", choices=TREE_CODINGS, default="bpe", help="(default: bpe)")
+    parser.add_argument("--operations", type=int, default=8000, help="BPE's merges (default 8000)")
+    parser.add_argument(
+        "--threshold", type=int, default=0, metavar="N", help="rarer words become <unk>"
+    )
+    parser.add_argument("--one-placeholder", action="store_true", help="XX for every tag")
+    parser.add_argument("--plain-closings", action="store_true", help="close NP by ), not )NP")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments()
+    for name in ("operations", "workers"):
+        if getattr(args, name) < 1:
+            raise InputError(f"--{name} {getattr(args, name)}: must be at least 1")
+    if args.threshold and args.coding == "bpe":
+        raise InputError("--threshold: BPE has no unknown units; leave it out")
+    splits = {"train": args.train, "valid": args.valid, "test": args.test}
+    if args.also:
+        splits["train1"] = args.also
+    codes = CODES if args.coding == "bpe" else None
+    settings = TreeSettings(args.coding, not args.one_placeholder, not args.plain_closings, codes)
+    report = code_trees(
+        splits, settings, args.output, args.operations, args.threshold, args.workers
+    )
+    print("\n".join(report))
+
+
+if __name__ == "__main__":
+    run(main)

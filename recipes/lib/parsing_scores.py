@@ -1,0 +1,227 @@
+"""Scores a parser as EVALB does, beside baselines, for recipes/parsing.sh; writes JSON.
+
+    parsing_scores.py --train train.trees --gold test.trees --parsed parsed.trees \\
+        --unconstrained unconstrained.trees --pcfg-words 25 --tagged tagged.trees > f1.json
+
+`all` and `len_40` are what `vaswani evalb test.trees tagged.trees` prints in JSON: tagged.trees are
+the parsed trees with gold tags, since EVALB leaves punctuation out by its tag.
+`malformed_percent` is how often the model, left alone, writes no tree (an empty line of
+--unconstrained); where it does write one, `where_well_formed` compares the two. The baselines are
+the tree that branches right (labels: the commonest in training) and a PCFG by nltk, which sees gold
+tags and no words, on sentences of at most --pcfg-words words.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+
+from pcfg import Pcfg  # noqa: E402
+
+from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare  # noqa: E402
+from vaswani_plugin.metrics.evalb_parameters import COLLINS  # noqa: E402
+from vaswani_text.corpus_io import (  # noqa: E402
+    InputError,
+    read_lines,
+    run,
+    write_atomically,
+)
+from vaswani_text.trees import (  # noqa: E402
+    CLOSE,
+    BadTree,
+    Leaf,
+    Open,
+    Tree,
+    leaves,
+    parse_tree,
+    read_trees,
+    to_line,
+)
+
+
+def read_parsed(path: Path, gold: list[Tree]) -> list[Tree | None]:
+    """The tree of each line, None for an empty one.
+
+    Raises:
+        InputError: there are more or fewer lines than gold trees, a line holds something else, or
+            a tree over other words; names the line.
+    """
+    lines = list(read_lines(path))
+    if len(lines) != len(gold):
+        raise InputError(f"{path}: {len(lines)} lines for {len(gold)} gold trees")
+    trees: list[Tree | None] = []
+    for number, (line, right) in enumerate(zip(lines, gold, strict=True), 1):
+        try:
+            tree = parse_tree(line) if line else None
+        except BadTree as error:
+            raise InputError(f"{path}:{number}: {error}") from error
+        if tree and [leaf.word for leaf in leaves(tree)] != [leaf.word for leaf in leaves(right)]:
+            raise InputError(f"{path}:{number}: the gold tree has other words")
+        trees.append(tree)
+    return trees
+
+
+def with_tags(tree: Tree, gold: Tree) -> Tree:
+    """The tree over the leaves of the gold one."""
+    right = iter(leaves(gold))
+    return [next(right) if isinstance(symbol, Leaf) else symbol for symbol in tree]
+
+
+def score(gold: list[Tree], parsed: Iterable[Tree | None]) -> list[SentenceScore | None]:
+    """Each sentence by EVALB's rules; None where there is no tree."""
+    return [
+        tree and compare(number, to_line(right), to_line(with_tags(tree, right)), COLLINS)
+        for number, (right, tree) in enumerate(zip(gold, parsed, strict=True), 1)
+    ]
+
+
+def summary(scores: Iterable[SentenceScore | None]) -> dict[str, float | None]:
+    """EVALB's summary of those that have a tree."""
+    totals = Totals()
+    for one in scores:
+        if one is not None:
+            totals.add(one)
+    return totals.summary()
+
+
+def f1(scores: Iterable[SentenceScore | None]) -> float | None:
+    """Labelled F1 of those that have a tree, in percent."""
+    return summary(scores)["bracketing_fmeasure"]
+
+
+def right_branching(gold: Tree, whole: str, inner: str) -> Tree:
+    """The tree over these words in which every word but the last begins a constituent."""
+    words = leaves(gold)
+    tree: Tree = [gold[0], Open(whole), words[0]]
+    for word in words[1:-1]:
+        tree += [Open(inner), word]
+    tree += words[1:][-1:]
+    return tree + [CLOSE] * (len(words[1:-1]) + 2)
+
+
+def commonest_labels(trees: Iterable[Tree]) -> tuple[str, str]:
+    """Of constituents just below the root, and of all."""
+    whole: Counter[str] = Counter()
+    every: Counter[str] = Counter()
+    for tree in trees:
+        labels = [symbol.label for symbol in tree[1:] if isinstance(symbol, Open)]
+        every.update(labels)
+        if isinstance(tree[1], Open):
+            whole[tree[1].label] += 1
+    return whole.most_common(1)[0][0], every.most_common(1)[0][0]
+
+
+def tagging_accuracy(gold: list[Tree], parsed: list[Tree | None]) -> float:
+    """Percent of words with their gold tag, punctuation included."""
+    pairs = [
+        (own.tag, right.tag)
+        for tree, gold_tree in zip(parsed, gold, strict=True)
+        if tree
+        for own, right in zip(leaves(tree), leaves(gold_tree), strict=True)
+    ]
+    return 100 * sum(own == right for own, right in pairs) / max(len(pairs), 1)
+
+
+def pcfg_report(
+    train: list[Tree],
+    gold: list[Tree],
+    most: int,
+    model: list[SentenceScore | None],
+    fallback: list[Tree],
+) -> dict[str, Any]:
+    """The PCFG on sentences of at most so many words, and the model on the same.
+
+    Args:
+        fallback: the trees for sentences that the PCFG has none for.
+    """
+    chosen = [number for number, tree in enumerate(gold) if len(leaves(tree)) <= most]
+    report: dict[str, Any] = {"most_words": most, "sentences": len(chosen)}
+    if not chosen:
+        return report | {"without_tree": 0, "f1": None, "model_f1": None}
+    grammar = Pcfg(train)
+    parsed = [grammar.parse(leaves(gold[number])) for number in chosen]
+    without = sum(tree is None for tree in parsed)
+    trees = [tree or fallback[number] for tree, number in zip(parsed, chosen, strict=True)]
+    own = f1(score([gold[number] for number in chosen], trees))
+    return report | {
+        "without_tree": without,
+        "f1": own,
+        "model_f1": f1([model[number] for number in chosen]),
+    }
+
+
+def report(args: argparse.Namespace) -> dict[str, Any]:
+    """All of it.
+
+    Raises:
+        InputError: files that can't be used.
+        OSError: they can't be read.
+    """
+    train, gold = list(read_trees(args.train)), list(read_trees(args.gold))
+    parsed = read_parsed(args.parsed, gold)
+    with write_atomically(args.tagged) as write:
+        for tree, right in zip(parsed, gold, strict=True):
+            write(to_line(with_tags(tree, right)) if tree else "")
+    model = score(gold, parsed)
+    short = [one for one in model if one and one.length <= COLLINS.cutoff]
+    found: dict[str, Any] = {"all": summary(model), f"len_{COLLINS.cutoff}": summary(short)}
+    found["without_tree"] = sum(tree is None for tree in parsed)
+    found["tagging_accuracy_with_punctuation"] = tagging_accuracy(gold, parsed)
+    alone = score(gold, read_parsed(args.unconstrained, gold))
+    missing = sum(one is None for one in alone)
+    found["malformed_percent"] = 100 * missing / len(gold)
+    both = [one for one, other in zip(model, alone, strict=True) if other]
+    found["where_well_formed"] = {
+        "sentences": len(both),
+        "unconstrained_f1": f1(alone),
+        "constrained_f1": f1(both),
+    }
+    labels = commonest_labels(train)
+    branching = [right_branching(tree, *labels) for tree in gold]
+    found["right_branching_f1"] = f1(score(gold, branching))
+    found["pcfg"] = pcfg_report(train, gold, args.pcfg_words, model, branching)
+    return found
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The table for people."""
+    pcfg, same = found["pcfg"], found["where_well_formed"]
+    some = f"sentences of at most {pcfg['most_words']} words"
+    rows = [
+        ("labelled F1", found["all"]["bracketing_fmeasure"]),
+        ("  recall", found["all"]["bracketing_recall"]),
+        ("  precision", found["all"]["bracketing_precision"]),
+        ("  sentences of at most 40 words", found["len_40"]["bracketing_fmeasure"]),
+        ("exact match", found["all"]["complete_match"]),
+        ("tags, punctuation included", found["tagging_accuracy_with_punctuation"]),
+        ("malformed without the constraint", found["malformed_percent"]),
+        (f"F1 on the other {same['sentences']:,}, constrained", same["constrained_f1"]),
+        ("  unconstrained", same["unconstrained_f1"]),
+        ("right-branching trees, F1", found["right_branching_f1"]),
+        (f"PCFG on gold tags, {pcfg['sentences']:,} {some}, F1", pcfg["f1"]),
+        ("  the model on these", pcfg["model_f1"]),
+    ]
+    width = max(len(title) for title, _ in rows)
+    values = ("-" if value is None else f"{value:6.2f}" for _, value in rows)
+    return "\n".join(f"{row[0]:<{width}}  {value}" for row, value in zip(rows, values, strict=True))
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name in ("train", "gold", "parsed", "unconstrained"):
+        parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREES")
+    parser.add_argument("--tagged", required=True, metavar="FILE", help="to be written")
+    parser.add_argument("--pcfg-words", type=int, default=25, metavar="N")
+    print(json.dumps(report(parser.parse_args()), indent=2))
+
+
+if __name__ == "__main__":
+    run(main)

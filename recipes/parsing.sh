@@ -1,0 +1,303 @@
+#!/usr/bin/env bash
+# Constituency parsing (section 6.3, Table 4): trains a Transformer to write the tree of a sentence,
+# and scores it as EVALB does, beside a right-branching tree and a PCFG.
+#
+#   bash recipes/parsing.sh --data craft-treebank
+#   bash recipes/parsing.sh --data TREEBANK3 --arch vaswani_parser --gpus 8 --max-update 50000
+#   bash recipes/parsing.sh --data gum-treebank --also parsed.trees --ratio 4
+#
+# Batch: 4,096 tokens of the longer side, the symbols, x 1 GPU (or the CPU) x update-freq 1; on
+# CRAFT (16,827 trees) about 350 updates an epoch. Peak learning rate 1.86e-3 =
+# lr-factor 1 x 192^-0.5 x 1500^-0.5. The last 5 states are averaged.
+# The paper: vaswani_parser (4 layers, d_model 1024), dropout, learning rate and beam chosen on
+# section 22, all else as for translation; beam 21, alpha 0.3, output at most input + 300; a
+# vocabulary of 16,000 on the Wall Street Journal alone (about 40,000 sentences), of 32,000 with
+# 17M sentences that other parsers had parsed. Expected on section 23: F1 91.3, and 92.7 with
+# these. It prints no number of updates, and not how the trees were written: here words are BPE
+# units, a word's symbol is its tag, closing brackets bear labels (--symbols, --closings).
+#
+# --data DIR holds the Penn Treebank (parsed/mrg/wsj: sections 02-21 train, 22 validates, 23 tests)
+# or train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz. Without it trees are
+# made from a grammar. Punctuation is left out of the score by its gold tag, as is usual.
+#
+# Options:
+#   --also FILE          trees that a parser made, beside the training set
+#   --ratio N            each hand-made tree comes N times as often (default 1)
+#   --coding KIND        of words: bpe (default) or words (whole; rarer ones than --threshold unknown)
+#   --operations N       BPE's merges (default 8000)
+#   --threshold N        (default 2)
+#   --symbols tags|XX    a word's symbol (default tags)
+#   --closings labelled|plain   (default labelled)
+#   --pcfg-words N       the PCFG parses sentences of at most so many words (default 25)
+
+# shellcheck disable=SC2034,SC2154  # what translation.sh reads and sets
+# shellcheck disable=SC2128  # `data` is a local array elsewhere
+set -euo pipefail
+
+recipe=parsing
+# shellcheck source=recipes/lib/translation.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
+stages=(fetch clean code train average bundle parse evalb)
+by_content=(code train parse)
+
+default_arch=vaswani_parser_tiny
+max_tokens=4096
+max_update=10000
+warmup_updates=1500
+average=5
+average_over=updates
+beam=21
+coding=bpe
+operations=8000
+threshold=2
+symbols=tags
+closings=labelled
+also=''
+ratio=1
+pcfg_words=25
+pairs=(2000 100 200)
+
+recipe_option() {
+  case $1 in
+    --also) also=$2 ;;
+    --ratio) ratio=$2 ;;
+    --coding) coding=$2 ;;
+    --operations) operations=$2 ;;
+    --threshold) threshold=$2 ;;
+    --symbols) symbols=$2 ;;
+    --closings) closings=$2 ;;
+    --pcfg-words) pcfg_words=$2 ;;
+    --dropout) dropout=$2 ;;
+    *) translation_option "$1" "$2" ;;
+  esac
+}
+
+recipe_usage() {
+  cat <<HELP
+
+Options of training, and what they are here where they are not given:
+  --arch NAME              ${default_arch} (vaswani_parser_debug for --scale tiny)
+  --max-tokens N           ${max_tokens}: of a batch, padded, on each GPU
+  --update-freq N          batches to an update, on each GPU
+  --max-update N           ${max_update}
+  --max-epoch N            no limit
+  --warmup-updates N       ${warmup_updates}
+  --lr-factor F            ${lr_factor}
+  --dropout P              the architecture's own
+  --save-interval-updates N   a twentieth of --max-update: the last ${average} states are averaged
+  --seed S                 ${seed}
+HELP
+}
+
+recipe_defaults() {
+  one_of --coding "$coding" bpe words
+  one_of --symbols "$symbols" tags XX
+  one_of --closings "$closings" labelled plain
+  need_count --operations "$operations"
+  need_count --threshold "$threshold"
+  need_count --ratio "$ratio"
+  need_count --pcfg-words "$pcfg_words"
+  if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
+  if [[ -n "$also" ]]; then
+    also=$(absolute "$also")
+    [[ -f "$also" ]] || die "--also $also: no such file"
+  elif ((ratio > 1)); then
+    die "--ratio $ratio: needs --also FILE"
+  fi
+  if [[ "$scale" == tiny ]]; then arch=${arch:-vaswani_parser_debug} beam=4; fi
+  pair=words-symbols
+  check_translation_options
+  if ((save_interval == 0)); then save_interval=$(((max_update + 19) / 20)); fi
+}
+
+one_of() { # OPTION VALUE ALLOWED...
+  local option=$1 value=$2 allowed
+  shift 2
+  for allowed in "$@"; do if [[ "$value" == "$allowed" ]]; then return; fi; done
+  die "$option $value: must be one of: $*"
+}
+
+choose_layout() {
+  layout=files
+  title="parsing ${data##*/}, test"
+  if [[ -z "$data" ]]; then
+    layout=made title="parsing made-up sentences, test"
+  elif [[ -d "$(wsj_folder)" ]]; then
+    layout=wsj title="parsing WSJ, section 23"
+  fi
+}
+
+wsj_folder() { # the one of the sections, if there is one
+  local folder
+  for folder in "$data" "$data/wsj" "$data/mrg/wsj" "$data/parsed/mrg/wsj"; do
+    if [[ -d "$folder/23" ]]; then echo "$folder" && return; fi
+  done
+}
+
+tree_file() { # SPLIT: its file, or, where there is none, a name that it could have
+  local ending
+  for ending in mrg{,.gz} ptb{,.gz} trees{,.gz} clean{,.gz}; do
+    if [[ -f "$data/$1.$ending" ]]; then echo "$data/$1.$ending" && return; fi
+  done
+  echo "$data/$1.mrg"
+}
+
+source_files() { # what the trees are made of, one a line
+  local split
+  case $layout in
+    made) echo "$prep/toy_trees.py" ;;
+    wsj) find "$(wsj_folder)" -name '*.mrg*' | LC_ALL=C sort ;;
+    files) for split in train valid test; do tree_file "$split"; done ;;
+  esac
+  if [[ -n "$also" ]]; then echo "$also"; fi
+}
+
+listed_digests() { # of the files that standard input names, one a line
+  local file files=()
+  while IFS= read -r file; do files+=("$file"); done
+  digests "${files[@]}"
+}
+
+key_fetch() { printf 'layout %s data %s\n' "$layout" "$data"; }
+
+stage_fetch() {
+  local file
+  if [[ "$layout" == made ]]; then
+    say "nothing to download: the trees are made here"
+    return
+  fi
+  while IFS= read -r file; do
+    [[ -f "$file" ]] || die "--data $data: ${file##*/} is missing (needed: train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz; or the Penn Treebank's sections)"
+  done < <(source_files)
+}
+
+key_clean() {
+  printf 'layout %s lines %s pairs %s seed %s\n' "$layout" "${lines[*]}" "${pairs[*]}" "$seed"
+  source_files | listed_digests
+}
+
+stage_clean() {
+  local index split
+  fresh_folder "$work/trees"
+  case $layout in
+    made)
+      run python "$prep/toy_trees.py" --output "$work/trees" --seed "$seed" \
+        --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
+      ;;
+    wsj) run python "$prep/trees.py" split "$data" --output "$work/trees" ;;
+    files)
+      for split in "${splits[@]}"; do
+        run python "$prep/trees.py" clean "$(tree_file "$split")" --output "$work/trees/$split.trees"
+      done
+      ;;
+  esac
+  for index in 0 1 2; do
+    split=${splits[index]}
+    if ((lines[index])) && [[ "$layout" != made ]]; then
+      run_to "$work/trees/$split.first" python "$lib/first_lines.py" "${lines[index]}" "$work/trees/$split.trees"
+      run mv "$work/trees/$split.first" "$work/trees/$split.trees"
+    fi
+  done
+  if [[ -n "$also" ]]; then run python "$prep/trees.py" clean "$also" --output "$work/trees/also.trees"; fi
+}
+
+tree_files() { # the cleaned ones
+  printf '%s\n' "$work"/trees/{train,valid,test}.trees
+  if [[ -n "$also" ]]; then echo "$work/trees/also.trees"; fi
+}
+
+key_code() {
+  tree_files | listed_digests
+  printf 'coding %s operations %s threshold %s symbols %s closings %s\n' \
+    "$coding" "$operations" "$threshold" "$symbols" "$closings"
+}
+
+stage_code() {
+  local options=(--coding "$coding")
+  if [[ "$coding" == bpe ]]; then options+=(--operations "$operations"); else options+=(--threshold "$threshold"); fi
+  if [[ "$symbols" == XX ]]; then options+=(--one-placeholder); fi
+  if [[ "$closings" == plain ]]; then options+=(--plain-closings); fi
+  if [[ -n "$also" ]]; then options+=(--also "$work/trees/also.trees"); fi
+  remove_leftovers "$work/.data-bin"
+  run python "$prep/code_trees.py" "${options[@]}" --output "$work/data-bin" \
+    --train "$work/trees/train.trees" --valid "$work/trees/valid.trees" --test "$work/trees/test.trees"
+}
+
+training_key() {
+  data_bin_digests 'train*' 'valid.*' 'dict.*'
+  printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s ratio %s device %s %s\n' \
+    "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" \
+    "$ratio" "$device" "$gpus"
+}
+
+training_command() { # sets `command`
+  command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --task vaswani_parsing
+    --source-lang words --target-lang symbols --upsample-primary "$ratio"
+    --arch "$arch" --max-tokens "$max_tokens" --update-freq "$update_freq"
+    --lr-factor "$lr_factor" --warmup-updates "$warmup_updates" --max-update "$max_update"
+    --seed "$seed" --save-dir "$work/checkpoints" --no-epoch-checkpoints --validate-interval 1000000
+    --save-interval-updates "$save_interval" --keep-interval-updates "$average"
+    --no-progress-bar --log-format simple --log-interval 50)
+  if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
+  if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
+  if [[ "$device" == cpu ]]; then
+    command+=(--cpu)
+  else
+    command+=(--distributed-world-size "$gpus")
+  fi
+}
+
+key_bundle() {
+  key_average
+  digests "$work/averaged.pt" "$work/data-bin/preprocessing.json"
+  printf 'beam %s\n' "$beam"
+}
+
+stage_bundle() {
+  fresh_folder "$work/model"
+  run python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \
+    --output "$work/model" "beam=$beam"
+}
+
+key_parse() {
+  key_bundle
+  digests "$work/trees/test.trees"
+}
+
+# Once as it should be, and once without the constraint, to see how often that gives no tree.
+stage_parse() {
+  local command=(vaswani parse --model "$work/model")
+  if [[ "$device" == cpu ]]; then command+=(--cpu); fi
+  fresh_folder "$work/output"
+  run python "$prep/trees.py" linearize "$work/trees/test.trees" \
+    --source "$work/output/test.words" --target "$work/output/test.symbols"
+  run "${command[@]}" --output "$work/output/test.trees" "$work/output/test.words"
+  run "${command[@]}" --unconstrained --output "$work/output/unconstrained.trees" "$work/output/test.words"
+}
+
+key_evalb() {
+  key_parse
+  digests "$work/trees/train.trees"
+  printf 'pcfg words %s\n' "$pcfg_words"
+}
+
+stage_evalb() {
+  local file files=()
+  while IFS= read -r file; do files+=("$file"); done < <(tree_files)
+  run_to "$work/output/f1.json" python "$lib/parsing_scores.py" --train "$work/trees/train.trees" \
+    --gold "$work/trees/test.trees" --parsed "$work/output/test.trees" \
+    --unconstrained "$work/output/unconstrained.trees" --pcfg-words "$pcfg_words" \
+    --tagged "$work/output/tagged.trees"
+  remove_leftovers "$work/.result.json"
+  run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
+    --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \
+    --path checkpoints=checkpoints --path bundle=model --scores "f1=$work/output/f1.json" \
+    --output "$work/result.json"
+}
+
+show_result() {
+  python "$lib/report_table.py" f1 "$work/output/f1.json"
+  python "$lib/summary.py" "$work/result.json" --title "$title"
+}
+
+main_recipe "$@"

@@ -1,0 +1,123 @@
+"""`vaswani parse`: a tree over exactly the words of each line, whatever the model."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from toy_bundle import write_toy_bundle
+from toy_parser import TREES, write_parser_bundle
+
+from vaswani_plugin.cli.__main__ import main
+from vaswani_text.linearization import linearize
+from vaswani_text.trees import Tree, leaves, parse_tree
+
+LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:8]]
+LINES += ["", "  \t ", "( na\u00efve ) bark@@ <unk> \U0001f600 10\u00a0000", "doctor"]
+LONG = " ".join(["Xq"] * 150)
+
+
+@pytest.fixture(scope="module", params=["bpe", "words"])
+def folder(request, tmp_path_factory) -> Path:
+    return write_parser_bundle(tmp_path_factory.mktemp("parser"), request.param)
+
+
+@pytest.fixture
+def parse(folder, monkeypatch, capsys):
+    """Runs the command on lines; returns the exit code, the output and the errors."""
+
+    def run(lines: list[str], *flags: object, model: Path = folder) -> tuple[int, str, str]:
+        text = "".join(f"{line}\n" for line in lines).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        code = main(["parse", "--model", str(model), "--cpu", "--threads", "1", *map(str, flags)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def expected_words(line: str) -> list[str]:
+    words = [word for word in line.replace("\t", " ").split(" ") if word]
+    return [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words]
+
+
+def words(tree: Tree) -> list[str]:
+    return [leaf.word for leaf in leaves(tree)]
+
+
+def test_a_tree_for_every_line(parse):
+    code, out, err = parse(LINES)
+    assert (code, err) == (0, "")
+    found = out.split("\n")[:-1]
+    assert len(found) == len(LINES)
+    for line, tree in zip(LINES, found, strict=True):
+        if not line.strip():
+            assert tree == ""
+            continue
+        assert words(parse_tree(tree)) == expected_words(line)
+    _, streamed, _ = parse(LINES, "--buffer", 1)
+    _, small, _ = parse(LINES, "--batch-tokens", 1)
+    assert streamed == small == out
+
+
+def test_json(parse):
+    _, out, _ = parse(LINES, "--format", "json", "--beam", 2)
+    found = [json.loads(line) for line in out.split("\n")[:-1]]
+    assert [entry["line"] for entry in found] == list(range(1, len(LINES) + 1))
+    for line, entry in zip(LINES, found, strict=True):
+        assert list(entry) == ["line", "tree", "symbols", "score"]
+        if not line.strip():
+            assert (entry["tree"], entry["symbols"], entry["score"]) == (None, [], None)
+            continue
+        tree = parse_tree(entry["tree"])
+        assert linearize(tree, True, True)[1] == entry["symbols"] and entry["score"] < 0
+
+
+def test_pretty_and_drawn(parse, tmp_path):
+    lines = [LINES[0], "", LINES[1]]
+    _, plain, _ = parse(lines)
+    code, out, _ = parse(lines, "--pretty", "--draw", tmp_path / "tree.svg")
+    assert code == 0 and out.count("\n") > plain.count("\n")
+    shown = "".join(f"\n{line}" if line[:1] == "(" else line.strip() for line in out.split("\n"))
+    assert shown.replace(")(", ") (").replace("(", " (").split() == plain.replace("(", " (").split()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tree-3.svg", "tree.svg"]
+    for word in expected_words(LINES[1]):
+        assert f">{word}<" in (tmp_path / "tree-3.svg").read_text()
+
+
+def test_unconstrained(parse):
+    code, out, err = parse(LINES, "--unconstrained")
+    found = out.split("\n")[:-1]
+    assert code == 0 and len(found) == len(LINES)
+    sentences = [tree for line, tree in zip(LINES, found, strict=True) if line.strip()]
+    without = sum(not tree for tree in sentences)
+    assert without > 0  # random weights write no trees by themselves
+    assert f"vaswani parse: {without} of {len(sentences)} sentences got no tree" in err
+
+
+def test_lines_that_are_too_long(parse, tmp_path):
+    path = tmp_path / "sentences"
+    path.write_text(f"{LINES[0]}\n{LONG}\n{LINES[1]}\n", encoding="utf-8")
+    code, out, err = parse([], path)
+    assert code == 1 and out.count("\n") == 1
+    assert f"{path}:2: the line has " in err and "the model takes 149: divide it" in err
+    assert err.count("\n") == 1
+
+
+def test_models_of_another_kind(parse, folder, tmp_path, capsys):
+    code, _, err = parse(["a"], model=write_toy_bundle(tmp_path))
+    assert code == 1 and "holds a translation model, and a parser is needed here" in err
+    assert main(["translate", "--model", str(folder), str(tmp_path / "words")]) == 1
+    assert "holds a parser, and a translation model is needed" in capsys.readouterr().err
+
+
+def test_flags_that_do_not_fit(parse):
+    code, _, err = parse(["a"], "--pretty", "--format", "json")
+    assert code == 1 and "--pretty and --format json exclude each other" in err
+
+
+def test_one_placeholder_for_all_tags(parse, tmp_path):
+    model = write_parser_bundle(tmp_path, keep_tags=False)
+    _, out, _ = parse([LINES[0]], model=model)
+    tree = parse_tree(out)
+    assert {leaf.tag for leaf in leaves(tree)} == {"XX"} and words(tree) == LINES[0].split()

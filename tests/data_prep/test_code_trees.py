@@ -1,0 +1,162 @@
+"""code_trees.py: every tree comes back from fairseq's binary form, whatever its words are."""
+
+import random
+from pathlib import Path
+
+import code_trees
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from tests.support.random_trees import random_tree
+from vaswani_plugin.search.well_formed import count_words
+from vaswani_text.coding import make_coding
+from vaswani_text.corpus_io import InputError
+from vaswani_text.linearization import linearize, restore
+from vaswani_text.pipeline import Pipeline, TreeSettings, read_settings_file
+from vaswani_text.treebank_coding import make_word_coding, words_of
+from vaswani_text.trees import Leaf, Tree, leaves, to_line
+
+SIZES = {"train": 60, "also": 25, "valid": 20, "test": 20}
+RARE = "bark@@ <unk> </s> @-@ \U0001f600 na\u00efve".split()
+
+
+def odd_trees(count: int, seed: int) -> list[Tree]:
+    """Random trees, and words that look like parts of words or special symbols."""
+    rng = random.Random(seed)
+    trees = [random_tree(rng) for _ in range(count)]
+    for number, word in enumerate(RARE):
+        place = next(n for n, symbol in enumerate(trees[number]) if isinstance(symbol, Leaf))
+        trees[number][place] = Leaf("NN", word)
+    return trees
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("trees")
+    for seed, (split, size) in enumerate(SIZES.items()):
+        lines = "".join(f"{to_line(tree)}\n" for tree in odd_trees(size, seed))
+        (folder / split).write_text(lines, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(folder, tmp_path, monkeypatch):
+    """Runs the script in this process; returns the folder that it made."""
+
+    def run(*flags: object, train: Path = folder / "train") -> Path:
+        output = tmp_path / "bin"
+        args = ["code_trees.py", "--output", output, "--workers", 1, "--train", train]
+        args += ["--valid", folder / "valid", "--test", folder / "test"]
+        monkeypatch.setattr("sys.argv", [*map(str, args), *map(str, flags)])
+        code_trees.main()
+        return output
+
+    return run
+
+
+def read(folder: Path, split: str, side: str) -> tuple[Dictionary, list[torch.Tensor]]:
+    """A side of a split as fairseq reads it."""
+    dictionary = Dictionary.load(str(folder / f"dict.{side}.txt"))
+    data = MMapIndexedDataset(str(folder / f"{split}.words-symbols.{side}"))
+    return dictionary, [data[n] for n in range(len(data))]
+
+
+PLAIN = ("--plain-closings", "--one-placeholder")
+
+
+@pytest.mark.parametrize("flags, tags", [((), True), (PLAIN, False)])
+def test_every_tree_comes_back(run, tags, flags):
+    output = run("--operations", 30, *flags)
+    decode = make_coding("bpe", str(output / "codes"))[1]
+    for seed, split in enumerate(("train", None, "valid", "test")):
+        if split is None:
+            continue
+        dictionary, sources = read(output, split, "words")
+        symbols, targets = read(output, split, "symbols")
+        ends_word = torch.tensor([not word.endswith("@@") for word in dictionary.symbols])
+        trees = odd_trees(SIZES[split], seed)
+        for tree, source, target in zip(trees, sources, targets, strict=True):
+            assert dictionary.unk() not in source
+            counted = count_words(source[None], ends_word, dictionary.pad(), dictionary.eos())
+            assert counted.tolist() == [len(leaves(tree))]
+            units = [dictionary[n] for n in source[:-1]]
+            words = decode(" ".join(units)).split(" ")
+            if split != "train":
+                continue  # symbols that training lacks are unknown
+            found = restore([symbols[n] for n in target[:-1]], words)
+            if not tags:
+                tree = [Leaf("XX", s.word) if isinstance(s, Leaf) else s for s in tree]
+            assert found == tree
+
+
+def test_whole_words(run):
+    output = run("--coding", "words", "--threshold", 2)
+    dictionary, sources = read(output, "train", "words")
+    kept = set(dictionary.symbols[4:])
+    assert kept and not any(word.endswith("@@") for word in kept)
+    ends_word = torch.tensor([not word.endswith("@@") for word in dictionary.symbols])
+    for tree, source in zip(odd_trees(SIZES["train"], 0), sources, strict=True):
+        words = [word if word in kept else "<unk>" for word in linearize(tree)[0]]
+        assert [dictionary[n] for n in source[:-1]] == words
+        counted = count_words(source[None], ends_word, dictionary.pad(), dictionary.eos())
+        assert counted.tolist() == [len(words)]
+    assert read_settings_file(output / "preprocessing.json") == TreeSettings("words", True, True)
+
+
+def test_a_whole_word_never_looks_like_part_of_one():
+    encode = make_word_coding("words", None)
+    assert encode(["bark@@", "<unk>", "</s>", "@-@", "dog"]) == "<unk> <unk> <unk> @-@ dog"
+
+
+def test_parsed_trees_are_a_second_training_set(run, folder):
+    alone = run("--operations", 30)
+    small = len(Dictionary.load(str(alone / "dict.symbols.txt")))
+    output = run("--operations", 30, "--also", folder / "also")
+    symbols, targets = read(output, "train1", "symbols")
+    expected = [linearize(tree, True, True)[1] for tree in odd_trees(SIZES["also"], 1)]
+    assert [[symbols[n] for n in target[:-1]] for target in targets] == expected
+    assert len(symbols) >= small  # its symbols are known too
+
+
+def test_the_pipeline_codes_as_training_was_coded(run):
+    output = run("--operations", 30)
+    pipeline = Pipeline(read_settings_file(output / "preprocessing.json"), output)
+    dictionary, sources = read(output, "test", "words")
+    for tree, source in zip(odd_trees(SIZES["test"], 3), sources, strict=True):
+        line = " ".join(linearize(tree)[0])
+        assert pipeline.encode(line).split() == [dictionary[n] for n in source[:-1]]
+    encode = make_word_coding("bpe", str(output / "codes"))
+    assert pipeline.encode("  \t ") == ""
+    assert pipeline.encode("( a )") == encode(["-LRB-", "a", "-RRB-"])
+
+
+def test_words_of_a_line():
+    assert words_of(" The\t(dog) 10\u00a0000 ") == ["The", "-LRB-dog-RRB-", "10\u2423a0;000"]
+    for tree in odd_trees(50, 9):
+        words = linearize(tree)[0]
+        assert words_of(" ".join(words)) == words
+    assert words_of("") == words_of("  ") == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--operations", 0), "--operations 0: must be at least 1"),
+        (("--threshold", 2), "--threshold: BPE has no unknown units"),
+    ],
+)
+def test_flags_that_do_not_fit(run, flags, message):
+    with pytest.raises(InputError, match=message):
+        run(*flags)
+
+
+def test_a_bad_tree_leaves_nothing(run, tmp_path):
+    (tmp_path / "bad").write_text("(TOP (NN a))\n(TOP (NN a)\n(TOP (NN b))\n")
+    with pytest.raises(InputError, match="bad:2: not closed"):
+        run(train=tmp_path / "bad")
+    (tmp_path / "bad").write_text("(TOP (NN a))\n(NN b)\n")
+    with pytest.raises(InputError, match="a word without a constituent"):
+        run(train=tmp_path / "bad")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad"]

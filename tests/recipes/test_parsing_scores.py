@@ -1,0 +1,137 @@
+"""What recipes/parsing.sh scores, and its baselines; nltk's own Viterbi parser is the reference."""
+
+import json
+import math
+import sys
+
+import pytest
+import toy_trees
+from nltk import Tree as NltkTree
+from nltk import induce_pcfg
+from nltk.grammar import Nonterminal
+from nltk.parse import ViterbiParser
+
+from tests.support.scripts import ROOT
+
+sys.path.insert(0, str(ROOT / "recipes" / "lib"))
+
+import parsing_scores  # noqa: E402
+from pcfg import START, Pcfg, from_nltk, to_nltk  # noqa: E402
+
+from vaswani_plugin.cli.__main__ import main  # noqa: E402
+from vaswani_text.corpus_io import InputError  # noqa: E402
+from vaswani_text.trees import leaves, parse_tree, to_line  # noqa: E402
+
+TREES = [parse_tree(line) for line in toy_trees.distinct_trees(90, 7)]
+TRAIN, TEST = TREES[:60], [tree for tree in TREES[60:] if len(leaves(tree)) <= 9]
+GOLD = [
+    "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))",
+    "(TOP (S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat)))))",
+]
+
+
+def test_trees_come_back_from_nltk():
+    for tree in TREES:
+        assert from_nltk(to_nltk(tree), leaves(tree)) == tree
+
+
+def nltk_grammar():
+    """The same grammar in nltk's hands."""
+    productions = []
+    for tree in map(to_nltk, TRAIN):
+        tree.collapse_unary(collapsePOS=True, collapseRoot=True)
+        tree.chomsky_normal_form(horzMarkov=1)
+        productions += NltkTree(START, [tree]).productions()
+    return induce_pcfg(Nonterminal(START), productions)
+
+
+def test_the_pcfgs_trees_are_as_likely_as_nltks():
+    grammar, viterbi = Pcfg(TRAIN), ViterbiParser(nltk_grammar())
+    rules = {(rule.lhs(), rule.rhs()): rule.logprob() for rule in viterbi.grammar().productions()}
+    assert len(TEST) > 5
+    same = 0
+    for tree in TEST:
+        tags = [leaf.tag for leaf in leaves(tree)]
+        best = next(iter(viterbi.parse(tags)), None)
+        found = grammar.parse(leaves(tree))
+        assert (found is None) == (best is None)
+        if best is None:
+            continue
+        assert leaves(found) == leaves(tree)
+        own = to_nltk(found)
+        own.collapse_unary(collapsePOS=True, collapseRoot=True)
+        own.chomsky_normal_form(horzMarkov=1)
+        productions = NltkTree(START, [own]).productions()
+        likelihood = sum(rules[rule.lhs(), rule.rhs()] for rule in productions)
+        assert likelihood == pytest.approx(math.log2(best.prob()), abs=1e-3)
+        same += found == tree
+    assert same > 0
+
+
+def test_tags_that_the_grammar_lacks_have_no_tree():
+    odd = parse_tree("(TOP (S (FW et) (FW al)))")
+    assert Pcfg(TRAIN).parse(leaves(odd)) is None
+
+
+def test_right_branching():
+    tree = parse_tree("(TOP (X (NP (A a) (B b)) (C c) (D d)))")
+    found = to_line(parsing_scores.right_branching(tree, "S", "NP"))
+    assert found == "(TOP (S (A a) (NP (B b) (NP (C c) (D d)))))"
+    for line, expected in (("(TOP (A a))", "(TOP (S (A a)))"), ("(TOP (A a) (B b))", None)):
+        found = to_line(parsing_scores.right_branching(parse_tree(line), "S", "NP"))
+        assert found == (expected or "(TOP (S (A a) (B b)))")
+    assert parsing_scores.commonest_labels(TREES) == ("S", "NP")
+
+
+@pytest.fixture
+def report(tmp_path, monkeypatch, capsys):
+    """Runs the script in this process on parsed lines; returns what it printed."""
+
+    def run(parsed: list[str], unconstrained: list[str]) -> dict:
+        contents = {"gold": GOLD, "parsed": parsed, "unconstrained": unconstrained}
+        contents["train"] = [to_line(tree) for tree in TRAIN]
+        args = ["parsing_scores.py", "--pcfg-words", "4", "--tagged", str(tmp_path / "tagged")]
+        for name, lines in contents.items():
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+            args += [f"--{name}", str(tmp_path / name)]
+        monkeypatch.setattr("sys.argv", args)
+        parsing_scores.main()
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_the_report(report, tmp_path, capsys):
+    """Counted by hand: punctuation is left out by its gold tag, TOP is no bracket."""
+    wrong_tags = GOLD[0].replace("(. .)", "(NN .)")
+    one_wrong = "(TOP (S (NP (PRP it)) (VP (VBZ sees) (XP (DT a) (NN cat)))))"
+    found = report([wrong_tags, one_wrong], [GOLD[0], ""])
+    # 3 + 4 brackets, one of them with another label.
+    assert found["all"]["bracketing_fmeasure"] == pytest.approx(100 * 6 / 7)
+    assert found["all"]["error_sentence"] == found["without_tree"] == 0
+    assert found["len_40"] == found["all"]
+    assert (tmp_path / "tagged").read_text() == f"{GOLD[0]}\n{one_wrong}\n"
+    main(["evalb", str(tmp_path / "gold"), str(tmp_path / "tagged"), "--format", "json"])
+    assert json.loads(capsys.readouterr().out) == {key: found[key] for key in ("all", "len_40")}
+    assert found["tagging_accuracy_with_punctuation"] == pytest.approx(100 * 7 / 8)
+    assert found["malformed_percent"] == 50
+    both = {"sentences": 1, "unconstrained_f1": 100, "constrained_f1": 100}
+    assert found["where_well_formed"] == both
+    # (S the (NP dog (NP barks .))): S alone is right; (S it (NP sees (NP a cat))): S, NP.
+    assert found["right_branching_f1"] == pytest.approx(100 * 2 * 3 / (7 + 6))
+    assert (found["pcfg"]["sentences"], found["pcfg"]["most_words"]) == (2, 4)
+    text = parsing_scores.as_text(found)
+    assert "labelled F1" in text and " 85.71" in text and " 50.00" in text
+
+
+@pytest.mark.parametrize(
+    ("parsed", "message"),
+    [
+        (GOLD[:1], "parsed: 1 lines for 2 gold trees"),
+        ([GOLD[0], "(TOP (A b"], "parsed:2: a closing bracket is missing"),
+        ([GOLD[0], GOLD[0]], "parsed:2: the gold tree has other words"),
+    ],
+)
+def test_files_that_do_not_fit(report, parsed, message):
+    with pytest.raises(InputError, match=message):
+        report(parsed, GOLD)

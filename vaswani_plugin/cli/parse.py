@@ -1,0 +1,207 @@
+"""`vaswani parse`: a tree for each sentence with a bundle of recipes/parsing.sh.
+
+A sentence is a line of words between blanks, as treebanks divide them ("do n't", a comma apart).
+Every line gives a line: an empty sentence an empty one, and so does, without the constraint, a
+sequence that is no tree.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from vaswani_plugin.cli._engine import FairseqEngine, Hypothesis
+from vaswani_plugin.cli._flags import add_processor, count, processor
+from vaswani_plugin.cli._sentences import in_buffers, read_raw
+from vaswani_plugin.cli._tree_drawing import draw_tree, pretty
+from vaswani_plugin.cli.translate import opened, progress
+from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.tasks.parsing import PARSER_DECODING
+from vaswani_text.corpus_io import InputError
+from vaswani_text.linearization import restore
+from vaswani_text.pipeline import TreeSettings
+from vaswani_text.treebank_coding import words_of
+from vaswani_text.trees import BadTree, Tree, to_line
+
+HELP = "parse tokenized sentences into constituency trees with a bundle"
+EXAMPLE = "vaswani parse --model work/parsing/model --pretty < sentences"
+# Enough lines to make batches of like lengths, few enough to show results soon.
+BUFFER = 256
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A line: its number, from 1 on; its words; the units that the model reads."""
+
+    number: int
+    words: list[str]
+    units: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="FILE",
+        help="tokenized sentences, one a line, plain or .gz (default: -)",
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="a bundle, as recipes/parsing.sh makes it",
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
+    parser.add_argument("--pretty", action="store_true", help="trees over several lines, indented")
+    parser.add_argument(
+        "--draw",
+        type=Path,
+        metavar="FILE",
+        help="also draw the trees (.svg, .png, .pdf); of line 2 into FILE-2, and so on",
+    )
+    parser.add_argument(
+        "--unconstrained",
+        action="store_true",
+        help="let the model write what is no tree, and count such sentences",
+    )
+    parser.add_argument(
+        "--beam",
+        type=count,
+        help=f"width (default: that of the bundle, else {PARSER_DECODING['beam']})",
+    )
+    parser.add_argument(
+        "--lenpen",
+        type=float,
+        default=PARSER_DECODING["lenpen"],
+        metavar="ALPHA",
+        help="exponent of the length penalty ((5 + |Y|)/6) (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help="json: an object a line with line, tree (null for none), symbols and score",
+    )
+    parser.add_argument(
+        "--buffer",
+        type=count,
+        metavar="N",
+        help=f"lines to read before parsing them (default: {BUFFER}; 1 on a terminal)",
+    )
+    parser.add_argument(
+        "--batch-tokens",
+        type=count,
+        default=2048,
+        metavar="N",
+        help="units read at once, padding included (default: %(default)s)",
+    )
+    add_processor(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Parse; returns 0.
+
+    Raises:
+        ValueError: flags that don't fit, a bundle or a line that can't be used.
+        OSError: a file can't be read or written.
+    """
+    if args.pretty and args.format == "json":
+        raise ValueError("--pretty and --format json exclude each other; drop one")
+    parser = Parser(Bundle.load(args.model, TreeSettings), args)
+    inputs = args.inputs or ["-"]
+    buffer = args.buffer or (1 if inputs == ["-"] and sys.stdin.isatty() else BUFFER)
+    with opened(args.output) as write, progress(inputs, args.output) as bar:
+        for sentences in in_buffers(parser.read(inputs), buffer):
+            write(list(parser.parse(sentences)))
+            bar.update(len(sentences))
+    if args.unconstrained:
+        print(
+            f"vaswani parse: {parser.malformed:,} of {parser.total:,} sentences got no tree",
+            file=sys.stderr,
+        )
+    return 0
+
+
+class Parser:
+    """From lines to output lines; counts sentences, and those that got no tree.
+
+    Args:
+        bundle: of a parser.
+        args: the command's flags.
+
+    Raises:
+        ValueError: the model can't be used.
+        OSError: it can't be read.
+    """
+
+    def __init__(self, bundle: Bundle, args: argparse.Namespace) -> None:
+        model, task = bundle.load_model(unconstrained=args.unconstrained)
+        self.pipeline = bundle.pipeline
+        self.engine = FairseqEngine(
+            model,
+            task,
+            device=processor(args),
+            dtype=torch.float32,
+            batch_tokens=args.batch_tokens,
+            align=False,
+            beam=args.beam or bundle.pipeline.settings.beam or PARSER_DECODING["beam"],
+            lenpen=args.lenpen,
+            nbest=1,
+        )
+        self.args = args
+        self.total = self.malformed = 0
+
+    def read(self, paths: list[str]) -> Iterator[Sentence]:
+        """Yields the sentences of files (`-`: standard input).
+
+        Raises:
+            InputError: a line can't be read, or has too many units; names it.
+            OSError: a file can't be read.
+        """
+        for number, (place, line) in enumerate(read_raw(paths), start=1):
+            units = self.pipeline.encode(line)
+            if (count := len(units.split())) > self.engine.longest:
+                raise InputError(
+                    f"{place}: the line has {count} units, the model takes {self.engine.longest}: "
+                    f"divide it"
+                )
+            yield Sentence(number, words_of(line), units)
+
+    def parse(self, sentences: list[Sentence]) -> Iterator[str]:
+        """The output of each sentence; draws where that is wanted."""
+        lines = [sentence.units for sentence in sentences if sentence.words]
+        parsed = iter(self.engine.translate(lines) if lines else [])
+        for sentence in sentences:
+            best = next(parsed)[0] if sentence.words else None
+            tree = None if best is None else self._tree(sentence, best)
+            if tree is not None and self.args.draw:
+                draw_tree(tree, self._picture(sentence.number))
+            yield self._shown(sentence, best, tree)
+
+    def _tree(self, sentence: Sentence, found: Hypothesis) -> Tree | None:
+        self.total += 1
+        try:
+            return restore(found.tokens, sentence.words)
+        except BadTree as error:
+            assert self.args.unconstrained, f"the search wrote no tree: {error}"
+            self.malformed += 1
+            return None
+
+    def _picture(self, number: int) -> Path:
+        path = self.args.draw
+        return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+
+    def _shown(self, sentence: Sentence, found: Hypothesis | None, tree: Tree | None) -> str:
+        if self.args.format == "json":
+            entry = {"line": sentence.number, "tree": to_line(tree) if tree else None}
+            entry |= {"symbols": found.tokens if found else []}
+            return json.dumps(entry | {"score": found.score if found else None})
+        if tree is None:
+            return ""
+        return pretty(tree) if self.args.pretty else to_line(tree)

@@ -1,0 +1,180 @@
+"""Trees out of a search: only well-formed ones, with as many words as the source (section 6.3).
+
+What a well-formed sequence of symbols is, stands in vaswani_text/linearization.py. Every beam is at
+every step a prefix of such a sequence that the length limit leaves room to complete, so that
+something may always come: a placeholder while words are left, then closing brackets, then the end.
+
+Each hypothesis has a state of a few numbers that follows its symbols, and a stack of open brackets.
+Stacks are kept as a tree: an opening bracket makes a node that points at the one below it, and a
+hypothesis has the node on top, so that none is ever copied.
+
+Axes: B sentences, b some of them, W beams, S source length, V vocabulary, N nodes.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.search.constraints import Step
+
+OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
+BOTTOM = 0
+"""The node below all others."""
+
+
+def kind_of(symbol: str) -> int:
+    """OPEN, CLOSE or PLACEHOLDER, by the first character."""
+    return {"(": OPEN, ")": CLOSE}.get(symbol[0], PLACEHOLDER)
+
+
+def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
+    """Words of each sentence: tokens that end one, and what stands last.
+
+    Args:
+        tokens: (B, S), padded left or right.
+        ends_word: boolean (V,), by token.
+
+    Returns:
+        (B,).
+    """
+    real = tokens.ne(pad) & tokens.ne(eos)
+    last = real.clone()
+    last[:, :-1] &= ~real[:, 1:]
+    return (real & (ends_word[tokens] | last)).sum(dim=1)
+
+
+class SymbolTables:
+    """What the symbols of a target dictionary are, as tensors.
+
+    A closing symbol may be plain or bear its label, or a dictionary has both. An opening symbol
+    that nothing closes never comes, nor does what is no symbol.
+
+    Args:
+        symbols: of the dictionary, by number; None for those that are none (special, padding).
+        eos: number of the end of sentence.
+
+    Raises:
+        ValueError: no tree can be written with them.
+    """
+
+    def __init__(self, symbols: Sequence[str | None], eos: int) -> None:
+        kinds = [kind_of(symbol) if symbol else 0 for symbol in symbols]
+        number = {symbol: n for n, symbol in enumerate(symbols) if symbol}
+        # Opening symbols that are closed alike are of one class, numbered from 1 on.
+        classes: dict[frozenset[int], int] = {}
+        class_of = [0] * len(symbols)
+        for n, symbol in enumerate(symbols):
+            if kinds[n] == OPEN:
+                closings = {number.get(")" + symbol[1:]), number.get(")")} - {None}
+                if closings:
+                    class_of[n] = classes.setdefault(frozenset(closings), len(classes) + 1)
+        openings = [n for n, own in enumerate(class_of) if own]
+        placeholders = [n for n, kind in enumerate(kinds) if kind == PLACEHOLDER]
+        if not openings or not placeholders:
+            raise ValueError(
+                "the target dictionary lacks opening symbols with their closing ones, or "
+                "placeholders: it is none of linearized trees; give the data of data-prep/"
+                "code_trees.py, or --unconstrained"
+            )
+        self.kind = torch.tensor(kinds)  # (V,)
+        self.closed_by = torch.tensor(class_of)  # (V,), class of an opening symbol, else 0
+        # Rows by what may come: a class to close (0: none), the end, a placeholder, an opening.
+        banned = torch.ones(len(classes) + 1, 2, 2, 2, len(symbols), dtype=torch.bool)
+        for closings, own in classes.items():
+            banned[own, ..., list(closings)] = False
+        banned[:, 1, :, :, eos] = False
+        banned[:, :, 1, :, placeholders] = False
+        banned[:, :, :, 1, openings] = False
+        self.banned = banned.flatten(0, 3)
+
+    def to(self, device: torch.device) -> "SymbolTables":
+        """The tables on a device."""
+        for name, table in vars(self).items():
+            setattr(self, name, table.to(device))
+        return self
+
+
+class WellFormedTrees:
+    """The constraint in the search of one batch; a `Tracker`.
+
+    Args:
+        tables: of the target's symbols.
+        words: of each sentence, (B,).
+        limits: greatest number of symbols of each, (B,).
+        max_openings: brackets that may be opened in a row.
+
+    Raises:
+        ValueError: a sentence without words has no tree; one has more words than the limit takes.
+    """
+
+    def __init__(
+        self, tables: SymbolTables, words: Tensor, limits: Tensor, max_openings: int
+    ) -> None:
+        if not words.all():
+            raise ValueError(
+                f"sentence {int(words.argmin())} of the batch has no words, and so no tree; leave "
+                f"it out, or give --unconstrained"
+            )
+        if (words + 2 > limits).any():
+            worst = int((limits - words).argmin())
+            raise ValueError(
+                f"sentence {worst} of the batch has {int(words[worst])} words, and its tree may "
+                f"have {int(limits[worst])} symbols only: raise --max-len-a or --max-len-b"
+            )
+        self.tables, self.limits, self.max_openings = tables, limits, max_openings
+        none = torch.zeros_like(words)
+        # Of each hypothesis: open brackets, words left, openings just before, node on top.
+        self.state = torch.stack((none, words, none, none), dim=-1)[:, None]  # (B, W, 4)
+        self.node_class = words.new_zeros(len(words), 1)  # (B, N)
+        self.node_below = words.new_zeros(len(words), 1)  # (B, N)
+        self.nodes = 1  # of which this many are in use
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """See `Tracker`."""
+        if parents is None:
+            return
+        state = self.state.gather(1, parents[:, :, None].expand(-1, -1, 4))
+        depth, left, run, top = state.unbind(-1)
+        kind = self.tables.kind[tokens]
+        opened, closed = kind.eq(OPEN), kind.eq(CLOSE)
+        depth = depth + opened.long() - closed.long()
+        left = left - kind.eq(PLACEHOLDER).long()
+        run = (run + 1) * opened
+        below = self.node_below.gather(1, top)
+        made = self._add_nodes(self.tables.closed_by[tokens], top)
+        top = torch.where(opened, made, torch.where(closed, below, top))
+        self.state = torch.stack((depth, left, run, top), dim=-1)
+
+    def _add_nodes(self, own_class: Tensor, below: Tensor) -> Tensor:
+        """A node for each hypothesis, (B, W), whether it opened a bracket or not; their numbers."""
+        begin, end = self.nodes, self.nodes + own_class.size(1)
+        if end > self.node_class.size(1):
+            more = (0, max(end, 64 * own_class.size(1)))
+            self.node_class = torch.nn.functional.pad(self.node_class, more)
+            self.node_below = torch.nn.functional.pad(self.node_below, more)
+        self.node_class[:, begin:end] = own_class
+        self.node_below[:, begin:end] = below
+        self.nodes = end
+        return torch.arange(begin, end, device=below.device).expand_as(below)
+
+    def __call__(self, log_probabilities: Tensor, step: Step) -> None:
+        """See `Constraint`."""
+        depth, left, run, top = self.state[step.part].unbind(-1)  # (b, W)
+        room = self.limits[step.part, None] - step.number
+        some_left, is_inside = left > 0, depth > 0
+        may_open = some_left & (depth + left + 2 <= room) & (run < self.max_openings)
+        if step.number:
+            may_open &= is_inside
+        may_close = is_inside & run.eq(0) & ((depth > 1) | ~some_left)
+        may_end = ~is_inside & ~some_left
+        row = self.node_class[step.part].gather(1, top) * may_close
+        for may in (may_end, some_left & is_inside, may_open):
+            row = 2 * row + may
+        log_probabilities.masked_fill_(self.tables.banned[row], -torch.inf)
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Tracker`."""
+        self.state, self.limits = self.state[sentences], self.limits[sentences]
+        self.node_class = self.node_class[sentences]
+        self.node_below = self.node_below[sentences]
