@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vaswani_plugin.modules.linear import WORTH_ONEDNN
+
 WORTH_PACKING = 2**18
 """Entries of a matrix from which laying it out anew pays; below, the call costs more."""
-
-WORTH_ONEDNN = 24
-"""Rows from which oneDNN is faster on a smaller matrix."""
 
 
 def _has_onednn(weight: Tensor) -> bool:
