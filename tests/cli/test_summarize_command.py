@@ -121,10 +121,10 @@ def test_every_line_gives_a_line_and_long_articles_are_cut(summarize):
     assert summarize(["ba"])[2] == ""
 
 
-def test_batches_change_nothing(summarize):
+def test_buffers_and_batches_change_nothing(summarize):
     expected = summarize(ARTICLES, "--format", "json")[1]
-    for size in (1, 20, 100):
-        found = summarize(ARTICLES, "--format", "json", "--batch-tokens", size)[1]
+    for changes in (*(["--batch-tokens", size] for size in (1, 20, 100)), ["--buffer", 3]):
+        found = summarize(ARTICLES, "--format", "json", *changes)[1]
         for one, other in zip(map(json.loads, found), map(json.loads, expected), strict=True):
             assert one["tokens"] == other["tokens"]
             assert one["score"] == pytest.approx(other["score"], abs=1e-5)

@@ -41,6 +41,28 @@ def add_processor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=count, metavar="N", help="of the CPU (PyTorch's choice)")
 
 
+def add_batch_tokens(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+    """Add --batch-tokens, the size of a batch; `what` says of which tokens and where they go."""
+    parser.add_argument(
+        "--batch-tokens",
+        type=count,
+        default=default,
+        metavar="N",
+        help=f"{what} at once, padding included (default: %(default)s)",
+    )
+
+
+def add_length_penalty(parser: argparse.ArgumentParser, default: float, where: str = "") -> None:
+    """Add --lenpen; `where` says when it matters, if it doesn't always."""
+    parser.add_argument(
+        "--lenpen",
+        type=float,
+        default=default,
+        metavar="ALPHA",
+        help=f"{where}exponent of the length penalty ((5 + |Y|)/6) (default: %(default)s)",
+    )
+
+
 def processor(args: argparse.Namespace) -> torch.device:
     """The device that --cpu leaves; sets the threads."""
     import torch  # not every command with a flag of these needs it

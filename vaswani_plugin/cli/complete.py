@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from vaswani_plugin.cli._completer import MAX_NEW_TOKENS, Completer
-from vaswani_plugin.cli._flags import add_processor, count, processor, share
+from vaswani_plugin.cli._flags import add_length_penalty, add_processor, count, processor, share
 from vaswani_plugin.cli._lm_model import load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.search.generator import SearchOptions
@@ -45,13 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--beam", type=count, default=1, metavar="W", help="width; 1 is greedy (default: 1)"
     )
     search.add_argument("--sampling", action="store_true", help="draw each token by chance")
-    parser.add_argument(
-        "--lenpen",
-        type=float,
-        default=0.0,
-        metavar="ALPHA",
-        help="of a beam, exponent of the length penalty ((5 + |Y|)/6) (default: 0)",
-    )
+    add_length_penalty(parser, 0.0, "of a beam, ")
     of_sampling = parser.add_mutually_exclusive_group()
     of_sampling.add_argument("--top-k", type=count, metavar="K", help="of the K likeliest alone")
     of_sampling.add_argument(

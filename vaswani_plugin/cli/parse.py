@@ -15,10 +15,16 @@ from pathlib import Path
 import torch
 
 from vaswani_plugin.cli._engine import FairseqEngine, Hypothesis
-from vaswani_plugin.cli._flags import add_processor, count, processor
+from vaswani_plugin.cli._flags import (
+    add_batch_tokens,
+    add_length_penalty,
+    add_processor,
+    count,
+    processor,
+)
+from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opened, progress
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.cli._tree_drawing import draw_tree, pretty
-from vaswani_plugin.cli.translate import opened, progress
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.tasks.parsing import PARSER_DECODING
 from vaswani_text.corpus_io import InputError
@@ -29,8 +35,6 @@ from vaswani_text.trees import BadTree, Tree, to_line
 
 HELP = "parse tokenized sentences into constituency trees with a bundle"
 EXAMPLE = "vaswani parse --model work/parsing/model --pretty < sentences"
-# Enough lines to make batches of like lengths, few enough to show results soon.
-BUFFER = 256
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a bundle, as recipes/parsing.sh makes it",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
+    add_output(parser)
     parser.add_argument("--pretty", action="store_true", help="trees over several lines, indented")
     parser.add_argument(
         "--draw",
@@ -75,32 +79,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=count,
         help=f"width (default: that of the bundle, else {PARSER_DECODING['beam']})",
     )
-    parser.add_argument(
-        "--lenpen",
-        type=float,
-        default=PARSER_DECODING["lenpen"],
-        metavar="ALPHA",
-        help="exponent of the length penalty ((5 + |Y|)/6) (default: %(default)s)",
-    )
+    add_length_penalty(parser, PARSER_DECODING["lenpen"])
     parser.add_argument(
         "--format",
         choices=["text", "json"],
         default="text",
         help="json: an object a line with line, tree (null for none), symbols and score",
     )
-    parser.add_argument(
-        "--buffer",
-        type=count,
-        metavar="N",
-        help=f"lines to read before parsing them (default: {BUFFER}; 1 on a terminal)",
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        type=count,
-        default=2048,
-        metavar="N",
-        help="units read at once, padding included (default: %(default)s)",
-    )
+    add_buffer(parser, 256, "parsing")
+    add_batch_tokens(parser, 2048, "units read")
     add_processor(parser)
 
 
@@ -115,9 +102,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--pretty and --format json exclude each other; drop one")
     parser = Parser(Bundle.load(args.model, TreeSettings), args)
     inputs = args.inputs or ["-"]
-    buffer = args.buffer or (1 if inputs == ["-"] and sys.stdin.isatty() else BUFFER)
     with opened(args.output) as write, progress(inputs, args.output) as bar:
-        for sentences in in_buffers(parser.read(inputs), buffer):
+        for sentences in in_buffers(parser.read(inputs), buffer_size(args, inputs)):
             write(list(parser.parse(sentences)))
             bar.update(len(sentences))
     if args.unconstrained:

@@ -14,10 +14,16 @@ from pathlib import Path
 import torch
 
 from vaswani_plugin.cli._engine import batches_by_length
-from vaswani_plugin.cli._flags import add_processor, count, processor
+from vaswani_plugin.cli._flags import (
+    add_batch_tokens,
+    add_length_penalty,
+    add_processor,
+    count,
+    processor,
+)
+from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opened, progress
 from vaswani_plugin.cli._lm_model import LanguageModel, load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
-from vaswani_plugin.cli.translate import opened, progress
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.generator import SearchOptions
 from vaswani_plugin.tasks.translation import PAPER_DECODING
@@ -26,8 +32,6 @@ from vaswani_text.summaries import one_line
 
 HELP = "summarize articles with a bundle (model, dictionary, subword codes)"
 EXAMPLE = "vaswani summarize --model work/summarization/model < articles > summaries"
-# Enough lines to make batches of like lengths, few enough to show results soon.
-BUFFER = 256
 NOTHING = Completion(tokens=[], log_probabilities=[], score=0.0, ended=True)
 
 
@@ -52,15 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a bundle, as recipes/summarization.sh makes it",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
+    add_output(parser)
     parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
-    parser.add_argument(
-        "--lenpen",
-        type=float,
-        default=PAPER_DECODING["lenpen"],
-        metavar="ALPHA",
-        help="exponent of the length penalty ((5 + |Y|)/6) (default: %(default)s)",
-    )
+    add_length_penalty(parser, PAPER_DECODING["lenpen"])
     parser.add_argument(
         "--max-length",
         type=count,
@@ -74,13 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="write no N units twice in a summary",
     )
-    parser.add_argument(
-        "--batch-tokens",
-        type=count,
-        default=4096,
-        metavar="N",
-        help="units of articles read at once, padding included (default: %(default)s)",
-    )
+    add_buffer(parser, 256, "summarizing")
+    add_batch_tokens(parser, 4096, "units of articles read")
     parser.add_argument(
         "--format",
         choices=["text", "json"],
@@ -103,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = args.inputs or ["-"]
     total = cut = 0
     with opened(args.output) as write, progress(inputs, args.output) as bar:
-        for articles in in_buffers(summarizer.read(inputs), BUFFER):
+        for articles in in_buffers(summarizer.read(inputs), buffer_size(args, inputs)):
             found = summarizer.summarize(articles)
             write([summarizer.shown(*both) for both in zip(articles, found, strict=True)])
             total += len(articles)

@@ -4,30 +4,29 @@ Every line gives one line, whatever it holds: an empty one stays empty, a line b
 """
 
 import argparse
-import contextlib
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import torch
-from tqdm import tqdm
 
 from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.cli._engine import Engine, FairseqEngine, Hypothesis
-from vaswani_plugin.cli._flags import add_processor, count, processor
+from vaswani_plugin.cli._flags import (
+    add_batch_tokens,
+    add_length_penalty,
+    add_processor,
+    count,
+    processor,
+)
+from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opened, progress
 from vaswani_plugin.cli._sentences import Sentence, in_buffers, read_sentences
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.tasks.translation import PAPER_DECODING
-from vaswani_text.corpus_io import open_binary
 from vaswani_text.pipeline import MODEL, Pipeline
 
 HELP = "translate raw text with a bundle (model, dictionaries, subword codes)"
 EXAMPLE = "vaswani translate --model work/quickstart/model < raw.en > raw.de"
-# Enough lines to make batches of like lengths, few enough to show results soon.
-BUFFER = 1000
 NOTHING = Hypothesis([], 0.0, [], [])
 
 
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["fairseq", "ctranslate2"],
         help="(default: ctranslate2 where the bundle is one of `vaswani export --to ctranslate2`)",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
+    add_output(parser)
     parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
     parser.add_argument(
         "--nbest",
@@ -51,13 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="give the N best of each line; as text, each as LINE <tab> SCORE <tab> TEXT",
     )
-    parser.add_argument(
-        "--lenpen",
-        type=float,
-        default=PAPER_DECODING["lenpen"],
-        metavar="ALPHA",
-        help="exponent of the length penalty ((5 + |Y|)/6) (default: %(default)s)",
-    )
+    add_length_penalty(parser, PAPER_DECODING["lenpen"])
     parser.add_argument(
         "--format",
         choices=["text", "json"],
@@ -73,19 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to do with a line of more subwords than the model takes (default: %(default)s, "
         "after the lines before it are written)",
     )
-    parser.add_argument(
-        "--buffer",
-        type=count,
-        metavar="N",
-        help=f"lines to read before translating them (default: {BUFFER}; 1 on a terminal)",
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        type=count,
-        default=4096,
-        metavar="N",
-        help="source subwords translated at once, padding included (default: %(default)s)",
-    )
+    add_buffer(parser, 1000, "translating")
+    add_batch_tokens(parser, 4096, "source subwords translated")
     add_processor(parser)
     precision = parser.add_mutually_exclusive_group()
     precision.add_argument("--fp16", action="store_true", help="half precision (GPU only)")
@@ -102,10 +84,9 @@ def run(args: argparse.Namespace) -> int:
     bundle = Bundle.load(args.model)
     engine = make_engine(args, bundle)
     inputs = args.inputs or ["-"]
-    buffer = args.buffer or (1 if inputs == ["-"] and sys.stdin.isatty() else BUFFER)
     sentences = read_sentences(inputs, bundle.pipeline, engine.longest, args.long)
     with opened(args.output) as write, progress(inputs, args.output) as bar:
-        for batch in in_buffers(sentences, buffer):
+        for batch in in_buffers(sentences, buffer_size(args, inputs)):
             write(list(translate(batch, engine, bundle.pipeline, args.nbest, args.format)))
             bar.update(len(batch))
     return 0
@@ -203,54 +184,3 @@ def as_json(sentence: Sentence, hypotheses: list[Hypothesis], texts: list[str]) 
         for hypothesis, text in zip(hypotheses, texts, strict=True)
     ]
     return json.dumps({"line": sentence.number, "source": sentence.source, "hypotheses": entries})
-
-
-@contextlib.contextmanager
-def opened(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
-    """Gives a function that writes lines at once, to standard output or to a file.
-
-    The file has its name when all is done; what was written before an error stays in FILE.part.
-    A device or a pipe is written as it is.
-
-    Raises:
-        OSError: it can't be written; with its name.
-        ValueError: one of the caller's, to which it adds where the lines before it are.
-    """
-    if output is None:
-        yield lambda lines: _write(sys.stdout.buffer, "standard output", lines)
-        return
-    is_device = output.exists() and not output.is_file()  # a folder gives an error by itself
-    partial = output if is_device else output.with_name(f"{output.name}.part")
-    try:
-        with open(partial, "wb") as stream:
-            yield lambda lines: _write(stream, str(partial), lines)
-    except Exception as error:
-        if is_device or not partial.is_file():
-            raise
-        if partial.stat().st_size == 0:
-            partial.unlink()
-        elif isinstance(error, ValueError):
-            raise ValueError(f"{error}; the lines before it are in {partial}") from error
-        raise
-    if not is_device:
-        os.replace(partial, output)
-
-
-def _write(stream: IO[bytes], name: str, lines: list[str]) -> None:
-    try:
-        stream.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
-        stream.flush()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, name) from error
-
-
-def progress(inputs: list[str], output: Path | None) -> tqdm:
-    """A bar over the lines where somebody watches it and no translation would run into it."""
-    watched = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
-    total = sum(map(_count_lines, inputs)) if watched and "-" not in inputs else None
-    return tqdm(total=total, unit=" lines", disable=not watched)
-
-
-def _count_lines(path: str) -> int:
-    with open_binary(path) as stream:
-        return sum(1 for _ in stream)

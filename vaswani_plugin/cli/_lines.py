@@ -1,0 +1,94 @@
+"""How commands that answer every line with a line read and write: buffers, output, progress."""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from tqdm import tqdm
+
+from vaswani_plugin.cli._flags import count
+from vaswani_text.corpus_io import open_binary
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add --output."""
+    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: standard output)")
+
+
+def add_buffer(parser: argparse.ArgumentParser, most: int, doing: str) -> None:
+    """Add --buffer.
+
+    Args:
+        parser: of the command.
+        most: lines, where nobody waits for each: enough to make batches of like lengths, few
+            enough to show results soon.
+        doing: what the command does to them, such as "translating".
+    """
+    parser.add_argument(
+        "--buffer",
+        type=count,
+        metavar="N",
+        help=f"lines to read before {doing} them (default: {most}; 1 on a terminal)",
+    )
+    parser.set_defaults(most_buffered=most)
+
+
+def buffer_size(args: argparse.Namespace, inputs: list[str]) -> int:
+    """Lines to read before any is answered: --buffer, or what its help says."""
+    is_typed = inputs == ["-"] and sys.stdin.isatty()
+    return args.buffer or (1 if is_typed else args.most_buffered)
+
+
+@contextlib.contextmanager
+def opened(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
+    """Gives a function that writes lines at once, to standard output or to a file.
+
+    The file has its name when all is done; what was written before an error stays in FILE.part.
+    A device or a pipe is written as it is.
+
+    Raises:
+        OSError: it can't be written; with its name.
+        ValueError: one of the caller's, to which it adds where the lines before it are.
+    """
+    if output is None:
+        yield lambda lines: _write(sys.stdout.buffer, "standard output", lines)
+        return
+    is_device = output.exists() and not output.is_file()  # a folder gives an error by itself
+    partial = output if is_device else output.with_name(f"{output.name}.part")
+    try:
+        with open(partial, "wb") as stream:
+            yield lambda lines: _write(stream, str(partial), lines)
+    except Exception as error:
+        if is_device or not partial.is_file():
+            raise
+        if partial.stat().st_size == 0:
+            partial.unlink()
+        elif isinstance(error, ValueError):
+            raise ValueError(f"{error}; the lines before it are in {partial}") from error
+        raise
+    if not is_device:
+        os.replace(partial, output)
+
+
+def _write(stream: IO[bytes], name: str, lines: list[str]) -> None:
+    try:
+        stream.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+        stream.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
+
+
+def progress(inputs: list[str], output: Path | None) -> tqdm:
+    """A bar over the lines where somebody watches it and no translation would run into it."""
+    watched = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
+    total = sum(map(_count_lines, inputs)) if watched and "-" not in inputs else None
+    return tqdm(total=total, unit=" lines", disable=not watched)
+
+
+def _count_lines(path: str) -> int:
+    with open_binary(path) as stream:
+        return sum(1 for _ in stream)
