@@ -194,7 +194,7 @@ def test_slots_that_no_beam_sees_are_dropped(task):
     first = torch.zeros(3, 4, dtype=torch.long)
     for step in range(60):
         beams.advance(tokens if step else tokens[:, :1], first if step else None)
-    assert beams.stack.caches[0].size(2) < 60 + 2 * 8 * 4
+    assert beams.stack.past.caches[0].size(2) < 60 + 2 * 8 * 4
 
 
 def test_weights_are_packed_anew_until_they_are_final(task):

@@ -16,7 +16,7 @@ from reference_weights import layer_weights_of, numbers
 from vaswani_plugin.architectures import LANGUAGE_MODELS
 from vaswani_plugin.models.language_model import VaswaniLanguageModel
 from vaswani_plugin.models.one_layer_language_model import OneLayerLanguageModel
-from vaswani_plugin.modules import continuation
+from vaswani_plugin.modules import beam_past
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
 
@@ -102,7 +102,7 @@ def test_incremental_is_full(task, model, pieces, left):
 @torch.no_grad()
 def test_beams_are_the_full_model(task, model, monkeypatch):
     """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
-    monkeypatch.setattr(continuation, "ROOM", 4)
+    monkeypatch.setattr(beam_past, "ROOM", 1)
     dictionary = task.source_dictionary
     generator = torch.Generator().manual_seed(5)
     texts = random_texts(dictionary, [5, 1, 8, 3])

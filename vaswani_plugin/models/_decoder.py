@@ -129,6 +129,7 @@ class DecoderBeams:
             beam,
             decoder.attention_window,
         )
+        self.length = 0  # of the hypotheses
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """Give every hypothesis its next token.
@@ -143,10 +144,11 @@ class DecoderBeams:
         Raises:
             ValueError: when a hypothesis exceeds the positions of the model.
         """
-        decoder, place = self.decoder, self.stack.position
-        require_positions(place + 1, decoder.max_target_positions, "target")
-        position = torch.full((1, 1), place, device=tokens.device)
+        decoder = self.decoder
+        require_positions(self.length + 1, decoder.max_target_positions, "target")
+        position = torch.full((1, 1), self.length, device=tokens.device)
         x = decoder.embedding(tokens) + decoder.positions(position)
+        self.length += 1
         self.features, attention = self.stack.step(x, parents)
         return attention.mean(dim=1) if decoder.alignment_wanted else None
 

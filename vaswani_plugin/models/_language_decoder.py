@@ -9,7 +9,7 @@ from torch import Tensor
 from vaswani_plugin.architectures import OneLayerConfig, VaswaniLanguageModelConfig
 from vaswani_plugin.models._causal_decoder import CausalDecoder, cached_positions
 from vaswani_plugin.models._parts import Parts
-from vaswani_plugin.modules.continuation import Continuation, PackedLanguageModelLayer
+from vaswani_plugin.modules.beam_decoder import Continuation, PackedLanguageModelLayer
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.packed_linear import PackedLinear
 
@@ -32,7 +32,7 @@ class LanguageDecoder(CausalDecoder):
         packed = self._packed or PackedLanguageModel(self)
         if self.weights_are_final:  # as they are not while a training validates
             self._packed = packed
-        return LanguageBeams(self, packed, prompts["src_tokens"], prompts["src_lengths"])
+        return LanguageBeams(self, packed, prompts["src_tokens"], prompts["src_lengths"], beam)
 
     def forward(
         self,
@@ -93,6 +93,7 @@ class LanguageBeams:
         packed: PackedLanguageModel,
         prompts: Tensor,
         lengths: Tensor,
+        beam: int,
     ) -> None:
         self.decoder = decoder
         self.projection = packed.projection
@@ -102,7 +103,7 @@ class LanguageBeams:
         last = torch.arange(len(prompts), device=prompts.device), lengths - 1
         self.features = features[last][:, None]  # (B, 1, D)
         window = decoder.attention_window
-        self.stack = Continuation(packed.layers, list(cache.values()), lengths, window)
+        self.stack = Continuation(packed.layers, list(cache.values()), lengths, beam, window)
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
         """Give every continuation its next token.
@@ -113,7 +114,7 @@ class LanguageBeams:
         """
         if parents is None:
             return
-        position = self.stack.lengths[:, None] + self.stack.used  # (B, 1)
+        position = self.stack.past.position[:, None]  # (B, 1)
         # Texts that have reached the limit are done, but may still be in the batch.
         position = position.clamp(max=self.decoder.max_target_positions - 1)
         x = self.decoder.embedding(tokens) + self.decoder.positions(position)

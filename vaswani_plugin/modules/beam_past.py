@@ -1,0 +1,111 @@
+"""What the beams of a search attend to in their own texts: a past that they share.
+
+A text's keys and values lie in slots that its beams share; a bias says which slots are a beam's own
+past. Following the best beams is then to reorder the bias, no key is ever moved for it, and beams
+with a common past read it once. What no beam sees any more is dropped when the room runs out.
+
+Axes: B texts, W beams, H heads, N slots, P positions at the start, K d_k, V d_v.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+ROOM = 5
+"""Steps for which there are free slots after each clearing, where the past is short."""
+LONG_PAST = 4
+"""A clearing moves the whole past; 1/4 of a long one is left free, so that few are needed."""
+
+
+class BeamPast:
+    """The slots of one batch, in every layer.
+
+    Args:
+        start: keys and values side by side that all beams of a text see, (B, H, P, K + V) of each
+            layer; P may be 0.
+        lengths: of the texts, (B,); what stands behind them in `start` is padding.
+        beam: W, the greatest number of beams of a text.
+        window: with r > 0 a position attends to its r latest ones only.
+    """
+
+    def __init__(self, start: list[Tensor], lengths: Tensor, beam: int, window: int = 0) -> None:
+        texts, self.heads, size, _ = start[0].shape
+        self.window = window
+        self.least_room = ROOM * beam
+        self.position = lengths  # (B,), of the next token
+        # One tensor a layer, and one to move them to.
+        self.caches = [self._with_room(layer) for layer in start]
+        self.spare = start[0].new_empty(0)
+        places = torch.arange(size, device=lengths.device)
+        hidden = (places >= lengths[:, None])[:, None]  # (B, 1, P)
+        self.bias = start[0].new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)  # (B, W, N)
+        self.own_slots = start[0].new_empty(0, 0)  # (W, W), the bias of a step's own slots
+        self.slot_positions = places.expand(texts, -1)  # (B, N)
+
+    def _room(self, used: int) -> int:
+        return max(self.least_room, used // LONG_PAST)
+
+    def _with_room(self, start: Tensor) -> Tensor:
+        texts, heads, size, width = start.shape
+        cache = start.new_empty(texts, heads, size + self._room(size), width)
+        cache[:, :, :size] = start
+        return cache
+
+    def open_slots(self, beams: int, parents: Tensor | None) -> Tensor:
+        """A slot, the last ones, for each beam's new position.
+
+        Args:
+            beams: W, those of this step.
+            parents: (B, W), which of the text's earlier beams each one continues; None where the
+                beams are those of the step before.
+
+        Returns:
+            Which slots the beams see, (B H, W, N): 0 or -inf.
+        """
+        if parents is not None:
+            past = parents[:, :, None].expand(-1, -1, self.bias.size(2))
+            self.bias = self.bias.gather(1, past)
+        if self.bias.size(2) + beams > self.caches[0].size(2):
+            self._clear()
+        texts = self.bias.size(0)
+        if self.window:
+            far = self.slot_positions <= self.position[:, None] - self.window
+            self.bias.masked_fill_(far[:, None], -math.inf)  # and so for every later position
+            new = self.position[:, None].expand(-1, beams)
+            self.slot_positions = torch.cat((self.slot_positions, new), dim=1)
+        if self.own_slots.size(0) != beams:
+            self.own_slots = self.bias.new_full((beams, beams), -math.inf).fill_diagonal_(0)
+        self.bias = torch.cat((self.bias, self.own_slots.expand(texts, -1, -1)), dim=2)
+        self.position = self.position + 1
+        return self.bias[:, None].expand(-1, self.heads, -1, -1).flatten(0, 1)
+
+    def keep(self, texts: Tensor) -> None:
+        """Go on with these texts only: (B',), numbers among those of the batch."""
+        self.position = self.position.index_select(0, texts)
+        self._clear(texts)
+
+    def _clear(self, texts: Tensor | None = None) -> None:
+        """Move what is still seen to the front of the caches, with free slots behind it."""
+        if texts is None:
+            texts = torch.arange(self.bias.size(0), device=self.bias.device)
+        bias = self.bias.index_select(0, texts)
+        seen = bias.gt(-math.inf).any(dim=1)  # (B', N)
+        used = int(seen.sum(dim=1).max()) if seen.numel() else 0
+        slots = seen.byte().argsort(dim=1, descending=True, stable=True)[:, :used]
+        self.bias = bias.gather(2, slots[:, None].expand(-1, bias.size(1), -1))
+        if self.window:
+            self.slot_positions = self.slot_positions.index_select(0, texts).gather(1, slots)
+        # The free slots are copies of any: one pass over memory that is there already.
+        slots = torch.cat((slots, slots.new_zeros(len(texts), self._room(used))), dim=1)
+        heads = torch.arange(self.heads, device=slots.device)
+        block = texts[:, None] * self.heads + heads  # (B', H)
+        rows = (block * self.caches[0].size(2))[:, :, None] + slots[:, None]  # (B', H, N')
+        flat = rows.flatten()
+        for number, cache in enumerate(self.caches):
+            entries = len(flat) * cache.size(3)
+            if self.spare.numel() < entries:
+                self.spare = cache.new_empty(entries)
+            moved = self.spare[:entries].view(len(flat), -1)
+            torch.index_select(cache.flatten(0, 2), 0, flat, out=moved)
+            self.spare, self.caches[number] = cache.view(-1), moved.view(*rows.shape, -1)
