@@ -6,11 +6,15 @@ import shutil
 import pytest
 import torch
 from fairseq_flags import training_config
-from model_factory import make_model, make_task, random_batch
+from model_factory import SIZES, make_model, make_task, random_batch
+from omegaconf import OmegaConf
 
+from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.layers import Layer
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
+SWITCHES = {"checkpoint_activations", "compile"}
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +95,14 @@ def test_the_flags_reach_the_layers(task):
     assert not default.checkpoint_activations and not default.compile
     assert all(layer.recompute for layer in layers(make_model(task, checkpoint_activations=True)))
     assert not any(layer.recompute for layer in layers(make_model(task)))
+
+
+def test_a_configuration_of_before_the_switches(task):
+    cfg = OmegaConf.structured(VaswaniTransformerConfig(**SIZES))
+    old = OmegaConf.create({k: v for k, v in cfg.items() if k not in SWITCHES})
+    model = VaswaniTransformer.build_model(old, task)
+    assert not any(layer.recompute for layer in layers(model))
+    assert not SWITCHES & set(old)  # the caller's own stays as it is
 
 
 def test_without_a_compiler_the_user_is_told_before_training(task, monkeypatch):

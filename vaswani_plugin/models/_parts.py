@@ -48,9 +48,8 @@ class Parts:
         return SinusoidalPositions(max_positions, self.cfg.d_model, encoding)
 
     def _layer(self, layer: Layer) -> Layer:
-        # A checkpoint's configuration lacks the switches that came after it.
-        layer.recompute = getattr(self.cfg, "checkpoint_activations", False)
-        if getattr(self.cfg, "compile", False):
+        layer.recompute = self.cfg.checkpoint_activations
+        if self.cfg.compile:
             layer.compile(dynamic=True)
         return layer
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.architectures import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
+from vaswani_plugin.models._configuration import shared_embeddings
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
@@ -199,21 +200,16 @@ class RecurrentModel(FairseqEncoderDecoderModel):
         """
         check_recurrent_sizes(cfg)
         source, target = task.source_dictionary, task.target_dictionary
-        if cfg.share_embeddings == "all" and source != target:
-            raise ValueError(
-                "the source and target dictionaries differ, so one matrix can't serve both; "
-                "binarize with --joined-dictionary, or give --share-embeddings decoder"
-            )
-        target_embedding = _embedding(target, cfg.d_model)
-        source_embedding, projection = target_embedding, target_embedding
-        if cfg.share_embeddings != "all":
-            source_embedding = _embedding(source, cfg.d_model)
-        if cfg.share_embeddings == "none":
-            projection = _embedding(target, cfg.d_model)
+        of_source, of_target, projection = shared_embeddings(
+            cfg.share_embeddings,
+            source,
+            target,
+            lambda dictionary: nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
+        )
         encoder_layers, decoder_layers = cls.make_layers(cfg)
         model = cls(
-            LSTMEncoder(source, source_embedding, encoder_layers, cfg),
-            LSTMDecoder(target, target_embedding, projection, decoder_layers, cfg),
+            LSTMEncoder(source, of_source, encoder_layers, cfg),
+            LSTMDecoder(target, of_target, projection, decoder_layers, cfg),
         )
         initialize_uniformly(model)
         return model
@@ -227,7 +223,3 @@ class RecurrentModel(FairseqEncoderDecoderModel):
     def projection_weight(self) -> Tensor:
         """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
         return self.decoder.projection.weight
-
-
-def _embedding(dictionary: Dictionary, width: int) -> nn.Embedding:
-    return nn.Embedding(len(dictionary), width, dictionary.pad())

@@ -7,6 +7,7 @@ from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.architectures import LANGUAGE_MODELS, VaswaniLanguageModelConfig
+from vaswani_plugin.models._configuration import completed
 from vaswani_plugin.models._language_decoder import (
     LanguageDecoder,
     position_limit,
@@ -29,7 +30,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
             ValueError: when sizes don't fit, or inputs and outputs have two dictionaries.
         """
         require_one_dictionary(task)
-        parts = Parts(cfg)
+        parts = Parts(completed(cfg, VaswaniLanguageModelConfig))
         dictionary = task.source_dictionary
         embedding = Embedding(len(dictionary), cfg.d_model, dictionary.pad())
         return cls(LanguageDecoder(dictionary, embedding, parts, position_limit(cfg)))

@@ -11,6 +11,7 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.architectures import ARCHITECTURES, PARSERS, VaswaniTransformerConfig
+from vaswani_plugin.models._configuration import completed, shared_embeddings
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
 from vaswani_plugin.models._parts import Parts
@@ -30,22 +31,16 @@ class VaswaniTransformer(FairseqEncoderDecoderModel):
             ValueError: when sizes don't fit, or all embeddings are to be shared between
                 differing dictionaries.
         """
-        parts = Parts(cfg)
+        parts = Parts(completed(cfg, VaswaniTransformerConfig))
         source, target = task.source_dictionary, task.target_dictionary
-        if cfg.share_embeddings == "all" and source != target:
-            raise ValueError(
-                "the source and target dictionaries differ, so one matrix can't serve both; "
-                "binarize with --joined-dictionary, or give --share-embeddings decoder"
-            )
-        target_embedding = Embedding(len(target), cfg.d_model, target.pad())
-        source_embedding, projection = target_embedding, target_embedding
-        if cfg.share_embeddings != "all":
-            source_embedding = Embedding(len(source), cfg.d_model, source.pad())
-        if cfg.share_embeddings == "none":
-            projection = Embedding(len(target), cfg.d_model, target.pad())
-        encoder = VaswaniEncoder(source, source_embedding, parts)
-        decoder = VaswaniDecoder(target, target_embedding, projection, parts)
-        return cls(encoder, decoder)
+        of_source, of_target, projection = shared_embeddings(
+            cfg.share_embeddings,
+            source,
+            target,
+            lambda dictionary: Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
+        )
+        encoder = VaswaniEncoder(source, of_source, parts)
+        return cls(encoder, VaswaniDecoder(target, of_target, projection, parts))
 
     @property
     def projection_weight(self) -> Tensor:
