@@ -1,21 +1,27 @@
-"""Freed memory stays with the process, so that the next update finds it cleared already."""
+"""Freed memory stays with the process for the next update; when it is holes, it is given back."""
 
 import platform
 import subprocess
 import sys
 
 import pytest
+from fairseq.trainer import Trainer
 
 from tests.conftest import PLUGIN
+from vaswani_plugin.compat import memory
 
 # A process of its own: in this one, what other tests hold keeps glibc from giving memory back.
-PROGRAM = """
+BEGINNING = """
 import ctypes, importlib.util, resource, sys
 
+spec = importlib.util.spec_from_file_location("memory", sys.argv[1])
+memory = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(memory)
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
-
+"""
+KEEPING = """
 def pages_touched_anew():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     blocks = [libc.malloc(16 << 20) for _ in range(5)]
@@ -29,19 +35,63 @@ def settled():
     return [pages_touched_anew() for _ in range(4)][-1]
 
 before = settled()
-spec = importlib.util.spec_from_file_location("memory", sys.argv[1])
-memory = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(memory)
 memory.keep_freed_memory()
 print(before, settled(), resource.getpagesize())
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is set")
+# Every other block is freed: the holes can't be trimmed from the end of the heap.
+RETURNING = """
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * resource.getpagesize() >> 20
+
+memory.keep_freed_memory()
+memory.WORTH_RETURNING = int(sys.argv[2]) << 20
+give_back = memory.holes_returner()
+blocks = [libc.malloc(1 << 20) for _ in range(200)]
+for block in blocks:
+    ctypes.memset(block, 1, 1 << 20)
+for block in blocks[::2]:
+    libc.free(block)
+full = resident()
+returned = give_back()
+ctypes.memset(blocks[1], 1, 1 << 20)
+print(int(returned), full - resident())
+"""
+
+only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's allocator")
+
+
+def printed_by(program: str, *arguments: object) -> list[int]:
+    command = [sys.executable, "-c", BEGINNING + program, PLUGIN / "compat" / "memory.py"]
+    run = subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    return [int(number) for number in run.stdout.split()]
+
+
+@only_glibc
 def test_blocks_freed_are_found_again():
-    command = [sys.executable, "-c", PROGRAM, PLUGIN / "compat" / "memory.py"]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    without, with_mend, page = map(int, run.stdout.split())
+    without, with_mend, page = printed_by(KEEPING)
     pages = (80 << 20) // page
     assert without > 0.9 * pages  # the defect is there
     assert with_mend < 0.1 * pages
+
+
+@only_glibc
+def test_many_holes_are_given_back_and_few_are_kept():
+    returned, mebibytes = printed_by(RETURNING, 50)
+    assert returned and 90 < mebibytes <= 110
+    returned, mebibytes = printed_by(RETURNING, 150)
+    assert not returned and mebibytes < 5
+
+
+@only_glibc
+def test_every_update_asks_whether_there_are_holes(monkeypatch):
+    done = []
+    monkeypatch.setattr(Trainer, "zero_grad", lambda trainer: done.append("gradients"))
+    monkeypatch.setattr(memory, "holes_returner", lambda: lambda: done.append("holes"))
+    memory.return_holes_between_updates()
+    Trainer.zero_grad(None)
+    assert done == ["gradients", "holes"]

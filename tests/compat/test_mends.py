@@ -16,6 +16,7 @@ REPLACED = [
     (checkpoint_utils, "load_checkpoint_to_cpu"),
     (checkpoint_utils, "load_model_ensemble_and_task"),
     (Trainer, "load_checkpoint"),
+    (Trainer, "zero_grad"),
     (PathManager, "copy"),
     (PathManager, "rename"),
     (data_utils, "batch_by_size"),

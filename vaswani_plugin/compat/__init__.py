@@ -7,7 +7,7 @@ Beyond these defects, importing the plugin leaves fairseq as it is. The subjects
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
 * ``distribution``: several workers without GPUs;
-* ``memory``: large blocks that glibc hands back and forth;
+* ``memory``: large blocks that glibc hands back and forth, and holes between others;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``quiet``: known-harmless warnings;
 * ``errors``: a user's mistake ends in one line, not in a traceback.
@@ -36,6 +36,7 @@ MENDS = (
     numerics.restore_removed_numpy_names,
     numerics.train_in_bf16_without_xla,
     memory.keep_freed_memory,
+    memory.return_holes_between_updates,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
     checkpoints.allow_harmless_globals,
