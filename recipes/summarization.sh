@@ -27,6 +27,7 @@
 #   --corpus NAME         scitldr (default), cnn-dailymail
 #   --summary-tokens N    64
 #   --loss-on PART        summary (default) or both: also learn to write articles
+#   --no-repeat-ngram-size N   3: no N units twice in a summary, as is usual; 0: as the model likes
 
 # shellcheck disable=SC2128  # `data` is a local array elsewhere
 set -euo pipefail
@@ -40,6 +41,7 @@ by_content=(unpack code train summarize)
 corpus=scitldr
 summary_tokens=64
 loss_on=summary
+no_repeat=3
 tokens_per_sample=384
 tiny_tokens_per_sample=128
 beam=4
@@ -59,6 +61,7 @@ recipe_option() {
     --corpus) corpus=$2 ;;
     --summary-tokens) summary_tokens=$2 ;;
     --loss-on) loss_on=$2 ;;
+    --no-repeat-ngram-size) no_repeat=$2 ;;
     *) language_model_option "$1" "$2" ;;
   esac
 }
@@ -71,6 +74,7 @@ recipe_defaults() {
     *) die "--corpus $corpus: must be scitldr or cnn-dailymail" ;;
   esac
   need_count --summary-tokens "$summary_tokens"
+  [[ "$no_repeat" == 0 ]] || need_count --no-repeat-ngram-size "$no_repeat"
   check_language_model_options
   title="summarization $corpus, $coding, test"
   if [[ "$layout" == made ]]; then title="summarization of made-up articles, $coding, test"; fi
@@ -168,12 +172,13 @@ stage_unpack() {
 
 key_summarize() {
   digests "$work/averaged.pt" "$work/raw/test.article"
-  printf 'beam %s\n' "$beam"
+  printf 'beam %s no-repeat %s\n' "$beam" "$no_repeat"
 }
 
 stage_summarize() {
   local command=(vaswani summarize --model "$work/model" --output "$work/output/test.summary")
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
+  if ((no_repeat)); then command+=(--no-repeat-ngram-size "$no_repeat"); fi
   fresh_folder "$work/output"
   run "${command[@]}" "$work/raw/test.article"
 }

@@ -89,6 +89,9 @@ def test_summaries_from_nothing(tmp_path):
     dry = run_recipe("summarization", work, "--loss-on", "both", "--dry-run")
     assert "--sample-break-mode eos --max-tokens" in dry.stderr
     assert "--loss-after" not in dry.stderr
+    assert "--no-repeat-ngram-size 3" in dry.stderr
+    free = run_recipe("summarization", work, "--no-repeat-ngram-size", "0", "--dry-run")
+    assert "--no-repeat-ngram-size" not in free.stderr
 
 
 def write(path: Path, text: str) -> None:
