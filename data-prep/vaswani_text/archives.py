@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from vaswani_text.corpus_io import GZIP_ERRORS, InputError
+from vaswani_text.corpus_io import GZIP_ERRORS, InputError, bounded, most_expanded
 from vaswani_text.progress import progress
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
-_BROKEN = (*GZIP_ERRORS, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+# A zip file of a later version than Python knows is a NotImplementedError.
+_BROKEN = (*GZIP_ERRORS, tarfile.TarError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 
 class _Watched(io.FileIO):
@@ -57,16 +58,18 @@ def _missing(archive: str | Path, wanted: set[str], names: list[str]) -> InputEr
 
 
 def _tar_members(
-    archive: str | Path, raw: IO[bytes], wanted: set[str]
+    archive: str | Path, raw: IO[bytes], size: int, wanted: set[str]
 ) -> Iterator[tuple[str, IO[bytes]]]:
     # Opened here and not by tarfile, which takes a cut-off .gz for the archive's end.
     plain = str(archive).lower().endswith(".tar")
     names: list[str] = []
     wanted = set(wanted)
-    stream = raw if plain else gzip.GzipFile(fileobj=raw)
+    stream = raw if plain else bounded(gzip.GzipFile(fileobj=raw), size, str(archive))
     with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 18) as tar:
         for entry in tar:
             name = _plain_name(entry.name)
+            if entry.size > most_expanded(size):  # tarfile would read as far, end or not
+                raise InputError(f"{archive}: {name} claims {entry.size} bytes: fetch it again")
             names.append(name)
             if name not in wanted:
                 continue
@@ -95,8 +98,14 @@ def _zip_members(
                 yield name, stream
 
 
-def _decompressed(name: str, stream: IO[bytes]) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=stream) if name.lower().endswith(".gz") else stream
+def _decompressed(archive: str | Path, size: int, name: str, stream: IO[bytes]) -> IO[bytes]:
+    # A member of a .zip, a sparse one of a .tar and a .gz can all expand without end.
+    unpacked = gzip.GzipFile(fileobj=stream) if name.lower().endswith(".gz") else stream
+    return (
+        unpacked
+        if unpacked is stream and name == str(archive)
+        else bounded(unpacked, size, f"{archive}({name})")
+    )
 
 
 @contextmanager
@@ -110,7 +119,7 @@ def open_members(
             the file's. A member whose name ends in .gz is decompressed.
 
     Raises:
-        InputError: no such member, or the archive is broken or cut short.
+        InputError: no such member, or the archive is broken, cut short or a bomb.
         OSError: the archive can't be read.
     """
     try:
@@ -122,10 +131,10 @@ def open_members(
             if str(archive).lower().endswith(".zip"):
                 members = _zip_members(archive, raw, wanted)
             elif has_members(archive):
-                members = _tar_members(archive, raw, wanted)
+                members = _tar_members(archive, raw, size, wanted)
             else:
                 members = iter([(str(archive), raw)])
-            yield ((name, _decompressed(name, stream)) for name, stream in members)
+            yield ((name, _decompressed(archive, size, name, stream)) for name, stream in members)
     except _BROKEN as error:
         raise InputError(
             f"{archive}: broken or cut short ({error}): remove it and fetch it again"

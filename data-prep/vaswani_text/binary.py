@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from vaswani_text.corpus_io import (
+    MOST_DIGITS,
     InputError,
     NamedFile,
     read_lines,
@@ -43,6 +44,8 @@ SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 EOS, UNKNOWN = 2, 3
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\0\0"
+# Bytes of fairseq's kinds of whole numbers.
+_ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8}
 _COUNTED_BYTES = 1 << 21
 _SIZES_AT_A_TIME = 1 << 20
 
@@ -108,7 +111,7 @@ def dictionary_entries(path: str | Path) -> Iterator[tuple[str, int]]:
     """
     for number, line in enumerate(read_lines(path), start=1):
         symbol, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
-        if symbol.split() != [symbol] or not count.isdecimal():
+        if symbol.split() != [symbol] or not count.isdecimal() or len(count) > MOST_DIGITS:
             raise InputError(f"{path}:{number}: must be a symbol, a space and a count: {line!r}")
         yield symbol, int(count)
 
@@ -135,6 +138,34 @@ def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
     with write_atomically(path) as write:
         for symbol, count in entries:
             write(f"{symbol} {count}")
+
+
+def read_sizes(prefix: str | Path) -> np.ndarray:
+    """Tokens of each line of a binary text, its </s> included.
+
+    Args:
+        prefix: path without `.bin` or `.idx`.
+
+    Returns:
+        (lines,), int64.
+
+    Raises:
+        InputError: the index is none, or isn't that of the text; names the file.
+        OSError: a file can't be read.
+    """
+    content = Path(f"{prefix}.idx").read_bytes()
+    magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
+    expected = _HEADER.size + 12 * lines
+    if (magic, version) != (_MAGIC, 1) or kind not in _ITEM_SIZES or len(content) != expected:
+        raise InputError(f"{prefix}.idx: no index of fairseq's mmap kind: binarize the text again")
+    sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
+    offsets = np.frombuffer(content, "<i8", lines, _HEADER.size + 4 * lines)
+    ends = np.cumsum(sizes) * _ITEM_SIZES[kind]
+    total = int(ends[-1]) if lines else 0
+    fits = (sizes >= 0).all() and (offsets == ends - sizes * _ITEM_SIZES[kind]).all()
+    if not fits or total != Path(f"{prefix}.bin").stat().st_size:
+        raise InputError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
+    return sizes
 
 
 def type_code(rows: int) -> str:

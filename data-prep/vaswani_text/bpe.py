@@ -8,6 +8,7 @@ ends of lines but not double ones inside. Only line ends differ: "\\r\\n" is wri
 
 import io
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,7 +17,8 @@ from functools import partial
 from subword_nmt.apply_bpe import BPE
 from tqdm import tqdm
 
-from vaswani_text.corpus_io import InputError, read_lines, write_atomically
+from vaswani_text.corpus_io import MOST_DIGITS, InputError, read_lines, write_atomically
+from vaswani_text.long_words import Table
 from vaswani_text.merges import learn_merges
 from vaswani_text.parallel import Block, map_blocks, process_file, write_results
 
@@ -76,6 +78,11 @@ def learn(
         for pair in tqdm(merges, total=operations, disable=not sys.stderr.isatty()):
             write(" ".join(pair))
             learned += 1
+        if not learned:
+            raise InputError(
+                f"{', '.join(paths)}: no pair of letters comes {min_frequency} times, nothing to "
+                "merge: give more text, or a lower --min-frequency"
+            )
     return learned
 
 
@@ -101,7 +108,7 @@ def read_vocabulary(path: str, threshold: int) -> set[str]:
     units = set()
     for number, line in enumerate(read_lines(path), start=1):
         unit, _, count = line.strip("\r\n ").partition(" ")
-        if not unit or not (count.isascii() and count.isdigit()):
+        if not unit or not re.fullmatch(rf"[0-9]{{1,{MOST_DIGITS}}}", count):
             raise InputError(
                 f"{path}:{number}: a line of a vocabulary holds a unit and its frequency, not "
                 f"{line!r}: make it with `bpe.py vocabulary`"
@@ -120,13 +127,15 @@ def load_codes(path: str, vocabulary: str | None = None, threshold: int = 0) -> 
         InputError: the file is no such table; names the line.
     """
     lines = list(read_lines(path))
-    if not lines or not lines[0].startswith("#version:"):
+    if not lines or lines[0].split() not in (["#version:", "0.1"], ["#version:", "0.2"]):
         raise InputError(f"{path}: no BPE codes (first line must be '#version: 0.2')")
+    if len(lines) == 1:
+        raise InputError(f"{path}: no merge in it: learn the codes again, from more text")
     for number, line in enumerate(lines[1:], start=2):
         if len(line.strip("\r\n ").split(" ")) != 2:
             raise InputError(f"{path}:{number}: a line of BPE codes holds two units, not {line!r}")
     units = read_vocabulary(vocabulary, threshold) if vocabulary else None
-    return BPE(io.StringIO("\n".join(lines) + "\n"), vocab=units)
+    return Table(io.StringIO("\n".join(lines) + "\n"), vocab=units)
 
 
 def _encode(bpe: BPE, text: str, dropout: float = 0) -> str:

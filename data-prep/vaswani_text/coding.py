@@ -25,7 +25,7 @@ SEPARATOR = "<sep>"
 UNKNOWN = "<unk>"
 _RESERVED = dict.fromkeys(("<s>", "<pad>", "</s>", SEPARATOR), UNKNOWN)
 _SPACE = "\u2581"
-_NAMED = re.compile(r"<U\+([0-9A-F]{4,6})>")
+_NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
 _WORD_END = "</w>"  # as subword-nmt's table of merges marks the last unit of a word
 _NOTHING = "\u2205"  # an empty word: what lies between two spaces
 
@@ -60,8 +60,9 @@ def encode_characters(line: str) -> str:
 
 
 def _character(unit: str) -> str:
-    if named := _NAMED.fullmatch(unit):
-        return chr(int(named[1], 16))
+    named = _NAMED.fullmatch(unit)
+    if named and ((character := chr(int(named[1], 16))).isspace() or character == _SPACE):
+        return character
     return {_SPACE: " ", UNKNOWN: "\ufffd"}.get(unit, unit)
 
 

@@ -7,7 +7,9 @@ shift one side of a parallel corpus against the other.
 
 import gzip
 import io
+import json
 import os
+import stat
 import sys
 import tempfile
 import zlib
@@ -15,13 +17,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 BLOCK_BYTES = 1 << 18
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
+# Text shrinks to a third, the most repetitive one hardly to a fiftieth; zeros to a thousandth.
+MOST_EXPANSION = 200
+ALWAYS_EXPANDED = 1 << 26
+"""Bytes to which any compressed file may expand."""
+MOST_DIGITS = 18
+"""Of a number in a file: what fits into 64 bits."""
+LONGEST_MESSAGE = 600
 
 
-class InputError(Exception):
+class InputError(ValueError):
     """Something the user can mend; the message is one line that names the place and the remedy."""
 
 
@@ -45,14 +54,62 @@ class NamedFile(io.FileIO):
             raise OSError(error.errno, error.strerror, self._shown) from error
 
 
+class _Expanding(io.RawIOBase):
+    """What a compressed stream expands to, as long as it isn't too much of it."""
+
+    def __init__(self, stream: IO[bytes], most: int, name: str) -> None:
+        super().__init__()
+        self._stream, self._left, self._name = stream, most, name
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """As RawIOBase's; raises InputError where nothing may come any more."""
+        data = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(
+                f"{self._name}: expands to over {MOST_EXPANSION} times its size: a bomb, or no "
+                "text; fetch it again, or unpack it by other means"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def bounded(stream: IO[bytes], size: int, name: str) -> io.BufferedReader:
+    """The expanded bytes of `stream`, refused where they are far too many for text.
+
+    A gzip file of some megabytes can hold gigabytes of zeros, which would fill memory or disk.
+
+    Args:
+        stream: that decompresses as it is read.
+        size: bytes of the compressed file.
+        name: what an error calls it.
+
+    Reading raises:
+        InputError: it expands to more than `MOST_EXPANSION` times its size (from
+            `ALWAYS_EXPANDED` on).
+    """
+    return io.BufferedReader(_Expanding(stream, most_expanded(size), name), BLOCK_BYTES)
+
+
+def most_expanded(size: int) -> int:
+    """Bytes to which a compressed file of `size` bytes may expand."""
+    return max(ALWAYS_EXPANDED, MOST_EXPANSION * size)
+
+
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file for reading bytes; `.gz` is decompressed, `-` is standard input."""
+    """Opens a file for reading bytes; `.gz` is decompressed (`bounded`), `-` is standard input."""
     if str(path) == "-":
         yield sys.stdin.buffer
     elif str(path).endswith(".gz"):
-        with gzip.open(path, "rb") as stream:
-            yield stream
+        with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
+            status = os.fstat(packed.fileno())
+            is_file = stat.S_ISREG(status.st_mode)  # nobody knows the size of a pipe
+            yield bounded(stream, status.st_size, str(path)) if is_file else stream
     else:
         with open(path, "rb") as stream:
             yield stream
@@ -146,6 +203,23 @@ def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, st
         raise InputError(f"{source} and {target}: both files are empty")
 
 
+def read_json(path: str | Path, remedy: str) -> Any:
+    """Reads a JSON file.
+
+    Args:
+        path: of the file.
+        remedy: what an error tells the user to do.
+
+    Raises:
+        InputError: it is none, or nested too deeply; names it.
+        OSError: it can't be read.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: no JSON ({error}): {remedy}") from error
+
+
 @contextmanager
 def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file for writing bytes; it appears under its name only when complete.
@@ -211,6 +285,17 @@ def _umask() -> int:
     return mask
 
 
+def message_line(text: str) -> str:
+    """A message as a line for a terminal: nothing in it that a terminal would obey, no novel.
+
+    What isn't printable is shown as in Python's literals; of a long text the middle is left out.
+    """
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if len(line) > LONGEST_MESSAGE:
+        line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
+    return line
+
+
 def run(main: Callable[[], None]) -> None:
     """Runs a script's `main`; what the user can mend becomes one line on stderr and exit code 1."""
     name = Path(sys.argv[0]).name
@@ -218,7 +303,7 @@ def run(main: Callable[[], None]) -> None:
         main()
         sys.stdout.flush()
     except InputError as error:
-        sys.exit(f"{name}: error: {error}")
+        sys.exit(message_line(f"{name}: error: {error}"))
     except BrokenPipeError:
         # The reader of a pipe left (`| head`).
         _silence_stdout()
@@ -226,7 +311,9 @@ def run(main: Callable[[], None]) -> None:
     except OSError as error:
         _silence_stdout()
         place = f"{error.filename}: " if error.filename else ""
-        sys.exit(f"{name}: error: {place}{error.strerror or error}")
+        sys.exit(message_line(f"{name}: error: {place}{error.strerror or error}"))
+    except MemoryError:
+        sys.exit(f"{name}: error: the memory is too small for this input: divide it")
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -43,7 +43,7 @@ PLACEHOLDER = "XX"
 MAX_OPENINGS = 20
 
 _SPACE = re.compile(r"[\s\u2423]")
-_ESCAPE = re.compile(r"\u2423([0-9a-f]+);")
+_ESCAPE = re.compile(r"\u2423([0-9a-f]{1,5});")
 
 
 def escape_space(text: str) -> str:
@@ -52,8 +52,13 @@ def escape_space(text: str) -> str:
 
 
 def unescape_space(text: str) -> str:
-    """The inverse of `escape_space`."""
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    """The inverse of `escape_space`; an escape of anything else stays as it is."""
+    return _ESCAPE.sub(_space_or_escape, text)
+
+
+def _space_or_escape(found: re.Match[str]) -> str:
+    character = chr(int(found[1], 16))
+    return character if _SPACE.fullmatch(character) else found[0]
 
 
 def linearize(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vaswani_text.coding import CODINGS, join_bpe, make_coding
-from vaswani_text.corpus_io import InputError
+from vaswani_text.corpus_io import InputError, read_json
 from vaswani_text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding, words_of
 
 VERSION = 1
@@ -222,10 +222,7 @@ def read_settings(folder: Path) -> AnySettings:
 
 def read_settings_file(path: Path) -> AnySettings:
     """Reads a preprocessing.json alone; raises as `read_settings` does."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: no JSON ({error}); make the bundle again") from error
+    content = read_json(path, "make the bundle again")
     version = content.pop("version", None) if isinstance(content, dict) else None
     if version != VERSION:
         raise InputError(
@@ -236,9 +233,15 @@ def read_settings_file(path: Path) -> AnySettings:
     if "keep_tags" in content:
         kind = TreeSettings
     try:
-        return settings_from(content, kind)
+        settings = settings_from(content, kind)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    optional = (getattr(settings, key, None) for key in ("codes", "vocabulary"))
+    for name in (*settings.files(), *(name for name in optional if name is not None)):
+        # A bundle is somebody else's folder: it may name no file but its own.
+        if name in ("", ".", "..") or name != Path(name).name or "\0" in name:
+            raise InputError(f"{path}: names {name!r}, which is no file of the folder itself")
+    return settings
 
 
 def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:

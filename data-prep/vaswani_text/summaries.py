@@ -21,6 +21,7 @@ from pathlib import Path
 from vaswani_text.corpus_io import InputError, read_lines, write_atomically
 
 _HIGHLIGHT = "@highlight"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\W_a-z])""")
 
 
@@ -56,6 +57,8 @@ def _texts(record: object, key: str, place: str) -> list[str]:
     texts = record.get(key) if isinstance(record, dict) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise InputError(f"{place}: needs {key!r}, a list of texts")
+    if any(_SURROGATE.search(text) for text in texts):
+        raise InputError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) is no text")
     return texts
 
 
@@ -64,7 +67,7 @@ def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
         place = f"{path}:{number}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{place}: no JSON ({error})") from error
         yield _cleaned(*(_texts(record, key, place) for key in keys))
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import numpy as np
 from ancestors_models import MODELS, Training, add_settings, settings_of, trainings_of
 from result import versions, write_json
 from tabulate import tabulate
@@ -24,6 +23,7 @@ from vaswani_plugin.cli._bleu_report import Segments, by_bucket, score
 from vaswani_plugin.cli._figures import new_figure, save_figure
 from vaswani_plugin.metrics.multiply_adds import Positions
 from vaswani_plugin.metrics.segments import read_generate_output, read_lines
+from vaswani_text.binary import read_sizes
 from vaswani_text.corpus_io import InputError, run, write_atomically
 from vaswani_text.moses import make_detokenizer
 
@@ -46,14 +46,6 @@ BUCKETS = {
     "by_rarest_word": "frequency of the rarest source word",
 }
 Line = dict[str, Any]
-
-
-def read_sizes(prefix: str) -> np.ndarray:
-    """Tokens of each sentence of a binary file, its end included."""
-    with open(prefix + ".idx", "rb") as stream:
-        stream.seek(9 + 8 + 1)  # behind magic, version and kind of number
-        (count,) = np.fromfile(stream, np.uint64, 1)
-        return np.fromfile(stream, np.int32, int(count)).astype(np.int64)
 
 
 class Corpus:

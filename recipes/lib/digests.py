@@ -14,15 +14,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
-from vaswani_text.corpus_io import run, write_atomically  # noqa: E402
+from vaswani_text.corpus_io import (  # noqa: E402
+    InputError,
+    read_json,
+    run,
+    write_atomically,
+)
 
 
 def read_cache(path: Path) -> dict[str, list]:
     """File: [state, sum]; empty where there is no cache or no whole one (it only saves time)."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        cache = read_json(path, "delete it")
+    except (OSError, InputError):
         return {}
+    return cache if isinstance(cache, dict) and all(map(_is_entry, cache.values())) else {}
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[1], str)
 
 
 def digest(path: Path, cache: dict[str, list]) -> str:

@@ -7,6 +7,7 @@ its translation on the same line, or it is an error.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def read_hypotheses(path: str) -> dict[int, str]:
         if not line.startswith("D-"):
             continue
         parts = line.split("\t", 2)
-        if len(parts) != 3 or not parts[0][2:].isdigit():
+        if len(parts) != 3 or not re.fullmatch(r"D-[0-9]{1,18}", parts[0]):
             raise InputError(f"{path}:{number}: no line of fairseq-generate: {line[:60]!r}")
         # With --nbest several follow; the first is the best.
         found.setdefault(int(parts[0][2:]), parts[2])

@@ -2,10 +2,12 @@
 # Installs requirements.lock, fairseq and this plugin into an environment. Called by env.sh, which
 # says when; takes its orders from VASWANI_VENV, PYTHON and VASWANI_TORCH_INDEX.
 #
-# The order matters. torch comes first and with its own dependencies (those of a CUDA build differ
-# from machine to machine; the lock only constrains them). The rest comes with --no-deps, because
-# fairseq's metadata asks for a torchaudio that nothing imports. fairseq is built last against what
-# is then installed (--no-build-isolation), in about 100 s.
+# The order matters. What builds packages comes first, then all of the lock but torch and fairseq,
+# each with --no-deps, because fairseq's metadata asks for a torchaudio that nothing imports, and
+# with the hashes of the lock. torch comes with its own dependencies and without hashes: its builds
+# for CPU, CUDA and ROCm differ (the lock constrains the versions, and pip checks each file against
+# the sum that the index tells). fairseq is built last against what is then installed
+# (--no-build-isolation), in about 100 s.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -123,6 +125,8 @@ explain_failure() { # WHAT: one line for the person, the rest stays in the log
     *"No space left"*) die "the disk is full while installing $1: free some space and start again (log: $log)" ;;
     *"Failed to establish a new connection"* | *"Name or service not known"* | *"Temporary failure in name resolution"* | *"Connection"*"refused"* | *"ConnectTimeout"* | *"Network is unreachable"* | *"ProxyError"* | *"Read timed out"*)
       die "pip could not reach a package index while installing $1: check the network (or the proxy, or PIP_INDEX_URL) and start again (log: $log)" ;;
+    *"DO NOT MATCH THE HASHES"*)
+      die "a file for $1 is not the one that requirements.lock names, and nothing of it was installed: check the package index (PIP_INDEX_URL) or empty pip's cache (pip cache purge), and start again (log: $log)" ;;
     *"No matching distribution"*)
       die "no package for this machine and Python found for $1: check the network, or try PYTHON=python3.11 (log: $log)" ;;
     *) die "installing $1 failed: ${last:-see the log} (log: $log)" ;;
@@ -158,21 +162,39 @@ make_venv() {
   "$python" -m venv "$venv" >>"$log" 2>&1 9>&- || die "making the environment failed: $(tail -n 1 "$log") (log: $log)"
 }
 
+locked() { # [but] NAME...: prints the pins of these packages (of all but these), with their hashes
+  awk -v names=" $* " '
+    /^[^ #]/ {
+      name = $1
+      sub(/==.*/, "", name)
+      chosen = (index(names, " " name " ") > 0) != (names ~ /^ but /)
+    }
+    /^[^#]/ && chosen' "$lock"
+}
+
+run_pip_locked() { # WHAT [but] NAME...
+  local what=$1 part="$venv/.vaswani.part"
+  shift
+  locked "$@" >"$part"
+  run_pip "$what" --require-hashes --no-deps --no-build-isolation -r "$part"
+  rm -f "$part"
+}
+
 install_all() {
-  local index=${VASWANI_TORCH_INDEX:-} rest="$venv/.vaswani.rest" torch fairseq
+  local index=${VASWANI_TORCH_INDEX:-} versions="$venv/.vaswani.versions" torch fairseq
   [[ -n "$index" ]] || index=$(cpu_index)
-  torch=$(grep '^torch==' "$lock")
-  fairseq=$(grep '^fairseq-fixed==' "$lock")
-  run_pip "1/4 $torch${index:+ (index $index)}" -c "$lock" ${index:+--extra-index-url "$index"} "$torch" \
-    "$(grep '^setuptools==' "$lock")" "$(grep '^wheel==' "$lock")"
-  grep -v -e '^torch==' -e '^fairseq-fixed==' "$lock" >"$rest"
-  run_pip "2/4 the packages of requirements.lock" --no-deps --no-build-isolation -r "$rest"
-  run_pip "3/4 $fairseq (built here, about 100 s where pip has no wheel of it)" --no-deps --no-build-isolation "$fairseq"
+  awk '/^[^ #]/ { print $1 }' "$lock" >"$versions"
+  torch=$(grep '^torch==' "$versions")
+  fairseq=$(grep '^fairseq-fixed==' "$versions")
+  run_pip_locked "1/5 setuptools, wheel" setuptools wheel
+  run_pip_locked "2/5 the packages of requirements.lock" but setuptools wheel torch fairseq-fixed
+  run_pip "3/5 $torch${index:+ (index $index)}" -c "$versions" ${index:+--extra-index-url "$index"} "$torch"
+  run_pip_locked "4/5 $fairseq (built here, about 100 s where pip has no wheel of it)" fairseq-fixed
   # setuptools would write an egg-info folder into the repository: send it into the environment.
   mkdir -p "$venv/build"
   printf '[egg_info]\negg_base = %s\n[build]\nbuild_base = %s\n' "$venv/build" "$venv/build" >"$venv/.vaswani.cfg"
-  DIST_EXTRA_CONFIG="$venv/.vaswani.cfg" run_pip "4/4 this plugin" --no-deps --no-build-isolation -e "$root"
-  rm -f "$rest"
+  DIST_EXTRA_CONFIG="$venv/.vaswani.cfg" run_pip "5/5 this plugin" --no-deps --no-build-isolation -e "$root"
+  rm -f "$versions"
   PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -c 'import fairseq, sacrebleu, sacremoses, subword_nmt, torch' >>"$log" 2>&1 ||
     die "the installed packages do not import: $(tail -n 1 "$log") (log: $log)"
 }

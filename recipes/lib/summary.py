@@ -4,14 +4,13 @@ summary.py work/multi30k/result.json --title "multi30k en-de"
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
-from vaswani_text.corpus_io import run  # noqa: E402
+from vaswani_text.corpus_io import InputError, read_json, run  # noqa: E402
 
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
@@ -88,8 +87,12 @@ def main() -> None:
     parser.add_argument("result", type=Path)
     parser.add_argument("--title", required=True)
     args = parser.parse_args()
-    result = json.loads(args.result.read_text(encoding="utf-8"))
-    print(f"{summary(result, args.title)}: {args.result}")
+    result = read_json(args.result, "run the recipe's last stage again")
+    try:
+        line = summary(result, args.title)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{args.result}: no result.json of a recipe: {error!r}") from error
+    print(f"{line}: {args.result}")
 
 
 if __name__ == "__main__":

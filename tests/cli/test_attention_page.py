@@ -69,6 +69,49 @@ def test_no_sentence_becomes_markup():
     assert not any("src" in attributes for _, attributes in tags)
 
 
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script ><script>alert(1)//",
+    "</SCRIPT><img src=x onerror=alert(1)>",
+    "<!--<script>",
+    "-->",
+    "]]><![CDATA[",
+    "</title><base href=//evil.example>",
+    "</textarea></style></noscript>",
+    """ "' onmouseover="alert(1)" x='""",
+    "`${alert(1)}`",
+    "&lt;script&gt;&#60;b&#62;",
+    "a\u2028b\u2029c\0d\ufeffe",
+    "\\u003cscript\\u003e\\",
+    "{{SOURCE}}{{TARGET}}{{",
+]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_no_word_leaves_its_place(word):
+    """As a token and in the title: the same elements and attributes as around a plain word."""
+    shown, plain = (
+        Parts(page(make_attended(["a", each, "</s>"], [each, "</s>"]), START))
+        for each in (word, "plain")
+    )
+    assert shown.tags == plain.tags
+    assert shown.scripts[1:] == plain.scripts[1:]
+    assert not set("<>&") & set(shown.scripts[0])
+    attention = json.loads(shown.scripts[0])["attention"]["cross"]
+    assert (attention["keys"], attention["queries"]) == (["a", word, "</s>"], [word, "</s>"])
+
+
+def test_the_page_may_load_and_send_nothing():
+    (policy,) = (
+        attributes["content"]
+        for tag, attributes in Parts(page(make_attended(), START)).tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert set(" ".join(rules.values()).split()) <= {"'none'", "'unsafe-inline'", "data:"}
+
+
 def test_the_page_holds_the_weights():
     attended = make_attended()
     data = json.loads(Parts(page(attended, START)).scripts[0])

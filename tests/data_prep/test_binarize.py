@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_text import binary
+from vaswani_text.corpus_io import InputError
 from vaswani_text.parallel import read_blocks
 
 SENTENCES = {
@@ -206,3 +207,25 @@ def test_bad_pair(text):
         "--train", "a", "--valid", "b", "--test", "c",
     )  # fmt: skip
     assert_one_line_error(done, "--pair en")
+
+
+def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):
+    (tmp_path / "text").write_text("a b c\n\nd e\n")
+    assert binary.binarize(str(tmp_path / "text"), tmp_path / "x", ["a", "b", "c", "d"], 1) == 3
+    assert binary.read_sizes(tmp_path / "x").tolist() == [4, 1, 3]
+    whole = (tmp_path / "x.idx").read_bytes()
+    rng = random.Random(1)
+    broken = [whole[:-1], whole + b"\0", b"", whole[:20], b"TNTIDX" + whole[6:]]
+    for _ in range(200):
+        place = rng.randrange(len(whole))
+        broken.append(
+            whole[:place] + bytes([whole[place] ^ 1 << rng.randrange(8)]) + whole[place + 1 :]
+        )
+    for content in broken:
+        (tmp_path / "x.idx").write_bytes(content)
+        with pytest.raises(InputError, match=r"x\.idx: "):
+            binary.read_sizes(tmp_path / "x")
+    (tmp_path / "x.idx").write_bytes(whole)
+    (tmp_path / "x.bin").write_bytes(b"\0" * 14)
+    with pytest.raises(InputError, match=r"isn't the index of .*x\.bin"):
+        binary.read_sizes(tmp_path / "x")

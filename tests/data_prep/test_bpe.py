@@ -6,6 +6,7 @@ import io
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_text import bpe
+from vaswani_text.corpus_io import InputError
+from vaswani_text.long_words import LONG, Table
 from vaswani_text.parallel import read_blocks
 
 
@@ -224,3 +227,53 @@ def test_nothing_to_learn_from(tmp_path):
         )  # fmt: skip
         assert_one_line_error(done, "empty: the file holds no words")
         assert not (tmp_path / "codes").exists()
+
+
+def test_long_words_are_cut_as_subword_nmt_cuts_them():
+    rng = random.Random(1)
+    for _ in range(300):
+        letters = rng.choice(["ab", "abc"])
+        units = [*letters, *(f"{letter}</w>" for letter in letters), "</w>"]
+        lines = []
+        for _ in range(rng.randint(1, 12)):
+            pair = rng.choice([u for u in units if not u.endswith("</w>")]), rng.choice(units)
+            lines.append(" ".join(pair))
+            units.append("".join(pair))
+        rng.shuffle(lines)
+        table = f"#version: {rng.choice(['0.1', '0.2'])}\n" + "\n".join(lines) + "\n"
+        vocabulary = {rng.choice([unit, f"{unit}@@"]) for unit in units}
+        for vocab in (None, vocabulary):
+            ours, theirs = (kind(io.StringIO(table), vocab=vocab) for kind in (Table, BPE))
+            word = "".join(rng.choices(letters, k=rng.randint(LONG + 1, 3 * LONG)))
+            assert ours.segment(word) == theirs.segment(word), (table, word, vocab)
+
+
+def test_an_endless_word_takes_no_time():
+    table = "#version: 0.2\n" + "\n".join(f"{'a' * 2**n} {'a' * 2**n}" for n in range(16)) + "\n"
+    start = time.process_time()
+    units = Table(io.StringIO(table)).segment("a" * 200_000).split()
+    assert time.process_time() - start < 3
+    assert "".join(unit.removesuffix("@@") for unit in units) == "a" * 200_000
+
+
+@pytest.mark.parametrize("version", ["0.3", "nan", "", "0.2 x"])
+def test_codes_of_another_version(tmp_path, version):
+    (tmp_path / "codes").write_text(f"#version: {version}\na b\n")
+    with pytest.raises(InputError, match="no BPE codes"):
+        bpe.load_codes(str(tmp_path / "codes"))
+
+
+def test_nothing_to_merge_is_said_and_leaves_no_codes(tmp_path):
+    (tmp_path / "text").write_text("ab cd\n")
+    with pytest.raises(InputError, match="comes 2 times.*--min-frequency"):
+        bpe.learn([str(tmp_path / "text")], 10, 2, str(tmp_path / "codes"))
+    assert not (tmp_path / "codes").exists()
+    (tmp_path / "codes").write_text("#version: 0.2\n")
+    with pytest.raises(InputError, match="no merge in it"):
+        bpe.load_codes(str(tmp_path / "codes"))
+
+
+def test_a_count_of_many_digits_is_no_frequency(tmp_path):
+    (tmp_path / "vocabulary").write_text(f"a {'9' * 5000}\n")
+    with pytest.raises(InputError, match="vocabulary:1: "):
+        bpe.read_vocabulary(str(tmp_path / "vocabulary"), 1)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from vaswani_text import bpe
 from vaswani_text.binary import SPECIAL_SYMBOLS
-from vaswani_text.coding import SEPARATOR, bpe_units, make_coding, to_letters
+from vaswani_text.coding import (
+    SEPARATOR,
+    bpe_units,
+    decode_characters,
+    make_coding,
+    to_letters,
+)
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import Pipeline, TextSettings, read_settings, settings_from
 
@@ -148,3 +154,8 @@ def test_a_pipeline_of_one_language(codes):
     pipeline = Pipeline(TextSettings("bpe", codes="codes"), codes.parent)
     line = "the garden\u2028 of  na\u00efve"
     assert pipeline.decode(pipeline.encode(line)) == line
+
+
+@pytest.mark.parametrize("unit", ["<U+110000>", "<U+D800>", "<U+0041>", "<U+FFFFFF>"])
+def test_a_unit_that_names_no_space_is_text(unit):
+    assert decode_characters(f"a {unit}") == f"a{unit}"

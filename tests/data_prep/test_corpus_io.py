@@ -325,3 +325,33 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch):
     with contextlib.redirect_stderr(terminal):
         advance_by([50, 50])(100, unit="pairs", seconds=0)
     assert "label:" in terminal.text and "\r" in terminal.text and "\n" not in terminal.text
+
+
+def test_a_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_io, "ALWAYS_EXPANDED", 10_000)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(3_000_000)))
+    with pytest.raises(corpus_io.InputError, match=r"a\.gz: expands to over 200 times its size"):
+        with corpus_io.open_binary(path) as stream:
+            stream.read()
+    # As repetitive as a corpus can be, and far from it.
+    lines = [f"line {number}" for number in range(30_000)]
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    assert list(corpus_io.read_lines(path)) == lines
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1, 2", b"\xff", b"[" * 100_000, b"1" * 5000, b"nul"]
+)
+def test_json_that_is_none_is_named(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(corpus_io.InputError, match=r"x\.json: no JSON .*: make it again"):
+        corpus_io.read_json(tmp_path / "x.json", "make it again")
+
+
+def test_a_message_is_one_printable_line():
+    text = "a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä\U0001f600"
+    shown = corpus_io.message_line(text)
+    assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
+    long = corpus_io.message_line("begin " + "x" * 10**6 + " end")
+    assert long.startswith("begin ") and long.endswith(" end") and len(long) < 700

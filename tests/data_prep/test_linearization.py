@@ -199,3 +199,10 @@ def test_real_treebanks_come_back(name):
         check_there_and_back(tree)
         assert tree_measures(tree)["openings_in_a_row"] <= MAX_OPENINGS
         assert parse_tree(to_line(tree)) == tree
+
+
+@pytest.mark.parametrize("number", ["110000", "d800", "41", "0", "ffffffffff"])
+def test_only_what_was_escaped_is_unescaped(number):
+    text = f"a\u2423{number};b"
+    assert unescape_space(text) == text
+    assert unescape_space("a\u242320;b\u2423a0;c\u24232423;") == "a b\u00a0c\u2423"

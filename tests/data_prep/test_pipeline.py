@@ -13,7 +13,13 @@ from toy_bundle import SENTENCES, write_data
 
 from tests.support.scripts import run_script
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline, Settings, read_settings, settings_from
+from vaswani_text.pipeline import (
+    Pipeline,
+    Settings,
+    read_settings,
+    read_settings_file,
+    settings_from,
+)
 
 REQUIRED = {
     "source_language": "en",
@@ -179,3 +185,16 @@ def test_no_settings_at_all(tmp_path, content, part):
 def test_files_of_a_bundle():
     settings = Settings(**REQUIRED | {"subwords": "subword-nmt", "codes": "codes"})
     assert settings.files() == ["model.pt", "dict.en.txt", "dict.de.txt", "codes"]
+
+
+@pytest.mark.parametrize("key", ["codes", "vocabulary", "source_language"])
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "", "a\0b"])
+def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
+    settings = REQUIRED | {"version": 1, "subwords": "subword-nmt", "codes": "codes"}
+    settings |= {"vocabulary": "vocabulary", "vocabulary_threshold": 1}
+    if key == "source_language":
+        name = f"x/../../{name}"
+    text = json.dumps(settings | {key: name})
+    (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="preprocessing.json: .*"):
+        read_settings_file(tmp_path / "preprocessing.json")

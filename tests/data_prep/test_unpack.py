@@ -275,3 +275,33 @@ def test_a_large_member_is_never_in_memory(tmp_path):
         tracemalloc.stop()
         assert (tmp_path / "out").read_bytes() == content
         assert peak < 3e6 < len(content)
+
+
+def test_archives_that_lie_about_themselves(tmp_path, monkeypatch):
+    """Bombs, and sizes that a reader would follow for hours; a link out is no file."""
+    monkeypatch.setattr("vaswani_text.corpus_io.ALWAYS_EXPANDED", 10_000)
+    zeros = bytes(3_000_000)
+    write_zip(tmp_path / "bomb.zip", {"x": zeros})
+    write_zip(tmp_path / "inner.zip", {"x.gz": gzip.compress(zeros)})
+    write_tar(tmp_path / "bomb.tgz", {"x": zeros}, "w:gz")
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(zeros))
+    with tarfile.open(tmp_path / "link.tar", "w") as tar:
+        link = tarfile.TarInfo("x")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../etc/passwd"
+        tar.addfile(link)
+    huge = tarfile.TarInfo("another")
+    huge.size = 10**15
+    (tmp_path / "huge.tar").write_bytes(huge.tobuf() + bytes(1024))
+    for name, member, words in (
+        ("bomb.zip", "x", "expands to over 200 times"),
+        ("inner.zip", "x.gz", "expands to over 200 times"),
+        ("bomb.tgz", "x", "claims 3000000 bytes"),
+        ("bomb.gz", None, "expands to over 200 times"),
+        ("link.tar", "x", "no regular file"),
+        ("huge.tar", "x", "claims 1000000000000000 bytes"),
+    ):
+        path = str(tmp_path / name)
+        job = unpack.Job(member or path, "text", str(tmp_path / "out"))
+        with pytest.raises(InputError, match=f"{name}.*{words}"):
+            unpack.unpack(path, [job])
+        assert not (tmp_path / "out").exists()

@@ -10,8 +10,16 @@ import pytest
 from nltk.tree import Tree as NltkTree
 
 from tests.support.random_trees import random_tree
-from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare, score_trees
+from vaswani_plugin.metrics.bracketing import (
+    ERROR,
+    SCORED,
+    SentenceScore,
+    Totals,
+    compare,
+    score_trees,
+)
 from vaswani_plugin.metrics.evalb_parameters import COLLINS, Parameters, parse_parameters
+from vaswani_plugin.metrics.evalb_trees import MOST_BRACKETS
 from vaswani_text.trees import Leaf, Tree, leaves, to_line
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
@@ -259,3 +267,12 @@ def test_the_built_in_parameters_are_those_of_the_file():
     for name in ("cutoff", "labelled", "delete", "delete_for_length", "quotes"):
         assert getattr(read, name) == getattr(COLLINS, name)
     assert read.equal_labels == COLLINS.equal_labels and read.equal_words == COLLINS.equal_words
+
+
+def test_a_tree_of_very_many_brackets_is_an_error() -> None:
+    """Scoring takes their square: a line of 100,000 brackets would take hours."""
+    for depth, status in ((MOST_BRACKETS, SCORED), (MOST_BRACKETS + 1, ERROR)):
+        tree = "(S " * depth + "(NN a)" + ")" * depth
+        found = score(tree, tree)
+        assert found.status == status
+    assert found.errors == 2 * [f"More than {MOST_BRACKETS} brackets"]

@@ -100,3 +100,11 @@ def test_gzip_is_read(tmp_path: Path) -> None:
         read_lines(write(tmp_path / "cut.gz", packed[:-9]))
     with pytest.raises(ValueError, match=r"text\.gz: broken \.gz file"):
         read_lines(write(tmp_path / "text.gz", "no gzip"))
+
+
+@pytest.mark.parametrize("number", ["1000000000000", "9" * 5000])
+def test_numbers_of_sentences_that_cant_be(tmp_path: Path, number: str) -> None:
+    """A list of all that are missing would fill the memory."""
+    path = write(tmp_path / "g", f"H-0\t-1\ta\nH-{number}\t-1\tb\n")
+    with pytest.raises(ValueError, match="no H line of sentence 1 |so many digits"):
+        read_generate_output(path)

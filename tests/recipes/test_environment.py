@@ -3,16 +3,24 @@
 Nothing is installed here: each run is stopped before, or its package index can't be reached.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+
+sys.path.append(str(ROOT / "recipes" / "lib"))
+
+import lock_hashes
+
+from vaswani_text.corpus_io import InputError
 
 ENV = ROOT / "recipes" / "lib" / "env.sh"
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
@@ -186,11 +194,88 @@ def test_caches_stay_in_the_environment(complete):
     assert all(line.startswith(f"{complete}/cache/") for line in done.stdout.split())
 
 
+def lock_lines() -> list[str]:
+    """Of requirements.lock."""
+    return (ROOT / "requirements.lock").read_text().removesuffix("\n").split("\n")
+
+
 def test_the_lock_pins_each_package_once():
-    lines = (ROOT / "requirements.lock").read_text().split("\n")
-    pins = [line for line in lines if line and not line.startswith("#")]
+    pins = [line.removesuffix(" \\") for line in lock_lines() if line and line[0] not in "# "]
     names = [pin.split("==")[0].lower().replace("_", "-") for pin in pins]
     assert all(pin.count("==") == 1 and "+" not in pin for pin in pins)
     assert len(set(names)) == len(names)
     assert {"torch", "fairseq-fixed", "sacrebleu", "pytest"} <= set(names)
     assert "torchaudio" not in names
+
+
+def test_every_package_but_torch_has_hashes_as_the_script_writes_them():
+    hashes = lock_hashes.read_hashes(lock_lines())
+    assert [pin.split("==")[0] for pin, found in hashes.items() if not found] == ["torch"]
+    # A source and a wheel, or wheels for several machines; nine in ten packages have both.
+    assert sum(len(found) > 1 for found in hashes.values()) > 0.9 * len(hashes)
+    assert lock_hashes.with_hashes(lock_lines(), hashes) == lock_lines()
+
+
+def test_hashes_are_written_under_their_pins():
+    lock = ["# a comment", "B.b==1", "    --hash=sha256:" + 64 * "9", "", "torch==2"]
+    (one, two) = (f"sha256:{64 * digit}" for digit in "12")
+    written = lock_hashes.with_hashes(lock, {"b-b==1": [two, one], "torch==2": [one]})
+    assert written == [
+        *("# a comment", "B.b==1 \\", f"    --hash={one} \\", f"    --hash={two}", "", "torch==2")
+    ]
+    assert lock_hashes.with_hashes(written, lock_hashes.read_hashes(written)) == written
+    with pytest.raises(InputError, match="B.b==1: the index has no file"):
+        lock_hashes.with_hashes(lock, {"b-b==2": [one]})
+
+
+def test_the_installers_parts_make_up_the_lock():
+    """Each package in one part, with all its hashes and nobody else's."""
+    script = (ROOT / "recipes" / "lib" / "install.sh").read_text()
+    function = script[script.index("locked() {") : script.index("run_pip_locked() {")]
+    parts = []
+    for names in ("setuptools wheel", "but setuptools wheel torch fairseq-fixed", "fairseq-fixed"):
+        assert f" {names}\n" in script
+        done = run_bash(
+            "-c", f"lock=$1\n{function}\nlocked {names}", "-", ROOT / "requirements.lock"
+        )
+        parts.append(lock_hashes.read_hashes(done.stdout.split("\n")))
+    expected = lock_hashes.read_hashes(lock_lines())
+    del expected[next(pin for pin in expected if pin.startswith("torch=="))]
+    assert sum(map(len, parts)) == len(expected)
+    assert {pin: found for part in parts for pin, found in part.items()} == expected
+
+
+def write_wheel(path: Path) -> str:
+    """An empty wheel of that name; returns its sum."""
+    name, version = path.name.split("-")[:2]
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_package_with_another_hash_is_refused(tmp_path):
+    copy, wheels = tmp_path / "copy", tmp_path / "wheels"
+    shutil.copytree(ROOT / "recipes" / "lib", copy / "recipes" / "lib")
+    shutil.copy(ROOT / "setup.py", copy)
+    wheels.mkdir()
+    lock = ""
+    for name, last in (("setuptools", ""), ("wheel", 16 * "0")):
+        found = write_wheel(wheels / f"{name}-1.0-py3-none-any.whl")
+        lock += f"{name}==1.0 \\\n    --hash=sha256:{found[: 64 - len(last)]}{last}\n"
+    (copy / "requirements.lock").write_text(lock + "torch==1.0\nfairseq-fixed==1.0\n")
+    settings = {"VASWANI_VENV": str(tmp_path / "venv"), "PYTHON": str(BASE_PYTHON)}
+    settings |= OFFLINE | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "CC": "", "CXX": ""}
+    done = run_bash(copy / "recipes" / "lib" / "env.sh", **settings)
+    assert done.returncode != 0
+    last = done.stderr.strip().split("\n")[-1]
+    assert "a file for 1/5 setuptools, wheel is not the one that requirements.lock names" in last
+    installed = tmp_path / "venv" / "lib"
+    assert not list(installed.rglob("wheel-1.0.dist-info"))
+    assert not list(installed.rglob("setuptools-1.0.dist-info"))

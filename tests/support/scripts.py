@@ -9,7 +9,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_script(
-    path: str, *args: object, stdin: bytes | None = None, cwd: Path | None = None
+    path: str,
+    *args: object,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    timeout: float = 300,
 ) -> subprocess.CompletedProcess:
     """Runs a Python script, named from the repository's root; output is bytes decoded as UTF-8."""
     done = subprocess.run(
@@ -17,7 +21,7 @@ def run_script(
         input=stdin,
         capture_output=True,
         cwd=cwd,
-        timeout=300,
+        timeout=timeout,
     )
     done.stdout = done.stdout.decode("utf-8")
     done.stderr = done.stderr.decode("utf-8")

@@ -13,6 +13,8 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from vaswani_text.corpus_io import message_line
+
 # Command: module of vaswani_plugin.cli, in the order of the listing.
 COMMANDS = {
     "archs": "archs",
@@ -99,6 +101,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"{PROGRAM} {name}: error: {_one_line(error)}", file=sys.stderr)
         return 1
+    except MemoryError:
+        print(f"{PROGRAM} {name}: error: the memory is too small for this input", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"{PROGRAM} {name}: interrupted", file=sys.stderr)
         return 130
@@ -112,8 +117,8 @@ def _unknown(name: str) -> str:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+        return message_line(f"{error.filename}: {error.strerror}")
+    return message_line(" ".join(str(error).split()) or type(error).__name__)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from fairseq.tasks.translation import TranslationTask
 from vaswani_plugin.cli._engine import FairseqEngine
 from vaswani_plugin.cli._sentences import WORD_BORDERS
 from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_plugin.tasks.translation import PAPER_DECODING
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import MODEL, Pipeline, join_bpe
@@ -184,9 +185,10 @@ class Attender:
         for needed in filter(None, (path, data, codes)):
             if not needed.exists():
                 raise FileNotFoundError(f"{needed} does not exist")
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
-        )
+        with untrusted(path):
+            (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+                [str(path)], arg_overrides={"data": str(data)}
+            )
         split: Callable[[str], str] = str
         if codes is not None:
             from vaswani_text import bpe

@@ -14,6 +14,7 @@ from vaswani_plugin.cli._engine import batches_by_length
 from vaswani_plugin.cli._lm_model import LanguageModel
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.generator import SearchOptions
+from vaswani_text.corpus_io import message_line
 
 MAX_NEW_TOKENS = 100
 BATCH_TOKENS = 4096
@@ -182,4 +183,4 @@ def _decode(model: LanguageModel, units: list[str]) -> str:
 
 
 def _warn(message: str) -> None:
-    print(f"vaswani complete: {message}", file=sys.stderr)
+    print(message_line(f"vaswani complete: {message}"), file=sys.stderr)

@@ -1,6 +1,5 @@
 """What `vaswani cost` prints: the paper's trainings, finished runs, and Table 2."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.published import TABLE_2
 from vaswani_plugin.metrics.segments import read_lines
 from vaswani_plugin.tasks._metering import sizes_of
+from vaswani_text.corpus_io import read_json
 from vaswani_text.training_log import TrainingRun, read_training
 
 LOG_OF_RECIPE = "logs/train.log"
@@ -86,9 +86,10 @@ def _find_log(path: Path) -> tuple[Path, dict[str, Any] | None, str]:
     if path.suffix != ".json":
         return path, None, str(path)
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-        recipe, scores = result["recipe"], result.get("bleu")
-    except (ValueError, KeyError, TypeError) as error:
+        result = read_json(path, "give the result of a recipe")
+        recipe, scores = str(result["recipe"]), result.get("bleu")
+        _bleu(_as_papers_print(scores or {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: no result.json of a recipe: {error!r}") from error
     log = path.parent / LOG_OF_RECIPE
     if not log.is_file():

@@ -8,7 +8,6 @@ are ranked by the paper's penalty.
 Axes: W beam width, T target tokens with the end of sentence, S source subwords.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,19 @@ from vaswani_plugin.cli._engine import Hypothesis, batches_by_length
 from vaswani_plugin.interchange.ctranslate2_export import PADDING, import_ctranslate2
 from vaswani_plugin.search.length_penalty import length_penalty
 from vaswani_plugin.tasks.translation import PAPER_DECODING
+from vaswani_text.corpus_io import read_json
 
 PATIENCE = 2
 # CTranslate2 divides by |Y| to this power: by 1. At 0 it would stop at the first good hypothesis.
 NO_PENALTY = 1e-30
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
+# What config.json holds. CTranslate2 looks at the types of its own part only when it translates.
+_CONFIG = {
+    **dict.fromkeys(("target_words", "max_source_positions", "max_target_positions"), int),
+    **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
+    **dict.fromkeys(("bos_token", "eos_token", "unk_token", "decoder_start_token"), str),
+    "layer_norm_epsilon": float,
+}
 
 
 class CTranslate2Engine:
@@ -173,12 +180,13 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path.parent} holds no CTranslate2 model: make one of a bundle with "
             "`vaswani export --to ctranslate2`"
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: no JSON ({error}); export the model again") from error
-    if not isinstance(config, dict) or "target_words" not in config:
-        raise ValueError(f"{path}: not written by `vaswani export --to ctranslate2`")
+    config = read_json(path, "export the model again")
+    for name, kind in _CONFIG.items():
+        value = config.get(name) if isinstance(config, dict) else None
+        if type(value) is not kind or kind is int and not 0 < value < 1 << 31:
+            raise ValueError(
+                f"{path}: not written by `vaswani export --to ctranslate2` ({name}: {value!r})"
+            )
     return config
 
 

@@ -16,6 +16,8 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 from tqdm import tqdm
 
+from vaswani_plugin.interchange.untrusted import untrusted
+
 
 class ForcedDecoder:
     """Encoder-decoders over the same dictionaries: the mean of their probabilities.
@@ -36,9 +38,10 @@ class ForcedDecoder:
                 raise FileNotFoundError(f"{needed} does not exist")
         self.models = []
         for path in paths:
-            (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-                [str(path)], arg_overrides={"data": str(data)}
-            )
+            with untrusted(path):
+                (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+                    [str(path)], arg_overrides={"data": str(data)}
+                )
             if not hasattr(model, "encoder"):
                 raise ValueError(f"{path}: a {type(model).__name__} translates nothing")
             self.models.append(model.eval().to(device))

@@ -10,6 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqLanguageModel
 from omegaconf import open_dict
 
+from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import (
     MODEL,
@@ -78,7 +79,8 @@ def load_model(path: Path, data: Path | None, device: torch.device) -> LanguageM
     else:
         folder, checkpoint = data, path
         pipeline = load_pipeline(data) if (data / SETTINGS).is_file() else None
-    return _load(checkpoint, folder, pipeline, device)
+    with untrusted(checkpoint):
+        return _load(checkpoint, folder, pipeline, device)
 
 
 def load_pipeline(folder: Path) -> Pipeline:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.cli._lm_model import LanguageModel, load_dictionary
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
+from vaswani_text.binary import read_sizes
 from vaswani_text.corpus_io import InputError, read_lines
 from vaswani_text.pipeline import Pipeline
 
@@ -175,21 +176,23 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
     Raises:
         ValueError: there is no such split, it is empty, or its dictionary was another one.
     """
-    data = data_utils.load_indexed_dataset(str(folder / split), dictionary, None)
-    if data is None:
+    prefix = folder / split
+    if not all(Path(f"{prefix}{end}").is_file() for end in (".idx", ".bin")):
         there = ", ".join(sorted(path.stem for path in folder.glob("*.idx"))) or "none"
         raise ValueError(f"{folder} has no split {split!r}; there is: {there}")
-    if not len(data) or not sum(data.sizes):
-        raise ValueError(f"{folder / split}: the text is empty: there is nothing to score")
+    sizes = read_sizes(prefix)
+    if not sizes.sum():
+        raise ValueError(f"{prefix}: the text is empty: there is nothing to score")
+    data = data_utils.load_indexed_dataset(str(prefix), dictionary, None)
     numbers = np.concatenate([data[number].numpy() for number in range(len(data))]).astype(np.int64)
-    if numbers.max() >= len(dictionary):
+    if numbers.min() < 0 or numbers.max() >= len(dictionary):
         raise ValueError(
-            f"{folder / split} holds token {numbers.max()}, its dictionary has {len(dictionary)} "
+            f"{prefix} holds token {numbers.max()}, its dictionary has {len(dictionary)} "
             "rows: binarize the text again with the model's dictionary"
         )
     unknown = int(np.count_nonzero(numbers == dictionary.unk()))
     is_end = numbers == dictionary.eos()
-    return Tokens(numbers, np.asarray(data.sizes, np.int64), is_end, unknown)
+    return Tokens(numbers, sizes, is_end, unknown)
 
 
 def decode(tokens: Tokens, dictionary: Dictionary, pipeline: Pipeline) -> list[str]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vaswani_plugin.metrics.segments import read_lines
+from vaswani_plugin.metrics.segments import first_gap, read_lines
 
 _MOSES = re.compile(r"\s*\d+ \|\|\| ")
-_FAIRSEQ = re.compile(r"([SHTD])-(\d+)\t")
+_ID = re.compile(r"[0-9]{1,18}")
+_FAIRSEQ = re.compile(r"([SHTD])-([0-9]{1,18})\t")
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,12 @@ class _Lists:
         self.found.setdefault(identity, []).append(item)
 
     def in_order(self) -> list[list]:
-        count = max(self.found) + 1
-        missing = [i for i in range(count) if i not in self.found]
-        if missing:
+        count, first = max(self.found) + 1, first_gap(self.found)
+        if first < count:
             raise ValueError(
-                f"{self.path}: no hypotheses of sentence {missing[0]} ({len(missing)} of {count} "
-                "sentences missing; ids count from 0): make the list again, with all sentences"
+                f"{self.path}: no hypotheses of sentence {first} ({count - len(self.found)} of "
+                f"{count} sentences missing; ids count from 0): make the list again, with all "
+                "sentences"
             )
         return [self.found[i] for i in range(count)]
 
@@ -92,7 +93,7 @@ def _read_moses(path: Path, lines: list[str]) -> NBest:
     lists = _Lists(path)
     for number, line in enumerate(lines, 1):
         fields = [field.strip() for field in line.split("|||")]
-        if len(fields) < 4 or not fields[0].isdecimal():
+        if len(fields) < 4 or not _ID.fullmatch(fields[0]):
             raise ValueError(
                 f"{path}, line {number}: must be ID ||| HYPOTHESIS ||| FEATURES ||| SCORE"
             )

@@ -20,6 +20,7 @@ from vaswani_plugin.interchange.fairseq_transformer import (
     stock_model,
     updates_of,
 )
+from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import MODEL, SETTINGS, dictionary_name, read_settings
 
@@ -85,15 +86,13 @@ def run(args: argparse.Namespace) -> int:
         import_ctranslate2()  # its absence is known at once
     checkpoint = args.model / MODEL if args.model.is_dir() else args.model
     state = load_checkpoint(checkpoint)
-    try:
+    with untrusted(checkpoint):
         cfg = our_model(state)
         refuse_not_finite(state["model"])
         if to_fairseq:
             export_to_fairseq(state, cfg, args)
         else:
             export_to_ctranslate2(state, cfg, args)
-    except ValueError as error:
-        raise ValueError(f"{checkpoint}: {error}") from error
     if args.format == "json":
         print(json.dumps({"output": str(args.output), "to": args.to, "model": str(checkpoint)}))
     else:

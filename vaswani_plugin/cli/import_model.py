@@ -21,6 +21,7 @@ from vaswani_plugin.interchange.fairseq_transformer import (
     refuse_not_finite,
     updates_of,
 )
+from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
 
@@ -60,10 +61,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output.exists() and args.output.samefile(args.checkpoint):
         raise ValueError(f"--output {args.output} is the checkpoint itself and would be lost")
     state = load_checkpoint(args.checkpoint)
-    try:
+    with untrusted(args.checkpoint):
         imported, config = convert(state, args.data_bin, args.source_lang, args.target_lang)
-    except ValueError as error:
-        raise ValueError(f"{args.checkpoint}: {error}") from error
     args.output.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(imported, args.output)
     if args.format == "json":
@@ -151,7 +150,4 @@ def load_dictionary(path: Path) -> Dictionary:
         OSError: it can't be read.
     """
     path.read_bytes()  # fairseq's own error of a missing file names it no better
-    try:
-        return Dictionary.load(str(path))
-    except Exception as error:  # fairseq raises ValueError, RuntimeError and Exception alike
-        raise ValueError(f"{path}: no dictionary: {error}") from error
+    return Dictionary.load(str(path))

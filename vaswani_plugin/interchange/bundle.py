@@ -9,6 +9,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import open_dict
 
+from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_text.corpus_io import InputError
 from vaswani_text.pipeline import (
     MODEL,
@@ -73,6 +74,10 @@ class Bundle:
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
             OSError: it can't be read.
         """
+        with untrusted(self.folder / MODEL):
+            return self._load_model(task_options)
+
+    def _load_model(self, task_options: dict[str, Any]) -> tuple[BaseFairseqModel, TranslationTask]:
         settings = self.pipeline.settings
         path = str(self.folder / MODEL)
         state = checkpoint_utils.load_checkpoint_to_cpu(path)

@@ -7,7 +7,8 @@ sentence is scored (0), an error (1: its trees have other words, or one is broke
 words in the test tree).
 
 Where EVALB itself breaks down (it ends at text that is no bracketing, and cuts lines at 5,000
-bytes, sentences at 200 words or brackets), the sentence is an error, or is scored in full.
+bytes, sentences at 200 words or brackets), the sentence is an error, or is scored in full (up to
+`evalb_trees.MOST_BRACKETS`).
 """
 
 import re

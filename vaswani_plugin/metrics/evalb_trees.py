@@ -8,6 +8,9 @@ from vaswani_plugin.metrics.evalb_parameters import Parameters
 # EVALB's marks of a bracket or word: not looked at, wrong, right, deleted.
 UNSEEN, WRONG, RIGHT, DELETED = 9, 0, 1, 5
 
+# EVALB takes 200. A treebank has at most some hundreds, and scoring takes their square.
+MOST_BRACKETS = 1000
+
 _LEAF = re.compile(r"\(([^\s()]*)\s+([^\s()]*)\)", re.ASCII)
 _OPEN = re.compile(r"\(([^\s()]*)", re.ASCII)
 _CLOSE_OR_SPACE = re.compile(r"\)|\s+", re.ASCII)
@@ -61,8 +64,9 @@ class _Quote:
 class Bracketing:
     """A tree as EVALB sees it.
 
-    words: those with no deleted tag. brackets: in the order in which they open. length: words for
-    the cut-off. errors: what is wrong with the line; is_readable: whether its end was reached.
+    words: those with no deleted tag. brackets: in the order in which they open, at most
+    `MOST_BRACKETS`. length: words for the cut-off. errors: what is wrong with the line;
+    is_readable: whether its end was reached.
     """
 
     words: list[Word] = field(default_factory=list)
@@ -90,6 +94,10 @@ def read_bracketing(line: str, parameters: Parameters) -> Bracketing:
             position = leaf.end()
         elif opening := _OPEN.match(line, position):
             position = opening.end()
+            if len(found.brackets) == MOST_BRACKETS:
+                found.errors.append(f"More than {MOST_BRACKETS} brackets")
+                found.is_readable = False
+                return found
             stack.append(len(found.brackets))
             found.brackets.append(Bracket(opening[1], len(found.words), position))
         elif other := _CLOSE_OR_SPACE.match(line, position):

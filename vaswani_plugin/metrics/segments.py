@@ -1,9 +1,11 @@
 """Segments to score: text files, one segment a line, and the output of fairseq-generate."""
 
+from collections.abc import Container
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
-from vaswani_text.corpus_io import GZIP_ERRORS, open_binary
+from vaswani_text.corpus_io import GZIP_ERRORS, MOST_DIGITS, open_binary
 
 
 def read_lines(path: Path) -> list[str]:
@@ -68,6 +70,8 @@ def read_generate_output(path: Path) -> GenerateOutput:
         # Other output (S, P, log lines, "Generate test with beam=4") is none of ours.
         if kind not in found or dash != "-" or not fields[0].isdecimal():
             continue
+        if len(fields[0]) > MOST_DIGITS:
+            raise ValueError(f"{path}, line {number}: no sentence has a number of so many digits")
         text = fields[1:] if kind == "T" else fields[2:]
         if not text:
             raise ValueError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
@@ -84,9 +88,15 @@ def read_generate_output(path: Path) -> GenerateOutput:
 
 def _check_complete(path: Path, kind: str, texts: dict[int, str], last: int) -> None:
     """Every sentence from 0 to the last must be there: a gap means dropped sentences."""
-    missing = [i for i in range(last + 1) if i not in texts]
-    if missing:
+    first = first_gap(texts)
+    if first <= last:
+        missing = sum(number > last for number in texts) + last + 1 - len(texts)
         raise ValueError(
-            f"{path}: no {kind} line of sentence {missing[0]} ({len(missing)} of {last + 1} "
+            f"{path}: no {kind} line of sentence {first} ({missing} of {last + 1} "
             "missing): the file is cut off, or fairseq-generate dropped sentences"
         )
+
+
+def first_gap(numbers: Container[int]) -> int:
+    """The lowest number from 0 on that isn't there; numbers may be as high as they like."""
+    return next(number for number in count() if number not in numbers)

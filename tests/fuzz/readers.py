@@ -1,0 +1,223 @@
+"""Every command that reads a file, once for each kind of file that it reads.
+
+A reader is a command line over the files of `samples.py`; `fuzzed` is the file that is broken, and
+the command runs in a folder that holds a copy of what its arguments name and nothing else.
+"""
+
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from vaswani_plugin.cli.__main__ import main as vaswani
+from vaswani_text.corpus_io import run as run_script
+
+TABLE_3 = "--width-divisor 8 --depth-divisor 2 --max-tokens 8 --update-freq 1 --max-update 9"
+TABLE_3 += " --max-update-big 9 --warmup-updates 2 --lr-factor 1 --seed 1"
+MOSES = "lowercase=true normalize_punctuation=true tokenizer=moses subwords=subword-nmt codes=codes"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A command and the file in its folder that is broken.
+
+    Args:
+        command: `vaswani ...`, or a script of data-prep/ or recipes/lib/ with its arguments.
+        fuzzed: the file, by its path among the samples.
+    """
+
+    command: str
+    fuzzed: str
+
+    @property
+    def name(self) -> str:
+        """The program and the file; told apart by the whole command where that isn't enough."""
+        words = shlex.split(self.command)
+        return f"{' '.join(words[: 2 if len(words) > 1 else 1])} {self.fuzzed}"
+
+    @property
+    def arguments(self) -> list[str]:
+        """The words of the command."""
+        return shlex.split(self.command)
+
+    def files(self, samples: Path) -> list[str]:
+        """What of the samples its folder needs: the first part of each path in its arguments."""
+        words = [word.rpartition("=")[2] for word in self.arguments]
+        names = {word.removesuffix("/").split("/")[0] for word in [*words, self.fuzzed]}
+        return sorted(name for name in names if (samples / name).exists())
+
+    def copy_files(self, samples: Path, folder: Path) -> None:
+        """Makes `folder` anew."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in self.files(samples):
+            source = samples / name
+            (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / name)
+
+    def run(self) -> int:
+        """Runs the command in this process and in the working folder; returns its exit code."""
+        program, *arguments = self.arguments
+        if "<" in arguments:
+            *arguments, _, source = arguments
+            sys.stdin = open(source, encoding="utf-8")
+        if program == "vaswani":
+            return vaswani(arguments)
+        main = import_module(program.removesuffix(".py")).main
+        sys.argv = [program, *arguments]
+        run_script(main)
+        return 0
+
+
+def _readers(commands: dict[str, str]) -> list[Reader]:
+    """`commands`: each with the fuzzed files, between blanks."""
+    return [Reader(command, file) for command, files in commands.items() for file in files.split()]
+
+
+@cache
+def readers() -> tuple[Reader, ...]:
+    """All of them."""
+    return tuple(_readers({**_CORPORA, **_SUBWORDS, **_TREES, **_SCORES, **_MODELS, **_RUNS}))
+
+
+_CORPORA = {
+    "check_corpus.py text.en text.de": "text.en",
+    "check_corpus.py text.en.gz text.de --format json": "text.en.gz",
+    "check_corpus.py text.en text.de --clean out.en out.de --drop-duplicates": "text.de",
+    "unpack.py --archive archive.tgz --member text.en --output out": "archive.tgz",
+    "unpack.py --archive archive.tgz --member text.en.gz --output out.gz": "archive.tgz",
+    "unpack.py --archive archive.tar --member test.sgm --output out": "archive.tar",
+    "unpack.py --archive archive.zip --member text.en --output out": "archive.zip",
+    "unpack.py --archive archive.zip --member text.en.gz --output out": "archive.zip",
+    "unpack.py --archive text.en.gz --output out": "text.en.gz",
+    "unpack.py --archive test.sgm --output out": "test.sgm",
+    "unpack.py --archive train.tags.en --output out": "train.tags.en",
+    "unpack.py --archive columns.tsv --format column:2 --output out": "columns.tsv",
+    "normalize_tokenize.py --language en --input text.en --output out --workers 1": "text.en",
+    "summaries.py --format jsonl --input summaries.jsonl --output out": "summaries.jsonl",
+    "summaries.py --format scitldr --input scitldr.jsonl --output out": "scitldr.jsonl",
+    "summaries.py --format csv --input articles.csv --output out": "articles.csv",
+    "summaries.py --format stories --input stories --output out": "stories/a.story",
+    "split_groups.py text.en text.de --output out --valid 1 --test 1": "text.en",
+    "text_part.py text.en.gz --from 0.2 --to 0.9": "text.en.gz",
+    "first_lines.py 3 text.en": "text.en",
+    "fetch.py --url text.en --no-checksum --output fetched": "text.en fetched.part.json",
+}
+_SUBWORDS = {
+    "bpe.py learn --input words/train.en --output out --workers 1": "words/train.en",
+    "bpe.py apply --codes codes --input words/train.en --output out --workers 1": "codes",
+    "bpe.py apply --codes codes --input text.en.gz --output out --workers 1": "text.en.gz",
+    "bpe.py apply --codes codes --vocabulary vocabulary --vocabulary-threshold 2 --input text.en "
+    "--output out --workers 1": "vocabulary codes",
+    "bpe.py vocabulary --input words/train.de --output out --workers 1": "words/train.de",
+    "wordpiece.py apply --model pieces.model --input text.en --output out --workers 1": (
+        "pieces.model text.en"
+    ),
+    "wordpiece.py undo --model pieces.model --input words/train.de --output out --workers 1": (
+        "pieces.model words/train.de"
+    ),
+    "wordpiece.py dictionary --model pieces.model --output out": "pieces.model",
+    "binarize.py --pair en-de --train words/train --valid words/train --test words/train "
+    "--output out --workers 1": "words/train.en",
+    "binarize.py --pair en-de --train words/train --valid words/train --test words/train "
+    "--dictionary vocabulary --output out --workers 1": "vocabulary",
+    "bundle.py --model translator/model.pt --data-bin translator --pair en-de --output out "
+    + MOSES: ("translator/model.pt translator/dict.en.txt codes"),
+    "bundle.py --model lm/model.pt --data-bin lm --output out beam=2": (
+        "lm/model.pt lm/preprocessing.json lm/dict.txt"
+    ),
+    "bundle.py --model parser/model.pt --data-bin parser --output out": (
+        "parser/preprocessing.json parser/codes"
+    ),
+    "code_text.py --coding bpe --operations 20 --train lm-text/valid --valid lm-text/valid "
+    "--test lm-text/valid --output out --workers 1": "lm-text/valid",
+    "code_text.py --coding characters --train lm-text/short --valid lm-text/short "
+    "--test lm-text/short --output out --workers 1": "lm-text/short",
+}
+_TREES = {
+    "trees.py clean gold.trees --output out": "gold.trees",
+    "trees.py clean gold.trees --skip-bad --output out": "gold.trees",
+    "trees.py linearize gold.trees --source out.a --target out.b --keep-tags": "gold.trees",
+    "trees.py restore --source tree.words --target tree.symbols --output out": (
+        "tree.words tree.symbols"
+    ),
+    "trees.py statistics gold.trees": "gold.trees",
+    "code_trees.py --train gold.trees --valid gold.trees --test gold.trees --operations 20 "
+    "--output out --workers 1": "gold.trees",
+    "vaswani evalb gold.trees gold.trees --summary": "gold.trees",
+    "vaswani evalb gold.trees gold.trees --parameters COLLINS.prm": "COLLINS.prm gold.trees",
+    "parsing_scores.py --train gold.trees --gold gold.trees --parsed gold.trees "
+    "--unconstrained gold.trees --tagged out --pcfg-words 3": "gold.trees",
+}
+_SCORES = {
+    "vaswani bleu --hypothesis text.de --reference text.de --language de": "text.de",
+    "vaswani bleu --generate-output generate.txt --remove-bpe --format json": "generate.txt",
+    "vaswani bleu --hypothesis text.de --reference text.de --source text.en "
+    "--training-source text.en.gz": "text.en text.en.gz",
+    "vaswani rouge --hypothesis text.en --references summaries.jsonl --lead 1": (
+        "summaries.jsonl text.en"
+    ),
+    "hypotheses.py --generate-output generate.txt --like text.en --output out": "generate.txt",
+    "vaswani rescore --data translator --nbest moses.nbest --source short.en --reference text.de "
+    "--bpe-codes codes --system a=translator/model.pt --output out --output-nbest out2 --cpu": (
+        "moses.nbest short.en codes translator/model.pt translator/dict.de.txt"
+    ),
+    "vaswani rescore --data translator --nbest generate.txt "
+    "--bpe-codes codes --system a=translator/model.pt --cpu": "generate.txt",
+}
+_MODELS = {
+    "vaswani average --inputs small.pt --output out.pt": "small.pt",
+    "vaswani average --inputs stock.pt stock2.pt --output out.pt": "stock.pt stock2.pt",
+    "vaswani translate --model translator --cpu --beam 1 --long truncate text.en": "text.en",
+    "vaswani translate --model translator --cpu short.en": (
+        "translator/model.pt translator/dict.de.txt translator/codes translator/preprocessing.json"
+    ),
+    "vaswani translate --model piece-translator --cpu --format json --long truncate text.en.gz": (
+        "piece-translator/sentencepiece.model piece-translator/preprocessing.json text.en.gz"
+    ),
+    "vaswani translate --model ct2 --cpu short.en": (
+        "ct2/config.json ct2/shared_vocabulary.json ct2/preprocessing.json ct2/dict.en.txt"
+    ),
+    "vaswani parse --model parser --cpu tree.words": (
+        "parser/model.pt parser/dict.symbols.txt parser/codes parser/preprocessing.json tree.words"
+    ),
+    "vaswani lm --model lm --text lm-text/short --cpu": (
+        "lm/model.pt lm/dict.txt lm/preprocessing.json lm-text/short"
+    ),
+    "vaswani lm --model lm.pt --data-bin lm-bin --split test --cpu --baselines": (
+        "lm-bin/test.idx lm-bin/test.bin lm-bin/train.bin lm-bin/dict.txt"
+    ),
+    "vaswani complete --model lm --cpu --max-new-tokens 5 < lm-text/short": (
+        "lm/model.pt lm/dict.txt lm/preprocessing.json lm-text/short"
+    ),
+    "vaswani summarize --model lm --cpu lm-text/short": "lm/preprocessing.json lm-text/short",
+    "vaswani import --checkpoint stock.pt --data-bin translator --output out.pt": (
+        "stock.pt translator/dict.en.txt"
+    ),
+    "vaswani import --checkpoint old.pt --data-bin translator --output out.pt": "old.pt",
+    "vaswani export --to fairseq --allow-layer-norm-eps --model translator --output out.pt": (
+        "translator/model.pt"
+    ),
+    "vaswani export --to ctranslate2 --model translator --output out": (
+        "translator/model.pt translator/preprocessing.json translator/dict.de.txt"
+    ),
+    "vaswani attention --model translator --source 'The cat slept.' --output out.html": (
+        "translator/model.pt translator/preprocessing.json"
+    ),
+    "vaswani attention --model translator --corpus short.en short.en": "short.en",
+}
+_RUNS = {
+    "vaswani cost --run run": "run/result.json run/logs/train.log",
+    "vaswani curves run --format json": "run/logs/train.log",
+    "vaswani curves board --x tokens": "board/train_inner/events.out.tfevents.1.host",
+    "result.py --work run --recipe r --arch a --train-log run/logs/train.log --data text.en "
+    "--path a=logs --tokenized bleu.json --sacrebleu bleu.json --output out.json": (
+        "run/logs/train.log bleu.json"
+    ),
+    "result.py --work run --recipe r --arch a --train-log run/logs/train.log --data text.en.gz "
+    "--scores ppl=bleu.json --output out.json": "bleu.json text.en.gz",
+    "summary.py run/result.json --title t": "run/result.json",
+    "digests.py --cache cache.json text.en text.de": "cache.json",
+}

@@ -1,0 +1,89 @@
+"""Nothing opens a connection but fetch.py, and that to the addresses which the recipes name.
+
+What the readers of files do is watched by tests/fuzz; this looks at who could do more.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PLUGIN, REPO
+from tests.support.scripts import run_bash
+from tests.test_imports import imported_names
+
+FETCHES = REPO / "data-prep" / "fetch.py"
+NETWORK = {"socket", "ssl", "urllib", "http", "ftplib", "smtplib", "requests", "aiohttp", "httpx"}
+NETWORK |= {"telnetlib", "xmlrpc", "boto3", "huggingface_hub", "wandb", "torch.hub", "asyncio"}
+LOADERS = re.compile(r"\b(nltk\.download|torch\.hub|load_state_dict_from_url|hf_hub|snapshot_down)")
+TOOLS = re.compile(r"(?:^|[\s;|&(])(curl|wget|nc|ssh|scp|rsync|ftp|git clone|git fetch)\s|/dev/tcp")
+ADDRESS = re.compile(r"https?://[\w./%*{}$-]+")
+RECIPE_NETWORK = {"recipes/lib/install.sh"}  # pip's index, and torch's
+
+REFUSE = """
+import sys
+def refuse(event, arguments):
+    if event.startswith("socket.") and event != "socket.gethostname":
+        raise SystemExit(f"NETWORK: {event} {arguments}")
+sys.addaudithook(refuse)
+"""
+
+
+def python_files() -> list[Path]:
+    folders = (PLUGIN, REPO / "data-prep", REPO / "recipes")
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def test_only_the_downloader_knows_the_network():
+    assert FETCHES in python_files()
+    for path in python_files():
+        names = imported_names(path)
+        known = {n for n in names if n in NETWORK or n.split(".")[0] in NETWORK}
+        # Distributed training asks fairseq and PyTorch for a port; `urllib.parse` only splits.
+        known -= {"urllib.parse", "socket"} if path != FETCHES else set()
+        assert not known or path == FETCHES, f"{path} imports {sorted(known)}"
+        if path != FETCHES:
+            assert not LOADERS.search(path.read_text(encoding="utf-8")), path
+
+
+def test_no_script_downloads_by_other_means():
+    scripts = sorted((REPO / "recipes").rglob("*.sh"))
+    assert scripts
+    for path in scripts:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        code = [line for line in lines if not line.lstrip().startswith("#")]
+        found = [line for line in code if TOOLS.search(line)]
+        assert not found, f"{path}: {found}"
+
+
+def test_addresses_stand_where_files_are_fetched():
+    """In no other Python file than its examples; what code could ask for is in the recipes."""
+    for path in python_files():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+        docs = {
+            ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, DOCUMENTED)
+        }
+        found = [t for t in texts if isinstance(t, str) and t not in docs and ADDRESS.search(t)]
+        assert not found or path.name == "lock_hashes.py", f"{path}: {found}"
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+
+
+@pytest.mark.parametrize("recipe", ["quickstart", "lm"])
+def test_a_recipe_on_made_text_connects_nowhere(recipe, tmp_path):
+    """Its first stages, in processes whose Python ends at the first socket."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(REFUSE)
+    environment = {"PYTHONPATH": str(tmp_path / "site")}
+    probe = [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 9))"]
+    seen = subprocess.run(probe, env=environment, capture_output=True, text=True)
+    assert "NETWORK: socket." in seen.stderr, "the test could see nothing"
+    options = ["--cpu", "--scale", "tiny", "--work", tmp_path / "work", "--stop-stage", "2"]
+    done = run_bash(REPO / "recipes" / f"{recipe}.sh", *options, **environment)
+    assert done.returncode == 0, done.stderr
+    assert "NETWORK" not in done.stderr
