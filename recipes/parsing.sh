@@ -225,9 +225,9 @@ stage_code() {
 
 training_key() {
   data_bin_digests 'train*' 'valid.*' 'dict.*'
-  printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s ratio %s device %s %s\n' \
+  printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s ratio %s device %s\n' \
     "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" \
-    "$ratio" "$device" "$gpus"
+    "$ratio" "$(device_key)"
 }
 
 training_command() { # sets `command`
@@ -240,11 +240,7 @@ training_command() { # sets `command`
     --no-progress-bar --log-format simple --log-interval 50)
   if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
   if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
-  if [[ "$device" == cpu ]]; then
-    command+=(--cpu)
-  else
-    command+=(--distributed-world-size "$gpus")
-  fi
+  add_launcher
 }
 
 key_bundle() {

@@ -85,7 +85,7 @@ def lengths_of(samples: list[dict], pad: int) -> dict[str, int]:
     """Sums over the sentences of an update: lengths, their products, and positions with padding."""
     names = ("source", "target", "source_pairs", "target_pairs", "cross_pairs")
     sums = dict.fromkeys((*names, "predicted", "padded"), 0)
-    for sample in samples:
+    for sample in filter(None, samples):  # without one, a worker takes part by a dummy
         inputs = sample["net_input"]
         source, target = (
             inputs[name].ne(pad).sum(dim=1) for name in ("src_tokens", "prev_output_tokens")

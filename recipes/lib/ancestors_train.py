@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ancestors_models import (
-    Settings,
     Training,
     add_settings,
     choose_models,
     settings_of,
     trainings_of,
 )
-from trainings import PLUGIN, begin, execute
+from trainings import PLUGIN, begin, device_flags, execute
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -42,10 +41,6 @@ def say(text: str) -> None:
     print(f"ancestors: {text}", file=sys.stderr, flush=True)
 
 
-def _device(settings: Settings) -> list[str]:
-    return ["--distributed-world-size", str(settings.gpus)] if settings.gpus else ["--cpu"]
-
-
 def training_command(training: Training, args: argparse.Namespace, point: int) -> list[str]:
     """From the last point to this one."""
     settings, never = settings_of(args), "1000000"  # epochs: points decide
@@ -53,7 +48,7 @@ def training_command(training: Training, args: argparse.Namespace, point: int) -
     command += ["--save-dir", str(training.folder(args.work) / "checkpoints")]
     command += ["--no-epoch-checkpoints", "--save-interval", never, "--validate-interval", never]
     command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
-    return [*command, *settings.limit(point), *_device(settings)]
+    return [*command, *settings.limit(point), *device_flags(settings.gpus)]
 
 
 def translation_command(

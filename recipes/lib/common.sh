@@ -9,6 +9,7 @@
 #   stage_NAME                 does a stage; prints its commands by going through `run`
 #   key_NAME                   prints all on which the stage's result depends
 #   show_result                prints what people read at the end
+#   training_command           where it makes one training: see launch.sh and translation.sh
 # and calls `main_recipe "$@"`. A finished stage leaves WORK/.stages/NAME with its key and is
 # skipped from then on. Where the key differs it runs again, and with it the stages that follow, up
 # to one that is named in `by_content`: the key of such a stage holds the sums of the files that it
@@ -17,13 +18,14 @@
 work=''
 data=''
 scale=full
-device=''
-gpus=0
 dry_run=''
 by_content=()
 first_stage=''
 last_stage=''
 recipe_file=$0
+
+# shellcheck source=recipes/lib/launch.sh
+source "$(dirname "${BASH_SOURCE[0]}")/launch.sh"
 
 die() {
   printf '%s: error: %s\n' "${recipe:-recipe}" "$*" >&2
@@ -41,10 +43,12 @@ Options of every recipe:
   --work DIR         everything is written here (default: work/ and the recipe's name)
   --stage S          begin with this stage (a name or a number from 1 on)
   --stop-stage S     end with this stage
-  --cpu | --gpus N   where to train (default: one GPU if there is one)
   --scale tiny|full  tiny: a few minutes, checks that everything runs; its result means nothing
   --dry-run          print the commands, run nothing
   --help             this text
+HELP
+  launch_usage
+  cat <<'HELP'
 A finished stage is skipped; delete WORK/.stages/NAME to have it done again. A training that was
 cut off goes on from its last checkpoint when the same command is given again.
 HELP
@@ -81,9 +85,8 @@ parse_options() {
       --work) work=$value ;;
       --stage) first_stage=$value ;;
       --stop-stage) last_stage=$value ;;
-      --gpus) device=gpu gpus=$value ;;
       --scale) scale=$value ;;
-      *) recipe_option "$name" "$value" || die "$name: no option of this recipe (see --help)" ;;
+      *) launch_option "$name" "$value" || recipe_option "$name" "$value" || die "$name: no option of this recipe (see --help)" ;;
     esac
   done
 }
@@ -106,12 +109,7 @@ absolute() { # PATH: as seen from where the recipe was started
   esac
 }
 
-gpus_present() {
-  { command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -c '^GPU'; } || true
-}
-
 check_common_options() {
-  local present
   case $scale in
     tiny | full) ;;
     *) die "--scale $scale: must be tiny or full" ;;
@@ -119,17 +117,13 @@ check_common_options() {
   first_stage=$(stage_number --stage "${first_stage:-1}") || exit 1
   last_stage=$(stage_number --stop-stage "${last_stage:-${#stages[@]}}") || exit 1
   ((first_stage <= last_stage)) || die "--stop-stage ${stages[last_stage - 1]} lies before --stage ${stages[first_stage - 1]}"
-  present=$(gpus_present)
-  if [[ -z "$device" ]]; then
-    if ((${present:-0} > 0)); then device=gpu gpus=1; else device=cpu; fi
-  elif [[ "$device" == gpu ]]; then
-    need_count --gpus "$gpus"
-    [[ -n "$dry_run" ]] || ((gpus <= ${present:-0})) || die "--gpus $gpus: this machine shows ${present:-0} (use --cpu, or fewer)"
-  fi
+  check_launch_options
+  # Lists of files have one a line.
+  [[ "$work$data" != *$'\n'* ]] || die "--work, --data: a folder's name with a line break in it can't be used"
   work=$(absolute "${work:-$VASWANI_ROOT/work/$recipe}")
   if [[ -n "$data" ]]; then
     [[ -d "$data" ]] || die "--data $data: no such folder"
-    data=$(cd "$data" && pwd -P)
+    data=$(cd -- "$data" && pwd -P)
   fi
 }
 
@@ -245,6 +239,10 @@ main_recipe() {
   parse_options "$@"
   check_common_options
   recipe_defaults
+  if ((node_rank > 0)); then
+    join_training
+    return
+  fi
   if [[ -z "$dry_run" ]]; then
     mkdir -p "$work" 2>/dev/null || die "--work $work: cannot be made"
     if command -v flock >/dev/null 2>&1; then

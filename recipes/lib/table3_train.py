@@ -29,7 +29,7 @@ from table3_rows import (
     sizes,
     training_flags,
 )
-from trainings import PLUGIN, begin, execute
+from trainings import PLUGIN, begin, device_flags, execute
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -63,14 +63,13 @@ def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     folder = args.work / "rows" / row.name
     settings = settings_of(args)
     gpus = args.gpus // args.parallel
-    device = ["--distributed-world-size", str(gpus)] if gpus else ["--cpu"]
     never = "1000000"  # epochs: rows are compared by updates
     train = ["fairseq-train", str(args.data_bin), *PLUGIN, *training_flags(row, settings)]
     train += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
     train += ["--save-interval", never, "--validate-interval", never]
     train += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
     train += ["--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple"]
-    train += ["--log-interval", "50", *device]
+    train += ["--log-interval", "50", *device_flags(gpus)]
     # As the paper for this table: no averaging.
     translate = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
     translate += ["--path", str(folder / "checkpoints" / "checkpoint_last.pt")]

@@ -3,16 +3,20 @@
 A training's folder holds `key`, all on which its result depends, and `result.json` at the end.
 """
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from vaswani_text.corpus_io import InputError, write_atomically
+from vaswani_text.corpus_io import InputError, read_json, write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]
+
+
+def device_flags(gpus: int) -> list[str]:
+    """Where fairseq-train works: on so many GPUs of this machine, or (0) on the CPU."""
+    return ["--distributed-world-size", str(gpus)] if gpus else ["--cpu"]
 
 
 def begin(folder: Path, key: str) -> None:
@@ -35,11 +39,11 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
     """
     path = folder / "result.json"
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = read_json(path, "delete it, and it is trained again")
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise InputError(f"{path}: broken ({error}); delete it, and it is trained again") from error
+    if not isinstance(result, dict):
+        raise InputError(f"{path}: no training's result: delete it, and it is trained again")
     return result if result.get("key") == key else None
 
 

@@ -114,15 +114,15 @@ use_tiny_scale() {
 }
 
 choose_update_freq() {
-  local workers=1
-  if [[ "$device" == gpu ]]; then workers=$gpus; fi
+  local workers
+  workers=$(all_workers)
   if [[ -n "$update_freq" ]]; then
     need_count --update-freq "$update_freq"
   elif ((batch_gpus == 0)); then
     update_freq=1
   else
     ((batch_gpus % workers == 0)) ||
-      die "--gpus $gpus: batches for $batch_gpus GPUs can't be shared out evenly; give --update-freq N too, for a batch of $gpus x N x $max_tokens tokens"
+      die "$(workers_said): batches for $batch_gpus GPUs can't be shared out evenly; give --update-freq N too, for a batch of $workers x N x $max_tokens tokens"
     update_freq=$((batch_gpus / workers))
   fi
 }
@@ -130,8 +130,8 @@ choose_update_freq() {
 # What decides on the trajectory of a training; with these unchanged it can be continued.
 training_key() {
   data_bin_digests 'train.*' 'valid.*' 'dict.*'
-  printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s %s\n' \
-    "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" "$device" "$gpus"
+  printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s\n' \
+    "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" "$(device_key)"
 }
 
 key_train() {
@@ -158,32 +158,74 @@ training_command() { # sets `command`
     fi
   fi
   if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
-  if [[ "$device" == cpu ]]; then
-    command+=(--cpu)
-  else
-    command+=(--distributed-world-size "$gpus")
-  fi
+  add_launcher
 }
 
 stage_train() {
-  local command finished="$work/checkpoints/.finished"
+  local command
   training_command
   forget_overtrained_checkpoints
+  keep_training_of_other_workers
   fresh_folder "$work/checkpoints" "$(training_key)"
   if [[ -n "$dry_run" ]]; then
     run_logged "$work/logs/train.log" "${command[@]}"
     return
   fi
   # fairseq-train would add one update to a training that is complete.
-  if [[ -f "$finished" && "$(<"$finished")" == "$max_update $max_epoch" ]]; then
+  if training_is_complete; then
     say "the training was complete"
     return
   fi
   printf '%s\n' "$max_update" >"$work/checkpoints/.max_update"
   [[ -f "$work/checkpoints/checkpoint_last.pt" ]] || rm -f "$work/logs/train.log"
-  rm -f "$finished"
+  rm -f "$work/checkpoints/.finished"
   run_logged "$work/logs/train.log" "${command[@]}"
-  printf '%s\n' "$max_update $max_epoch" >"$finished"
+  printf '%s\n' "$max_update $max_epoch" >"$work/checkpoints/.finished"
+}
+
+training_is_complete() {
+  local folder=$work/checkpoints
+  [[ -f "$folder/.finished" && "$(<"$folder/.finished")" == "$max_update $max_epoch" ]] &&
+    [[ -f "$folder/.key" && "$(<"$folder/.key")" == "$(training_key)" ]]
+}
+
+# What a node does that is not the first. It writes nothing but a log: all else is node 0's, which
+# may use the same folder at the same time.
+join_training() {
+  local command number
+  number=$(stage_number --stage train)
+  if ((number < first_stage || number > last_stage)); then
+    say "node $node_rank: the stages that are asked for are node 0's alone"
+    return
+  fi
+  if [[ -z "$dry_run" ]] && training_is_complete; then
+    say "node $node_rank: the training was complete"
+    return
+  fi
+  training_command
+  say "node $node_rank of $nodes: waits for node 0, $master, and trains with it"
+  current_stage=train
+  trap report_break EXIT
+  run_logged "$work/logs/train.node$node_rank.log" "${command[@]}"
+  current_stage=''
+  [[ -n "$dry_run" ]] || say "node $node_rank: its part is done; node 0 goes on with what follows the training"
+}
+
+# Begun with other GPUs, workers or nodes, but the same batches, a training goes on.
+keep_training_of_other_workers() {
+  local file="$work/checkpoints/.key" now
+  [[ -z "$dry_run" && -f "$file" ]] || return 0
+  now=$(training_key)
+  if [[ "$(<"$file")" != "$now" && "$(whole_batches "$(<"$file")")" == "$(whole_batches "$now")" ]]; then
+    say "the training here was begun with another number of workers and the same batches: it goes on"
+    printf '%s\n' "$now" >"$file.part"
+    mv "$file.part" "$file"
+  fi
+}
+
+whole_batches() { # KEY of a training: workers x update-freq instead of either
+  awk '/^arch / { for (i = 1; i < NF; i++) if ($i == "update-freq") $(i + 1) *= $NF ? $NF : 1; $NF = "" }
+       { print }' <<<"$1"
 }
 
 # A training that went on for longer than is wanted now can't be cut back: begin it again.

@@ -1,4 +1,7 @@
-"""Several workers without GPUs train one model, the one that a single worker trains."""
+"""Several workers without GPUs train one model, the one that a single worker trains.
+
+Our own models, tasks and launchers are in tests/distributed.
+"""
 
 import argparse
 import datetime
@@ -56,6 +59,19 @@ def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_pat
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize(("fairscale", "cpu"), [(False, False), (False, True), (True, True)])
+def test_fully_sharded_says_what_it_needs(monkeypatch, fairscale, cpu):
+    monkeypatch.setattr(distribution.fully_sharded_data_parallel, "has_FSDP", fairscale)
+    cfg = OmegaConf.create(
+        {
+            "common": {"cpu": cpu, "tpu": False},
+            "distributed_training": {"ddp_backend": "fully_sharded"},
+        }
+    )
+    with pytest.raises(ValueError, match="fully_sharded: needs GPUs and the package fairscale"):
+        distributed_utils.call_main(cfg, None)
+
+
 def training(**changes) -> argparse.Namespace:
     settings = {
         "distributed_init_method": None,
@@ -66,6 +82,7 @@ def training(**changes) -> argparse.Namespace:
         "distributed_port": -1,
         "distributed_backend": "nccl",
         "pipeline_model_parallel": False,
+        "ddp_backend": "pytorch_ddp",
         "device_id": 0,
         "tpu": False,
     }

@@ -115,8 +115,12 @@ def test_when_the_loss_is_fused(task, sample, monkeypatch, unfused, dtype, fused
             return real(*args)
 
         monkeypatch.setattr(label_smoothing, name, watched)
-    ours(task, unfused=unfused)(make_model(task).to(dtype), sample)
+    model = make_model(task).to(dtype)
+    ours(task, unfused=unfused)(model, sample)
     assert calls == [("fused_" if fused else "") + "label_smoothed_cross_entropy"]
+    model.find_unused_parameters = True  # as PyTorch's DDP, wrapped around it, bears it
+    ours(task, unfused=unfused)(model, sample)
+    assert calls[1] == "label_smoothed_cross_entropy"
 
 
 def test_unreduced_losses_are_those_of_each_token(task, model, sample):

@@ -192,3 +192,12 @@ def test_the_smoothed_distribution_sums_to_1():
 def test_bad_smoothing_is_refused(epsilon, vocabulary, message):
     with pytest.raises(ValueError, match=message):
         smoothing_weights(epsilon, vocabulary)
+
+
+def test_the_loss_may_be_changed_in_place():
+    """As fairseq does with a worker's dummy batch, where an epoch's batches don't share out."""
+    features, weight, target = make_case()
+    leaves = features.requires_grad_(), weight.requires_grad_()
+    loss = fused_label_smoothed_cross_entropy(*leaves, target, 0.1, PAD).loss
+    loss *= 0
+    assert all(not gradient.any() for gradient in torch.autograd.grad(loss, leaves))

@@ -1,4 +1,4 @@
-"""Several workers on a machine without GPUs: by torchrun, or started by fairseq itself."""
+"""Several workers, on machines without GPUs too: by torchrun, or started by fairseq itself."""
 
 import collections
 import os
@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from fairseq.distributed import fully_sharded_data_parallel
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
+from fairseq.trainer import Trainer
 from omegaconf import DictConfig, ListConfig
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
@@ -133,6 +136,28 @@ def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) 
         raise WorkersError(" ".join(str(error).split())) from None
 
 
+def explain_fully_sharded() -> None:
+    """Defect: ``--ddp-backend fully_sharded`` ends in a traceback (fairseq-fixed 0.12.3.1).
+
+    It needs fairscale, which nobody maintains any more, and GPUs.
+    """
+    original = distributed_utils.call_main
+    if hasattr(original, "explains_fully_sharded"):
+        return
+
+    def call_main(cfg: DictConfig, main: Callable, **kwargs: Any) -> None:
+        if cfg.distributed_training.ddp_backend == "fully_sharded":
+            if not fully_sharded_data_parallel.has_FSDP or _runs_on_cpu(cfg):
+                raise ValueError(
+                    "--ddp-backend fully_sharded: needs GPUs and the package fairscale, which is"
+                    " not maintained any more; choose pytorch_ddp or legacy_ddp"
+                )
+        original(cfg, main, **kwargs)
+
+    replace(distributed_utils, "call_main", call_main)
+    call_main.explains_fully_sharded = True
+
+
 def wrap_cpu_modules() -> None:
     """Defect: ``--ddp-backend pytorch_ddp`` names a GPU for modules on the CPU (#2879).
 
@@ -173,6 +198,32 @@ def broadcast_checkpoints() -> None:
             return original(*args, **kwargs)
 
     replace(distributed_utils, "_broadcast_object_slow", _broadcast_object_slow)
+
+
+def agree_on_checkpoints() -> None:
+    """Defect: nodes that don't share their ``--save-dir`` hang on a resume.
+
+    In fairseq-fixed 0.12.3.1 each worker looks for itself whether there is a checkpoint. Who sees
+    none takes no part in the broadcast of rank 0's, and all wait for one another.
+    """
+    original = Trainer.load_checkpoint
+    if hasattr(original, "agrees_with_others"):
+        return
+
+    def load_checkpoint(self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+        workers = self.data_parallel_world_size
+        if workers > 1:
+            seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
+            distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
+            if 0 < seen.item() < workers:
+                raise ValueError(
+                    f"checkpoint {filename}: only {seen.item():.0f} of {workers} workers see it;"
+                    " give all nodes the same --save-dir, in a folder that they share"
+                )
+        return original(self, filename, *args, **kwargs)
+
+    replace(Trainer, "load_checkpoint", load_checkpoint)
+    load_checkpoint.agrees_with_others = True
 
 
 def gather_lists_on_cpu() -> None:

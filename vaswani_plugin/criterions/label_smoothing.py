@@ -99,9 +99,13 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         return sums.loss, sample_size, logging_output
 
     def _can_fuse(self, model) -> bool:
+        # With --find-unused-parameters PyTorch's DDP takes a projection that is used outside of
+        # the model for an unused one, and its gradient for a second one.
+        if self.unfused_loss or getattr(model, "find_unused_parameters", False):
+            return False
         # Gradients formed before fairseq scales the loss would underflow in float16.
         weight = getattr(model, "projection_weight", None)
-        return weight is not None and not self.unfused_loss and weight.dtype != torch.float16
+        return weight is not None and weight.dtype != torch.float16
 
     def _fused(self, model, sample) -> SmoothedLoss:
         features, _ = model(**sample["net_input"], features_only=True)

@@ -132,7 +132,8 @@ class _FusedLoss(torch.autograd.Function):
         gold_weight, other_weight = smoothing_weights(epsilon, vocabulary)
         with_features, with_weight = ctx.needs_input_grad[:2]
         accumulate = torch.promote_types(features.dtype, torch.float32)
-        loss, nll = torch.zeros(2, dtype=accumulate, device=features.device).unbind()
+        # each a tensor of its own, no view: fairseq multiplies a dummy batch's loss by 0 in place
+        loss, nll = (torch.zeros((), dtype=accumulate, device=features.device) for _ in range(2))
         correct = torch.zeros((), dtype=torch.long, device=features.device)
         grad_features = torch.empty_like(features) if with_features else None
         transposed = weight.new_zeros(width, vocabulary, dtype=accumulate) if with_weight else None

@@ -1,0 +1,44 @@
+"""Toy corpora of the three tasks, and the flags that train a debug-sized model on each."""
+
+from pathlib import Path
+
+import pytest
+import toy_language_model
+import toy_trees
+from code_trees import code_trees
+
+from vaswani_text.pipeline import TreeSettings
+
+# Highest rate 5e-3 after 20 updates: what goes wrong shows, and differences grow.
+FAST = ("--warmup-updates", "20", "--lr-factor", "0.13", "--seed", "3", "--num-workers", "0")
+NO_DROPOUT = ("--dropout", "0")
+
+
+@pytest.fixture(scope="session")
+def language_data(tmp_path_factory) -> Path:
+    """A small text, binarized."""
+    return toy_language_model.write_data(tmp_path_factory.mktemp("language"))
+
+
+@pytest.fixture(scope="session")
+def tree_data(tmp_path_factory) -> Path:
+    """Made-up trees, coded."""
+    folder = tmp_path_factory.mktemp("trees")
+    lines = "".join(f"{tree}\n" for tree in toy_trees.distinct_trees(40, 5))
+    (folder / "trees").write_text(lines, encoding="utf-8")
+    splits = {split: [str(folder / "trees")] for split in ("train", "valid", "test")}
+    code_trees(splits, TreeSettings("words", True, True), folder / "bin", 1, 0, 1)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="session")
+def flags_of_tasks(toy_data_bin, language_data, tree_data) -> dict[str, tuple]:
+    """Task: flags of fairseq-train, without a length. No epoch has an even number of batches."""
+    translation = (toy_data_bin, "--task", "vaswani_translation", "--arch", "vaswani_debug")
+    language = (language_data, "--task", "vaswani_language_modeling", "--arch", "vaswani_lm_debug")
+    parsing = (tree_data, "--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
+    return {
+        "translation": (*translation, "--max-tokens", 100, *FAST),
+        "language modeling": (*language, "--tokens-per-sample", 32, "--max-tokens", 320, *FAST),
+        "parsing": (*parsing, "--max-tokens", 900, *FAST),
+    }

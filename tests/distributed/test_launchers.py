@@ -1,0 +1,153 @@
+"""Whoever starts the workers, on one node or two, they train as one worker does.
+
+Each command is the one that recipes/lib/launch.sh makes.
+"""
+
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from forked_training import PLUGIN, Training, train
+
+from tests.conftest import fairseq_environment
+from tests.distributed.conftest import NO_DROPOUT
+from tests.support.scripts import ROOT
+
+UPDATES = 6  # an epoch and a half by two workers
+SECONDS = 900
+
+# start.sh OPTIONS -- FLAGS: a training as a recipe starts it.
+START = f"""
+set -euo pipefail
+recipe=made-up dry_run=''
+source {ROOT}/recipes/lib/common.sh
+training_command() {{ command=(fairseq-train "$@"); add_launcher; }}
+recipe_option() {{ return 1; }}
+options=()
+while [[ "$1" != -- ]]; do options+=("$1"); shift; done
+shift
+parse_options "${{options[@]}}"
+check_launch_options
+training_command "$@"
+"${{command[@]}}"
+"""
+
+# network.sh COMMAND...: runs it with `--node-rank 0` here, and with 1 as on another machine.
+NETWORK = """
+set -euo pipefail
+ip link set lo up
+unshare --net sleep 1000 &
+other=$!
+trap 'kill "$other"' EXIT
+here=$(readlink /proc/self/ns/net)
+while [[ "$(readlink "/proc/$other/ns/net")" == "$here" ]]; do sleep 0.1; done
+ip link add left type veth peer name right netns "$other"
+ip address add 10.9.0.1/24 dev left
+ip link set left up
+there=(nsenter --target "$other" --net)
+"${there[@]}" ip address add 10.9.0.2/24 dev right
+"${there[@]}" ip link set right up
+"${there[@]}" ip link set lo up
+GLOO_SOCKET_IFNAME=right "${there[@]}" bash "$1" --node-rank 1 "${@:2}" &
+second=$!
+GLOO_SOCKET_IFNAME=left bash "$1" --node-rank 0 "${@:2}"
+wait "$second"
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return taken.getsockname()[1]
+
+
+def begin(*command: object) -> subprocess.Popen:
+    """A command, its output in one pipe."""
+    path = f"{Path(sys.executable).parent}:{fairseq_environment()['PATH']}"
+    return subprocess.Popen(
+        [*map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=fairseq_environment(PATH=path),
+    )
+
+
+def finish(*processes: subprocess.Popen) -> str:
+    """Wait for all of them; what they said. None outlives this."""
+    try:
+        said = "".join(process.communicate(timeout=SECONDS)[0] for process in processes)
+    finally:
+        for process in processes:
+            process.terminate()
+    assert all(process.returncode == 0 for process in processes), said[-4000:]
+    return said
+
+
+@pytest.fixture(scope="module")
+def flags(flags_of_tasks) -> tuple:
+    return (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", UPDATES)
+
+
+@pytest.fixture(scope="module")
+def alone(flags, tmp_path_factory) -> Training:
+    """One worker that collects two batches for each update."""
+    return train(tmp_path_factory.mktemp("alone"), *flags, "--update-freq", 2)
+
+
+@pytest.fixture
+def start(flags, tmp_path) -> tuple:
+    """A function of a recipe's options that gives the command."""
+    script = tmp_path / "start.sh"
+    script.write_text(START)
+    common = ("--user-dir", PLUGIN, "--disable-validation", "--no-progress-bar")
+    training = (*flags, *common, "--save-dir", tmp_path)
+    return lambda *options: ("bash", script, *options, "--cpu", "--", *training)
+
+
+def assert_trained_as(alone: Training, folder: Path, said: str) -> None:
+    assert said.count("done training") == 1, "each worker trained alone"
+    together = torch.load(folder / "checkpoint_last.pt")
+    assert together["optimizer_history"][-1]["num_updates"] == UPDATES
+    for name, weight in alone.weights().items():
+        torch.testing.assert_close(together["model"][name], weight, rtol=0, atol=1e-6)
+
+
+def test_two_nodes_on_one_machine(alone, start, tmp_path):
+    """The one that needs the other starts first, and waits."""
+    nodes = ("--nodes", 2, "--master", f"localhost:{free_port()}", "--node-rank")
+    second, first = begin(*start(*nodes, 1)), begin(*start(*nodes, 0))
+    assert_trained_as(alone, tmp_path, finish(first, second))
+
+
+@pytest.mark.slow
+def test_two_workers_on_one_node(alone, start, tmp_path):
+    assert_trained_as(alone, tmp_path, finish(begin(*start("--workers", 2))))
+
+
+@pytest.mark.slow
+def test_two_nodes_in_networks_of_their_own(alone, start, tmp_path):
+    tools = all(map(shutil.which, ("unshare", "nsenter", "ip")))
+    if not tools or subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode:
+        pytest.skip("this machine makes no network namespaces")
+    network = tmp_path / "network.sh"
+    network.write_text(NETWORK)
+    command = start("--nodes", 2, "--master", f"10.9.0.1:{free_port()}")[1:]
+    said = finish(begin("unshare", "-rn", "bash", network, *command))
+    assert_trained_as(alone, tmp_path, said)
+
+
+@pytest.mark.slow
+def test_fairseqs_own_launcher_on_two_nodes(flags, tmp_path):
+    """Two workers on each; told by fairseq's flags alone."""
+    one = train(tmp_path / "one", *flags, "--update-freq", 4)
+    command = (sys.executable, "-m", "fairseq_cli.train", *flags, "--user-dir", PLUGIN, "--cpu")
+    command += ("--disable-validation", "--no-progress-bar", "--save-dir", tmp_path)
+    command += ("--distributed-world-size", 4, "--distributed-num-procs", 2)
+    command += ("--distributed-init-method", f"tcp://localhost:{free_port()}")
+    nodes = [begin(*command, "--distributed-rank", rank) for rank in (0, 2)]
+    assert_trained_as(one, tmp_path, finish(*nodes))

@@ -1,0 +1,134 @@
+"""Two workers train as one does with ``--update-freq 2``; who goes on with a training is free."""
+
+import math
+
+import pytest
+import torch
+from forked_training import Training, train
+
+from tests.distributed.conftest import NO_DROPOUT
+
+TASKS = ["translation", "language modeling", "parsing"]
+TOLERANCE = 1e-4  # relative, of the losses
+FEW = 10  # updates: two epochs and a half of the translations'
+
+
+def assert_same_training(one: Training, other: Training, updates: int) -> None:
+    """Both succeeded, with the same losses all along and the same weights in the end."""
+    assert one.code == other.code == 0, one.log + other.log
+    assert len(one.losses) == updates
+    assert other.losses == pytest.approx(one.losses, rel=TOLERANCE)
+    theirs = other.weights()
+    assert theirs.keys() == one.weights().keys()
+    for name, weight in one.weights().items():
+        # A softmax doesn't see what all keys have in common: the gradient of their bias is noise.
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(theirs[name], weight, rtol=0, atol=1e-5, msg=name)
+
+
+@pytest.fixture(scope="module")
+def alone(flags_of_tasks, tmp_path_factory) -> Training:
+    """A few updates of the translation task by one worker that collects two batches for each."""
+    folder = tmp_path_factory.mktemp("alone")
+    flags = (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", FEW)
+    return train(folder, *flags, "--update-freq", 2)
+
+
+@pytest.mark.parametrize("task", TASKS[1:])
+def test_two_workers_are_one_that_collects_two_batches(flags_of_tasks, task, tmp_path):
+    flags = (*flags_of_tasks[task], *NO_DROPOUT, "--max-update", FEW)
+    one = train(tmp_path / "one", *flags, "--update-freq", 2)
+    two = train(tmp_path / "two", *flags, workers=2)
+    assert_same_training(one, two, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_a_hundred_updates(flags_of_tasks, task, tmp_path):
+    flags = (*flags_of_tasks[task], *NO_DROPOUT, "--max-update", 100)
+    one = train(tmp_path / "one", *flags, "--update-freq", 2)
+    two = train(tmp_path / "two", *flags, workers=2)
+    assert_same_training(one, two, 100)
+    assert one.losses[-1] < 0.8 * one.losses[0]  # something was learned meanwhile
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--ddp-backend", "legacy_ddp"),
+        pytest.param(("--ddp-backend", "pytorch_ddp"), marks=pytest.mark.slow),
+        pytest.param(("--unfused-loss",), marks=pytest.mark.slow),
+    ],
+)
+def test_every_way_to_share_gradients(flags_of_tasks, alone, flags, tmp_path):
+    shared = (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", FEW)
+    assert_same_training(alone, train(tmp_path, *shared, *flags, workers=2), FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.parametrize("unused", [(), ("--find-unused-parameters",)])
+def test_a_projection_of_its_own(flags_of_tasks, backend, unused, tmp_path):
+    """It is used outside of the wrapped model's forward pass, by the fused loss."""
+    flags = (*flags_of_tasks["translation"], *NO_DROPOUT, "--share-embeddings", "none")
+    flags = (*flags, "--max-update", FEW, *unused)
+    one = train(tmp_path / "one", *flags, "--update-freq", 2)
+    two = train(tmp_path / "two", *flags, "--ddp-backend", backend, workers=2)
+    assert_same_training(one, two, FEW)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_another_number_of_workers_goes_on(flags_of_tasks, alone, workers, tmp_path):
+    """In the middle of an epoch, and of one that is not the process's first."""
+    flags = (*flags_of_tasks["translation"], *NO_DROPOUT)
+    frequency = {1: ("--update-freq", 2), 2: ("--update-freq", 1)}
+    begun = train(tmp_path, *flags, *frequency[workers], "--max-update", 6, workers=workers)
+    others = 3 - workers
+    end = train(tmp_path, *flags, *frequency[others], "--max-update", FEW, workers=others)
+    assert begun.code == 0 and f"then {workers}, now {others}" in end.log, begun.log + end.log
+    whole = Training(end.code, begun.losses + end.losses, end.folder, end.log)
+    assert_same_training(alone, whole, FEW)
+
+
+def test_nodes_that_share_no_folder_are_told_so(flags_of_tasks, tmp_path):
+    flags = flags_of_tasks["translation"]
+    assert train(tmp_path, *flags, "--max-update", 1).code == 0
+    resumed = train(tmp_path, *flags, "--max-update", 2, workers=2, apart=True)
+    assert resumed.code == 1
+    assert resumed.log.count("only 1 of 2 workers see it; give all nodes the same --save-dir") == 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "loaders"),
+    [
+        (2, (0, 2)),
+        pytest.param(1, (0, 0, 1, 2), marks=pytest.mark.slow),
+        pytest.param(2, (1, 1), marks=pytest.mark.slow),
+    ],
+)
+def test_a_training_repeats_itself_bit_by_bit(flags_of_tasks, workers, loaders, tmp_path):
+    """With dropout, and whoever loads the data."""
+    flags = (*flags_of_tasks["translation"], "--dropout", 0.1, "--max-update", FEW)
+    runs = [
+        train(tmp_path / f"{number}", *flags, "--num-workers", processes, workers=workers)
+        for number, processes in enumerate(loaders)
+    ]
+    assert [run.code for run in runs] == [0] * len(runs), runs[0].log
+    for run in runs[1:]:
+        assert run.losses == runs[0].losses
+        for name, weight in runs[0].weights().items():
+            assert torch.equal(run.weights()[name], weight), name
+
+
+def test_another_seed_is_another_training(flags_of_tasks, alone, tmp_path):
+    flags = (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", 1, "--seed", 4)
+    other = train(tmp_path, *flags, "--update-freq", 2)
+    assert other.code == 0 and other.losses[0] != alone.losses[0]
+
+
+def test_two_workers_train_in_bf16(flags_of_tasks, alone, tmp_path):
+    flags = (*flags_of_tasks["translation"], *NO_DROPOUT, "--max-update", FEW, "--bf16")
+    two = train(tmp_path, *flags, workers=2)
+    assert two.code == 0, two.log
+    assert all(map(math.isfinite, two.losses)) and two.losses != alone.losses
+    assert two.losses == pytest.approx(alone.losses, rel=0.02)  # eight bits are 0.4%
