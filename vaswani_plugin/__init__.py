@@ -1,6 +1,6 @@
 """vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`."""
 
-from vaswani_plugin import compat, defaults
+from vaswani_plugin import compat, defaults, resilience
 
 compat.mend()
 
@@ -16,3 +16,4 @@ from vaswani_plugin.optim import adam, lr_scheduler
 from vaswani_plugin.tasks import language_modeling, parsing, translation
 
 defaults.install()
+resilience.install()

@@ -14,8 +14,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
-from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+from vaswani_text.corpus_io import (  # noqa: E402
+    InputError,
+    read_json,
+    read_lines,
+    run,
+    write_atomically,
+)
 from vaswani_text.training_log import read_training  # noqa: E402
+
+SCORE_AGAIN = "run the stage that scores again"
 
 
 def describe_training(path: str) -> dict[str, Any]:
@@ -37,11 +45,25 @@ def describe_training(path: str) -> dict[str, Any]:
 
 
 def describe_file(path: Path, work: Path) -> dict[str, Any]:
-    """Name, lines and sha256 of a data file as it is stored; lines are those of its content."""
+    """Name, bytes and sha256 of a file as it is stored."""
     name = path.relative_to(work) if path.is_relative_to(work) else path.name
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"file": str(name), "lines": sum(1 for _ in read_lines(path)), "sha256": digest}
+    return {"file": str(name), "bytes": path.stat().st_size, "sha256": digest}
+
+
+def describe_text(path: Path, work: Path) -> dict[str, Any]:
+    """The same of a data file, with the lines of its content."""
+    lines = sum(1 for _ in read_lines(path))
+    description = describe_file(path, work)
+    return {"file": description.pop("file"), "lines": lines, **description}
+
+
+def describe_binarized(folder: Path, work: Path) -> list[dict[str, Any]]:
+    """What fairseq-train reads: dictionaries, numbers and their index."""
+    found = (path for path in sorted(folder.iterdir()) if path.is_file())
+    wanted = (p for p in found if p.suffix in (".bin", ".idx") or p.name.startswith("dict."))
+    return [describe_file(path, work) for path in wanted]
 
 
 def versions() -> dict[str, str | None]:
@@ -60,14 +82,18 @@ def read_scores(tokenized: Path | None, sacrebleu: Path | None) -> dict[str, Any
     """Joins the outputs of `vaswani bleu --format json` on tokens and on running text."""
     scores: dict[str, Any] = {"tokenized": None, "compound_split": None}
     scores |= {"sacrebleu": None, "signature": None}
-    if tokenized:
-        report = json.loads(tokenized.read_text(encoding="utf-8"))
-        scores["tokenized"] = report["tokenized"]
-        scores["compound_split"] = report["compound_split"]
-    if sacrebleu:
-        report = json.loads(sacrebleu.read_text(encoding="utf-8"))
-        scores["sacrebleu"] = report["sacrebleu"]
-        scores["signature"] = report["signature"]
+    parts = (
+        (tokenized, ("tokenized", "compound_split")),
+        (sacrebleu, ("sacrebleu", "signature")),
+    )
+    for path, names in parts:
+        if path is None:
+            continue
+        report = read_json(path, SCORE_AGAIN)
+        try:
+            scores |= {name: report[name] for name in names}
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{path}: no {error} of `vaswani bleu`: {SCORE_AGAIN}") from error
     return scores
 
 
@@ -94,14 +120,16 @@ def write_result(args: argparse.Namespace) -> None:
     work = args.work.resolve()
     content: dict[str, Any] = {"recipe": args.recipe, "arch": args.arch}
     content |= describe_training(args.train_log)
-    content["data"] = [describe_file(path.resolve(), work) for path in args.data]
+    content["data"] = [describe_text(path.resolve(), work) for path in args.data]
     content["paths"] = dict(split_pair(text) for text in args.path)
     for key, path in content["paths"].items():
         if not (work / path).exists():
             raise InputError(f"--path {key}={path}: {work / path} does not exist")
+    if "data_bin" in content["paths"]:
+        content["binarized"] = describe_binarized(work / content["paths"]["data_bin"], work)
     if args.scores:
         key, path = split_pair(args.scores)
-        content[key] = json.loads(Path(path).read_text(encoding="utf-8"))
+        content[key] = read_json(path, SCORE_AGAIN)
     else:
         content["bleu"] = read_scores(args.tokenized, args.sacrebleu)
     content["versions"] = versions()

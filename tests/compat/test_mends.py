@@ -2,27 +2,35 @@
 
 import torch
 from fairseq import checkpoint_utils, options
-from fairseq.data import data_utils, language_pair_dataset
+from fairseq.data import Dictionary, data_utils, iterators, language_pair_dataset
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
 
-from vaswani_plugin import compat
+from vaswani_plugin import compat, resilience
 from vaswani_plugin.compat.replacing import is_defect_in_source, replace
 
 REPLACED = [
     (checkpoint_utils, "load_checkpoint_to_cpu"),
     (checkpoint_utils, "load_model_ensemble_and_task"),
+    (checkpoint_utils, "torch_persistent_save"),
+    (checkpoint_utils, "_torch_persistent_save"),
     (Trainer, "load_checkpoint"),
+    (Trainer, "train_step"),
+    (Trainer, "valid_step"),
     (Trainer, "zero_grad"),
     (PathManager, "copy"),
     (PathManager, "rename"),
+    (Dictionary, "add_from_file"),
     (data_utils, "batch_by_size"),
     (data_utils, "np"),
     (language_pair_dataset, "np"),
     (FairseqTask, "get_batch_iterator"),
+    (iterators.EpochBatchIterator, "state_dict"),
+    (iterators.EpochBatchIterator, "load_state_dict"),
+    (iterators.GroupedIterator, "__init__"),
     (options, "parse_args_and_arch"),
     (distributed_utils, "infer_init_method"),
     (distributed_utils, "call_main"),
@@ -36,6 +44,7 @@ def test_mending_twice_changes_nothing():
     before = [getattr(owner, name) for owner, name in REPLACED]
     allowed = set(map(str, torch.serialization.get_safe_globals()))
     compat.mend()
+    resilience.install()
     assert [getattr(owner, name) for owner, name in REPLACED] == before
     assert set(map(str, torch.serialization.get_safe_globals())) == allowed
 

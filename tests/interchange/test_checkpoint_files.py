@@ -149,3 +149,10 @@ def test_full_disk_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(OSError):
         save_checkpoint({"model": {"w": torch.zeros(100_000)}}, tmp_path / "a.pt")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_tensor_that_claims_more_than_it_holds(tmp_path: Path) -> None:
+    """A few bytes can stand for a tensor of terabytes, which every use would make room for."""
+    torch.save({"model": {"w": torch.zeros(()).expand(2**40)}}, tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=r"a\.pt: no fairseq checkpoint: w is larger"):
+        load_checkpoint(tmp_path / "a.pt")

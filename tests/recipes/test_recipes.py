@@ -199,10 +199,13 @@ def test_multi30k_on_files_of_its_names(multi30k, captions):
     assert done.stderr.count("differs from the published file") == 6
     result = check_result(work, "multi30k")
     content = gzip.decompress((captions / "train.en.gz").read_bytes())
-    stored = hashlib.sha256((captions / "train.en.gz").read_bytes()).hexdigest()
+    stored = (captions / "train.en.gz").read_bytes()
     assert result["data"][0] == {
-        "file": "train.en.gz", "lines": content.count(b"\n"), "sha256": stored,
+        "file": "train.en.gz", "lines": content.count(b"\n"), "bytes": len(stored),
+        "sha256": hashlib.sha256(stored).hexdigest(),
     }  # fmt: skip
+    names = {entry["file"] for entry in result["binarized"]}
+    assert names >= {"data-bin/train.en-de.en.bin", "data-bin/dict.en.txt"}
     tokens = (work / "tok" / "train.de").read_text(encoding="utf-8")
     assert tokens == tokens.lower()
     assert "case:lc" in result["bleu"]["signature"]

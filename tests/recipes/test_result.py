@@ -87,6 +87,8 @@ def test_keys_data_and_scores(tmp_path):
     (tmp_path / "tok.json").write_text('{"tokenized": 41.5, "compound_split": 42.5}')
     (tmp_path / "sb.json").write_text('{"sacrebleu": 39.5, "signature": "nrefs:1"}')
     (tmp_path / "data-bin").mkdir()
+    (tmp_path / "data-bin" / "a.bin").write_bytes(b"numbers")
+    (tmp_path / "data-bin" / "preprocess.log").write_bytes(b"not read")
     done = write_result(
         tmp_path, [HEAD, simple(10, 5, 5, 5)], "--path", "data_bin=data-bin",
         "--tokenized", tmp_path / "tok.json", "--sacrebleu", tmp_path / "sb.json",
@@ -96,10 +98,13 @@ def test_keys_data_and_scores(tmp_path):
     # Later work reads these names; a change of them is a change of the interface.
     assert list(result) == [
         "recipe", "arch", "parameters", "updates", "tokens_per_second", "wall_seconds", "data",
-        "paths", "bleu", "versions",
+        "paths", "binarized", "bleu", "versions",
     ]  # fmt: skip
     digest = hashlib.sha256((tmp_path / "raw" / "test.en").read_bytes()).hexdigest()
-    assert result["data"] == [{"file": "raw/test.en", "lines": 2, "sha256": digest}]
+    size = len("one\u2028line\ntwo\n".encode())
+    assert result["data"] == [{"file": "raw/test.en", "lines": 2, "bytes": size, "sha256": digest}]
+    numbers = hashlib.sha256(b"numbers").hexdigest()
+    assert result["binarized"] == [{"file": "data-bin/a.bin", "bytes": 7, "sha256": numbers}]
     assert result["paths"] == {"data_bin": "data-bin"}
     assert result["bleu"] == {
         "tokenized": 41.5, "compound_split": 42.5, "sacrebleu": 39.5, "signature": "nrefs:1",

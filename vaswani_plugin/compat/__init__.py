@@ -2,11 +2,14 @@
 
 One function a defect. Each names the defect and its upstream issue where there is one, looks first
 whether the defect is still there, does nothing when it is gone, and can be called twice.
-Beyond these defects, importing the plugin leaves fairseq as it is. The subjects:
+Beyond these defects, and what ``resilience`` makes of faults, importing the plugin leaves fairseq
+as it is. The subjects:
 
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
-* ``distribution``: several workers without GPUs;
+* ``resuming``: the place in an epoch, for other workers than before;
+* ``distribution``: several workers, without GPUs and on several nodes;
+* ``dictionaries``: a broken one is named;
 * ``memory``: large blocks that glibc hands back and forth, and holes between others;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``quiet``: known-harmless warnings;
@@ -22,11 +25,13 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 from vaswani_plugin.compat import (
     batches,
     checkpoints,
+    dictionaries,
     distribution,
     errors,
     memory,
     numerics,
     quiet,
+    resuming,
 )
 
 MENDS = (
@@ -39,15 +44,21 @@ MENDS = (
     memory.return_holes_between_updates,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
+    resuming.keep_place_with_other_workers,
+    resuming.finish_epochs_of_other_groups,
     checkpoints.allow_harmless_globals,
     checkpoints.refuse_unusable_checkpoints,
     checkpoints.explain_mismatched_models,
+    checkpoints.begin_failed_saves_anew,
     checkpoints.copy_checkpoints_atomically,
     checkpoints.sync_before_rename,
+    dictionaries.name_broken_dictionaries,
     distribution.join_torchrun,
     distribution.spawn_on_cpu,
+    distribution.explain_fully_sharded,
     distribution.wrap_cpu_modules,
     distribution.broadcast_checkpoints,
+    distribution.agree_on_checkpoints,
     distribution.gather_lists_on_cpu,
 )
 

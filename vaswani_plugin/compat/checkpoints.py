@@ -7,8 +7,9 @@ import io
 import os
 import pickle
 import re
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
+from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.compat.errors import CheckpointError
 from vaswani_plugin.compat.replacing import is_defect_in_source, is_replaced, replace
 
@@ -34,6 +36,8 @@ HARMLESS_GLOBALS = (
         for module in ("core", "_core")  # as numpy 1 and numpy 2 write them
     ),
 )
+
+_OTHER_COPY = "use another one of the same folder, or copy it again"
 
 
 def allow_harmless_globals() -> None:
@@ -55,14 +59,19 @@ def allow_harmless_globals() -> None:
 def refuse_unusable_checkpoints() -> None:
     """Defect: a bad checkpoint fails in a page of PyTorch's words, without its name (#5610).
 
-    A file that would run code is refused and named together with what it wanted to run; a
-    truncated or foreign one is named with the remedy. Both as ``CheckpointError``.
+    Or it doesn't fail: PyTorch doesn't look at the sums that it wrote, and a flipped bit becomes a
+    weight. A file that would run code is refused and named together with what it wanted to run; a
+    foreign one, or one that is no longer what was saved, is named with the remedy. All as
+    ``CheckpointError``.
     """
     original = checkpoint_utils.load_checkpoint_to_cpu
     if is_replaced(original):
         return
 
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        wrong = damage(path) if os.path.isfile(path) else None
+        if wrong:
+            raise CheckpointError(f"checkpoint {path} cannot be read: it {wrong}; {_OTHER_COPY}")
         try:
             return original(path, *args, **kwargs)
         except OSError as error:
@@ -87,10 +96,7 @@ def _why_unusable(error: Exception) -> str:
     if isinstance(error, (KeyError, TypeError)):
         return f"is no checkpoint of fairseq ({error!r}); give one that fairseq-train wrote"
     reason = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
-    return (
-        f"cannot be read: the file is truncated or no checkpoint ({reason}); use another one of"
-        " the same folder, or copy it again"
-    )
+    return f"cannot be read: the file is truncated or no checkpoint ({reason}); {_OTHER_COPY}"
 
 
 def explain_mismatched_models() -> None:
@@ -148,6 +154,50 @@ def _why_mismatched(text: str) -> str:
         f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
         " or another --save-dir"
     )
+
+
+SAVE_TRIES = 3
+SAVE_PAUSE = 2.5
+"""Seconds before a failed save is tried again; the numbers are fairseq's."""
+
+
+def begin_failed_saves_anew() -> None:
+    """Defect: a save that is tried again is written behind the failed try (fairseq-fixed 0.12.3.1).
+
+    After a disk that was full, or away, for a second, the checkpoint begins with half a checkpoint
+    and cannot be read. And what a save that failed for good has written stays on the full disk.
+    """
+    original = checkpoint_utils._torch_persistent_save
+    if not is_defect_in_source(original, "return torch.save(obj, f)"):
+        return
+
+    def _torch_persistent_save(obj: Any, f: str | BinaryIO) -> None:
+        if isinstance(f, str) or not f.seekable():
+            original(obj, f)
+            return
+        for tries_left in reversed(range(SAVE_TRIES)):
+            try:
+                torch.save(obj, f)
+                return
+            except Exception:
+                if not tries_left:
+                    raise
+                time.sleep(SAVE_PAUSE)
+                f.seek(0)
+                f.truncate()
+
+    replace(checkpoint_utils, "_torch_persistent_save", _torch_persistent_save)
+    persistent_save = checkpoint_utils.torch_persistent_save
+
+    def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
+        try:
+            persistent_save(obj, filename, async_write=async_write)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(filename + ".tmp")
+            raise
+
+    replace(checkpoint_utils, "torch_persistent_save", torch_persistent_save)
 
 
 def copy_checkpoints_atomically() -> None:

@@ -15,6 +15,8 @@ from types import TracebackType
 
 import fairseq
 
+from vaswani_text.corpus_io import message_line
+
 OURS = Path(__file__).resolve().parents[1]
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
 TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
@@ -47,7 +49,7 @@ def is_users_error(error: BaseException) -> bool:
 
 def one_line(error: BaseException) -> str:
     """``error: `` and the message without line breaks."""
-    return "error: " + " ".join(str(error).split())
+    return message_line("error: " + " ".join(str(error).split()))
 
 
 def is_fairseq_command(argv0: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint
+from vaswani_plugin.interchange.untrusted import untrusted
 
 Weights = dict[str, torch.Tensor]
 _ABSENT = "(absent)"
@@ -147,7 +148,8 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
     averager, names, newest = Averager(), [], None
     for path in paths:
         newest = load_checkpoint(path)
-        averager.add(str(path), newest.pop("model"), model_config(newest))
+        with untrusted(path):
+            averager.add(str(path), newest.pop("model"), model_config(newest))
         newest["last_optimizer_state"] = None
         names.append(path.name)
     model = averager.mean()

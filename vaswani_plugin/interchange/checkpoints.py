@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from vaswani_plugin.checkpoint_sums import damage
+
 Checkpoint = dict[str, Any]
 
 _ALLOWED = (argparse.Namespace,)
@@ -51,12 +53,18 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise OSError(f"{path}: can't be read: {error.strerror or error}") from error
         except _UNREADABLE as error:
             raise ValueError(f"{path}: {_why_unreadable(error)}") from error
+    if wrong := damage(path):  # PyTorch reads on over flipped bits
+        raise ValueError(f"{path}: it {wrong}; copy it again or use another one")
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not model:
         raise ValueError(f"{path}: no fairseq checkpoint: it holds no model")
     strange = [key for key, value in model.items() if not isinstance(value, torch.Tensor)]
     if strange:
         raise ValueError(f"{path}: no fairseq checkpoint: its model's {strange[0]!r} is no tensor")
+    for name, tensor in model.items():
+        # Some bytes can claim to be a tensor of any size, which would fill the memory in use.
+        if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
+            raise ValueError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
     return state
 
 

@@ -23,6 +23,10 @@ class VaswaniAdamConfig(FairseqDataclass):
     weight_decay: float = field(
         default=0.0, metadata={"help": "decoupled weight decay (not in the paper)"}
     )
+    max_nonfinite_updates: int = field(
+        default=10,
+        metadata={"help": "stop after so many skipped updates in a row (NaN, infinite gradients)"},
+    )
     lr: list[float] = II("optimization.lr")
 
 

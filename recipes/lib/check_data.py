@@ -1,0 +1,58 @@
+"""Says which data of a finished recipe are no longer those of its result.json.
+
+    check_data.py work/multi30k/result.json
+
+Sizes first, sums where these agree. Only files inside the work folder are looked for: of those
+outside it, the result keeps no path. Exit code 1 when a file is missing or has changed.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+
+from vaswani_text.corpus_io import InputError, run  # noqa: E402
+
+
+def difference(path: Path, entry: dict[str, Any]) -> str | None:
+    """How a file differs from its entry; None where it doesn't."""
+    if not path.is_file():
+        return "is missing"
+    size = path.stat().st_size
+    if size != entry.get("bytes", size):  # results of before have no sizes
+        return f"has {size} bytes instead of {entry['bytes']}"
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return None if digest == entry["sha256"] else "holds something else"
+
+
+def main() -> None:
+    """Command line.
+
+    Raises:
+        InputError: when something differs, or there is nothing to compare.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("result", type=Path)
+    path = parser.parse_args().result
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        entries = [*result["data"], *result.get("binarized", [])]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: no result of a recipe ({error!r})") from error
+    inside = [entry for entry in entries if "/" in entry["file"]]
+    found = ((entry["file"], difference(path.parent / entry["file"], entry)) for entry in inside)
+    changed = [f"{name} {how}" for name, how in found if how]
+    if changed:
+        raise InputError(f"{path}: not the data of this result: {'; '.join(changed)}")
+    print(f"{len(inside)} files as they were")
+
+
+if __name__ == "__main__":
+    run(main)

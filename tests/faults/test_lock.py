@@ -1,0 +1,70 @@
+"""One run at a time in a save folder."""
+
+import os
+import signal
+import time
+
+import pytest
+from fairseq.trainer import Trainer
+
+from tests.faults.forks import Fork, updates_in
+from vaswani_plugin.resilience import lock
+
+
+def hold_for_ever(folder):
+    def work():
+        lock.hold(folder)
+        print("held", flush=True)
+        time.sleep(1000)
+
+    return work
+
+
+@pytest.fixture
+def holder(tmp_path):
+    fork = Fork(hold_for_ever(tmp_path / "run"), tmp_path / "holder.log")
+    fork.wait_for("held")
+    yield fork
+    os.kill(fork.pid, signal.SIGKILL)
+    fork.wait()
+
+
+def test_a_second_run_is_refused(holder, start, tmp_path):
+    folder = tmp_path / "run"
+    second = start(folder)
+    assert second.wait() == 1
+    error = second.output().splitlines()[-1]
+    assert error.startswith(f"error: --save-dir {folder} is in use by process {holder.pid} on ")
+    assert not list(folder.glob("*.pt"))
+
+
+def test_a_run_that_saves_nothing_needs_no_lock(holder, start, tmp_path):
+    run = start(tmp_path / "run", "--no-save", "--max-update", 1)
+    assert run.wait() == 0, run.output()
+
+
+def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_path):
+    def killed():
+        clip = Trainer.clip_grad_norm
+
+        def clip_grad_norm(self, clip_norm):
+            if self.get_num_updates() == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return clip(self, clip_norm)
+
+        Trainer.clip_grad_norm = clip_grad_norm
+
+    folder = tmp_path / "run"
+    assert start(folder, "--num-workers", 2, fault=killed).wait() == -signal.SIGKILL
+    on = start(folder)  # its data-loader workers look after their parent every five seconds
+    assert on.wait() == 0, on.output()
+    assert updates_in(folder / "checkpoint_last.pt") == 14
+
+
+def test_a_process_may_hold_a_folder_twice(tmp_path):
+    lock.hold(tmp_path)
+    lock.hold(tmp_path / "." / "")
+    other = Fork(lambda: lock.hold(tmp_path), tmp_path / "log")
+    # a fork knows what its parent held, but holds nothing itself
+    lock._held.pop(tmp_path.resolve()).close()
+    assert other.wait() == 0

@@ -1,0 +1,90 @@
+"""Asked to leave: the update at hand is saved, the exit code says so, the next start goes on."""
+
+import os
+import signal
+
+import pytest
+from fairseq.trainer import Trainer
+
+from tests.faults.forks import as_worker, assert_same_weights, start_training, updates_in
+from vaswani_plugin.resilience.preemption import EXIT_CODE
+
+
+def signalled_in(name, times, number=signal.SIGTERM, group=False):
+    """A fault: the process is sent a signal while it calls a method of the trainer."""
+
+    def fault():
+        original, calls = getattr(Trainer, name), []
+
+        def method(self, *args, **kwargs):
+            calls.append(name)
+            if len(calls) == times:
+                (os.killpg if group else os.kill)(os.getpid(), number)
+            return original(self, *args, **kwargs)
+
+        setattr(Trainer, name, method)
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("method", "times", "number", "saved"),
+    [
+        ("clip_grad_norm", 6, signal.SIGTERM, 6),
+        ("clip_grad_norm", 8, signal.SIGUSR1, 8),  # an interval's end: validated and saved anyway
+        ("valid_step", 2, signal.SIGTERM, 4),
+    ],
+)
+def test_the_update_at_hand_is_saved(start, undisturbed, tmp_path, method, times, number, saved):
+    folder = tmp_path / "run"
+    left = start(folder, fault=signalled_in(method, times, number))
+    assert left.wait() == EXIT_CODE == 75, left.output()
+    assert f"left as asked after update {saved}, exit code 75" in left.output()
+    assert updates_in(folder / "checkpoint_last.pt") == saved
+    on = start(folder)
+    assert on.wait() == 0, on.output()
+    assert f"@ {saved} updates)" in on.output()
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def test_a_validation_that_is_due_is_not_lost(start, undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    assert start(folder, fault=signalled_in("clip_grad_norm", 8)).wait() == EXIT_CODE
+    assert (folder / "checkpoint_2_8.pt").exists()
+    log = (tmp_path / "run.log").read_text()
+    assert log.index("asked to leave") < log.index("num_updates 8 | best_loss")
+
+
+def test_a_finished_training_is_finished(start, tmp_path):
+    run = start(tmp_path / "run", fault=signalled_in("clip_grad_norm", 14))
+    assert run.wait() == 0
+    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
+
+
+def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
+    run = start(tmp_path / "run", fault=lambda: signalled_in("__init__", 1)())
+    assert run.wait() == EXIT_CODE
+    assert not list((tmp_path / "run").glob("*.pt"))
+
+
+def test_a_whole_group_may_be_signalled(start, undisturbed, tmp_path):
+    """As schedulers do: data-loader workers get the signal as well."""
+    folder = tmp_path / "run"
+    fault = signalled_in("clip_grad_norm", 6, group=True)
+    left = start(folder, "--num-workers", 2, fault=fault)
+    assert left.wait() == EXIT_CODE, left.output()
+    assert updates_in(folder / "checkpoint_last.pt") == 6
+
+
+def test_one_worker_is_asked_and_all_leave(data_bin, tmp_path):
+    from tests.faults.conftest import TWO_EPOCHS
+    from tests.faults.forks import debug_config
+
+    cfg = debug_config(data_bin, tmp_path / "run", *TWO_EPOCHS)
+    faults = [None, signalled_in("clip_grad_norm", 2)]
+    runs = [
+        start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), tmp_path / f"{rank}.log", f)
+        for rank, f in enumerate(faults)
+    ]
+    assert [run.wait() for run in runs] == [EXIT_CODE] * 2, [run.output() for run in runs]
+    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 2

@@ -1,0 +1,171 @@
+"""What a start goes on from: damaged, missing and half-finished checkpoints."""
+
+import os
+import re
+import shutil
+import signal
+
+import pytest
+import torch
+from fairseq.file_io import PathManager
+
+from tests.faults.forks import assert_same_weights, updates_in
+from vaswani_plugin.compat.errors import CheckpointError
+from vaswani_plugin.resilience.resuming import choose
+
+
+def copy_of(undisturbed, folder, but=()):
+    """An earlier state of `undisturbed`, at update 12, with all that was beside it."""
+    shutil.copytree(undisturbed, folder, ignore=lambda _, names: {"log", *but} & set(names))
+    os.replace(folder / "checkpoint_2_12.pt", folder / "checkpoint_last.pt")
+    for name in ("checkpoint2.pt", "checkpoint_best.pt"):
+        (folder / name).unlink()
+    return folder
+
+
+def damage(path):
+    """Flip a bit of each byte of a kilobyte: more than the gaps between tensors."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 1024] = bytes(byte ^ 1 for byte in content[middle : middle + 1024])
+    path.write_bytes(content)
+
+
+def test_a_damaged_last_checkpoint_is_replaced_by_the_one_before(undisturbed, start, tmp_path):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    damage(folder / "checkpoint_last.pt")
+    run = start(folder)
+    assert run.wait() == 0, run.output()
+    log = run.output()
+    assert f"{folder}/checkpoint_last.pt is not as it was saved (" in log
+    assert f"going on from {folder}/checkpoint_2_8.pt, update 8: 6 updates, up to" in log
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def test_without_a_good_checkpoint_nothing_begins(undisturbed, start, tmp_path):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    for path in folder.glob("*.pt"):
+        path.write_bytes(path.read_bytes()[:-1000])
+    before = {path: path.read_bytes() for path in folder.glob("*.pt")}
+    run = start(folder)
+    assert run.wait() == 1
+    error = run.output().splitlines()[-1]
+    named = f"error: checkpoint {folder}/checkpoint_last.pt cannot be read: it is truncated, and"
+    assert error.startswith(f"{named} there is no good one in its folder; ")
+    assert "--save-dir to train from the start" in error
+    assert {path: path.read_bytes() for path in folder.glob("*.pt")} == before
+
+
+def test_a_named_file_is_used_or_refused(undisturbed, start, tmp_path):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    shutil.copy(folder / "checkpoint_last.pt", tmp_path / "named.pt")
+    damage(tmp_path / "named.pt")
+    run = start(folder, "--restore-file", tmp_path / "named.pt")
+    assert run.wait() == 1
+    assert f"error: checkpoint {tmp_path}/named.pt cannot be read: it is not" in run.output()
+
+
+def killed_after_the_first_rename():
+    """The save's first file gets its name; checkpoint_last.pt is not written."""
+    rename = PathManager.rename
+
+    def rename_and_die(source, destination):
+        rename(source, destination)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    PathManager.rename = rename_and_die
+
+
+def test_a_save_that_was_broken_off_still_counts(undisturbed, start, tmp_path):
+    folder = tmp_path / "run"
+    assert start(folder, fault=killed_after_the_first_rename).wait() == -signal.SIGKILL
+    assert [path.name for path in folder.glob("*.pt")] == ["checkpoint_1_4.pt"]
+    run = start(folder)
+    assert run.wait() == 0, run.output()
+    assert re.search(r"going on from .*checkpoint_1_4.pt, update 4: what was saved", run.output())
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def test_the_save_after_another_counts_too(undisturbed, start, tmp_path):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    shutil.copy(folder / "checkpoint1.pt", folder / "checkpoint_last.pt")
+    os.utime(folder / "checkpoint_last.pt", (1, 1))
+    run = start(folder)
+    assert run.wait() == 0, run.output()
+    assert "checkpoint_2_8.pt, update 8: " in run.output()
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def save(path, updates, written, **changes):
+    """What a start looks at, in a file of a certain time."""
+    state = {
+        "extra_state": {"train_iterator": {"epoch": 1}},
+        "last_optimizer_state": {"state": torch.zeros(300)},
+        "optimizer_history": [{"num_updates": updates}],
+    }
+    torch.save(state | changes, path)
+    os.utime(path, (written, written))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number, name in enumerate(["checkpoint1", "checkpoint_2_8", "checkpoint_last"]):
+        save(tmp_path / f"{name}.pt", 4 + 4 * number, 10 + number)
+    return tmp_path
+
+
+def chosen(folder):
+    return choose(folder / "checkpoint_last.pt", "").name
+
+
+def test_the_last_state_is_the_choice(folder):
+    assert chosen(folder) == "checkpoint_last.pt"
+
+
+def test_then_the_one_of_the_most_updates(folder):
+    damage(folder / "checkpoint_last.pt")
+    os.utime(folder / "checkpoint_last.pt", (99, 99))
+    assert chosen(folder) == "checkpoint_2_8.pt"
+    damage(folder / "checkpoint_2_8.pt")
+    assert chosen(folder) == "checkpoint1.pt"
+
+
+def test_a_newer_file_counts_only_with_more_updates(folder):
+    save(folder / "checkpoint_best.pt", 12, 99)
+    assert chosen(folder) == "checkpoint_last.pt"
+    save(folder / "checkpoint_best.pt", 13, 99)
+    assert chosen(folder) == "checkpoint_best.pt"
+
+
+@pytest.mark.parametrize("missing", ["last_optimizer_state", "extra_state"])
+def test_what_nobody_can_go_on_from_is_no_choice(folder, missing):
+    save(folder / "checkpoint_best.pt", 13, 99, **{missing: {}})
+    assert chosen(folder) == "checkpoint_last.pt"
+
+
+def test_an_empty_folder_is_a_first_start(tmp_path):
+    assert chosen(tmp_path / "none") == "checkpoint_last.pt"
+
+
+@pytest.mark.parametrize("gone", [(), ("checkpoint_last.pt",)])
+def test_damaged_files_are_no_first_start(folder, gone):
+    for path in folder.glob("*.pt"):
+        path.write_bytes(path.read_bytes()[:-500])
+    for name in gone:
+        (folder / name).unlink()
+    with pytest.raises(CheckpointError, match="is truncated, and there is no good one in its"):
+        chosen(folder)
+
+
+def test_a_complete_training_gets_no_further_update(undisturbed, start, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    run = start(folder)
+    assert run.wait() == 0, run.output()
+    assert "the training was complete: 14 of 14 updates" in run.output()
+    assert updates_in(folder / "checkpoint_last.pt") == 14
+
+
+def test_a_longer_training_goes_on(undisturbed, start, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    assert start(folder, "--max-epoch", 3, "--max-update", 0).wait() == 0
+    assert updates_in(folder / "checkpoint_last.pt") == 21

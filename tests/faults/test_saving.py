@@ -1,0 +1,92 @@
+"""Saves that fail: a full disk, and what is kept for the day on which a file is damaged."""
+
+import resource
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from tests.faults.forks import assert_same_weights, updates_in
+from vaswani_plugin.compat import checkpoints
+
+
+def full_at(save, room):
+    """A fault: in the `save`-th save the file may not grow beyond `room` bytes."""
+
+    def fault():
+        original, calls = checkpoint_utils.torch_persistent_save, []
+
+        def torch_persistent_save(*args, **kwargs):
+            calls.append(args)
+            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+            if len(calls) == save:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+            try:
+                original(*args, **kwargs)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)  # the log is a file as well
+
+        checkpoint_utils.torch_persistent_save = torch_persistent_save
+        checkpoints.SAVE_PAUSE = 0.01
+
+    return fault
+
+
+@pytest.mark.parametrize("room", [0, 100_000])
+def test_a_full_disk_ends_the_training_and_harms_nothing(start, undisturbed, tmp_path, room):
+    folder = tmp_path / "run"
+    full = start(folder, fault=full_at(2, room))
+    assert full.wait() == 1
+    error = full.output().splitlines()[-1]
+    assert error.startswith(f"error: the checkpoint of update 7 can't be saved to {folder} (")
+    assert "Traceback" not in full.output()
+    names = sorted(path.name for path in folder.glob("check*"))
+    assert names == ["checkpoint_1_4.pt", "checkpoint_best.pt", "checkpoint_last.pt"]
+    assert updates_in(folder / "checkpoint_last.pt") == 4
+    on = start(folder)
+    assert on.wait() == 0, on.output()
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def test_a_save_that_works_at_the_second_try_is_whole(tmp_path, monkeypatch):
+    save, tries = torch.save, []
+
+    def fail_once(state, file):
+        tries.append(file)
+        if len(tries) == 1:
+            file.write(b"half a checkpoint")
+            raise OSError("the disk was away for a second")
+        save(state, file)
+
+    monkeypatch.setattr(checkpoints, "SAVE_PAUSE", 0)
+    monkeypatch.setattr(torch, "save", fail_once)
+    checkpoint_utils.torch_persistent_save({"a": 1}, str(tmp_path / "saved.pt"))
+    assert len(tries) == 2
+    assert torch.load(tmp_path / "saved.pt") == {"a": 1}
+    assert (tmp_path / "saved.pt").read_bytes().startswith(b"PK")
+
+
+def test_where_only_the_last_state_is_kept_the_one_before_stays(start, undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    flags = ["--no-epoch-checkpoints", "--save-interval-updates", 0, "--disable-validation"]
+    assert start(folder, *flags).wait() == 0
+    assert updates_in(folder / "checkpoint_last.pt") == 14
+    assert updates_in(folder / "checkpoint_previous.pt") == 7
+    (folder / "checkpoint_last.pt").write_bytes(b"")
+    again = start(folder, *flags)
+    assert again.wait() == 0, again.output()
+    assert "checkpoint_previous.pt, update 7: 7 updates, up to the last save's 14" in again.output()
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def test_a_damaged_state_takes_no_good_ones_place(start, tmp_path):
+    """The save after a start from the previous state must not make the damaged one the previous."""
+    folder, flags = tmp_path / "run", ["--no-epoch-checkpoints", "--save-interval-updates", 0]
+    assert start(folder, *flags).wait() == 0
+    (folder / "checkpoint_last.pt").write_bytes(b"")
+    assert start(folder, *flags, fault=full_at(1, 0)).wait() == 1
+    assert updates_in(folder / "checkpoint_previous.pt") == 7
+
+
+def test_numbered_states_need_no_previous_one(undisturbed):
+    assert not (undisturbed / "checkpoint_previous.pt").exists()
