@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from fairseq import options
+from fairseq import checkpoint_utils, options
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import preprocess, train
 from fairseq_flags import training_config
@@ -22,6 +22,7 @@ from omegaconf import DictConfig, open_dict
 
 from tests.conftest import write_toy_corpus
 from vaswani_plugin.compat.errors import is_users_error, one_line
+from vaswani_plugin.resilience import preemption
 
 DEBUG = (
     *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--max-tokens", "100"),
@@ -124,6 +125,7 @@ def _run(work: Callable[[], None], log: Path) -> None:
     code = 1
     try:
         _redirect(log)
+        _forget_other_trainings()
         code = _exit_code(work)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -140,6 +142,12 @@ def _redirect(log: Path) -> None:
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, force=True)
     sys.argv = ["fairseq-train"]
     torch.set_num_threads(1)
+
+
+def _forget_other_trainings() -> None:
+    """What a training leaves in its process: another test may have made one in the tests' own."""
+    vars(preemption._request).update(vars(preemption.Request()))
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)
 
 
 def _exit_code(work: Callable[[], None]) -> int:

@@ -15,9 +15,11 @@ def completed(cfg: DictConfig, kind: type) -> DictConfig:
     fairseq itself completes that of a model which is named by its own name, not by an `--arch`.
 
     Args:
-        cfg: as the command line or a checkpoint gives it.
+        cfg: as the command line or a checkpoint gives it, or the dataclass itself.
         kind: the dataclass.
     """
+    if isinstance(cfg, kind):
+        return cfg
     cfg = copy(cfg)
     with open_dict(cfg):
         for field in fields(kind):
