@@ -27,7 +27,7 @@ ALWAYS_EXPANDED = 1 << 26
 """Bytes to which any compressed file may expand."""
 MOST_DIGITS = 18
 """Of a number in a file: what fits into 64 bits."""
-LONGEST_MESSAGE = 2000
+LONGEST_MESSAGE = 900
 
 
 class InputError(ValueError):

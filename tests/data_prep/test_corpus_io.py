@@ -354,4 +354,4 @@ def test_a_message_is_one_printable_line():
     shown = corpus_io.message_line(text)
     assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
     long = corpus_io.message_line("begin " + "x" * 10**6 + " end")
-    assert long.startswith("begin ") and long.endswith(" end") and len(long) < 2100
+    assert long.startswith("begin ") and long.endswith(" end") and len(long) < 950
