@@ -7,15 +7,12 @@ outside it, the result keeps no path. Exit code 1 when a file is missing or has 
 """
 
 import argparse
-import hashlib
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+from result import describe_file  # first: it says where vaswani_text is
 
-from vaswani_text.corpus_io import InputError, run  # noqa: E402
+from vaswani_text.corpus_io import InputError, read_json, run
 
 
 def difference(path: Path, entry: dict[str, Any]) -> str | None:
@@ -25,9 +22,8 @@ def difference(path: Path, entry: dict[str, Any]) -> str | None:
     size = path.stat().st_size
     if size != entry.get("bytes", size):  # results of before have no sizes
         return f"has {size} bytes instead of {entry['bytes']}"
-    with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return None if digest == entry["sha256"] else "holds something else"
+    found = describe_file(path, path.parent)
+    return None if found["sha256"] == entry["sha256"] else "holds something else"
 
 
 def main() -> None:
@@ -42,9 +38,9 @@ def main() -> None:
     parser.add_argument("result", type=Path)
     path = parser.parse_args().result
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = read_json(path, "run the recipe's last stage again")
         entries = [*result["data"], *result.get("binarized", [])]
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise InputError(f"{path}: no result of a recipe ({error!r})") from error
     inside = [entry for entry in entries if "/" in entry["file"]]
     found = ((entry["file"], difference(path.parent / entry["file"], entry)) for entry in inside)

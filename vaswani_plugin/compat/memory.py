@@ -40,9 +40,10 @@ def keep_freed_memory() -> None:
 def return_holes_between_updates() -> None:
     """Defect: what batches of many shapes leave free adds up to more than any of them needs.
 
-    fairseq-fixed 0.12.3.1 never gives heap back: blocks of one batch don't fit into the holes of
-    the one before, and after a few updates of the paper's base model a third of the process's
-    memory is such holes. They are returned before an update, when next to nothing is in use.
+    fairseq-fixed 0.12.3.1 leaves them where they are, and `keep_freed_memory` keeps more of them:
+    blocks of one batch don't fit into the holes of the one before, and after a few updates of the
+    paper's base model a third of the process's memory is such holes. They are returned before an
+    update, when next to nothing is in use.
     Where the C library is not glibc (2.33 or newer), nothing is done.
     """
     from fairseq.trainer import Trainer
