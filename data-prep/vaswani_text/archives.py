@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from vaswani_text.corpus_io import GZIP_ERRORS, InputError, bounded, most_expanded
+from vaswani_text.corpus_io import GZIP_ERRORS, InputError
+from vaswani_text.expansion import bounded, most_expanded
 from vaswani_text.progress import progress
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")

@@ -19,19 +19,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
+from vaswani_text.expansion import bounded
+from vaswani_text.messages import InputError, message_line
+
 BLOCK_BYTES = 1 << 18
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
-# Text shrinks to a third, the most repetitive one hardly to a fiftieth; zeros to a thousandth.
-MOST_EXPANSION = 200
-ALWAYS_EXPANDED = 1 << 26
-"""Bytes to which any compressed file may expand."""
 MOST_DIGITS = 18
 """Of a number in a file: what fits into 64 bits."""
-LONGEST_MESSAGE = 900
-
-
-class InputError(ValueError):
-    """Something the user can mend; the message is one line that names the place and the remedy."""
 
 
 class NamedFile(io.FileIO):
@@ -52,52 +46,6 @@ class NamedFile(io.FileIO):
             return super().write(data)
         except OSError as error:
             raise OSError(error.errno, error.strerror, self._shown) from error
-
-
-class _Expanding(io.RawIOBase):
-    """What a compressed stream expands to, as long as it isn't too much of it."""
-
-    def __init__(self, stream: IO[bytes], most: int, name: str) -> None:
-        super().__init__()
-        self._stream, self._left, self._name = stream, most, name
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        """As RawIOBase's; raises InputError where nothing may come any more."""
-        data = self._stream.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            raise InputError(
-                f"{self._name}: expands to over {MOST_EXPANSION} times its size: a bomb, or no "
-                "text; fetch it again, or unpack it by other means"
-            )
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def bounded(stream: IO[bytes], size: int, name: str) -> io.BufferedReader:
-    """The expanded bytes of `stream`, refused where they are far too many for text.
-
-    A gzip file of some megabytes can hold gigabytes of zeros, which would fill memory or disk.
-
-    Args:
-        stream: that decompresses as it is read.
-        size: bytes of the compressed file.
-        name: what an error calls it.
-
-    Reading raises:
-        InputError: it expands to more than `MOST_EXPANSION` times its size (from
-            `ALWAYS_EXPANDED` on).
-    """
-    return io.BufferedReader(_Expanding(stream, most_expanded(size), name), BLOCK_BYTES)
-
-
-def most_expanded(size: int) -> int:
-    """Bytes to which a compressed file of `size` bytes may expand."""
-    return max(ALWAYS_EXPANDED, MOST_EXPANSION * size)
 
 
 @contextmanager
@@ -283,17 +231,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def message_line(text: str) -> str:
-    """A message as a line for a terminal: nothing in it that a terminal would obey, no novel.
-
-    What isn't printable is shown as in Python's literals; of a long text the middle is left out.
-    """
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    if len(line) > LONGEST_MESSAGE:
-        line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
-    return line
 
 
 def run(main: Callable[[], None]) -> None:

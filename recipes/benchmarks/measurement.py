@@ -17,6 +17,10 @@ sys.path.insert(0, str(ROOT / "data-prep"))
 
 from vaswani_text.corpus_io import InputError  # noqa: E402
 
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
+"""Seconds between two looks at the memory: often at first, since a command may end soon; then
+seldom, since a look costs the commands time as well."""
+
 
 @dataclass
 class Command:
@@ -64,10 +68,12 @@ def measure(lines: int, *groups: list[Command]) -> Measurement:
                 _start(command, error, files)
                 for command, error in zip(group, messages, strict=True)
             ]
+            pause = SHORTEST_PAUSE
             try:
                 while any(process.poll() is None for process in processes):
                     peak = max(peak, sum(session_memory(process.pid) for process in processes))
-                    time.sleep(0.25)  # a look costs the process time as well
+                    time.sleep(pause)
+                    pause = min(1.5 * pause, LONGEST_PAUSE)
             except BaseException:
                 for process in processes:
                     os.killpg(process.pid, signal.SIGTERM)

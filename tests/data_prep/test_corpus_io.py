@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
-from vaswani_text import corpus_io
+from vaswani_text import corpus_io, expansion, messages
 from vaswani_text.progress import progress
 
 SEPARATORS = "one\u0085still one\u2028and one\x0b\x0c\x1c\x1d\x1e\u2029"
@@ -328,7 +328,7 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch):
 
 
 def test_a_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_io, "ALWAYS_EXPANDED", 10_000)
+    monkeypatch.setattr(expansion, "ALWAYS_EXPANDED", 10_000)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(bytes(3_000_000)))
     with pytest.raises(corpus_io.InputError, match=r"a\.gz: expands to over 200 times its size"):
@@ -351,7 +351,7 @@ def test_json_that_is_none_is_named(tmp_path, content):
 
 def test_a_message_is_one_printable_line():
     text = "a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä\U0001f600"
-    shown = corpus_io.message_line(text)
+    shown = messages.message_line(text)
     assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
-    long = corpus_io.message_line("begin " + "x" * 10**6 + " end")
+    long = messages.message_line("begin " + "x" * 10**6 + " end")
     assert long.startswith("begin ") and long.endswith(" end") and len(long) < 950

@@ -279,7 +279,7 @@ def test_a_large_member_is_never_in_memory(tmp_path):
 
 def test_archives_that_lie_about_themselves(tmp_path, monkeypatch):
     """Bombs, and sizes that a reader would follow for hours; a link out is no file."""
-    monkeypatch.setattr("vaswani_text.corpus_io.ALWAYS_EXPANDED", 10_000)
+    monkeypatch.setattr("vaswani_text.expansion.ALWAYS_EXPANDED", 10_000)
     zeros = bytes(3_000_000)
     write_zip(tmp_path / "bomb.zip", {"x": zeros})
     write_zip(tmp_path / "inner.zip", {"x.gz": gzip.compress(zeros)})

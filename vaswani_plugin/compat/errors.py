@@ -15,7 +15,7 @@ from types import TracebackType
 
 import fairseq
 
-from vaswani_text.corpus_io import message_line
+from vaswani_text.messages import message_line
 
 OURS = Path(__file__).resolve().parents[1]
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
