@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 
@@ -163,6 +164,52 @@ def test_a_complete_training_gets_no_further_update(undisturbed, start, tmp_path
     assert run.wait() == 0, run.output()
     assert "the training was complete: 14 of 14 updates" in run.output()
     assert updates_in(folder / "checkpoint_last.pt") == 14
+
+
+def test_a_complete_training_is_the_last_checkpoint_once_more(undisturbed, start, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    damage(folder / "checkpoint_last.pt")
+    run = start(folder)
+    assert run.wait() == 0, run.output()
+    log = run.output()
+    assert "the training was complete: 14 of 14 updates" in log
+    assert re.search(r"checkpoint_last.pt is put back: a copy of .*/checkpoint2.pt\n", log)
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+    assert not list(folder.glob("*.tmp"))
+
+
+def full_disk():
+    """No file may grow beyond 0 bytes where a checkpoint is copied; the log may."""
+    copy, limits = shutil.copyfile, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def copyfile(source, destination):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            return copy(source, destination)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    shutil.copyfile = copyfile
+
+
+def test_no_room_to_put_it_back(undisturbed, start, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    damage(folder / "checkpoint_last.pt")
+    before = {path: path.read_bytes() for path in folder.glob("*.pt")}
+    run = start(folder, fault=full_disk)
+    assert run.wait() == 1
+    error = run.output().splitlines()[-1]
+    assert error.startswith(f"error: {folder}/checkpoint_last.pt is damaged, and {folder}/")
+    assert "can't be copied to it (File too large): make room" in error
+    assert {path: path.read_bytes() for path in folder.glob("*.pt*")} == before
+
+
+def test_a_folder_that_is_only_read_is_not_mended(undisturbed, start, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    damage(folder / "checkpoint_last.pt")
+    before = (folder / "checkpoint_last.pt").read_bytes()
+    assert start(folder, "--no-save").wait() == 0
+    assert (folder / "checkpoint_last.pt").read_bytes() == before
 
 
 def test_a_longer_training_goes_on(undisturbed, start, tmp_path):

@@ -1,6 +1,8 @@
 """A start goes on from the newest good checkpoint of its folder, and says what was lost."""
 
 import logging
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,15 @@ from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.compat.errors import CheckpointError
 from vaswani_plugin.compat.replacing import replace
 from vaswani_plugin.resilience.folder import LAST_IS_GOOD, noted_progress, saved_states, updates_of
+from vaswani_plugin.resilience.saving import SaveFailed
 
 logger = logging.getLogger(__name__)
 
 AUTOMATIC = "checkpoint_last.pt"
 """fairseq's default of --restore-file: "go on, if there is anything to go on from"."""
+
+_CHOSEN = "vaswani_chosen"
+"""A trainer's note of the file that it was loaded from, where that is not checkpoint_last.pt."""
 
 
 def go_on_from_the_newest_good_checkpoint() -> None:
@@ -34,10 +40,34 @@ def go_on_from_the_newest_good_checkpoint() -> None:
         extra_state = original(self, str(chosen), *args, **kwargs)
         setattr(self, LAST_IS_GOOD, chosen == last)
         if chosen != last:
+            setattr(self, _CHOSEN, chosen)
             _say_what_was_lost(self, chosen, last)
         return extra_state
 
     replace(Trainer, "load_checkpoint", load_checkpoint)
+
+
+def put_back_as_last(trainer: Trainer) -> None:
+    """Make what was loaded checkpoint_last.pt: of a training that ends without a further save.
+
+    Raises:
+        SaveFailed: when it can't be written; what was there is left.
+    """
+    chosen, last = getattr(trainer, _CHOSEN, None), last_checkpoint(trainer)
+    if chosen is None:
+        return
+    temporary = last.with_name(last.name + ".tmp")
+    try:
+        shutil.copyfile(chosen, temporary)
+        os.replace(temporary, last)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise SaveFailed(
+            f"{last} is damaged, and {chosen}, which is good, can't be copied to it"
+            f" ({error.strerror or error}): make room, and start again"
+        ) from error
+    setattr(trainer, LAST_IS_GOOD, True)
+    logger.warning("%s is put back: a copy of %s", last, chosen)
 
 
 def last_checkpoint(trainer: Trainer) -> Path:

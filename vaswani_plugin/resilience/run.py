@@ -13,7 +13,7 @@ from vaswani_plugin.compat.replacing import replace
 from vaswani_plugin.resilience import lock, preemption
 from vaswani_plugin.resilience.folder import saved_states
 from vaswani_plugin.resilience.manifest import DataManifest, data_files
-from vaswani_plugin.resilience.resuming import is_automatic, last_checkpoint
+from vaswani_plugin.resilience.resuming import is_automatic, last_checkpoint, put_back_as_last
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,10 @@ def begin_runs_in_order() -> None:
                 leftover.unlink()
             trainer.vaswani_manifest = _check_data(cfg, trainer)
         extra_state, batches = original(cfg, trainer, **kwargs)
-        _stop_when_complete(trainer)
+        if _is_complete(trainer):
+            _stop(trainer)
+            if trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
+                put_back_as_last(trainer)
         return extra_state, batches
 
     def check_and_begin_epoch(self: Trainer, epoch: int) -> None:
@@ -56,16 +59,18 @@ def _check_data(cfg: CheckpointConfig, trainer: Trainer) -> DataManifest:
     return manifest
 
 
-def _stop_when_complete(trainer: Trainer) -> None:
+def _is_complete(trainer: Trainer) -> bool:
+    wanted = trainer.cfg.optimization.max_update
+    return bool(wanted) and trainer.get_num_updates() >= wanted
+
+
+def _stop(trainer: Trainer) -> None:
     """End a training that has all its updates: fairseq would add one.
 
     A run that is killed after its last save, before anybody noted that it had finished, ends as the
     same model when it is started again.
     """
-    wanted = trainer.cfg.optimization.max_update
-    if wanted and trainer.get_num_updates() >= wanted:
-        logger.info(
-            "the training was complete: %d of %d updates", trainer.get_num_updates(), wanted
-        )
-        # fairseq's only way out before a first update
-        trainer.cfg.optimization.stop_min_lr = math.inf
+    updates, wanted = trainer.get_num_updates(), trainer.cfg.optimization.max_update
+    logger.info("the training was complete: %d of %d updates", updates, wanted)
+    # fairseq's only way out before a first update
+    trainer.cfg.optimization.stop_min_lr = math.inf
