@@ -9,9 +9,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h> of glibc
 KEPT_BLOCK = 32 << 20
 """Blocks up to so many bytes stay with the process when they are freed."""
 KEPT_TOTAL = (1 << 31) - 1
-WORTH_RETURNING = 512 << 20
-"""So many free bytes are given back between two updates. They are cleared again, page by page, in
-some tenths of a second, which an update that needs them takes many times over."""
+WORTH_RETURNING = 1 << 30
+"""So many free bytes are given back between two updates. They are cleared again, page by page, as
+the update needs them, which takes about a tenth of its time: a price for large models only."""
 
 
 class _MallocInfo(ctypes.Structure):
