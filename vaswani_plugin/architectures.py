@@ -73,6 +73,11 @@ ARCHITECTURES = (
     ),
 )
 
+PARSER_TINY = {
+    **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 192, "d_ff": 512, "heads": 4},
+    **{"dropout": 0.2, "share_embeddings": "decoder"},
+}
+
 PARSERS = (
     Architecture(
         "vaswani_parser",
@@ -82,13 +87,11 @@ PARSERS = (
             **{"dropout": 0.2, "attention_dropout": 0.2, "share_embeddings": "decoder"},
         },
     ),
+    Architecture("vaswani_parser_tiny", "ours", PARSER_TINY),
     Architecture(
-        "vaswani_parser_tiny",
-        "ours",
-        {
-            **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 192, "d_ff": 512, "heads": 4},
-            **{"dropout": 0.2, "share_embeddings": "decoder"},
-        },
+        "vaswani_parser_guided",
+        "ours, for small treebanks: the decoder is handed the next word",
+        {**PARSER_TINY, "next_word": True},
     ),
     Architecture(
         "vaswani_parser_debug",
@@ -172,6 +175,13 @@ class VaswaniTransformerConfig(FairseqDataclass):
     attention_window: int = field(
         default=0,
         metadata={"help": "r of restricted self-attention (section 4); 0 attends everywhere"},
+    )
+    next_word: bool = field(
+        default=False,
+        metadata={
+            "help": "hand a parser's decoder the encoder's output for the word that it has to "
+            "write next (not in the paper)"
+        },
     )
     layer_norm_eps: float = field(
         default=1e-6, metadata={"help": "epsilon of LayerNorm (authors' code: 1e-6)"}

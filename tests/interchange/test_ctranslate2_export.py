@@ -122,6 +122,12 @@ def test_attention_window_is_refused():
         spec_of(model, task.source_dictionary.symbols, attention_window=3)
 
 
+def test_the_next_word_is_refused():
+    task = make_task()
+    with pytest.raises(ValueError, match="no counterpart of --next-word"):
+        spec_of(make_model(task), task.source_dictionary.symbols, next_word=True)
+
+
 def test_another_dictionary_is_refused():
     task = make_task()
     with pytest.raises(ValueError, match="embeds 27 words and the dictionary has 26"):

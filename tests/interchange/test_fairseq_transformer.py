@@ -293,6 +293,7 @@ def test_trained_positions_are_no_sinusoids():
         ({"d_k": 4}, ["--d-k 4 (there --heads 4 times it must be --d-model 32)"]),
         ({"d_v": 16}, ["--d-v 16"]),
         ({"attention_window": 3}, ["--attention-window 3"]),
+        ({"next_word": True}, ["--next-word"]),
         ({"layer_norm_eps": 1e-6}, ["--layer-norm-eps 1e-06", "--allow-layer-norm-eps"]),
         ({"d_k": 4, "attention_window": 3}, ["--d-k 4", "--attention-window 3"]),
     ],

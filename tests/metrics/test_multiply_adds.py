@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 from language_models import SIZES, make_language_model
 from model_factory import make_task
@@ -36,6 +37,13 @@ def test_sentences_of_any_lengths_cost_what_each_costs_alone() -> None:
     found = multiply_adds_of(sizes, together)
     assert found == {part: sum(each[part] for each in alone) for part in alone[0]}
     assert training_flops_of(sizes, together) == sum(training_flops(sizes, 1, *p) for p in pairs)
+
+
+def test_the_next_word_costs_a_matrix() -> None:
+    sizes = TransformerSizes(12, 20, 2, 3, 4, 5, 7, 31)
+    found = forward_multiply_adds(replace(sizes, next_word=True), 2, 8, 9)
+    assert found.pop("projection of words") == 2 * 8 * 12 * 12
+    assert found == forward_multiply_adds(sizes, 2, 8, 9)
 
 
 def test_what_is_not_learned_is_not_projected() -> None:

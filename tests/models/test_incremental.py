@@ -6,6 +6,7 @@ import pytest
 import torch
 from model_factory import make_model, make_task, random_batch
 from reference_weights import default_dtype, shake
+from tree_models import make_dictionaries, make_parsing_task
 
 from vaswani_plugin.modules.source_memory import FoldedMemory, SourceMemory
 
@@ -123,7 +124,7 @@ def test_alignment_can_be_spared(task):
 
 
 @torch.no_grad()
-def walk(model, batch, steps, widths, keeps):
+def walk(model, batch, steps, widths, keeps, symbols=20):
     """Decode with beams that follow random parents; yields (search's numbers, expected ones).
 
     Expected is the full forward pass over each hypothesis, a row of its own.
@@ -148,7 +149,7 @@ def walk(model, batch, steps, widths, keeps):
             hypotheses, sources = hypotheses[kept], sources[kept]
         following = (len(hypotheses), widths[step % len(widths)])
         parents = torch.randint(0, width, following, generator=generator)
-        tokens = torch.randint(4, 20, following, generator=generator)
+        tokens = torch.randint(4, symbols, following, generator=generator)
         past = hypotheses.gather(1, parents[:, :, None].expand(-1, -1, length))
         hypotheses = torch.cat((past, tokens[:, :, None]), dim=2)
 
@@ -175,6 +176,72 @@ def test_one_sentence_alone(task, sizes, length, memory):
     assert all(isinstance(m, memory) for m in beams.stack.memories)
     for actual, expected in walk(model, batch, 12, [4], {5: [0]}):
         torch.testing.assert_close(actual, expected, **EXACT)
+
+
+@pytest.fixture(scope="module")
+def parser():
+    """A parser whose decoder is told which word comes next."""
+    words, symbols = make_dictionaries(True)
+    return exact_model(
+        make_parsing_task(words, symbols), share_embeddings="decoder", next_word=True
+    )
+
+
+def words_and_symbols(parser, lengths):
+    """Random words, whole and in pieces, and symbols."""
+    generator = torch.Generator().manual_seed(3)
+    sizes = [len(side.dictionary) for side in (parser.encoder, parser.decoder)]
+    pad, eos = 1, 2
+    sources, targets = (
+        torch.full((len(lengths), max(length)), pad) for length in zip(*lengths, strict=True)
+    )
+    for row, (source, target) in enumerate(lengths):
+        sources[row, :source] = torch.randint(4, sizes[0], (source,), generator=generator)
+        sources[row, source - 1] = eos
+        targets[row, :target] = torch.randint(4, sizes[1], (target,), generator=generator)
+        targets[row, 0] = eos
+    return {"src_tokens": sources, "prev_output_tokens": targets}
+
+
+@pytest.mark.parametrize("pieces", [[1] * 10, [4, 6]], ids=str)
+def test_a_parser_knows_the_next_word_incrementally(parser, pieces):
+    batch = words_and_symbols(parser, LENGTHS)
+    encoder_out = parser.encoder(batch["src_tokens"])
+    full = parser.decoder(batch["prev_output_tokens"], encoder_out)[0]
+    state, begin = {}, 0
+    for end in itertools.accumulate(pieces):
+        tokens = batch["prev_output_tokens"][:, :end]
+        piece, _ = parser.decoder(tokens, encoder_out, incremental_state=state)
+        torch.testing.assert_close(piece, full[:, begin:end], **EXACT)
+        begin = end
+
+
+@pytest.mark.parametrize("widths", [[4], [3, 5, 2]], ids=str)
+def test_a_parsers_beams_are_the_full_forward_pass(parser, widths):
+    batch = words_and_symbols(parser, [(9, 1), (4, 1), (12, 1), (7, 1)])
+    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
+    symbols = len(parser.decoder.dictionary)
+    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
+def test_the_next_word_is_one_more_after_each_placeholder(parser):
+    """What a prefix's bracket becomes changes nothing but itself; a placeholder moves all."""
+    batch = words_and_symbols(parser, [(12, 6)])
+    encoder_out = parser.encoder(batch["src_tokens"])
+    tag, other_tag = (parser.decoder.dictionary.index(tag) for tag in ("DT", "NN"))
+    bracket = parser.decoder.dictionary.index("(NP")
+    seen = []
+    hook = parser.decoder.next_word.register_forward_hook(
+        lambda module, inputs, output: seen.append(inputs[1])
+    )
+    for symbol in (tag, other_tag, bracket):
+        tokens = torch.tensor([[2, bracket, symbol, tag, bracket, tag]])
+        parser.decoder(tokens, encoder_out)
+    hook.remove()
+    assert [written.tolist() for written in seen] == [[[0, 0, 1, 2, 2, 3]]] * 2 + [
+        [[0, 0, 0, 1, 1, 2]]
+    ]
 
 
 def test_beams_in_single_precision(task):

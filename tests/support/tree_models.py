@@ -1,7 +1,5 @@
 """Small random parsers: dictionaries of words and of a tree's symbols, the task, a model."""
 
-from types import SimpleNamespace
-
 import torch
 from fairseq.data import Dictionary
 from model_factory import make_model
@@ -41,13 +39,17 @@ def make_parsing_task(
 
 
 def make_parser(
-    words: Dictionary, symbols: Dictionary, seed: int = 1, peak: float = 2.5, positions: int = 1024
+    words: Dictionary,
+    symbols: Dictionary,
+    seed: int = 1,
+    peak: float = 2.5,
+    positions: int = 1024,
+    **changes: object,
 ) -> VaswaniTransformer:
     """A random model that prefers some symbols: its logits are `peak` times as spread."""
-    dictionaries = SimpleNamespace(source_dictionary=words, target_dictionary=symbols)
-    model = make_model(
-        dictionaries, seed, share_embeddings="decoder", max_target_positions=positions
-    )
+    task = make_parsing_task(words, symbols)
+    sizes = {"share_embeddings": "decoder", "max_target_positions": positions, **changes}
+    model = make_model(task, seed, **sizes)
     with torch.no_grad():
         model.projection_weight.mul_(peak)
     return model

@@ -7,6 +7,7 @@ import pytest
 import toy_trees
 from fairseq import tasks
 from fairseq_flags import generation_config, training_config
+from model_factory import make_model
 from tree_models import make_dictionaries, make_parser, make_parsing_task
 
 from vaswani_plugin.architectures import PARSERS
@@ -92,3 +93,21 @@ def test_rows_through_fairseqs_parser(data, row):
     assert model.projection_weight is model.decoder.embedding.weight
     assert len(model.encoder.embedding.weight) == len(task.source_dictionary)
     assert model.max_positions() == (2048, 4096)
+
+
+def test_the_next_word_through_fairseqs_parser(data):
+    flags = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next-word")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(data)
+    task = tasks.setup_task(cfg.task)
+    decoder = task.build_model(cfg.model).decoder
+    assert decoder.next_word.weight.shape == (32, 32)
+    symbols = task.target_dictionary.symbols
+    for symbol, counts in zip(symbols, decoder.next_word.is_word.tolist(), strict=True):
+        assert counts == (symbol[0] not in "()<"), symbol
+    assert decoder.next_word.ends_word.sum() == len(task.source_dictionary)  # whole words
+
+
+def test_the_next_word_is_for_parsers():
+    with pytest.raises(ValueError, match="--next-word is for --task vaswani_parsing"):
+        make_model(next_word=True)

@@ -62,6 +62,8 @@ def transformer_spec(
         raise ValueError(
             f"CTranslate2 has no counterpart of --attention-window {cfg.attention_window}"
         )
+    if cfg.next_word:
+        raise ValueError("CTranslate2 has no counterpart of --next-word")
     width = max(head_sizes(cfg))
     given = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
     if width * cfg.heads != cfg.d_model:

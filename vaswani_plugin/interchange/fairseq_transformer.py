@@ -166,6 +166,8 @@ def _refuse_what_fairseq_lacks(cfg: VaswaniTransformerConfig, allow_layer_norm_e
             )
     if cfg.attention_window:
         obstacles.append(f"--attention-window {cfg.attention_window}")
+    if cfg.next_word:
+        obstacles.append("--next-word")
     if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
         obstacles.append(
             f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "

@@ -16,7 +16,8 @@ TRAINING_PASSES = 3
 class TransformerSizes:
     """What decides on the cost of a Transformer; vocabulary: rows of the projection.
 
-    Without encoder layers it is a language model: no encoder-decoder attention either.
+    Without encoder layers it is a language model: no encoder-decoder attention either. With
+    `next_word` a parser's decoder is handed a projection of the next word.
     """
 
     d_model: int
@@ -27,6 +28,7 @@ class TransformerSizes:
     d_k: int
     d_v: int
     vocabulary: int
+    next_word: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def multiply_adds_of(sizes: TransformerSizes, batch: Positions) -> dict[str, int
         "encoder-decoder attention, Eq. 1": cross * batch.cross_pairs * weights_and_sums,
         "decoder feed-forward": decoder * batch.target * feed_forward,
         "projection to the vocabulary": batch.predicted * d * sizes.vocabulary,
+        **({"projection of words": batch.source * d * d} if sizes.next_word else {}),
     }
 
 

@@ -33,10 +33,20 @@ class CausalDecoder(FairseqIncrementalDecoder):
         """fairseq's commands call this before they generate: the weights don't change any more."""
         self.weights_are_final = True
 
-    def embed(self, tokens: Tensor, past: int = 0) -> Tensor:
-        """(B, T) -> (B, T - past, D), the positions added; the first `past` tokens are left out."""
+    def embed(self, tokens: Tensor, past: int = 0, also: Tensor | None = None) -> Tensor:
+        """Embeddings and positions.
+
+        Args:
+            tokens: (B, T).
+            past: this many first tokens are left out.
+            also: what is added to them, (B, T - past, D).
+
+        Returns:
+            (B, T - past, D).
+        """
         positions = position_ids(tokens, self.padding_idx)[:, past:]
         x = self.embedding(tokens[:, past:]) + self.positions(positions)
+        x = x if also is None else x + also
         return dropout(x, self.dropout, self.training)
 
     def self_mask(self, tokens: Tensor, past: int) -> Tensor | None:

@@ -10,6 +10,7 @@ from vaswani_plugin.models._causal_decoder import CausalDecoder, cached_position
 from vaswani_plugin.models._parts import Parts, require_positions
 from vaswani_plugin.modules.beam_decoder import BeamDecoder, PackedDecoderLayer
 from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.next_word import NextWord, NextWords
 from vaswani_plugin.modules.packed_linear import PackedLinear
 
 
@@ -19,13 +20,21 @@ class VaswaniDecoder(CausalDecoder):
     In incremental decoding the attention to the source (of the last layer, averaged over
     heads) is returned for fairseq's alignments and unknown-word replacement; set
     `alignment_wanted` to False to spare the work.
+
+    A parser's decoder may be told which word comes next (`next_word`).
     """
 
     def __init__(
-        self, dictionary, embedding: Embedding, projection: Embedding, parts: Parts
+        self,
+        dictionary,
+        embedding: Embedding,
+        projection: Embedding,
+        parts: Parts,
+        next_word: NextWord | None = None,
     ) -> None:
         limit = parts.cfg.max_target_positions
         super().__init__(dictionary, embedding, projection, parts, limit)
+        self.next_word = next_word
         self.alignment_wanted = True
         self.layers = parts.decoder_stack()
         self._packed: PackedDecoder | None = None
@@ -71,8 +80,12 @@ class VaswaniDecoder(CausalDecoder):
         length = prev_output_tokens.size(1)
         require_positions(length, self.max_target_positions, "target")
         past = cached_positions(incremental_state)
-        x = self.embed(prev_output_tokens, past)
         memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
+        next_word = None
+        if self.next_word:
+            words = self.next_word.words(encoder_out["src_tokens"][0], memory)
+            next_word = self.next_word(words, self.next_word.written(prev_output_tokens)[:, past:])
+        x = self.embed(prev_output_tokens, past, next_word)
         padding = encoder_out["encoder_padding_mask"]
         has_padding = bool(padding) and bool(padding[0].any())
         want_alignment = need_weights or (
@@ -122,14 +135,18 @@ class DecoderBeams:
         self.projection = packed.projection
         padding = encoder_out["encoder_padding_mask"]
         has_padding = bool(padding) and bool(padding[0].any())
+        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
         self.stack = BeamDecoder(
             packed.layers,
-            encoder_out["encoder_out"][0].transpose(0, 1),  # (S, B, D) -> (B, S, D)
+            memory,
             padding[0] if has_padding else None,
             beam,
             decoder.attention_window,
         )
         self.length = 0  # of the hypotheses
+        self.next_words: NextWords | None = None
+        if decoder.next_word:
+            self.next_words = NextWords(decoder.next_word, encoder_out["src_tokens"][0], memory)
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """Give every hypothesis its next token.
@@ -148,6 +165,8 @@ class DecoderBeams:
         require_positions(self.length + 1, decoder.max_target_positions, "target")
         position = torch.full((1, 1), self.length, device=tokens.device)
         x = decoder.embedding(tokens) + decoder.positions(position)
+        if self.next_words:
+            x = x + self.next_words.advance(tokens, parents)
         self.length += 1
         self.features, attention = self.stack.step(x, parents)
         return attention.mean(dim=1) if decoder.alignment_wanted else None
@@ -160,3 +179,5 @@ class DecoderBeams:
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences only: (B',), numbers among those of the batch."""
         self.stack.keep(sentences)
+        if self.next_words:
+            self.next_words.keep(sentences)

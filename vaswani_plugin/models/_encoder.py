@@ -42,8 +42,8 @@ class VaswaniEncoder(FairseqEncoder):
             need_weights: also return each layer's attention weights.
 
         Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], and
-            `attention` [(B, H, S, S) a layer] on request.
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding],
+            `src_tokens` [(B, S)], and `attention` [(B, H, S, S) a layer] on request.
 
         Raises:
             ValueError: when S exceeds the positions of the model.
@@ -57,6 +57,7 @@ class VaswaniEncoder(FairseqEncoder):
         return {
             "encoder_out": [x.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
             "encoder_padding_mask": [padding],
+            "src_tokens": [src_tokens],
             "attention": weights,
         }
 
@@ -72,11 +73,8 @@ class VaswaniEncoder(FairseqEncoder):
     ) -> dict[str, list[Tensor]]:
         """Pick sentences: `new_order` (B',) numbers those of the batch to keep or repeat."""
         return {
-            "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
-            "encoder_padding_mask": [
-                x.index_select(0, new_order) for x in encoder_out["encoder_padding_mask"]
-            ],
-            "attention": [x.index_select(0, new_order) for x in encoder_out["attention"]],
+            name: [x.index_select(1 if name == "encoder_out" else 0, new_order) for x in tensors]
+            for name, tensors in encoder_out.items()
         }
 
     def max_positions(self) -> int:

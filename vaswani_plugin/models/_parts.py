@@ -16,6 +16,7 @@ from vaswani_plugin.modules.layers import (
     EncoderStack,
     Layer,
 )
+from vaswani_plugin.modules.next_word import NextWord
 from vaswani_plugin.modules.positions import (
     LearnedPositions,
     SinusoidalPositions,
@@ -46,6 +47,23 @@ class Parts:
         fairseq_style = self.cfg.positions == "sinusoidal-fairseq"
         encoding = fairseq_sinusoids if fairseq_style else sinusoids
         return SinusoidalPositions(max_positions, self.cfg.d_model, encoding)
+
+    def next_word(self, task) -> NextWord:
+        """What tells a parser's decoder its place.
+
+        Raises:
+            ValueError: when the task's target has no symbols that stand for words.
+        """
+        if not hasattr(task, "ends_word"):
+            raise ValueError("--next-word is for --task vaswani_parsing: no other counts words")
+        source = task.source_dictionary
+        return NextWord(
+            self.cfg.d_model,
+            task.ends_word,
+            task.is_word,
+            source.pad(),
+            source.eos(),
+        )
 
     def _layer(self, layer: Layer) -> Layer:
         layer.recompute = self.cfg.checkpoint_activations

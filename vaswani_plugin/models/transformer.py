@@ -40,7 +40,8 @@ class VaswaniTransformer(FairseqEncoderDecoderModel):
             lambda dictionary: Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
         )
         encoder = VaswaniEncoder(source, of_source, parts)
-        return cls(encoder, VaswaniDecoder(target, of_target, projection, parts))
+        next_word = parts.next_word(task) if parts.cfg.next_word else None
+        return cls(encoder, VaswaniDecoder(target, of_target, projection, parts, next_word))
 
     @property
     def projection_weight(self) -> Tensor:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from vaswani_plugin.modules.next_word import last_tokens_of_words
 from vaswani_plugin.search.constraints import Step
 
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
@@ -38,10 +39,7 @@ def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor
     Returns:
         (B,).
     """
-    real = tokens.ne(pad) & tokens.ne(eos)
-    last = real.clone()
-    last[:, :-1] &= ~real[:, 1:]
-    return (real & (ends_word[tokens] | last)).sum(dim=1)
+    return last_tokens_of_words(tokens, ends_word, pad, eos).sum(dim=1)
 
 
 class SymbolTables:

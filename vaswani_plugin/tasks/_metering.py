@@ -65,6 +65,7 @@ def sizes_of(cfg: Any, vocabulary: int) -> TransformerSizes:
         d_k,
         d_v,
         vocabulary,
+        getattr(cfg, "next_word", False),
     )
 
 

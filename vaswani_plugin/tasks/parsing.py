@@ -13,7 +13,13 @@ from fairseq.tasks import register_task
 from torch import Tensor
 
 from vaswani_plugin.search.generator import BeamSearchGenerator
-from vaswani_plugin.search.well_formed import SymbolTables, WellFormedTrees, count_words
+from vaswani_plugin.search.well_formed import (
+    PLACEHOLDER,
+    SymbolTables,
+    WellFormedTrees,
+    count_words,
+    kind_of,
+)
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
 from vaswani_text.linearization import MAX_OPENINGS
 from vaswani_text.treebank_coding import JOINT
@@ -54,8 +60,15 @@ class VaswaniParsingTask(VaswaniTranslationTask):
         return SymbolTables(symbols_of(dictionary), dictionary.eos())
 
     @cached_property
-    def _ends_word(self) -> Tensor:
+    def ends_word(self) -> Tensor:
+        """Boolean, by number of the source dictionary: the token ends a word."""
         return torch.tensor([not word.endswith(JOINT) for word in self.source_dictionary.symbols])
+
+    @cached_property
+    def is_word(self) -> Tensor:
+        """Boolean, by number of the target dictionary: the symbol stands for a word."""
+        symbols = symbols_of(self.target_dictionary)
+        return torch.tensor([bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols])
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
@@ -79,7 +92,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
 
     def _start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
         dictionary, device = self.source_dictionary, sources.device
-        ends_word = self._ends_word.to(device)
+        ends_word = self.ends_word.to(device)
         words = count_words(sources, ends_word, dictionary.pad(), dictionary.eos())
         most = torch.tensor(limits, device=device)
         return WellFormedTrees(self._tables.to(device), words, most, MAX_OPENINGS)
