@@ -18,12 +18,8 @@ from fairseq_flags import PLUGIN, training_config
 from model_factory import make_dictionary
 from omegaconf import OmegaConf
 
-from vaswani_plugin.architectures import (
-    ARCHITECTURES,
-    PAPER_VOCABULARY,
-    Architecture,
-    VaswaniTransformerConfig,
-)
+from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, Architecture
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.models.transformer import VaswaniTransformer

@@ -8,31 +8,36 @@ import pytest
 from tests.conftest import PLUGIN, REPO
 
 OURS = PLUGIN.name
-# What each package may import of ours, besides itself. `architectures` and `defaults` are data,
-# `checkpoint_sums` is of the standard library.
+# What each package may import of ours, besides itself. `architectures`, `configurations` and
+# `defaults` are data, `checkpoint_sums` is of the standard library.
 MAY_IMPORT = {
     "architectures": set(),
+    "configurations": set(),
     "modules": set(),
     "metrics": set(),
-    "models": {"modules", "architectures", "defaults"},  # recurrent ones train by other defaults
+    "models": {
+        *("modules", "architectures", "configurations"),
+        "defaults",  # recurrent ones train by other defaults
+    },
     "criterions": {"modules"},
     "optim": {"modules", "defaults"},  # the schedule logs which of the paper's defaults hold
     "search": {"modules"},
-    "tasks": {"modules", "models", "search", "metrics", "architectures", "defaults"},
-    "interchange": {"modules", "models", "architectures", "checkpoint_sums"},
+    "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults"},
+    "interchange": {"modules", "models", "architectures", "configurations", "checkpoint_sums"},
     "checkpoint_sums": set(),
     "compat": {"checkpoint_sums"},
     "resilience": {"compat", "checkpoint_sums"},  # a service in compat's way
     "defaults": set(),
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
-        *("metrics", "interchange", "defaults"),
+        *("metrics", "interchange", "configurations", "defaults"),
     },
 }
 MAY_NOT_KNOW = {
     "modules": {"fairseq"},
     "metrics": {"fairseq", "torch"},
-    "architectures": {"torch"},
+    "architectures": {"fairseq", "torch"},
+    "configurations": {"torch"},
     "checkpoint_sums": {"fairseq", "torch"},
 }
 REGISTERING = {"register_model", "register_model_architecture", "register_task"}

@@ -65,7 +65,8 @@ class Setting:
 
 def configuration(size: str) -> Any:
     """The VaswaniTransformerConfig of a size."""
-    from vaswani_plugin.architectures import ARCHITECTURES, VaswaniTransformerConfig
+    from vaswani_plugin.architectures import ARCHITECTURES
+    from vaswani_plugin.configurations import VaswaniTransformerConfig
 
     row = next(row for row in ARCHITECTURES if row.name == ARCHS[size])
     return VaswaniTransformerConfig(**row.changes)

@@ -15,11 +15,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from vaswani_plugin.architectures import (  # noqa: E402
-    ARCHITECTURES,
-    Architecture,
-    VaswaniTransformerConfig,
-)
+from vaswani_plugin.architectures import ARCHITECTURES, Architecture  # noqa: E402
+from vaswani_plugin.configurations import VaswaniTransformerConfig  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import LabelSmoothingConfig  # noqa: E402
 from vaswani_plugin.optim.adam import VaswaniAdamConfig  # noqa: E402
 from vaswani_plugin.optim.lr_scheduler import VaswaniScheduleConfig  # noqa: E402

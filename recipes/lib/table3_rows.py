@@ -12,7 +12,8 @@ from typing import Any
 
 from trainings import finished
 
-from vaswani_plugin.architectures import ARCHITECTURES, VaswaniTransformerConfig, head_sizes
+from vaswani_plugin.architectures import ARCHITECTURES
+from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
 from vaswani_text.corpus_io import InputError
 
 ROWS_OF_BIG = ("big",)

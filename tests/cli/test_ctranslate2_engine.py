@@ -9,10 +9,10 @@ from model_factory import SIZES, make_model
 from search_setup import EOS, FIRST_WORD, PAD, make_sample, make_translation_task
 from toy_bundle import SENTENCES, write_toy_bundle
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.cli._engine import FairseqEngine
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
 
 pytest.importorskip("ctranslate2", reason="NOT TESTED: no CTranslate2 here")

@@ -14,9 +14,9 @@ from model_factory import SIZES, make_model
 from reference_weights import shake
 
 from tests.conftest import run_module
-from vaswani_plugin.architectures import VaswaniTransformerConfig
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli.import_model import make_task
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
 

@@ -9,7 +9,7 @@ import torch
 from model_factory import SIZES, make_dictionary, make_model, make_task, random_batch
 from reference_weights import shake
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.ctranslate2_export import (
     import_ctranslate2,
     transformer_spec,

@@ -14,7 +14,7 @@ from model_factory import SIZES, make_model, make_task, random_batch
 from reference_weights import default_dtype, shake
 from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,

@@ -16,7 +16,7 @@ from recurrent_models import KINDS, exact_recurrent, lstm_weights, make_recurren
 from reference_weights import numbers
 
 from vaswani_plugin.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS, Architecture
-from vaswani_plugin.architectures import AttentionLSTMConfig as Config
+from vaswani_plugin.configurations import AttentionLSTMConfig as Config
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.defaults import report
 from vaswani_plugin.models._rows import register_rows

@@ -9,7 +9,7 @@ from fairseq_flags import training_config
 from model_factory import SIZES, make_model, make_task, random_batch
 from omegaconf import OmegaConf
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.layers import Layer
 

@@ -8,7 +8,7 @@ from model_factory import make_task
 from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 
-from vaswani_plugin.architectures import OneLayerConfig, VaswaniLanguageModelConfig
+from vaswani_plugin.configurations import OneLayerConfig, VaswaniLanguageModelConfig
 from vaswani_plugin.models.language_model import VaswaniLanguageModel
 from vaswani_plugin.models.one_layer_language_model import OneLayerLanguageModel
 

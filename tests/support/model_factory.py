@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.fairseq_transformer import stock_model
 from vaswani_plugin.models.transformer import VaswaniTransformer
 

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from reference_weights import default_dtype, numbers, shake
 from torch import nn
 
-from vaswani_plugin.architectures import AttentionLSTMConfig, Seq2SeqLSTMConfig
+from vaswani_plugin.configurations import AttentionLSTMConfig, Seq2SeqLSTMConfig
 from vaswani_plugin.models._recurrent import RecurrentModel
 from vaswani_plugin.models.attention_lstm import VaswaniAttentionLSTM
 from vaswani_plugin.models.seq2seq_lstm import VaswaniSeq2SeqLSTM

@@ -6,7 +6,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.metrics.cost import DEVICES, PAPER_TRAININGS, Device, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.published import TABLE_2

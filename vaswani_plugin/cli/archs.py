@@ -9,12 +9,8 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 from tabulate import tabulate
 
-from vaswani_plugin.architectures import (
-    ARCHITECTURES,
-    PAPER_VOCABULARY,
-    Architecture,
-    VaswaniTransformerConfig,
-)
+from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, Architecture
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.models.transformer import VaswaniTransformer
 
 HELP = "list the architectures with their parameter counts"

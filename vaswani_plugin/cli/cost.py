@@ -5,8 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, VaswaniTransformerConfig
+from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY
 from vaswani_plugin.cli import _cost_report as report
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.metrics.cost import DEVICES, HOUR, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import forward_multiply_adds, training_flops
 

@@ -4,8 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
 from vaswani_plugin.cli.import_model import make_task
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from vaswani_plugin.interchange.ctranslate2_export import (
     QUANTIZATIONS,

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from omegaconf import OmegaConf
 from torch import nn
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vaswani_plugin.architectures import VaswaniTransformerConfig, head_sizes
+from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
 from vaswani_plugin.interchange.fairseq_weights import Weights
 from vaswani_plugin.modules.positions import fairseq_sinusoids, sinusoids
 

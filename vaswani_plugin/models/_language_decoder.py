@@ -6,7 +6,7 @@ Axes: B batch, T tokens, D d_model, H heads, V vocabulary.
 import torch
 from torch import Tensor
 
-from vaswani_plugin.architectures import OneLayerConfig, VaswaniLanguageModelConfig
+from vaswani_plugin.configurations import OneLayerConfig, VaswaniLanguageModelConfig
 from vaswani_plugin.models._causal_decoder import CausalDecoder, cached_positions
 from vaswani_plugin.models._parts import Parts
 from vaswani_plugin.modules.beam_decoder import Continuation, PackedLanguageModelLayer

@@ -4,7 +4,8 @@ import torch
 from fairseq.models import register_model
 from torch import Tensor
 
-from vaswani_plugin.architectures import ATTENTION_LSTMS, AttentionLSTMConfig
+from vaswani_plugin.architectures import ATTENTION_LSTMS
+from vaswani_plugin.configurations import AttentionLSTMConfig
 from vaswani_plugin.models._recurrent import RecurrentModel
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.recurrent import DotAttention, RecurrentDecoder, RecurrentEncoder

@@ -6,7 +6,8 @@ Axes: B batch, T tokens, V vocabulary.
 from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.architectures import LANGUAGE_MODELS, VaswaniLanguageModelConfig
+from vaswani_plugin.architectures import LANGUAGE_MODELS
+from vaswani_plugin.configurations import VaswaniLanguageModelConfig
 from vaswani_plugin.models._configuration import completed
 from vaswani_plugin.models._language_decoder import (
     LanguageDecoder,

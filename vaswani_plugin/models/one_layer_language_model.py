@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from fairseq.models import FairseqDecoder, FairseqLanguageModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.architectures import OneLayerConfig
+from vaswani_plugin.configurations import OneLayerConfig
 from vaswani_plugin.models._language_decoder import (
     position_limit,
     require_language_positions,

@@ -6,7 +6,8 @@ the translation. (Its end of sentence is then read first; the decoder begins wit
 
 from fairseq.models import register_model
 
-from vaswani_plugin.architectures import SEQ2SEQ_LSTMS, Seq2SeqLSTMConfig
+from vaswani_plugin.architectures import SEQ2SEQ_LSTMS
+from vaswani_plugin.configurations import Seq2SeqLSTMConfig
 from vaswani_plugin.models._recurrent import RecurrentModel
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.recurrent import RecurrentDecoder, RecurrentEncoder

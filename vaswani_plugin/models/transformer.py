@@ -10,7 +10,8 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.architectures import ARCHITECTURES, PARSERS, VaswaniTransformerConfig
+from vaswani_plugin.architectures import ARCHITECTURES, PARSERS
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.models._configuration import completed, shared_embeddings
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder

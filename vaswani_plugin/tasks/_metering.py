@@ -16,7 +16,7 @@ from fairseq.logging import metrics
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import Tensor
 
-from vaswani_plugin.architectures import head_sizes
+from vaswani_plugin.configurations import head_sizes
 from vaswani_plugin.metrics.multiply_adds import Positions, TransformerSizes, training_flops_of
 from vaswani_plugin.modules.matrix_rate import matrix_rate
 
