@@ -6,7 +6,7 @@
 
     bundle.py --model averaged.pt --data-bin data-bin --output WORK/model beam=4
 
-KEY=VALUE are the fields of preprocessing.json (vaswani_text/pipeline.py explains them); codes and
+KEY=VALUE are the fields of preprocessing.json (vaswani_text/settings.py explains them); codes and
 vocabulary are paths here, whose files are copied. Values that no key gives take the defaults
 written there. Without --pair the model is a language model or a parser: --data-bin is a folder of
 code_text.py or code_trees.py with a preprocessing.json of its own, to which KEY=VALUE are changes.
@@ -17,15 +17,13 @@ folder already, as model.pt.
 
 import argparse
 import hashlib
-import pickle
 import shutil
-import zipfile
-from collections import OrderedDict
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from vaswani_text.binary import SPECIAL_SYMBOLS, dictionary_entries
+from vaswani_text.checkpoint_outline import Outline, read_outline
 from vaswani_text.corpus_io import (
     InputError,
     open_binary,
@@ -33,12 +31,12 @@ from vaswani_text.corpus_io import (
     write_atomically,
     write_bytes_atomically,
 )
-from vaswani_text.pipeline import (
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import (
     MODEL,
     SETTINGS,
     TEXT_DICTIONARY,
     AnySettings,
-    Pipeline,
     Settings,
     TextSettings,
     TreeSettings,
@@ -117,68 +115,6 @@ def read_symbols(path: Path) -> list[str]:
     symbols = (symbol for symbol, _ in dictionary_entries(path))
     # `#fairseq:overwrite` names a special symbol again
     return list(dict.fromkeys((*SPECIAL_SYMBOLS, *symbols)))
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What a checkpoint tells of its dictionaries, by side ("source", "target").
-
-    Args:
-        digests: sha256 of the symbols joined by line breaks; only vaswani_translation keeps it.
-        rows: of the embedding matrix.
-    """
-
-    digests: dict[str, str]
-    rows: dict[str, int]
-
-
-class _Anything:
-    """Stands for every object in a checkpoint that is no plain data; keeps what it was made of."""
-
-    def __init__(self, *args: Any) -> None:
-        self.args = args
-
-    def __setstate__(self, state: Any) -> None:
-        """Forgets it."""
-
-
-class _OutlineUnpickler(pickle.Unpickler):
-    """Reads a checkpoint's structure without PyTorch, without its weights, and runs none of it."""
-
-    def find_class(self, module: str, name: str) -> type:
-        return OrderedDict if (module, name) == ("collections", "OrderedDict") else _Anything
-
-    def persistent_load(self, pid: Any) -> None:
-        """A tensor's numbers: not needed."""
-
-
-def read_outline(path: Path) -> Outline:
-    """Reads what a checkpoint tells of its dictionaries.
-
-    Raises:
-        InputError: the file is no checkpoint of fairseq.
-        OSError: it can't be read.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            (name,) = (n for n in archive.namelist() if n.endswith("/data.pkl"))
-            with archive.open(name) as stream:
-                state = _OutlineUnpickler(stream).load()
-        weights = state["model"]
-        digests = (state.get("task_state") or {}).get("dictionary_sha256", {})
-        rows = {}
-        for side, stack in (("source", "encoder"), ("target", "decoder")):
-            for matrix in ("embedding", "embed_tokens"):  # ours, fairseq's
-                if tensor := weights.get(f"{stack}.{matrix}.weight"):
-                    rows[side] = tensor.args[2][0]  # _rebuild_tensor_v2(storage, offset, size, …)
-        return Outline(digests, rows)
-    except OSError:
-        raise
-    except Exception as error:  # whatever a foreign pickle leads to
-        raise InputError(
-            f"{path}: no checkpoint of fairseq, or not whole ({error!r}); one in the format before "
-            "PyTorch 1.6 is rewritten by `vaswani average --inputs FILE --output NEW`"
-        ) from error
 
 
 def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> None:

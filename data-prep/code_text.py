@@ -37,7 +37,7 @@ from vaswani_text.binary import (
 from vaswani_text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
 from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically
 from vaswani_text.parallel import process_file
-from vaswani_text.pipeline import SETTINGS, TEXT_DICTIONARY, TextSettings
+from vaswani_text.settings import SETTINGS, TEXT_DICTIONARY, TextSettings
 
 SPLITS = ("train", "valid", "test")
 CODES = "codes"

@@ -29,7 +29,7 @@ from vaswani_text.coding import bpe_units, to_letters
 from vaswani_text.corpus_io import InputError, run, write_atomically
 from vaswani_text.linearization import linearize
 from vaswani_text.parallel import process_file
-from vaswani_text.pipeline import SETTINGS, TreeSettings, dictionary_name
+from vaswani_text.settings import SETTINGS, TreeSettings, dictionary_name
 from vaswani_text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding
 from vaswani_text.trees import BadTree, read_trees, to_line
 

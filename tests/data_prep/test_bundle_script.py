@@ -15,8 +15,9 @@ import torch
 from toy_bundle import SETTINGS, write_checkpoint, write_data
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
+from vaswani_text import checkpoint_outline
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import read_settings
+from vaswani_text.settings import read_settings
 
 NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
 
@@ -161,7 +162,7 @@ def test_without_digests_the_rows_are_compared(parts, run, tmp_path):
 
 def test_the_outline_of_fairseqs_own_model(stock_checkpoint):
     model = torch.load(stock_checkpoint)["model"]
-    outline = bundle.read_outline(stock_checkpoint)
+    outline = checkpoint_outline.read_outline(stock_checkpoint)
     assert outline.rows == {
         "source": len(model["encoder.embed_tokens.weight"]),
         "target": len(model["decoder.embed_tokens.weight"]),

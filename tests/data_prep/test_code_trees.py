@@ -14,7 +14,8 @@ from vaswani_plugin.search.well_formed import count_words
 from vaswani_text.coding import make_coding
 from vaswani_text.corpus_io import InputError
 from vaswani_text.linearization import linearize, restore
-from vaswani_text.pipeline import Pipeline, TreeSettings, read_settings_file
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import TreeSettings, read_settings_file
 from vaswani_text.treebank_coding import make_word_coding, words_of
 from vaswani_text.trees import Leaf, Tree, leaves, to_line
 

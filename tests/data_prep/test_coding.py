@@ -18,7 +18,8 @@ from vaswani_text.coding import (
     to_letters,
 )
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline, TextSettings, read_settings, settings_from
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import TextSettings, read_settings, settings_from
 
 TRAINING = [
     "The old doctor's friends didn't see a well-known bird in the garden.",

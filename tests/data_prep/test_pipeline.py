@@ -13,13 +13,8 @@ from toy_bundle import SENTENCES, write_data
 
 from tests.support.scripts import run_script
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import (
-    Pipeline,
-    Settings,
-    read_settings,
-    read_settings_file,
-    settings_from,
-)
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import Settings, read_settings, read_settings_file, settings_from
 
 REQUIRED = {
     "source_language": "en",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from vaswani_text.bpe import learn, make_encoder
+from vaswani_text.coding import join_bpe
 from vaswani_text.corpus_io import read_lines
 from vaswani_text.moses import make_detokenizer, make_processor
-from vaswani_text.pipeline import join_bpe
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))
 FILES = [

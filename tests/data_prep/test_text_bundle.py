@@ -13,7 +13,8 @@ from toy_language_model import OURS, STOCK, build, write_lines
 from vaswani_text import bpe
 from vaswani_text.coding import bpe_units, to_letters
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline, TextSettings, read_settings
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import TextSettings, read_settings
 
 LINES = ["the old bird sat in the garden", "the garden", "an old garden"] * 3
 

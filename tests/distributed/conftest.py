@@ -7,7 +7,7 @@ import toy_language_model
 import toy_trees
 from code_trees import code_trees
 
-from vaswani_text.pipeline import TreeSettings
+from vaswani_text.settings import TreeSettings
 
 # Highest rate 5e-3 after 20 updates: what goes wrong shows, and differences grow.
 FAST = ("--warmup-updates", "20", "--lr-factor", "0.13", "--seed", "3", "--num-workers", "0")

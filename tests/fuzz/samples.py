@@ -24,7 +24,7 @@ from tensorboardX.record_writer import RecordWriter
 from vaswani_plugin.cli.__main__ import main as vaswani
 from vaswani_text import bpe, wordpiece
 from vaswani_text.linearization import linearize
-from vaswani_text.pipeline import TextSettings
+from vaswani_text.settings import TextSettings
 from vaswani_text.trees import parse_tree
 
 SOURCES = toy_bundle.SENTENCES

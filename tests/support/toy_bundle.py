@@ -13,7 +13,8 @@ from fairseq_flags import training_config
 from omegaconf import OmegaConf
 
 from vaswani_text import bpe
-from vaswani_text.pipeline import Pipeline, settings_from
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import settings_from
 
 POSITIONS = 24
 SENTENCES = [

@@ -18,8 +18,10 @@ from vaswani_plugin.cli._sentences import WORD_BORDERS
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_plugin.tasks.translation import PAPER_DECODING
+from vaswani_text.coding import join_bpe
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import MODEL, Pipeline, join_bpe
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import MODEL
 
 KINDS = {
     "encoder": "encoder self-attention",

@@ -12,14 +12,8 @@ from omegaconf import open_dict
 
 from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import (
-    MODEL,
-    SETTINGS,
-    TEXT_DICTIONARY,
-    Pipeline,
-    TextSettings,
-    read_settings_file,
-)
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import MODEL, SETTINGS, TEXT_DICTIONARY, TextSettings, read_settings_file
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
 

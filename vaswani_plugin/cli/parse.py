@@ -29,7 +29,7 @@ from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.tasks.parsing import PARSER_DECODING
 from vaswani_text.corpus_io import InputError
 from vaswani_text.linearization import restore
-from vaswani_text.pipeline import TreeSettings
+from vaswani_text.settings import TreeSettings
 from vaswani_text.treebank_coding import words_of
 from vaswani_text.trees import BadTree, Tree, to_line
 

@@ -1,4 +1,4 @@
-"""A bundle's model, ready to translate or to parse; vaswani_text/pipeline.py says what it holds."""
+"""A bundle's model, ready to translate or to parse; vaswani_text/settings.py says what it holds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,8 @@ from omegaconf import open_dict
 
 from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import (
-    MODEL,
-    AnySettings,
-    Pipeline,
-    Settings,
-    TextSettings,
-    TreeSettings,
-)
+from vaswani_text.pipeline import Pipeline
+from vaswani_text.settings import MODEL, AnySettings, Settings, TextSettings, TreeSettings
 from vaswani_text.treebank_coding import SYMBOLS, WORDS
 
 TASK = "vaswani_translation"
