@@ -176,7 +176,6 @@ stage_train() {
     say "the training was complete"
     return
   fi
-  printf '%s\n' "$max_update" >"$work/checkpoints/.max_update"
   [[ -f "$work/checkpoints/checkpoint_last.pt" ]] || rm -f "$work/logs/train.log"
   rm -f "$work/checkpoints/.finished"
   run_logged "$work/logs/train.log" "${command[@]}"
@@ -230,10 +229,11 @@ whole_batches() { # KEY of a training: workers x update-freq instead of either
 
 # A training that went on for longer than is wanted now can't be cut back: begin it again.
 forget_overtrained_checkpoints() {
-  local before="$work/checkpoints/.max_update"
-  [[ -z "$dry_run" && -f "$before" ]] || return 0
-  if (($(<"$before") > max_update)); then
-    say "the checkpoints here may be older than --max-update $max_update: training from the start"
+  local progress="$work/checkpoints/.progress.json" updates
+  [[ -z "$dry_run" && -f "$progress" ]] || return 0
+  updates=$(sed -n 's/.*"updates": \([0-9]*\).*/\1/p' "$progress")
+  if ((${updates:-0} > max_update)); then
+    say "the checkpoints here are of $updates updates, more than --max-update $max_update: training from the start"
     rm -rf "$work/checkpoints"
   fi
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from vaswani_plugin.resilience.folder import note_progress
 
 RECIPES = ["quickstart", "wmt14_en_de", "lm", "summarization", "parsing"]
 OF_MANY_TRAININGS = ["table3", "ancestors"]
@@ -199,6 +200,18 @@ ls "$work/checkpoints"
 )
 def test_the_same_batches_by_other_workers_go_on(in_recipe, change, kept):
     found = in_recipe(BEGUN + change + GO_ON, "--gpus", 8)
+    assert ("checkpoint_last.pt" in found) == kept
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "kept"), [(700, 800, True), (700, 700, True), (700, 699, False)]
+)
+def test_a_training_of_fewer_updates_begins_anew(in_recipe, tmp_path, saved, wanted, kept):
+    """What counts is how far it came, as the plugin notes it, not what was asked for before."""
+    in_recipe(BEGUN, "--gpus", 8, "--max-update", 900)
+    note_progress(tmp_path / "work" / "checkpoints", saved)
+    now = BEGUN + "forget_overtrained_checkpoints"
+    found = in_recipe(now.replace("touch", ": not") + GO_ON, "--gpus", 8, "--max-update", wanted)
     assert ("checkpoint_last.pt" in found) == kept
 
 
