@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,12 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h> of glibc
 KEPT_BLOCK = 32 << 20
 """Blocks up to so many bytes stay with the process when they are freed."""
 KEPT_TOTAL = (1 << 31) - 1
-WORTH_RETURNING = 1 << 30
-"""So many free bytes are given back between two updates. They are cleared again, page by page, as
-the update needs them, which takes about a tenth of its time: a price for large models only."""
+WORTH_RETURNING = 512 << 20
+"""So many free bytes are given back between two updates."""
+SECONDS_A_BYTE = 0.6 / (1 << 30)
+"""What is given back is cleared again, page by page, when it is needed."""
+SHARE_OF_TIME = 0.02
+"""That may take so much of a training's time: done at each update it takes a seventh."""
 
 
 class _MallocInfo(ctypes.Structure):
@@ -43,7 +47,7 @@ def return_holes_between_updates() -> None:
     fairseq-fixed 0.12.3.1 leaves them where they are, and `keep_freed_memory` keeps more of them:
     blocks of one batch don't fit into the holes of the one before, and after a few updates of the
     paper's base model a third of the process's memory is such holes. They are returned before an
-    update, when next to nothing is in use.
+    update, when next to nothing is in use, as often as SHARE_OF_TIME allows.
     Where the C library is not glibc (2.33 or newer), nothing is done.
     """
     from fairseq.trainer import Trainer
@@ -51,32 +55,45 @@ def return_holes_between_updates() -> None:
     from vaswani_plugin.compat.replacing import is_replaced, replace
 
     original = Trainer.zero_grad
-    give_back = holes_returner()
-    if give_back is None or is_replaced(original):
+    holes = Holes.of_this_process()
+    if holes is None or is_replaced(original):
         return
 
     def zero_grad(self: Trainer) -> Any:
         result = original(self)
-        give_back()
+        holes.give_back()
         return result
 
     replace(Trainer, "zero_grad", zero_grad)
 
 
-def holes_returner() -> Callable[[], bool] | None:
-    """A function that gives free heap back where it is worth it, and says whether it was.
+class Holes:
+    """The free part of the heap.
 
-    None where the C library has none.
+    Args:
+        library: the C library, glibc 2.33 or newer.
+        now: tells the time, in seconds.
     """
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not (hasattr(library, "mallinfo2") and hasattr(library, "malloc_trim")):
-        return None
-    library.mallinfo2.restype = _MallocInfo
 
-    def give_back() -> bool:
-        if library.mallinfo2().fordblks < WORTH_RETURNING:
+    def __init__(self, library: ctypes.CDLL, now: Callable[[], float] = time.monotonic) -> None:
+        self.library, self.now = library, now
+        self.returned_at = now()
+
+    @classmethod
+    def of_this_process(cls) -> "Holes | None":
+        """None where the C library can't tell or can't return them."""
+        library = ctypes.CDLL(None) if sys.platform == "linux" else None
+        if not (hasattr(library, "mallinfo2") and hasattr(library, "malloc_trim")):
+            return None
+        library.mallinfo2.restype = _MallocInfo
+        return cls(library)
+
+    def give_back(self) -> bool:
+        """Return them where that is worth it; says whether it was."""
+        free = self.library.mallinfo2().fordblks
+        since = self.now() - self.returned_at
+        if free < WORTH_RETURNING or since * SHARE_OF_TIME < free * SECONDS_A_BYTE:
             return False
-        library.malloc_trim(0)
+        self.library.malloc_trim(0)
+        self.returned_at = self.now()
         return True
-
-    return give_back
