@@ -2,7 +2,7 @@
 # Constituency parsing (section 6.3, Table 4): trains a Transformer to write the tree of a sentence,
 # and scores it as EVALB does, beside a right-branching tree and a PCFG.
 #
-#   bash recipes/parsing.sh --data craft-treebank
+#   bash recipes/parsing.sh --data craft-treebank --arch vaswani_parser_guided
 #   bash recipes/parsing.sh --data TREEBANK3 --arch vaswani_parser --gpus 8 --max-update 50000
 #   bash recipes/parsing.sh --data gum-treebank --also parsed.trees --ratio 4
 #
@@ -15,6 +15,7 @@
 # 17M sentences that other parsers had parsed. Expected on section 23: F1 91.3, and 92.7 with
 # these. It prints no number of updates, and not how the trees were written: here words are BPE
 # units, a word's symbol is its tag, closing brackets bear labels (--symbols, --closings).
+# vaswani_parser_guided (ours, for small treebanks) also hands the decoder the word that comes next.
 #
 # --data DIR holds the Penn Treebank (parsed/mrg/wsj: sections 02-21 train, 22 validates, 23 tests)
 # or train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz. Without it trees are

@@ -68,7 +68,7 @@ class Fuzzer:
             rng = random.Random(f"{self.seed} {number}")
             content = (self.samples / reader.fuzzed).read_bytes()
             changed = mutate(rng, Path(reader.fuzzed).name, content, self.contents)
-            Path(reader.fuzzed).write_bytes(changed)
+            Path(reader.fuzzed).write_bytes(reader.cut(changed))
         return reader
 
     def prepare(self, number: int) -> Callable[[], int]:
