@@ -96,13 +96,39 @@ def test_holes_are_not_given_back_at_every_update():
     assert not returned and mebibytes < 5
 
 
-def test_the_time_counts_from_the_last_return():
-    clock = iter([0, 100, 100, 129, 131, 131])
+def returned(monkeypatch, *calls):
+    """What `give_back` says, called at these seconds with so many free MiB, after a start at 0."""
+    monkeypatch.setattr(memory, "WORTH_RETURNING", 50 << 20)
+    clock, heap = {"now": 0}, {}
     library = SimpleNamespace(
-        mallinfo2=lambda: SimpleNamespace(fordblks=1 << 30), malloc_trim=lambda pad: None
+        mallinfo2=lambda: SimpleNamespace(fordblks=heap["free"]), malloc_trim=lambda pad: None
     )
-    holes = memory.Holes(library, lambda: next(clock))
-    assert [holes.give_back() for _ in range(3)] == [True, False, True]
+    holes = memory.Holes(library, lambda: clock["now"])
+    said = []
+    for clock["now"], mebibytes in calls:
+        heap["free"] = mebibytes << 20
+        said.append(holes.give_back())
+    return said
+
+
+def test_the_time_counts_from_the_last_return(monkeypatch):
+    """1 GiB is cleared in 0.6 s, and 2% of 30 s are that."""
+    calls = [(29, 1024), (31, 1024), (60, 1024), (62, 1024), (200, 49)]
+    assert returned(monkeypatch, *calls) == [False, True, False, True, False]
+
+
+def test_what_an_update_needs_is_kept_and_more_given_back(monkeypatch):
+    calls = [
+        (1, 1000),  # what the first update needs
+        (2, 1240),
+        (3, 1260),  # more than 1.25 times that: returned
+        (4, 1400),  # what this one needs
+        (5, 1740),
+        (6, 1760),
+        (7, 100),  # a small batch
+        (8, 1740),
+    ]
+    assert returned(monkeypatch, *calls) == [False, False, True, False, False, True, False, False]
 
 
 @only_glibc

@@ -11,11 +11,14 @@ KEPT_BLOCK = 32 << 20
 """Blocks up to so many bytes stay with the process when they are freed."""
 KEPT_TOTAL = (1 << 31) - 1
 WORTH_RETURNING = 512 << 20
-"""So many free bytes are given back between two updates."""
+"""Fewer free bytes stay with the process between two updates."""
+BEYOND_NEED = 1.25
+"""More than so many times what an update needs are given back."""
 SECONDS_A_BYTE = 0.6 / (1 << 30)
 """What is given back is cleared again, page by page, when it is needed."""
 SHARE_OF_TIME = 0.02
-"""That may take so much of a training's time: done at each update it takes a seventh."""
+"""Fewer are given back as well, as long as that takes no more of a training's time: done at each
+update it takes a seventh."""
 
 
 class _MallocInfo(ctypes.Structure):
@@ -47,7 +50,7 @@ def return_holes_between_updates() -> None:
     fairseq-fixed 0.12.3.1 leaves them where they are, and `keep_freed_memory` keeps more of them:
     blocks of one batch don't fit into the holes of the one before, and after a few updates of the
     paper's base model a third of the process's memory is such holes. They are returned before an
-    update, when next to nothing is in use, as often as SHARE_OF_TIME allows.
+    update, when next to nothing is in use.
     Where the C library is not glibc (2.33 or newer), nothing is done.
     """
     from fairseq.trainer import Trainer
@@ -78,6 +81,8 @@ class Holes:
     def __init__(self, library: ctypes.CDLL, now: Callable[[], float] = time.monotonic) -> None:
         self.library, self.now = library, now
         self.returned_at = now()
+        self.needed = 0  # the most that an update which began without holes has left, in bytes
+        self.without = True  # holes, when the update of now began
 
     @classmethod
     def of_this_process(cls) -> "Holes | None":
@@ -89,11 +94,18 @@ class Holes:
         return cls(library)
 
     def give_back(self) -> bool:
-        """Return them where that is worth it; says whether it was."""
+        """Return them where that is worth it; to be called between updates.
+
+        Returns:
+            Whether they were returned.
+        """
         free = self.library.mallinfo2().fordblks
+        if self.without:
+            self.needed = max(self.needed, free)
         since = self.now() - self.returned_at
-        if free < WORTH_RETURNING or since * SHARE_OF_TIME < free * SECONDS_A_BYTE:
-            return False
-        self.library.malloc_trim(0)
-        self.returned_at = self.now()
-        return True
+        has_time = since * SHARE_OF_TIME >= free * SECONDS_A_BYTE
+        self.without = free >= WORTH_RETURNING and (has_time or free > BEYOND_NEED * self.needed)
+        if self.without:
+            self.library.malloc_trim(0)
+            self.returned_at = self.now()
+        return self.without
