@@ -5,6 +5,7 @@ from fairseq import checkpoint_utils, options
 from fairseq.data import Dictionary, data_utils, iterators, language_pair_dataset
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
+from fairseq.logging import meters
 from fairseq.models import distributed_fairseq_model
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
@@ -31,6 +32,7 @@ REPLACED = [
     (iterators.EpochBatchIterator, "state_dict"),
     (iterators.EpochBatchIterator, "load_state_dict"),
     (iterators.GroupedIterator, "__init__"),
+    (meters.StopwatchMeter, "load_state_dict"),
     (options, "parse_args_and_arch"),
     (distributed_utils, "infer_init_method"),
     (distributed_utils, "call_main"),

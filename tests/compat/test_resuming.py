@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 import torch
 from fairseq.data import iterators
+from fairseq.logging import meters
 
 import vaswani_plugin  # noqa: F401
 from vaswani_plugin.compat import resuming
@@ -136,3 +137,14 @@ def test_an_order_by_workers_begins_its_epoch_anew(caplog):
     resume(second, first[0].state_dict())
     assert "epoch 1 begins anew" in caplog.text
     assert second[0].iterations_in_epoch == 0 and second[0].next_epoch_idx == 1
+
+
+def test_the_clock_of_a_resumed_training_runs():
+    """As fairseq's trainer does it: the log's meters come with the checkpoint."""
+    before = meters.MetersDict()
+    before.add_meter("wall", meters.StopwatchMeter(round=0), priority=790)
+    before["wall"].start()
+    resumed = meters.MetersDict()
+    resumed.load_state_dict(before.state_dict())
+    first = resumed["wall"].elapsed_time
+    assert 0 < first < resumed["wall"].elapsed_time

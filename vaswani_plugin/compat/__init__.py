@@ -7,7 +7,7 @@ as it is. The subjects:
 
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
-* ``resuming``: the place in an epoch, for other workers than before;
+* ``resuming``: the place in an epoch, for other workers than before; the clock of the log;
 * ``distribution``: several workers, without GPUs and on several nodes;
 * ``dictionaries``: a broken one is named;
 * ``memory``: large blocks that glibc hands back and forth, and holes between others;
@@ -46,6 +46,7 @@ MENDS = (
     batches.rebuild_the_same_batches,
     resuming.keep_place_with_other_workers,
     resuming.finish_epochs_of_other_groups,
+    resuming.start_the_clock_of_a_resumed_training,
     checkpoints.allow_harmless_globals,
     checkpoints.refuse_unusable_checkpoints,
     checkpoints.explain_mismatched_models,

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from fairseq.data import iterators
+from fairseq.logging import meters
 
 from vaswani_plugin.compat.replacing import is_defect_in_source, is_replaced, replace
 
@@ -67,6 +68,24 @@ def _has_order_by_workers(iterator: iterators.EpochBatchIterator, state: dict[st
     """Whether another number of workers shuffles the epoch's batches into another order."""
     is_of_several_datasets = isinstance(iterator, iterators.GroupedEpochBatchIterator)
     return is_of_several_datasets or (iterator.grouped_shuffling and state.get("shuffle", True))
+
+
+def start_the_clock_of_a_resumed_training() -> None:
+    """Defect: a resumed training logs `wall` 0, however long it takes.
+
+    fairseq-fixed 0.12.3.1 loads the stopwatches of the log with the checkpoint, and that stops
+    them. Those that measure a step are started with the step, that of `wall` never again. Now it
+    counts from where the checkpoint was loaded.
+    """
+    original = meters.StopwatchMeter.load_state_dict
+    if not is_defect_in_source(original, "self.start_time = None"):
+        return
+
+    def load_state_dict(self: meters.StopwatchMeter, state_dict: dict[str, Any]) -> None:
+        original(self, state_dict)
+        self.start()
+
+    replace(meters.StopwatchMeter, "load_state_dict", load_state_dict)
 
 
 def finish_epochs_of_other_groups() -> None:
