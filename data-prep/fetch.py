@@ -81,7 +81,7 @@ class Part:
         try:
             origin = json.loads(self._origin.read_text("utf-8"))
             return origin["version"] if origin["url"] == url else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
 

@@ -159,11 +159,16 @@ def read_json(path: str | Path, remedy: str) -> Any:
         remedy: what an error tells the user to do.
 
     Raises:
-        InputError: it is none, or nested too deeply; names it.
+        InputError: it is none, nested too deeply, or holds what no file of text can (a surrogate);
+            names it.
         OSError: it can't be read.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: no JSON ({error}): {remedy}") from error
 

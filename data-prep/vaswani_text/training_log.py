@@ -1,6 +1,7 @@
 """What the log of fairseq-train tells of a run: its model, its size, its batches and its curves."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -143,6 +144,8 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
     run.seconds += seconds_before
     run.tokens, run.sentences = total.tokens / total.updates, total.sentences / total.updates
     run.tokens_per_second = total.tokens / total.seconds
+    if not (math.isfinite(run.tokens_per_second) and math.isfinite(run.seconds)):
+        raise ValueError(f"{name}: speed or time is no number in it: is the log damaged?")
     return run
 
 

@@ -138,12 +138,21 @@ def pcfg_report(
 
     Args:
         fallback: the trees for sentences that the PCFG has none for.
+
+    Raises:
+        InputError: a tree is too deep or wide for nltk.
     """
     chosen = [number for number, tree in enumerate(gold) if len(leaves(tree)) <= most]
     report: dict[str, Any] = {"most_words": most, "sentences": len(chosen)}
     if not chosen:
         return report | {"without_tree": 0, "f1": None, "model_f1": None}
-    grammar = Pcfg(train)
+    try:
+        grammar = Pcfg(train)
+    except ValueError as error:
+        raise InputError(
+            f"--train: nltk makes no grammar of these trees; leave out what is too deep or wide "
+            f"({error})"
+        ) from error
     parsed = [grammar.parse(leaves(gold[number])) for number in chosen]
     without = sum(tree is None for tree in parsed)
     trees = [tree or fallback[number] for tree, number in zip(parsed, chosen, strict=True)]

@@ -36,14 +36,18 @@ def to_nltk(tree: Tree) -> NltkTree:
 def from_nltk(tree: NltkTree, leaves: list[Leaf]) -> Tree:
     """The inverse, with the words put back."""
     words = iter(leaves)
-
-    def symbols(node: NltkTree) -> Tree:
-        if not isinstance(node[0], NltkTree):
-            return [next(words)]
-        inner = [symbol for child in node for symbol in symbols(child)]
-        return [Open(node.label()), *inner, CLOSE]
-
-    return symbols(tree)
+    found: Tree = []
+    left = [tree]
+    while left:
+        node = left.pop()
+        if node is CLOSE:
+            found.append(CLOSE)
+        elif isinstance(node[0], NltkTree):
+            found.append(Open(node.label()))
+            left += [CLOSE, *reversed(node)]
+        else:
+            found.append(next(words))
+    return found
 
 
 class Pcfg:

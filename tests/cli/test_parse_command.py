@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -102,6 +103,18 @@ def test_lines_that_are_too_long(parse, tmp_path):
     assert code == 1 and out.count("\n") == 1
     assert f"{path}:2: the line has " in err and "the model takes 149: divide it" in err
     assert err.count("\n") == 1
+
+
+def test_codes_of_another_bundle(parse, folder, tmp_path):
+    """They make units that the dictionary lacks, each of which counts as a word."""
+    model = shutil.copytree(folder, tmp_path / "model")
+    if not (model / "codes").exists():
+        pytest.skip("words are whole here: there are no codes")
+    (model / "codes").write_text("#version: 0.2\nd o\ndo c\ndoc t\n")
+    code, out, err = parse(["doctor"], model=model)
+    assert (code, out) == (1, "")
+    assert "line 1: the model counts other words than there are" in err
+    assert err.endswith("make it again\n") and err.count("\n") == 1
 
 
 def test_models_of_another_kind(parse, folder, tmp_path, capsys):

@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +67,23 @@ def test_a_truncated_checkpoint_is_named(tmp_path, stock_checkpoint, kept):
     (tmp_path / "half.pt").write_bytes(whole[: int(len(whole) * kept)])
     with pytest.raises(CheckpointError, match=r"half\.pt (cannot be read|is no ch).*[;,] \w+"):
         load(tmp_path / "half.pt")
+
+
+def test_a_long_name_is_not_searched(tmp_path):
+    """PyTorch's search of the message takes minutes with a name as long as this one."""
+    torch.save({"model": {}}, tmp_path / "whole.pt")
+    with zipfile.ZipFile(tmp_path / "whole.pt") as whole:
+        (name,) = (name for name in whole.namelist() if name.endswith("data.pkl"))
+        others = {other: whole.read(other) for other in whole.namelist() if other != name}
+    with zipfile.ZipFile(tmp_path / "long.pt", "w") as changed:
+        changed.writestr(name, b"\x80\x02c" + b"x" * 300_000 + b"\nname\n.")
+        for other, content in others.items():
+            changed.writestr(other, content)
+    with pytest.raises(pickle.UnpicklingError) as error:
+        torch.load(tmp_path / "long.pt")
+    assert len(str(error.value)) < 2 * checkpoints.LONGEST_REFUSAL
+    with pytest.raises(CheckpointError, match="long.pt"):
+        load(tmp_path / "long.pt")
 
 
 @pytest.mark.parametrize("content", [{"a": 1}, [1, 2], {"model": {}}])

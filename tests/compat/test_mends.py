@@ -9,11 +9,13 @@ from fairseq.logging import meters
 from fairseq.models import distributed_fairseq_model
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
+from torch import _weights_only_unpickler
 
 from vaswani_plugin import compat, resilience
 from vaswani_plugin.compat.replacing import is_defect_in_source, replace
 
 REPLACED = [
+    (_weights_only_unpickler.Unpickler, "load"),
     (checkpoint_utils, "load_checkpoint_to_cpu"),
     (checkpoint_utils, "load_model_ensemble_and_task"),
     (checkpoint_utils, "torch_persistent_save"),

@@ -341,12 +341,17 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[1, 2", b"\xff", b"[" * 100_000, b"1" * 5000, b"nul"]
+    "content", [b"", b"{", b"[1, 2", b"\xff", b"[" * 100_000, b"1" * 5000, b"nul", rb'["\uD800"]']
 )
 def test_json_that_is_none_is_named(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(corpus_io.InputError, match=r"x\.json: no JSON .*: make it again"):
         corpus_io.read_json(tmp_path / "x.json", "make it again")
+
+
+def test_json_with_all_of_unicode(tmp_path):
+    (tmp_path / "x.json").write_text(r'["\ud83d\ude00", "\\udder", "\u00e9"]')
+    assert corpus_io.read_json(tmp_path / "x.json", "") == ["\U0001f600", "\\udder", "\xe9"]
 
 
 def test_a_message_is_one_printable_line():

@@ -165,10 +165,12 @@ class Chain:
             if self.rng.random() < 0.5:
                 path = self.save_dir / "checkpoint_last.pt"
             if path.exists() and not self._is_broken(path):
-                self.whole[path] = path.read_bytes()
+                # checkpoint_previous.pt is the last one by another name until that is replaced
+                names = [name for name in files if name.samefile(path)]
+                self.whole |= dict.fromkeys(names, path.read_bytes())
                 stamp = path.stat()
                 done.append(damage_at_random(path, self.rng))
-                self.broken[path] = path.read_bytes()
+                self.broken |= dict.fromkeys(names, path.read_bytes())
                 # a disk that forgets doesn't touch the times
                 os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
         return done

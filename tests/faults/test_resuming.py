@@ -199,8 +199,8 @@ def test_no_room_to_put_it_back(undisturbed, start, tmp_path):
     run = start(folder, fault=full_disk)
     assert run.wait() == 1
     error = run.output().splitlines()[-1]
-    assert error.startswith(f"error: {folder}/checkpoint_last.pt is damaged, and {folder}/")
-    assert "can't be copied to it (File too large): make room" in error
+    assert error.startswith(f"error: {folder}/checkpoint_last.pt can't be made a copy of {folder}/")
+    assert "(File too large): make room" in error
     assert {path: path.read_bytes() for path in folder.glob("*.pt*")} == before
 
 

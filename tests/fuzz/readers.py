@@ -4,9 +4,11 @@ A reader is a command line over the files of `samples.py`; `fuzzed` is the file 
 the command runs in a folder that holds a copy of what its arguments name and nothing else.
 """
 
+import gzip
 import shlex
 import shutil
 import sys
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -18,9 +20,8 @@ from vaswani_text.corpus_io import run as run_script
 TABLE_3 = "--width-divisor 8 --depth-divisor 2 --max-tokens 8 --update-freq 1 --max-update 9"
 TABLE_3 += " --max-update-big 9 --warmup-updates 2 --lr-factor 1 --seed 1"
 MOSES = "lowercase=true normalize_punctuation=true tokenizer=moses subwords=subword-nmt codes=codes"
-
-
-MOST_SENTENCES = 500
+MOST_SENTENCES = 100
+"""Lines for which a command has a model compute, so that it takes no longer than a case may."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,21 @@ class Reader:
         return sorted(name for name in names if (samples / name).exists())
 
     def cut(self, content: bytes) -> bytes:
-        """So much of a file as a command that goes through a model line by line has time for."""
-        if "--corpus" not in self.arguments:
+        """The first lines where the file is a text for a model; all of it elsewhere."""
+        program, *words = self.arguments
+        model = words[words.index("--model") + 1] if "--model" in words else None
+        is_model = self.fuzzed == model or self.fuzzed.startswith(f"{model}/")
+        if program != "vaswani" or model is None or is_model:
             return content
-        return b"".join(content.splitlines(keepends=True)[:MOST_SENTENCES])
+        is_packed = self.fuzzed.endswith(".gz")
+        try:
+            lines = (gzip.decompress(content) if is_packed else content).splitlines(keepends=True)
+        except (OSError, EOFError, zlib.error):
+            return content
+        if len(lines) <= MOST_SENTENCES:
+            return content
+        text = b"".join(lines[:MOST_SENTENCES])
+        return gzip.compress(text) if is_packed else text
 
     def copy_files(self, samples: Path, folder: Path) -> None:
         """Makes `folder` anew."""

@@ -20,7 +20,7 @@ from pcfg import START, Pcfg, from_nltk, to_nltk  # noqa: E402
 
 from vaswani_plugin.cli.__main__ import main  # noqa: E402
 from vaswani_text.corpus_io import InputError  # noqa: E402
-from vaswani_text.trees import leaves, parse_tree, to_line  # noqa: E402
+from vaswani_text.trees import Tree, leaves, parse_tree, to_line  # noqa: E402
 
 TREES = [parse_tree(line) for line in toy_trees.distinct_trees(90, 7)]
 TRAIN, TEST = TREES[:60], [tree for tree in TREES[60:] if len(leaves(tree)) <= 9]
@@ -87,9 +87,9 @@ def test_right_branching():
 def report(tmp_path, monkeypatch, capsys):
     """Runs the script in this process on parsed lines; returns what it printed."""
 
-    def run(parsed: list[str], unconstrained: list[str]) -> dict:
+    def run(parsed: list[str], unconstrained: list[str], train: list[Tree] = TRAIN) -> dict:
         contents = {"gold": GOLD, "parsed": parsed, "unconstrained": unconstrained}
-        contents["train"] = [to_line(tree) for tree in TRAIN]
+        contents["train"] = [to_line(tree) for tree in train]
         args = ["parsing_scores.py", "--pcfg-words", "4", "--tagged", str(tmp_path / "tagged")]
         for name, lines in contents.items():
             (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
@@ -135,3 +135,14 @@ def test_the_report(report, tmp_path, capsys):
 def test_files_that_do_not_fit(report, parsed, message):
     with pytest.raises(InputError, match=message):
         report(parsed, GOLD)
+
+
+def test_a_tree_that_is_too_deep_for_nltk(report):
+    deep = parse_tree("(TOP " + "(A (B b) " * 2000 + "(B b)" + ")" * 2001)
+    with pytest.raises(InputError, match="--train: nltk makes no grammar of these trees"):
+        report(GOLD, GOLD, [*TRAIN, deep])
+
+
+def test_a_long_chain_of_unary_rules():
+    chain = parse_tree("(TOP " + "(A " * 2000 + "(B b)" + ")" * 2001)
+    assert Pcfg([chain]).parse(leaves(chain)) == chain

@@ -175,7 +175,11 @@ class Parser:
         try:
             return restore(found.tokens, sentence.words)
         except BadTree as error:
-            assert self.args.unconstrained, f"the search wrote no tree: {error}"
+            if not self.args.unconstrained:
+                raise InputError(
+                    f"line {sentence.number}: the model counts other words than there are "
+                    f"({error}): its bundle's codes or dictionaries were changed; make it again"
+                ) from error
             self.malformed += 1
             return None
 

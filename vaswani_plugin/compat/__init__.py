@@ -48,6 +48,7 @@ MENDS = (
     resuming.finish_epochs_of_other_groups,
     resuming.start_the_clock_of_a_resumed_training,
     checkpoints.allow_harmless_globals,
+    checkpoints.refuse_pickles_in_few_words,
     checkpoints.refuse_unusable_checkpoints,
     checkpoints.explain_mismatched_models,
     checkpoints.begin_failed_saves_anew,

@@ -16,6 +16,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
+from torch import _weights_only_unpickler
 
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.compat.errors import CheckpointError
@@ -37,6 +38,7 @@ HARMLESS_GLOBALS = (
     ),
 )
 
+LONGEST_REFUSAL = 2000
 _OTHER_COPY = "use another one of the same folder, or copy it again"
 
 
@@ -54,6 +56,25 @@ def allow_harmless_globals() -> None:
         torch.load(probe)
     except pickle.UnpicklingError:
         torch.serialization.add_safe_globals(list(HARMLESS_GLOBALS))
+
+
+def refuse_pickles_in_few_words() -> None:
+    """Defect: a small file that is no checkpoint keeps ``torch.load`` busy for minutes.
+
+    Seen with PyTorch 2.13 and fairseq-fixed 0.12.3.1: it searches the message of a refused pickle
+    for a pattern, in a time that grows with its square, and the file decides how long that is.
+    """
+    original = _weights_only_unpickler.Unpickler.load
+    if is_replaced(original):
+        return
+
+    def load(self: _weights_only_unpickler.Unpickler) -> Any:
+        try:
+            return original(self)
+        except pickle.UnpicklingError as error:
+            raise pickle.UnpicklingError(str(error)[:LONGEST_REFUSAL]) from error
+
+    replace(_weights_only_unpickler.Unpickler, "load", load)
 
 
 def refuse_unusable_checkpoints() -> None:

@@ -1,13 +1,12 @@
 """A start goes on from the newest good checkpoint of its folder, and says what was lost."""
 
 import logging
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
 from vaswani_plugin.checkpoint_sums import damage
@@ -20,9 +19,6 @@ logger = logging.getLogger(__name__)
 
 AUTOMATIC = "checkpoint_last.pt"
 """fairseq's default of --restore-file: "go on, if there is anything to go on from"."""
-
-_CHOSEN = "vaswani_chosen"
-"""A trainer's note of the file that it was loaded from, where that is not checkpoint_last.pt."""
 
 
 def go_on_from_the_newest_good_checkpoint() -> None:
@@ -40,33 +36,31 @@ def go_on_from_the_newest_good_checkpoint() -> None:
         extra_state = original(self, str(chosen), *args, **kwargs)
         setattr(self, LAST_IS_GOOD, chosen == last)
         if chosen != last:
-            setattr(self, _CHOSEN, chosen)
             _say_what_was_lost(self, chosen, last)
+            if is_complete(self):
+                _put_back(self, chosen, last)
         return extra_state
 
     replace(Trainer, "load_checkpoint", load_checkpoint)
 
 
-def put_back_as_last(trainer: Trainer) -> None:
-    """Make what was loaded checkpoint_last.pt: of a training that ends without a further save.
+def is_complete(trainer: Trainer) -> bool:
+    """Whether a training that was loaded has all its updates."""
+    wanted = trainer.cfg.optimization.max_update
+    return bool(wanted) and trainer.get_num_updates() >= wanted
 
-    Raises:
-        SaveFailed: when it can't be written; what was there is left.
-    """
-    chosen, last = getattr(trainer, _CHOSEN, None), last_checkpoint(trainer)
-    if chosen is None:
+
+def _put_back(trainer: Trainer, chosen: Path, last: Path) -> None:
+    """Make what was loaded checkpoint_last.pt: a training that is complete doesn't save again."""
+    if trainer.cfg.checkpoint.no_save or not trainer.should_save_checkpoint_on_current_rank:
         return
-    temporary = last.with_name(last.name + ".tmp")
     try:
-        shutil.copyfile(chosen, temporary)
-        os.replace(temporary, last)
+        PathManager.copy(str(chosen), str(last), overwrite=True)  # whole, or not at all
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SaveFailed(
-            f"{last} is damaged, and {chosen}, which is good, can't be copied to it"
+            f"{last} can't be made a copy of {chosen}, the newest good checkpoint"
             f" ({error.strerror or error}): make room, and start again"
         ) from error
-    setattr(trainer, LAST_IS_GOOD, True)
     logger.warning("%s is put back: a copy of %s", last, chosen)
 
 

@@ -13,7 +13,7 @@ from vaswani_plugin.compat.replacing import replace
 from vaswani_plugin.resilience import lock, preemption
 from vaswani_plugin.resilience.folder import saved_states
 from vaswani_plugin.resilience.manifest import DataManifest, data_files
-from vaswani_plugin.resilience.resuming import is_automatic, last_checkpoint, put_back_as_last
+from vaswani_plugin.resilience.resuming import is_automatic, is_complete, last_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,8 @@ def begin_runs_in_order() -> None:
                 leftover.unlink()
             trainer.vaswani_manifest = _check_data(cfg, trainer)
         extra_state, batches = original(cfg, trainer, **kwargs)
-        if _is_complete(trainer):
+        if is_complete(trainer):
             _stop(trainer)
-            if trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
-                put_back_as_last(trainer)
         return extra_state, batches
 
     def check_and_begin_epoch(self: Trainer, epoch: int) -> None:
@@ -57,11 +55,6 @@ def _check_data(cfg: CheckpointConfig, trainer: Trainer) -> DataManifest:
     else:
         manifest.begin()
     return manifest
-
-
-def _is_complete(trainer: Trainer) -> bool:
-    wanted = trainer.cfg.optimization.max_update
-    return bool(wanted) and trainer.get_num_updates() >= wanted
 
 
 def _stop(trainer: Trainer) -> None:
