@@ -18,7 +18,13 @@ from fairseq_flags import PLUGIN, training_config
 from model_factory import make_dictionary
 from omegaconf import OmegaConf
 
-from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, Architecture
+from vaswani_plugin.architectures import (
+    ARCHITECTURES,
+    FAMILIES,
+    PAPER_VOCABULARY,
+    Architecture,
+    Family,
+)
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.models._rows import register_rows
@@ -138,25 +144,38 @@ def test_row_through_parser_and_build(name, task):
     assert model.max_positions() == (1024, 1024)
 
 
+WITH_THEIR_FAMILIES = {row.name: family for family in FAMILIES for row in family.rows}
+
+
 def test_there_is_a_hydra_configuration_for_every_row():
-    assert {path.stem for path in HYDRA_CONFIGS.glob("*.yaml")} == set(TABLE_3)
+    assert {path.stem for path in HYDRA_CONFIGS.glob("*.yaml")} == set(WITH_THEIR_FAMILIES)
 
 
-@pytest.mark.parametrize("name", TABLE_3)
-def test_hydra_configuration_is_what_the_flags_give(name, task):
-    """recipes/config/ROW.yaml sets what --arch ROW sets, key for key, and builds the same."""
+@pytest.mark.parametrize(("name", "family"), WITH_THEIR_FAMILIES.items())
+def test_hydra_configuration_is_what_the_flags_give(name: str, family: Family):
+    """recipes/config/ROW.yaml sets what --arch ROW sets, key for key."""
     written = OmegaConf.load(HYDRA_CONFIGS / f"{name}.yaml")
-    flags = training_config("--arch", name)
+    flags = training_config("--task", family.task, "--arch", name)
     for group in ("model", "criterion", "optimizer", "lr_scheduler"):
         expected = OmegaConf.to_container(flags[group], resolve=True)
         expected["_name"] = written[group]["_name"]  # --arch leaves the row's name here
         shared_keys = {"arch", "lr", "sentence_avg"}  # of other groups, by interpolation
+        if family.task == "vaswani_language_modeling":
+            shared_keys.add("max_target_positions")  # of the task, which leaves it unset
         assert set(expected) - set(written[group]) <= shared_keys
         for key, value in written[group].items():
             assert value == expected[key], f"{group}.{key}"
-    assert written.model._name == "vaswani_transformer"
+    assert written.model._name == family.model
+    assert written.task._name == family.task
+    for key in set(written.task) - {"_name", "data"}:
+        assert written.task[key] == flags.task[key], key
     assert written.optimization.max_update == (300_000 if "big" in name else 100_000)
-    model = build(written, task)
+    assert written.optimization.get("clip_norm", 0.0) == flags.optimization.clip_norm
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_hydra_configuration_builds_the_row(name, task):
+    model = build(OmegaConf.load(HYDRA_CONFIGS / f"{name}.yaml"), task)
     assert type(model) is VaswaniTransformer
     assert sum(p.numel() for p in model.parameters()) == TABLE_3[name].parameters
 

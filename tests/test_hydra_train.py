@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq_flags import PLUGIN
+from toy_language_model import write_data
 
 UPDATES = 3
 
@@ -26,47 +27,67 @@ def run(folder: Path, *command: object) -> str:
     return result.stdout + result.stderr + "".join(p.read_text() for p in folder.glob("*.log"))
 
 
+TASKS = {
+    "vaswani_debug": "vaswani_translation",
+    "vaswani_lm_debug": "vaswani_language_modeling",
+    "vaswani_seq2seq_lstm_tiny": "vaswani_translation",
+}
+
+
 @pytest.fixture(scope="module")
-def trained(toy_data_bin, tmp_path_factory):
+def text_data_bin(tmp_path_factory):
+    """A text for a language model."""
+    return write_data(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def trained(request, toy_data_bin, text_data_bin, tmp_path_factory):
     """Output and checkpoint of the same run, started in the two ways."""
+    name, task = request.param, TASKS[request.param]
+    data = toy_data_bin if task == "vaswani_translation" else text_data_bin
     by_hydra, by_flags = tmp_path_factory.mktemp("hydra"), tmp_path_factory.mktemp("flags")
     output = run(
         by_hydra,
         *("fairseq_cli.hydra_train", "--config-dir", PLUGIN.parent / "recipes/config"),
-        *("--config-name", "vaswani_debug", f"task.data={toy_data_bin}"),
+        *("--config-name", name, f"task.data={data}"),
         *(f"checkpoint.save_dir={by_hydra}", f"optimization.max_update={UPDATES}"),
         *("common.cpu=true", "dataset.max_tokens=200", "dataset.num_workers=0"),
     )
     other = run(
         by_flags,
-        *("fairseq_cli.train", toy_data_bin, "--user-dir", PLUGIN, "--arch", "vaswani_debug"),
-        *("--task", "vaswani_translation", "--save-dir", by_flags, "--max-update", UPDATES),
+        *("fairseq_cli.train", data, "--user-dir", PLUGIN, "--arch", name),
+        *("--task", task, "--save-dir", by_flags, "--max-update", UPDATES),
         *("--cpu", "--max-tokens", 200, "--num-workers", 0),
     )
-    name = "checkpoint_last.pt"
-    return (output, torch.load(by_hydra / name)), (other, torch.load(by_flags / name))
+    last = "checkpoint_last.pt"
+    return name, (output, torch.load(by_hydra / last)), (other, torch.load(by_flags / last))
 
 
-def test_the_log_names_the_papers_defaults_once(trained):
-    for output, _ in trained:
+def test_the_log_names_the_defaults_once(trained):
+    name, *runs = trained
+    for output, _ in runs:
         (line,) = {
             line[line.index("paper defaults") :]
             for line in output.splitlines()
             if "paper defaults in force" in line
         }
+        smoothing = 0.1 if name == "vaswani_debug" else 0.0
+        clipping = 5.0 if "lstm" in name else 0.0
         assert "optimizer=vaswani_adam" in line and "lr_scheduler.warmup_updates=4000" in line
-        assert "criterion.label_smoothing=0.1" in line and "changed" not in line
+        assert f"criterion.label_smoothing={smoothing}" in line and "changed" not in line
+        assert f"optimization.clip_norm={clipping}" in line
 
 
 def test_both_ways_train_the_same_weights(trained):
-    (_, hydra), (_, flags) = trained
+    _, (_, hydra), (_, flags) = trained
     assert set(hydra["model"]) == set(flags["model"])
     for name, tensor in flags["model"].items():
         assert hydra["model"][name].equal(tensor), name
 
 
 def test_the_checkpoint_is_complete(trained):
-    for _, checkpoint in trained:
+    name, *runs = trained
+    for _, checkpoint in runs:
         assert checkpoint["optimizer_history"][-1]["num_updates"] == UPDATES
         assert checkpoint["optimizer_history"][-1]["optimizer_name"] == "VaswaniAdam"
-        assert checkpoint["cfg"]["model"]["d_model"] == 32
+        assert checkpoint["cfg"]["model"]["d_model"] == (192 if "lstm" in name else 32)

@@ -21,6 +21,7 @@ class Architecture:
         source: where the row comes from.
         changes: configuration keys whose values differ from base.
         printed_parameters: the paper's count, in millions; None where it prints none.
+        printed_rows: source and target words for which it is printed.
         remark: what a reader should know about the count.
     """
 
@@ -28,6 +29,7 @@ class Architecture:
     source: str
     changes: dict[str, Any] = field(default_factory=dict)
     printed_parameters: int | None = None
+    printed_rows: tuple[int, int] = (PAPER_VOCABULARY, PAPER_VOCABULARY)
     remark: str = ""
 
 
@@ -40,7 +42,7 @@ ARCHITECTURES = (
         "Table 3, big",
         BIG,
         213,
-        "Unexplained: no vocabulary of the authors' code gives 213M.",
+        remark="Unexplained: no vocabulary of the authors' code gives 213M.",
     ),
     Architecture("vaswani_big_en_fr", "section 6.1", {**BIG, "dropout": 0.1}),
     Architecture("vaswani_a_h1", "Table 3 (A)", {"heads": 1, "d_k": 512, "d_v": 512}),
@@ -100,7 +102,6 @@ PARSERS = (
         },
     ),
 )
-"""More rows of `vaswani_transformer`, for constituency parsing: words in, symbols of a tree out."""
 
 LANGUAGE_MODELS = (
     Architecture("vaswani_lm_base", "Table 3, base, without its encoder"),
@@ -115,17 +116,62 @@ LANGUAGE_MODELS = (
         {"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
     ),
 )
-"""Rows of `vaswani_lm`, registered in `vaswani_plugin/models/language_model.py`."""
+ONE_LAYER = (Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),)
 
 RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
 """About as many parameters as vaswani_tiny, with some 10,000 subwords."""
 
 SEQ2SEQ_LSTMS = (
-    Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384),
+    Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384, (160_000, 80_000)),
     Architecture("vaswani_seq2seq_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
 )
 ATTENTION_LSTMS = (
     Architecture("vaswani_attention_lstm", "ours, after Luong et al. 2015"),
     Architecture("vaswani_attention_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
 )
-"""Registered in `vaswani_plugin/models/`, files seq2seq_lstm.py and attention_lstm.py."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rows of one of the plugin's models.
+
+    Args:
+        title: what they are for.
+        model: the name under which fairseq knows the model; rows change its configuration.
+        task: that it is trained on.
+        rows: in the order of the table.
+        target_rows: symbols that it writes, where they are few whatever it reads.
+        remark: a sentence below its table.
+    """
+
+    title: str
+    model: str
+    task: str
+    rows: tuple[Architecture, ...]
+    target_rows: int | None = None
+    remark: str = ""
+
+
+_TRANSLATION, _PARSING = "vaswani_translation", "vaswani_parsing"
+_LANGUAGE_MODELING = "vaswani_language_modeling"
+
+FAMILIES = (
+    Family(
+        "Translation (section 3, Table 3)",
+        "vaswani_transformer",
+        _TRANSLATION,
+        ARCHITECTURES,
+        remark="Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.",
+    ),
+    Family(
+        "Constituency parsing (section 6.3)",
+        "vaswani_transformer",
+        _PARSING,
+        PARSERS,
+        target_rows=128,
+    ),
+    Family("Language models, decoder only", "vaswani_lm", _LANGUAGE_MODELING, LANGUAGE_MODELS),
+    Family("Language model of one layer", "vaswani_lm_one_layer", _LANGUAGE_MODELING, ONE_LAYER),
+    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS),
+    Family("LSTM with attention", "vaswani_attention_lstm", _TRANSLATION, ATTENTION_LSTMS),
+)

@@ -34,8 +34,23 @@ RECURRENT_VALUES: dict[str, Any] = {
 """Where the recurrent models differ: neither Sutskever et al. (2014), who limit the gradient's norm
 to 5, nor Luong et al. (2015) smooth labels."""
 
+LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
 LANGUAGE_MODEL_SMOOTHING = 0.0
 """Section 5.4: label smoothing "hurts perplexity", and perplexity is a language model's measure."""
+
+
+def values_of(task: str, model: str) -> dict[str, Any]:
+    """What a run takes when not told, by the keys of fairseq's configuration.
+
+    Args:
+        task: its registered name.
+        model: its registered name, or that of one of its rows.
+    """
+    if task == LANGUAGE_MODEL_TASK:
+        return {**PAPER_VALUES, "criterion.label_smoothing": LANGUAGE_MODEL_SMOOTHING}
+    if model.startswith(RECURRENT_MODELS):
+        return {**PAPER_VALUES, **RECURRENT_VALUES}
+    return PAPER_VALUES
 
 
 def install() -> None:
@@ -70,13 +85,9 @@ def report(cfg: DictConfig) -> str:
         The line, without a line break.
     """
     kept, changed = [], []
-    is_language_model = OmegaConf.select(cfg, "task._name") == "vaswani_language_modeling"
-    own: dict[str, Any] = {}
-    if is_language_model:
-        own = {"criterion.label_smoothing": LANGUAGE_MODEL_SMOOTHING}
-    elif str(OmegaConf.select(cfg, "model._name")).startswith(RECURRENT_MODELS):
-        own = RECURRENT_VALUES
-    for key, value in {**PAPER_VALUES, **own}.items():
+    task, model = (str(OmegaConf.select(cfg, f"{group}._name")) for group in ("task", "model"))
+    is_language_model = task == LANGUAGE_MODEL_TASK
+    for key, value in values_of(task, model).items():
         actual = OmegaConf.select(cfg, key)
         if isinstance(actual, DictConfig):
             actual = actual.get("_name")

@@ -1,4 +1,4 @@
-"""Write a configuration for `fairseq-hydra-train` for every row of ARCHITECTURES.
+"""Write a configuration for `fairseq-hydra-train` for every architecture.
 
     python recipes/config/make_configs.py [--check]
 
@@ -15,9 +15,12 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from vaswani_plugin.architectures import ARCHITECTURES, Architecture  # noqa: E402
-from vaswani_plugin.configurations import VaswaniTransformerConfig  # noqa: E402
+from fairseq.models import MODEL_DATACLASS_REGISTRY  # noqa: E402
+
+import vaswani_plugin  # noqa: E402, F401 -- registers the models
+from vaswani_plugin.architectures import FAMILIES, Architecture, Family  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import LabelSmoothingConfig  # noqa: E402
+from vaswani_plugin.defaults import values_of  # noqa: E402
 from vaswani_plugin.optim.adam import VaswaniAdamConfig  # noqa: E402
 from vaswani_plugin.optim.lr_scheduler import VaswaniScheduleConfig  # noqa: E402
 
@@ -26,7 +29,12 @@ HEADER = """\
 #   fairseq-hydra-train --config-dir recipes/config --config-name {name} \\
 #     task.data=DATA checkpoint.save_dir=CHECKPOINTS
 """
-POSITION_LIMIT = 1024
+LIMITS = {
+    "vaswani_translation": {"max_source_positions": 1024, "max_target_positions": 1024},
+    "vaswani_parsing": {"max_source_positions": 2048, "max_target_positions": 4096},
+    "vaswani_language_modeling": {"tokens_per_sample": 1024, "add_bos_token": False},
+}
+"""Positions that a model is made for: the tasks' own defaults, which a model reads off its task."""
 UPDATES = {"vaswani_big": 300_000, "vaswani_big_en_fr": 300_000}
 
 
@@ -36,15 +44,26 @@ def plain_defaults(config_class: type) -> dict:
     return {k: v for k, v in defaults.items() if not str(v).startswith("${")}
 
 
-def configuration(row: Architecture) -> dict:
+def configuration(family: Family, row: Architecture) -> dict:
     """The whole configuration of a row; hydra fills in nothing of a plugin by itself."""
-    model = {**plain_defaults(VaswaniTransformerConfig), **row.changes}
-    positions = {"max_source_positions": POSITION_LIMIT, "max_target_positions": POSITION_LIMIT}
+    config = MODEL_DATACLASS_REGISTRY[family.model]
+    model = {**plain_defaults(config), **row.changes}
+    limits = LIMITS[family.task]
+    own = values_of(family.task, family.model)
+    criterion = plain_defaults(LabelSmoothingConfig)
+    criterion["label_smoothing"] = own["criterion.label_smoothing"]
+    optimization = {"max_update": UPDATES.get(row.name, 100_000)}
+    if own["optimization.clip_norm"]:
+        optimization["clip_norm"] = own["optimization.clip_norm"]
     return {
         "common": {"user_dir": "vaswani_plugin", "log_format": "simple"},
-        "task": {"_name": "vaswani_translation", "data": "???", **positions},
-        "model": {"_name": "vaswani_transformer", **model, **positions},
-        "criterion": {"_name": "vaswani_label_smoothing", **plain_defaults(LabelSmoothingConfig)},
+        "task": {"_name": family.task, "data": "???", **limits},
+        "model": {
+            "_name": family.model,
+            **model,
+            **{key: f"${{task.{key}}}" for key in limits if key in config.__dataclass_fields__},
+        },
+        "criterion": {"_name": "vaswani_label_smoothing", **criterion},
         "optimizer": {"_name": "vaswani_adam", **plain_defaults(VaswaniAdamConfig)},
         "lr_scheduler": {
             "_name": "vaswani",
@@ -52,7 +71,7 @@ def configuration(row: Architecture) -> dict:
             "d_model": model["d_model"],
         },
         "dataset": {"max_tokens": 4096},
-        "optimization": {"max_update": UPDATES.get(row.name, 100_000)},
+        "optimization": optimization,
         "hydra": {
             "run": {"dir": "${checkpoint.save_dir}"},
             "output_subdir": None,
@@ -67,9 +86,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
     check = parser.parse_args().check
     stale = []
-    for row in ARCHITECTURES:
+    for family, row in ((each, row) for each in FAMILIES for row in each.rows):
         path = Path(__file__).with_name(f"{row.name}.yaml")
-        text = HEADER.format(name=row.name) + yaml.safe_dump(configuration(row), sort_keys=False)
+        values = yaml.safe_dump(configuration(family, row), sort_keys=False)
+        text = HEADER.format(name=row.name) + values
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.name)
             if not check:

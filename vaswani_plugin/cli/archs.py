@@ -2,16 +2,16 @@
 
 import argparse
 import json
+from functools import lru_cache
 from types import SimpleNamespace
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 from omegaconf import OmegaConf
 from tabulate import tabulate
 
-from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY, Architecture
-from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
 
 HELP = "list the architectures with their parameter counts"
 EXAMPLE = "vaswani archs --vocab 40960 --format json"
@@ -25,51 +25,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=PAPER_VOCABULARY,
         metavar="ROWS",
-        help="rows of the shared matrix, fairseq's four special tokens included "
+        help="rows of an embedding matrix, fairseq's four special tokens included "
         "(default: %(default)s, the authors' code)",
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
-def count_parameters(row: Architecture, vocabulary: int) -> int:
-    """Parameters of the real model of a row; the shared matrix counts once.
+@lru_cache
+def _dictionary(rows: int) -> Dictionary:
+    dictionary = Dictionary()
+    for number in range(rows - len(dictionary)):
+        dictionary.add_symbol(str(number))
+    return dictionary
+
+
+def count_parameters(family: Family, row: Architecture, words: tuple[int, int]) -> int:
+    """Parameters of the real model of a row; a shared matrix counts once.
 
     Args:
+        family: of the row.
         row: an architecture.
-        vocabulary: rows of the shared matrix, at least 4.
+        words: rows of the source's and of the target's matrix, at least 4. Where they are equal the
+            two have one dictionary; a language model has the target's alone.
 
     Returns:
         The count; no memory is taken for the weights.
     """
-    dictionary = Dictionary()
-    for number in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(str(number))
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    cfg = OmegaConf.structured(
-        VaswaniTransformerConfig(
-            **{
-                "max_source_positions": POSITION_LIMIT,
-                "max_target_positions": POSITION_LIMIT,
-                **row.changes,
-            }
-        )
+    target = _dictionary(words[1])
+    source = target if words[0] == words[1] else _dictionary(words[0])
+    task = SimpleNamespace(
+        source_dictionary=source,
+        target_dictionary=target,
+        ends_word=torch.zeros(len(source), dtype=torch.bool),
+        is_word=torch.zeros(len(target), dtype=torch.bool),
     )
+    limits = {
+        "max_source_positions": POSITION_LIMIT,
+        "max_target_positions": POSITION_LIMIT,
+        "tokens_per_sample": POSITION_LIMIT,
+        "add_bos_token": False,
+    }
+    config = MODEL_DATACLASS_REGISTRY[family.model]
+    known = {key: value for key, value in limits.items() if key in config.__dataclass_fields__}
+    cfg = OmegaConf.structured(config(**{**known, **row.changes}))
     with torch.device("meta"):
-        model = VaswaniTransformer.build_model(cfg, task)
+        model = MODEL_REGISTRY[family.model].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def describe(row: Architecture, vocabulary: int) -> dict:
-    """One row of the table, under the keys of the JSON output."""
-    parameters = count_parameters(row, vocabulary)
-    printed = row.printed_parameters
+def describe(family: Family, row: Architecture, vocabulary: int) -> dict:
+    """One row of the table, under the keys of the JSON output.
+
+    `agrees`: whether the model has as many parameters as the paper prints, at the paper's rows.
+    """
+    printed, difference = row.printed_parameters, None
+    if printed is not None:
+        difference = count_parameters(family, row, row.printed_rows) / 1e6 - printed
+    words = vocabulary, family.target_rows or vocabulary
     return {
         "arch": row.name,
+        "model": family.model,
         "source": row.source,
         "changes": row.changes,
-        "parameters": parameters,
+        "rows": words,
+        "parameters": count_parameters(family, row, words),
         "printed_parameters": printed and printed * 1_000_000,
-        "agrees": None if printed is None else round(parameters / 1e6) == printed,
+        "printed_rows": None if printed is None else row.printed_rows,
+        "difference": difference and round(difference * 1e6),
+        "agrees": None if difference is None else abs(difference) <= 0.5,
         "remark": row.remark,
     }
 
@@ -82,29 +105,46 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.vocab < 5:
         raise ValueError(f"--vocab {args.vocab} leaves no row beside the four special tokens")
-    rows = [describe(row, args.vocab) for row in ARCHITECTURES]
+    described = [
+        (family, [describe(family, row, args.vocab) for row in family.rows]) for family in FAMILIES
+    ]
     if args.format == "json":
-        print(json.dumps(rows, indent=2))
+        print(json.dumps([row for _, rows in described for row in rows], indent=2))
         return 0
-    print(tabulate([_cells(row) for row in rows], headers="keys", disable_numparse=True))
-    print(f"\nShared matrix of {args.vocab:,} rows; the paper prints its counts in millions.")
-    for row in rows:
-        if row["remark"] and args.vocab == PAPER_VOCABULARY:
-            difference = (row["parameters"] - row["printed_parameters"]) / 1e6
-            print(f"{row['arch']}: {difference:+.1f}M against the printed count. {row['remark']}")
-    print("Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.")
+    print(f"Matrices of {args.vocab:,} rows. The paper prints its counts in millions.")
+    for family, rows in described:
+        symbols = f", {family.target_rows} symbols written" if family.target_rows else ""
+        print(f"\n{family.title}{symbols}; changes to --arch {family.model}\n")
+        print(tabulate([_cells(row) for row in rows], headers="keys", disable_numparse=True))
+        remarks = [remark for row in rows for remark in _remarks(row)]
+        for remark in [*remarks, family.remark]:
+            if remark:
+                print(remark)
     return 0
 
 
+def _remarks(row: dict) -> list[str]:
+    """Sentences below a family's table."""
+    remarks = []
+    if row["remark"]:
+        difference = f"{row['difference'] / 1e6:+.1f}M against the printed count"
+        remarks.append(f"{row['arch']}: {difference}. {row['remark']}")
+    printed = row["printed_rows"]
+    if printed and printed != (PAPER_VOCABULARY, PAPER_VOCABULARY):
+        source, target = printed
+        remarks.append(f"{row['arch']}: printed for {source:,} source, {target:,} target words.")
+    return remarks
+
+
 def _cells(row: dict) -> dict[str, str]:
-    agrees = {None: "", True: "yes", False: "no"}[row["agrees"]]
-    changes = ", ".join(f"{key} {value}" for key, value in row["changes"].items())
-    printed = row["printed_parameters"]
-    return {
+    cells = {
         "arch": row["arch"],
         "source": row["source"],
-        "changes to base": changes or "-",
+        "changes": ", ".join(f"{key} {value}" for key, value in row["changes"].items()) or "-",
         "parameters": f"{row['parameters']:,}",
-        "printed": f"{printed // 1_000_000}M" if printed else "",
-        "agrees": agrees,
     }
+    printed = row["printed_parameters"]
+    if printed:
+        agrees = "yes" if row["agrees"] else "no"
+        cells |= {"printed": f"{printed // 1_000_000}M", "agrees": agrees}
+    return cells
