@@ -122,8 +122,10 @@ def load(path: str | Path) -> SentencePieceProcessor:
     content = Path(path).read_bytes()
     try:
         if content:  # an empty one would pass for no model given
-            return SentencePieceProcessor(model_proto=content)
-    except RuntimeError:
+            model = SentencePieceProcessor(model_proto=content)
+            model.id_to_piece(list(range(model.get_piece_size())))  # each must be text
+            return model
+    except (RuntimeError, UnicodeDecodeError):  # its message, too, may hold the file's bytes
         pass
     raise InputError(f"{path}: no sentencepiece model (make one by `wordpiece.py learn`)")
 

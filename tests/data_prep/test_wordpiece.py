@@ -232,6 +232,17 @@ def test_commands_are_pipes(folder, decode):
     assert undone.stdout.encode() == text
 
 
+@pytest.mark.parametrize("letters", [["œ"], ["é", "œ"]])  # loads; does not
+def test_pieces_that_are_no_text_are_refused(folder, tmp_path, letters):
+    path, content = tmp_path / "bad.model", (folder / "m.model").read_bytes()
+    for letter in letters:
+        assert letter.encode() in content
+        content = content.replace(letter.encode(), b"\xc3\xff")
+    path.write_bytes(content)
+    done = run_script(SCRIPT, "apply", "--model", path, stdin="bécé\n".encode())
+    assert_one_line_error(done, "bad.model: no sentencepiece model")
+
+
 @pytest.mark.parametrize("content", [b"", b"no model\n", b"\0" * 100, None])
 def test_what_is_no_model_is_refused(folder, tmp_path, content):
     path = tmp_path / "bad.model"
