@@ -7,6 +7,7 @@ reads: a flipped bit becomes a weight. Python's own zip reader does.
 import errno
 import os
 import struct
+import time
 import zipfile
 import zlib
 
@@ -19,8 +20,17 @@ _UNREADABLE = (
 )
 
 
+_GOOD: set[tuple] = set()
+"""The files that this process found good, by what changes when they are written."""
+
+_SETTLED = 2.0
+"""Seconds since a file was written, before which another write may leave its times as they are."""
+
+
 def damage(path: str | os.PathLike) -> str | None:
     """What is wrong with a file that `torch.save` wrote.
+
+    A file that was found good and hasn't been written since isn't read again.
 
     Args:
         path: the file.
@@ -34,8 +44,15 @@ def damage(path: str | os.PathLike) -> str | None:
     """
     try:
         with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            identity = _identity(status)
+            if identity in _GOOD:
+                return None
             if zipfile.is_zipfile(file):
-                return _wrong_sum(file)
+                wrong = _wrong_sum(file)
+                if wrong is None and time.time() - status.st_ctime > _SETTLED:
+                    _GOOD.add(identity)
+                return wrong
             file.seek(0)
             start = file.read(len(_ARCHIVE_START))
     except OSError as error:
@@ -47,6 +64,11 @@ def damage(path: str | os.PathLike) -> str | None:
     if start.startswith(_PICKLE_START):
         return None
     return "is truncated" if start == _ARCHIVE_START else "is no checkpoint"
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
 
 
 def _wrong_sum(file) -> str | None:

@@ -1,10 +1,18 @@
 """What commands say to the people who use them when something is wrong."""
 
+import os
+
 LONGEST_MESSAGE = 900
+TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
 
 
 class InputError(ValueError):
     """Something the user can mend; the message is one line that names the place and the remedy."""
+
+
+def wants_traceback() -> bool:
+    """Whether the user asked for every error in full."""
+    return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
 
 
 def message_line(text: str) -> str:

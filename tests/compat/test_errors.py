@@ -10,6 +10,7 @@ from fairseq.data.dictionary import Dictionary
 
 import vaswani_plugin  # noqa: F401
 from vaswani_plugin.compat import errors
+from vaswani_text.messages import TRACEBACK_VARIABLE
 
 
 def caught(action) -> BaseException:
@@ -91,19 +92,19 @@ def hook(monkeypatch):
 
 def test_a_mistake_is_one_line(hook, monkeypatch, capsys):
     report, passed_on = hook
-    monkeypatch.delenv(errors.TRACEBACK_VARIABLE, raising=False)
+    monkeypatch.delenv(TRACEBACK_VARIABLE, raising=False)
     mistake = run_as(OURS, "raise ValueError('--d-k is 0;\\n  give at least 1')")
     report(mistake)
     assert capsys.readouterr().err == "error: --d-k is 0; give at least 1\n"
     assert passed_on == []
-    monkeypatch.setenv(errors.TRACEBACK_VARIABLE, "1")
+    monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
     report(mistake)
     assert capsys.readouterr().err == "" and passed_on == [mistake]
 
 
 def test_a_defect_keeps_its_traceback(hook, monkeypatch, capsys):
     report, passed_on = hook
-    monkeypatch.delenv(errors.TRACEBACK_VARIABLE, raising=False)
+    monkeypatch.delenv(TRACEBACK_VARIABLE, raising=False)
     defect = run_as(OURS, "int('x')")
     report(defect)
     assert capsys.readouterr().err == "" and passed_on == [defect]

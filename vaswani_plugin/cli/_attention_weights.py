@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks.translation import TranslationTask
 
 from vaswani_plugin.cli._engine import FairseqEngine
 from vaswani_plugin.cli._sentences import WORD_BORDERS
 from vaswani_plugin.interchange.bundle import Bundle
-from vaswani_plugin.interchange.untrusted import untrusted
+from vaswani_plugin.interchange.untrusted import load_with_data
 from vaswani_plugin.tasks.translation import PAPER_DECODING
 from vaswani_text.coding import join_bpe
 from vaswani_text.corpus_io import InputError
@@ -184,18 +183,14 @@ class Attender:
             ValueError: the checkpoint holds no translation model of ours.
             FileNotFoundError: a file is missing.
         """
-        for needed in filter(None, (path, data, codes)):
-            if not needed.exists():
-                raise FileNotFoundError(f"{needed} does not exist")
-        with untrusted(path):
-            (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-                [str(path)], arg_overrides={"data": str(data)}
-            )
         split: Callable[[str], str] = str
         if codes is not None:
+            if not codes.exists():
+                raise FileNotFoundError(f"{codes} does not exist")
             from vaswani_text import bpe
 
             split = bpe.make_encoder(str(codes))
+        model, task = load_with_data(path, data)
         beam = PAPER_DECODING["beam"]
         return cls(model, task, (split, split), join_bpe, "subword-nmt", beam, path)
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 from tqdm import tqdm
 
-from vaswani_plugin.interchange.untrusted import untrusted
+from vaswani_plugin.interchange.untrusted import load_with_data
 
 
 class ForcedDecoder:
@@ -33,15 +32,9 @@ class ForcedDecoder:
     """
 
     def __init__(self, paths: list[Path], data: Path, device: torch.device) -> None:
-        for needed in (*paths, data):
-            if not needed.exists():
-                raise FileNotFoundError(f"{needed} does not exist")
         self.models = []
         for path in paths:
-            with untrusted(path):
-                (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-                    [str(path)], arg_overrides={"data": str(data)}
-                )
+            model, task = load_with_data(path, data)
             if not hasattr(model, "encoder"):
                 raise ValueError(f"{path}: a {type(model).__name__} translates nothing")
             self.models.append(model.eval().to(device))

@@ -19,8 +19,9 @@ from omegaconf.nodes import AnyNode
 from torch.multiprocessing import ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
-from vaswani_plugin.compat.errors import is_users_error, wants_traceback
+from vaswani_plugin.compat.errors import is_users_error
 from vaswani_plugin.compat.replacing import is_defect_in_source, is_replaced, replace
+from vaswani_text.messages import wants_traceback
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 

@@ -8,18 +8,16 @@ error met while ``VASWANI_TRACEBACK=1``, is printed in full.
 """
 
 import dis
-import os
 import sys
 from pathlib import Path
 from types import TracebackType
 
 import fairseq
 
-from vaswani_text.messages import message_line
+from vaswani_text.messages import message_line, wants_traceback
 
 OURS = Path(__file__).resolve().parents[1]
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
-TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
 
 
 class CheckpointError(ValueError):
@@ -56,11 +54,6 @@ def is_fairseq_command(argv0: str) -> bool:
     """Whether a process with this ``sys.argv[0]`` is fairseq's: ``fairseq-train`` or a module."""
     program = Path(argv0)
     return program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
-
-
-def wants_traceback() -> bool:
-    """Whether the user asked for full tracebacks."""
-    return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
 
 
 def print_users_errors_in_one_line() -> None:

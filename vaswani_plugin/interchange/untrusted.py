@@ -5,10 +5,15 @@ section that is missing. What such data lead to inside fairseq and PyTorch can't
 all of it counts as the file's fault here, and only here.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from fairseq import checkpoint_utils
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+
+from vaswani_text.messages import wants_traceback
 
 
 @contextmanager
@@ -26,9 +31,26 @@ def untrusted(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         is_named = isinstance(error, ValueError) and str(path) in str(error)
-        if is_named or os.environ.get("VASWANI_TRACEBACK", "0") not in ("", "0"):
+        if is_named or wants_traceback():
             raise
         text = " ".join(str(error).split())
         if not isinstance(error, ValueError):
             text = f"can't be used ({type(error).__name__}: {text}): damaged, or of another program"
         raise ValueError(f"{path}: {text}") from error
+
+
+def load_with_data(path: Path, data: Path) -> tuple[BaseFairseqModel, FairseqTask]:
+    """A checkpoint's model, on the CPU, and its task with the dictionaries of a folder.
+
+    Raises:
+        FileNotFoundError: the file or the folder is missing.
+        ValueError: they make no model; with the file's name.
+    """
+    for needed in (path, data):
+        if not needed.exists():
+            raise FileNotFoundError(f"{needed} does not exist")
+    with untrusted(path):
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path)], arg_overrides={"data": str(data)}
+        )
+    return model, task
