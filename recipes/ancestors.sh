@@ -13,8 +13,9 @@
 # 10,000 subwords; the table states them. Their training recipes:
 #   all           Adam (0.9, 0.98, 1e-9), warm-up, then a rate that falls with the inverse square
 #                 root of the update (Eq. 3), dropout 0.1; 2,048 tokens x 1 CPU or GPU an update
-#   LSTMs         highest rate 2e-3, gradients limited to norm 5, no label smoothing (the plugin's
-#                 defaults for them). Sutskever et al.'s SGD needs days rather than minutes.
+#   LSTMs         highest rate 8e-3, with attention 4e-3, gradients limited to norm 5, no label
+#                 smoothing (the plugin's defaults for them). Sutskever et al.'s SGD needs days
+#                 rather than minutes.
 #   convolution   highest rate 2e-3, gradients limited to norm 0.1 (Gehring et al.), label smoothing
 #                 0.1. Gehring et al. train with Nesterov's momentum.
 #   transformer   highest rate 2.5e-3, label smoothing 0.1
@@ -54,7 +55,7 @@ Options of this recipe (defaults: full, --scale tiny):
   --max-update N             updates of each model instead of a time (no, 6)
   --points N                 times to validate and translate on the way, the end included (6, 2)
   --max-tokens N             of a batch, padded (2048, 500)
-  --warmup-updates N         (400, 4)
+  --warmup-updates N         (200, 4)
   --seeds S,S                for the two models that differ in reversal; the others take the first (1,2)
   --threads N                of a training on a CPU (1)
 HELP
@@ -82,7 +83,7 @@ recipe_defaults() {
     if [[ -z "$budget_seconds" ]]; then max_update=${max_update:-6}; fi
   else
     corpus=${corpus:-multi30k} points=${points:-6}
-    max_tokens=${max_tokens:-2048} warmup_updates=${warmup_updates:-400}
+    max_tokens=${max_tokens:-2048} warmup_updates=${warmup_updates:-200}
     if [[ -z "$max_update" ]]; then budget_seconds=${budget_seconds:-900}; fi
   fi
   if [[ -n "$max_update" ]]; then need_count --max-update "$max_update"; fi

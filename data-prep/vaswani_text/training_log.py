@@ -15,12 +15,14 @@ _MODEL = re.compile(r"'model': \{([^}]*)\}")
 _ARCH = re.compile(r"'model': (?:\{'_name': |Namespace\(.*?\barch=)'(\w+)'")
 _SETTING = re.compile(r"'(\w+)': '?([\w.-]+)")
 _PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
-_DICTIONARY = re.compile(r"\[(\w+)\] dictionary: (\d+) types")
+_DICTIONARY = re.compile(r"(?:\[(\w+)\]|\|) dictionary: (\d+) types")
 _DEVICES = re.compile(r"training on (\d+) devices")
 _DEVICE_NAME = re.compile(r"rank +\d+: .*; name = (.+?)\s*$")
 _LOADED = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)")
 _FRESH = "No existing checkpoint found"
 START = "start"
+TEXT = "text"
+"""The one "language" of a language model."""
 
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
@@ -100,8 +102,8 @@ class TrainingRun:
 
     @property
     def target_vocabulary(self) -> int | None:
-        """Types of the target's dictionary; None for a language model."""
-        return self.dictionaries[self.pair.split("-")[1]] if self.pair else None
+        """Types of the dictionary that is predicted; None where the log names none."""
+        return next(reversed(self.dictionaries.values()), None)
 
 
 def read_training(lines: Iterable[str], name: str) -> TrainingRun:
@@ -153,7 +155,7 @@ def _read_setup(line: str, run: TrainingRun) -> None:
     if found := _PARAMETERS.search(line):
         run.parameters = int(found[1].replace(",", ""))
     elif found := _DICTIONARY.search(line):
-        run.dictionaries[found[1]] = int(found[2])
+        run.dictionaries[found[1] or TEXT] = int(found[2])
     elif found := _DEVICES.search(line):
         run.devices = int(found[1])
     elif found := _DEVICE_NAME.search(line):

@@ -1,6 +1,7 @@
 """`vaswani cost`: its frozen flags and keys, the paper's figures, runs in Table 2, errors."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,18 @@ def test_by_time(capsys: pytest.CaptureFixture) -> None:
     assert "= at most 3.56e+18 FLOPs" in capsys.readouterr().out
 
 
+def test_every_family_is_counted(capsys: pytest.CaptureFixture) -> None:
+    shape = ["--sentences", "1", "--source-length", "3", "--target-length", "5", "--vocab", "100"]
+    for arch, part, expected in (
+        ("vaswani_seq2seq_lstm", "encoder LSTM", 3 * 4 * 8 * 1000**2),
+        ("vaswani_attention_lstm_tiny", "attention", 2 * 192 * 15 + 2 * 192**2 * 5),
+        ("vaswani_lm_tiny", "decoder feed-forward", 4 * 5 * 2 * 128 * 256),
+        ("vaswani_parser_guided", "projection of words", 3 * 192**2),
+    ):
+        found = as_json(["--arch", arch, *shape], capsys)["by_counting"]
+        assert found["forward_multiply_adds"][part] == expected, arch
+
+
 def test_by_counting(capsys: pytest.CaptureFixture) -> None:
     flags = ["--arch", "vaswani_debug", "--vocab", "100", "--sentences", "50", "--updates", "10"]
     flags += ["--source-length", "20", "--target-length", "20"]
@@ -128,6 +141,38 @@ def test_the_log_names_its_device(work: Path, capsys: pytest.CaptureFixture) -> 
     assert (run["device"], run["teraflops"]) == (None, 3.0)
 
 
+LSTM = "'_name': 'vaswani_attention_lstm_tiny', 'd_model': 12, 'layers': 2, 'dropout': 0.1, "
+TEXT_MODEL = "'_name': 'vaswani_lm_debug', 'd_model': 32, 'd_ff': 64, 'decoder_layers': 2, "
+
+
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_run_of_an_lstm_is_counted(work: Path, capsys: pytest.CaptureFixture, fed: bool) -> None:
+    """An LSTM's four gates see its input and its state; attention, W [c; s], the projection."""
+    log, model = work / "logs" / "train.log", LSTM + f"'input_feeding': {fed}"
+    log.write_text(re.sub("'_name': 'vaswani_debug'[^}]*", model, LOG), encoding="utf-8")
+    (run,) = as_json(["--run", str(log)], capsys)["runs"]
+    reading = 2 * 2 * 4 * 6 * (12 + 6)
+    writing = 4 * 12 * (24 + 12 * fed) + 4 * 12 * 24
+    attention = 2 * 12 * 20 + 2 * 12 * 12
+    sentence = 20 * (reading + writing + attention + 12 * 100)
+    assert run["flops_counted"] == pytest.approx(sentence * 50 * 2 * 3 * 10)
+
+
+def test_a_run_of_a_language_model_is_counted(work: Path, capsys: pytest.CaptureFixture) -> None:
+    log, model = work / "logs" / "train.log", TEXT_MODEL + "'heads': 4, 'd_k': None, 'd_v': None"
+    text = re.sub("'_name': 'vaswani_debug'[^}]*", model, LOG)
+    text = text.replace("[de] dictionary", "dictionary").replace("[en] dictionary", "words")
+    log.write_text(text, encoding="utf-8")
+    (run,) = as_json(["--run", str(log)], capsys)["runs"]
+    layers = 2 * 20 * (4 * 32 * 32 + 2 * 20 * 32 + 2 * 32 * 64)
+    expected = (layers + 20 * 32 * 100) * 50 * 2 * 3 * 10
+    assert run["flops_counted"] == pytest.approx(expected)
+    assert run["pair"] is None
+    assert main(["cost", "--run", str(log)]) == 0
+    shown = capsys.readouterr().out
+    assert "vaswani_lm_debug, 12,345 parameters" in shown and "by counting: 1.33e+09" in shown
+
+
 def test_other_models_are_not_counted(work: Path, capsys: pytest.CaptureFixture) -> None:
     log = work / "logs" / "train.log"
     log.write_text(LOG.replace("'d_ff': 64, ", ""), encoding="utf-8")
@@ -146,7 +191,8 @@ def test_bad_input_is_one_line(work: Path, capsys: pytest.CaptureFixture) -> Non
         (["--device", "P100"], "need --hours or --run"),
         (["--hours", "-1", "--teraflops", "1"], "time is -3600.0; it must be more than 0"),
         (["--hours", "1", "--teraflops", "1", "--devices", "0"], "devices is 0"),
-        (["--arch", "transformer"], "--arch transformer is none of ours: vaswani_base"),
+        (["--arch", "transformer"], "transformer: can't be counted; these can: vaswani_base"),
+        (["--arch", "vaswani_lm_one_layer"], "vaswani_lm_one_layer: can't be counted"),
         (["--arch", "vaswani_base", "--updates", "0"], "--updates is 0"),
         (["--arch", "vaswani_base", "--sentences", "0"], "sentences 0"),
         (["--run", str(text)], "text: no model size in it"),

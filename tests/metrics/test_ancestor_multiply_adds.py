@@ -9,14 +9,8 @@ from model_factory import make_task, random_batch
 from recurrent_models import SIZES, make_recurrent
 from torch.utils.flop_counter import FlopCounterMode
 
-from vaswani_plugin.metrics.ancestor_multiply_adds import (
-    ConvolutionalSizes,
-    RecurrentSizes,
-    convolutional_multiply_adds,
-    recurrent_multiply_adds,
-    training_flops_from,
-)
-from vaswani_plugin.metrics.multiply_adds import Positions
+from vaswani_plugin.metrics.ancestor_multiply_adds import ConvolutionalSizes, RecurrentSizes
+from vaswani_plugin.metrics.multiply_adds import Positions, training_flops
 
 
 def count_convolution(
@@ -60,10 +54,10 @@ def test_lstm_counts_are_pytorchs(kind: str, changes: dict, shape: tuple[int, in
         attention=kind in ("attention", "input feeding"),
         input_feeding=kind == "input feeding",
     )
-    parts = recurrent_multiply_adds(sizes, Positions.uniform(*shape))
+    parts = sizes.multiply_adds(Positions.uniform(*shape))
     assert 2 * sum(parts.values()) == forward
     # Embeddings are inputs: all factors need gradients, but for a state of zeros.
-    assert training_flops_from(parts) == pytest.approx(counted.get_total_flops(), rel=0.15)
+    assert training_flops(sizes, *shape) == pytest.approx(counted.get_total_flops(), rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -91,5 +85,5 @@ def test_convolution_counts_are_pytorchs(
     sizes = ConvolutionalSizes(
         10, tuple(eval(encoder)), tuple(eval(decoder)), 6, len(task.target_dictionary)
     )
-    parts = convolutional_multiply_adds(sizes, Positions.uniform(*shape))
+    parts = sizes.multiply_adds(Positions.uniform(*shape))
     assert 2 * sum(parts.values()) == counted.get_total_flops()

@@ -15,7 +15,6 @@ from vaswani_plugin.metrics.multiply_adds import (
     Positions,
     TransformerSizes,
     forward_multiply_adds,
-    multiply_adds_of,
     training_flops,
     training_flops_of,
 )
@@ -34,7 +33,7 @@ def test_sentences_of_any_lengths_cost_what_each_costs_alone() -> None:
         cross_pairs=sum(1 for s, t in pairs for _ in itertools.product(range(s), range(t))),
         predicted=sum(t for _, t in pairs),
     )
-    found = multiply_adds_of(sizes, together)
+    found = sizes.multiply_adds(together)
     assert found == {part: sum(each[part] for each in alone) for part in alone[0]}
     assert training_flops_of(sizes, together) == sum(training_flops(sizes, 1, *p) for p in pairs)
 
@@ -50,7 +49,7 @@ def test_what_is_not_learned_is_not_projected() -> None:
     sizes = TransformerSizes(12, 20, 0, 3, 4, 5, 7, 31)
     whole = Positions(0, 10, 0, 100, 0, 10)
     part = Positions(0, 10, 0, 100, 0, 4)
-    found, less = multiply_adds_of(sizes, whole), multiply_adds_of(sizes, part)
+    found, less = sizes.multiply_adds(whole), sizes.multiply_adds(part)
     assert found.pop("projection to the vocabulary") == 10 * 12 * 31
     assert less.pop("projection to the vocabulary") == 4 * 12 * 31
     assert found == less

@@ -212,7 +212,7 @@ def test_the_budget_is_time_or_updates() -> None:
 
 def test_training_recipes() -> None:
     settings = Settings(**SETTINGS | {"warmup_updates": 400})
-    for model, rate in zip(MODELS, (2e-3, 2e-3, 2e-3, 2e-3, 2.5e-3), strict=True):
+    for model, rate in zip(MODELS, (8e-3, 8e-3, 4e-3, 2e-3, 2.5e-3), strict=True):
         given = Training(model, 3).flags(settings)
         factor = float(given[given.index("--lr-factor") + 1])
         # Eq. 3 where both of its branches meet.

@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tabulate import tabulate
 
-from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.metrics.cost import DEVICES, PAPER_TRAININGS, Device, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.published import TABLE_2
@@ -16,7 +16,7 @@ from vaswani_text.corpus_io import read_json
 from vaswani_text.training_log import TrainingRun, read_training
 
 LOG_OF_RECIPE = "logs/train.log"
-_SIZES = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "d_k", "d_v")
+_CONSTANTS = {"None": None, "True": True, "False": False}
 
 
 def paper_trainings() -> list[dict[str, Any]]:
@@ -108,14 +108,26 @@ def _counted_flops(run: TrainingRun) -> float | None:
     The log holds target tokens and sentences only, so a source is taken to be as long as its
     target, and padding is left out.
     """
-    if not set(_SIZES) <= run.model.keys() or run.target_vocabulary is None:
+    if run.target_vocabulary is None:
         return None
-    changes = {name: int(v) for name in _SIZES if (v := run.model[name]) != "None"}
-    sizes = sizes_of(VaswaniTransformerConfig(**changes), run.target_vocabulary)
+    settings = {name: _value(text) for name, text in run.model.items()}
+    try:
+        sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
+    except (AttributeError, TypeError):  # one that shares some names with ours
+        return None
+    if sizes is None:
+        return None
     length = max(1, round(run.tokens / run.sentences))
     # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
     per_token = training_flops(sizes, 1, length, length) / length
     return per_token * run.tokens * run.updates
+
+
+def _value(text: str) -> int | bool | str | None:
+    """A setting as a log prints it."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    return int(text) if text.isdecimal() else text
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -165,8 +177,9 @@ def _counting_text(row: dict[str, Any]) -> str:
 
 
 def _run_text(run: dict[str, Any]) -> str:
+    pair = f"{run['pair']}, " if run["pair"] else ""
     lines = [
-        f"Run {run['run']}: {run['arch']}, {run['pair']}, {run['parameters']:,} parameters, "
+        f"Run {run['run']}: {run['arch']}, {pair}{run['parameters']:,} parameters, "
         f"{run['updates']:,} updates, {run['hours']:.3g} h"
     ]
     if run["flops_counted"] is None:

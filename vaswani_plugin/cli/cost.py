@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import ARCHITECTURES, PAPER_VOCABULARY
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY
 from vaswani_plugin.cli import _cost_report as report
-from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.metrics.cost import DEVICES, HOUR, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import forward_multiply_adds, training_flops
+from vaswani_plugin.tasks._metering import sizes_of
 
 HELP = "Table 2: what training costs in FLOPs, by time, by counting, and for finished runs"
 EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"
@@ -108,20 +110,26 @@ def by_counting(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ValueError: an unknown architecture, or a number that makes no batch.
     """
-    rows = {row.name: row for row in ARCHITECTURES}
-    if args.arch not in rows:
-        raise ValueError(f"--arch {args.arch} is none of ours: {', '.join(rows)}")
+    configurations = {
+        row.name: MODEL_DATACLASS_REGISTRY[family.model](**row.changes)
+        for family in FAMILIES
+        for row in family.rows
+    }
+    sizes = {
+        name: sizes_of(configuration, args.vocab) for name, configuration in configurations.items()
+    }
+    known = [name for name, each in sizes.items() if each is not None]
+    if args.arch not in known:
+        raise ValueError(f"--arch {args.arch}: can't be counted; these can: {', '.join(known)}")
     updates = args.updates
     if updates is None:
         updates = PAPER_UPDATES_OF_BIG if args.arch.startswith("vaswani_big") else PAPER_UPDATES
     for flag, value in (("--updates", updates), ("--vocab", args.vocab)):
         if value < 1:
             raise ValueError(f"{flag} is {value}; it must be at least 1")
-    changes = rows[args.arch].changes
-    sizes = report.sizes_of(VaswaniTransformerConfig(**changes), args.vocab)
     batch = (args.sentences, args.source_length, args.target_length)
-    parts = forward_multiply_adds(sizes, *batch)
-    flops = training_flops(sizes, *batch)
+    parts = forward_multiply_adds(sizes[args.arch], *batch)
+    flops = training_flops(sizes[args.arch], *batch)
     return {
         "arch": args.arch,
         "vocabulary": args.vocab,

@@ -6,11 +6,7 @@ positions, D width, C channels, E width of the embeddings, K kernel, V vocabular
 
 from dataclasses import dataclass
 
-from vaswani_plugin.metrics.multiply_adds import (
-    FLOPS_OF_MULTIPLY_ADD,
-    TRAINING_PASSES,
-    Positions,
-)
+from vaswani_plugin.metrics.multiply_adds import Positions
 
 GATES = 4  # of an LSTM: input, forget, cell, output
 
@@ -29,6 +25,23 @@ class RecurrentSizes:
     attention: bool = False
     input_feeding: bool = False
 
+    def multiply_adds(self, batch: Positions) -> dict[str, int]:
+        """Multiply-adds, forward, by the part of the model."""
+        d = self.d_model
+        reading = lstm_multiply_adds(d, d)
+        if self.attention:
+            reading = 2 * lstm_multiply_adds(d, d // 2)
+        writing = self.layers * lstm_multiply_adds(d, d)
+        if self.input_feeding:
+            writing += GATES * d * d
+        return {
+            "encoder LSTM": batch.source * self.layers * reading,
+            "decoder LSTM": batch.target * writing,
+            # s . h, then the weights times h; W [c; s].
+            "attention": self.attention * (2 * d * batch.cross_pairs + 2 * d * d * batch.target),
+            "projection to the vocabulary": batch.predicted * d * self.vocabulary,
+        }
+
 
 @dataclass(frozen=True)
 class ConvolutionalSizes:
@@ -43,45 +56,26 @@ class ConvolutionalSizes:
     out_width: int
     vocabulary: int
 
+    def multiply_adds(self, batch: Positions) -> dict[str, int]:
+        """Multiply-adds, forward, by the part of the model; zeros at the borders count as input."""
+        e = self.width
+        channels, _ = self.decoder[-1]
+        attention = [
+            2 * e * c * batch.target + 2 * e * batch.cross_pairs for c, _ in self.decoder
+        ]  # into the embedding's width and back; scores and sums
+        return {
+            "encoder convolutions": batch.source * _convolutions(e, self.encoder),
+            "encoder output": batch.source * self.encoder[-1][0] * e,
+            "decoder convolutions": batch.target * _convolutions(e, self.decoder),
+            "attention": sum(attention),
+            "decoder output": batch.target * channels * self.out_width,
+            "projection to the vocabulary": batch.predicted * self.out_width * self.vocabulary,
+        }
+
 
 def lstm_multiply_adds(inputs: int, units: int) -> int:
     """Of one LSTM layer at one position: its gates see the input and the state before."""
     return GATES * units * (inputs + units)
-
-
-def recurrent_multiply_adds(sizes: RecurrentSizes, batch: Positions) -> dict[str, int]:
-    """Multiply-adds, forward, by the part of the model."""
-    d = sizes.d_model
-    reading = lstm_multiply_adds(d, d)
-    if sizes.attention:
-        reading = 2 * lstm_multiply_adds(d, d // 2)
-    writing = sizes.layers * lstm_multiply_adds(d, d)
-    if sizes.input_feeding:
-        writing += GATES * d * d
-    return {
-        "encoder LSTM": batch.source * sizes.layers * reading,
-        "decoder LSTM": batch.target * writing,
-        # s . h, then the weights times h; W [c; s].
-        "attention": sizes.attention * (2 * d * batch.cross_pairs + 2 * d * d * batch.target),
-        "projection to the vocabulary": batch.predicted * d * sizes.vocabulary,
-    }
-
-
-def convolutional_multiply_adds(sizes: ConvolutionalSizes, batch: Positions) -> dict[str, int]:
-    """Multiply-adds, forward, by the part of the model; zeros at the borders count as input."""
-    e = sizes.width
-    channels, _ = sizes.decoder[-1]
-    attention = [
-        2 * e * c * batch.target + 2 * e * batch.cross_pairs for c, _ in sizes.decoder
-    ]  # into the embedding's width and back; scores and sums
-    return {
-        "encoder convolutions": batch.source * _convolutions(e, sizes.encoder),
-        "encoder output": batch.source * sizes.encoder[-1][0] * e,
-        "decoder convolutions": batch.target * _convolutions(e, sizes.decoder),
-        "attention": sum(attention),
-        "decoder output": batch.target * channels * sizes.out_width,
-        "projection to the vocabulary": batch.predicted * sizes.out_width * sizes.vocabulary,
-    }
 
 
 def _convolutions(width: int, layers: tuple[tuple[int, int], ...]) -> int:
@@ -93,8 +87,3 @@ def _convolutions(width: int, layers: tuple[tuple[int, int], ...]) -> int:
         total += inputs * channels if inputs != channels else 0  # the residual's projection
         inputs = channels
     return total
-
-
-def training_flops_from(forward: dict[str, int]) -> int:
-    """FLOPs of training, forward and backward, from the multiply-adds forward."""
-    return FLOPS_OF_MULTIPLY_ADD * TRAINING_PASSES * sum(forward.values())

@@ -6,29 +6,11 @@ counted. Sums, softmax, LayerNorm and dropout are not: they are about one in a h
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 FLOPS_OF_MULTIPLY_ADD = 2
 TRAINING_PASSES = 3
 """Forward, and backward the same product twice: for the gradients of its two factors."""
-
-
-@dataclass(frozen=True)
-class TransformerSizes:
-    """What decides on the cost of a Transformer; vocabulary: rows of the projection.
-
-    Without encoder layers it is a language model: no encoder-decoder attention either. With
-    `next_word` a parser's decoder is handed a projection of the next word.
-    """
-
-    d_model: int
-    d_ff: int
-    encoder_layers: int
-    decoder_layers: int
-    heads: int
-    d_k: int
-    d_v: int
-    vocabulary: int
-    next_word: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,9 +35,56 @@ class Positions:
         return cls(s, t, s * source, t * target, s * target, t)
 
 
-def forward_multiply_adds(
-    sizes: TransformerSizes, sentences: int, source: int, target: int
-) -> dict[str, int]:
+@dataclass(frozen=True)
+class TransformerSizes:
+    """What decides on the cost of a Transformer; vocabulary: rows of the projection.
+
+    Without encoder layers it is a language model: no encoder-decoder attention either. With
+    `next_word` a parser's decoder is handed a projection of the next word.
+    """
+
+    d_model: int
+    d_ff: int
+    encoder_layers: int
+    decoder_layers: int
+    heads: int
+    d_k: int
+    d_v: int
+    vocabulary: int
+    next_word: bool = False
+
+    def multiply_adds(self, batch: Positions) -> dict[str, int]:
+        """Multiply-adds, forward, by the part of the model, for sentences of any lengths."""
+        d, heads = self.d_model, self.heads
+        # A query position takes W^Q (D x H K) and W^O (H V x D), a key position W^K and W^V.
+        projections = d * heads * (self.d_k + self.d_v)
+        weights_and_sums = heads * (self.d_k + self.d_v)  # Q K^T, then the weights times V
+        feed_forward = 2 * d * self.d_ff
+        encoder, decoder = self.encoder_layers, self.decoder_layers
+        cross = decoder if encoder else 0
+        crossing = batch.source + batch.target
+        return {
+            "encoder self-attention, projections": encoder * batch.source * 2 * projections,
+            "encoder self-attention, Eq. 1": encoder * batch.source_pairs * weights_and_sums,
+            "encoder feed-forward": encoder * batch.source * feed_forward,
+            "decoder self-attention, projections": decoder * batch.target * 2 * projections,
+            "decoder self-attention, Eq. 1": decoder * batch.target_pairs * weights_and_sums,
+            "encoder-decoder attention, projections": cross * crossing * projections,
+            "encoder-decoder attention, Eq. 1": cross * batch.cross_pairs * weights_and_sums,
+            "decoder feed-forward": decoder * batch.target * feed_forward,
+            "projection to the vocabulary": batch.predicted * d * self.vocabulary,
+            **({"projection of words": batch.source * d * d} if self.next_word else {}),
+        }
+
+
+class Sizes(Protocol):
+    """What decides on the cost of a model, whatever its kind."""
+
+    def multiply_adds(self, batch: Positions) -> dict[str, int]:
+        """Multiply-adds, forward, by the part of the model."""
+
+
+def forward_multiply_adds(sizes: Sizes, sentences: int, source: int, target: int) -> dict[str, int]:
     """Multiply-adds of one batch, forward, by the part of the model.
 
     Args:
@@ -70,39 +99,15 @@ def forward_multiply_adds(
     for name, value in (("sentences", sentences), ("source", source), ("target", target)):
         if value < 1:
             raise ValueError(f"a batch with {name} {value}: it must be at least 1")
-    return multiply_adds_of(sizes, Positions.uniform(sentences, source, target))
+    return sizes.multiply_adds(Positions.uniform(sentences, source, target))
 
 
-def multiply_adds_of(sizes: TransformerSizes, batch: Positions) -> dict[str, int]:
-    """Multiply-adds, forward, by the part of the model, for sentences of any lengths."""
-    d, heads = sizes.d_model, sizes.heads
-    # A query position takes W^Q (D x H K) and W^O (H V x D), a key position W^K and W^V.
-    projections = d * heads * (sizes.d_k + sizes.d_v)
-    weights_and_sums = heads * (sizes.d_k + sizes.d_v)  # Q K^T, then the weights times V
-    feed_forward = 2 * d * sizes.d_ff
-    encoder, decoder = sizes.encoder_layers, sizes.decoder_layers
-    cross = decoder if encoder else 0
-    crossing = batch.source + batch.target
-    return {
-        "encoder self-attention, projections": encoder * batch.source * 2 * projections,
-        "encoder self-attention, Eq. 1": encoder * batch.source_pairs * weights_and_sums,
-        "encoder feed-forward": encoder * batch.source * feed_forward,
-        "decoder self-attention, projections": decoder * batch.target * 2 * projections,
-        "decoder self-attention, Eq. 1": decoder * batch.target_pairs * weights_and_sums,
-        "encoder-decoder attention, projections": cross * crossing * projections,
-        "encoder-decoder attention, Eq. 1": cross * batch.cross_pairs * weights_and_sums,
-        "decoder feed-forward": decoder * batch.target * feed_forward,
-        "projection to the vocabulary": batch.predicted * d * sizes.vocabulary,
-        **({"projection of words": batch.source * d * d} if sizes.next_word else {}),
-    }
-
-
-def training_flops(sizes: TransformerSizes, sentences: int, source: int, target: int) -> int:
+def training_flops(sizes: Sizes, sentences: int, source: int, target: int) -> int:
     """FLOPs of one training batch, forward and backward; arguments as above."""
     return training_flops_of(sizes, Positions.uniform(sentences, source, target))
 
 
-def training_flops_of(sizes: TransformerSizes, batch: Positions) -> int:
+def training_flops_of(sizes: Sizes, batch: Positions) -> int:
     """FLOPs of training on sentences of any lengths, forward and backward."""
-    forward = sum(multiply_adds_of(sizes, batch).values())
+    forward = sum(sizes.multiply_adds(batch).values())
     return FLOPS_OF_MULTIPLY_ADD * TRAINING_PASSES * forward

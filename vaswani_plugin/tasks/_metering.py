@@ -17,7 +17,13 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import Tensor
 
 from vaswani_plugin.configurations import head_sizes
-from vaswani_plugin.metrics.multiply_adds import Positions, TransformerSizes, training_flops_of
+from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
+from vaswani_plugin.metrics.multiply_adds import (
+    Positions,
+    Sizes,
+    TransformerSizes,
+    training_flops_of,
+)
 from vaswani_plugin.modules.matrix_rate import matrix_rate
 
 logger = logging.getLogger(__name__)
@@ -48,13 +54,20 @@ class MeteringConfig(FairseqDataclass):
     )
 
 
-def sizes_of(cfg: Any, vocabulary: int) -> TransformerSizes:
-    """The sizes of a configuration of ours; without encoder layers where it is a language model's.
+def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:
+    """The sizes of a configuration of ours; None where its multiply-adds can't be counted.
 
     Args:
-        cfg: VaswaniTransformerConfig or another with the same names.
+        cfg: of vaswani_transformer, of vaswani_lm (without encoder layers), of a recurrent model,
+            or another with the same names.
         vocabulary: rows of the projection.
     """
+    if hasattr(cfg, "layers") and hasattr(cfg, "d_model"):
+        feeding = getattr(cfg, "input_feeding", None)  # only attention can be fed
+        attention = feeding is not None
+        return RecurrentSizes(cfg.d_model, cfg.layers, vocabulary, attention, bool(feeding))
+    if not (hasattr(cfg, "heads") and hasattr(cfg, "d_ff")):
+        return None
     d_k, d_v = head_sizes(cfg)
     return TransformerSizes(
         cfg.d_model,
@@ -77,7 +90,7 @@ class Metered:
             multiply-adds can be counted.
     """
 
-    _sizes: TransformerSizes | None = None
+    _sizes: Sizes | None = None
     _peak: float | None = None
 
     @property
@@ -91,12 +104,12 @@ class Metered:
         if not (math.isfinite(own.peak_flops) and own.peak_flops >= 0):
             raise ValueError(f"--peak-flops {own.peak_flops}: must be FLOP/s, or 0 to measure them")
         if own.log_mfu:
-            if not (hasattr(cfg, "heads") and hasattr(cfg, "d_ff")):
-                raise ValueError(
-                    "--log-mfu counts the multiply-adds of vaswani_transformer and vaswani_lm, not "
-                    "of this architecture; leave it out"
-                )
             self._sizes = sizes_of(cfg, len(self.target_dictionary))
+            if self._sizes is None:
+                raise ValueError(
+                    "--log-mfu counts the multiply-adds of our Transformers, language models and "
+                    "LSTMs, not of this architecture; leave it out"
+                )
         return model
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
