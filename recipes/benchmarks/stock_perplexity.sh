@@ -9,20 +9,8 @@
 # Expected: ours not above stock's by more than 2%. Both runs go side by side, a thread each.
 set -euo pipefail
 
-if [[ $# -lt 2 ]]; then
-  sed -n '2,10s/^# \{0,1\}//p' "$0"
-  [[ ${1:-} == --help ]]
-  exit
-fi
-root=$(cd "$(dirname "$0")/../.." && pwd)
-data_bin=$1
-work=$2
-updates=${3:-1000}
-seed=${4:-1}
-# shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-mkdir -p "$work"
-export OMP_NUM_THREADS=1
+# shellcheck source=recipes/benchmarks/stock.sh
+source "$(dirname "${BASH_SOURCE[0]}")/stock.sh" "$@"
 
 train() {
   local name=$1

@@ -231,6 +231,14 @@ def test_the_benchmark_beside_stock(tmp_path):
     assert ours.startswith("ours: test perplexity ") and stock.startswith("stock: test perplexity ")
     assert ours.split(", ")[-1] == stock.split(", ")[-1]
     assert ratio.startswith("after 2 updates, seed 1: perplexity ratio ")
+    logs = [tmp_path / "work" / f"{side}.log" for side in ("ours", "stock")]
+    before = [log.read_text() for log in logs]
+    again = run_bash(script, tmp_path / "bin", tmp_path / "work", 2, timeout=900)
+    assert again.stdout == done.stdout and [log.read_text() for log in logs] == before
+    changed = run_bash(script, tmp_path / "bin", tmp_path / "work", 3, timeout=900)
+    assert changed.stdout.strip().split("\n")[-1].startswith("after 3 updates, seed 1: ")
+    for log in logs:  # begun anew, not gone on with
+        assert log.read_text().count("num. shared model params") == 1
 
 
 @pytest.mark.shared_data
