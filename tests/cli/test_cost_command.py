@@ -173,9 +173,22 @@ def test_a_run_of_a_language_model_is_counted(work: Path, capsys: pytest.Capture
     assert "vaswani_lm_debug, 12,345 parameters" in shown and "by counting: 1.33e+09" in shown
 
 
-def test_other_models_are_not_counted(work: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("settings", "others"),
+    [
+        ("'d_ff': 64, ", ""),
+        ("'d_k': None, ", ""),
+        ("'d_model': 32", "'d_model': None"),
+        ("'decoder_layers': 2", "'decoder_layers': many"),
+        ("'heads': 4", "'heads': 0"),
+    ],
+)
+def test_other_models_are_not_counted(
+    work: Path, capsys: pytest.CaptureFixture, settings: str, others: str
+) -> None:
     log = work / "logs" / "train.log"
-    log.write_text(LOG.replace("'d_ff': 64, ", ""), encoding="utf-8")
+    assert settings in LOG
+    log.write_text(LOG.replace(settings, others), encoding="utf-8")
     (run,) = as_json(["--run", str(log)], capsys)["runs"]
     assert run["flops_counted"] is None and run["flops_by_time"] is None
     assert main(["cost", "--run", str(log)]) == 0

@@ -111,16 +111,14 @@ def _counted_flops(run: TrainingRun) -> float | None:
     if run.target_vocabulary is None:
         return None
     settings = {name: _value(text) for name, text in run.model.items()}
+    length = max(1, round(run.tokens / run.sentences))
     try:
         sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
-    except (AttributeError, TypeError):  # one that shares some names with ours
+        # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
+        per_token = sizes and training_flops(sizes, 1, length, length) / length
+    except (AttributeError, TypeError, ZeroDivisionError):  # it shares some names with ours
         return None
-    if sizes is None:
-        return None
-    length = max(1, round(run.tokens / run.sentences))
-    # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
-    per_token = training_flops(sizes, 1, length, length) / length
-    return per_token * run.tokens * run.updates
+    return per_token and per_token * run.tokens * run.updates
 
 
 def _value(text: str) -> int | bool | str | None:
