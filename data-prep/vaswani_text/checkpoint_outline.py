@@ -57,6 +57,8 @@ def read_outline(path: Path) -> Outline:
                 state = _OutlineUnpickler(stream).load()
         weights = state["model"]
         digests = (state.get("task_state") or {}).get("dictionary_sha256", {})
+        if not isinstance(digests, dict):
+            raise TypeError(f"the digests of its dictionaries are a {type(digests).__name__}")
         rows = {}
         for side, stack in (("source", "encoder"), ("target", "decoder")):
             for matrix in ("embedding", "embed_tokens"):  # ours, fairseq's

@@ -181,6 +181,14 @@ def test_a_foreign_checkpoint_runs_nothing(parts, run, tmp_path, monkeypatch):
     assert not (tmp_path / "evil was here").exists()
 
 
+@pytest.mark.parametrize("task_state", [{"dictionary_sha256": "a text"}, "a text", [1]])
+def test_a_checkpoint_with_something_else_for_digests(parts, run, tmp_path, task_state):
+    state = torch.load(parts / "averaged.pt") | {"task_state": task_state}
+    torch.save(state, parts / "averaged.pt")
+    message = run(arguments(parts, tmp_path / "model"))
+    assert "averaged.pt: no checkpoint of fairseq" in message
+
+
 @pytest.mark.parametrize("keep", [0, 100, -30])
 def test_a_truncated_checkpoint(parts, run, tmp_path, keep):
     path = parts / "averaged.pt"
