@@ -20,6 +20,8 @@ _DEVICES = re.compile(r"training on (\d+) devices")
 _DEVICE_NAME = re.compile(r"rank +\d+: .*; name = (.+?)\s*$")
 _LOADED = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)")
 _FRESH = "No existing checkpoint found"
+MOST_UPDATES = 1 << 53
+"""More are no number of updates, and beyond what a float counts exactly."""
 START = "start"
 TEXT = "text"
 """The one "language" of a language model."""
@@ -134,6 +136,10 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         if kind not in sums:
             continue  # a validation
         run.updates = int(fields.get("num_updates", run.updates))
+        if run.updates > MOST_UPDATES:
+            raise ValueError(
+                f"{name}: {fields['num_updates']:.20}... updates in it: is the log damaged?"
+            )
         run.seconds = float(fields.get("wall", run.seconds))
         sums[kind].add(fields, run.updates - last[kind])
         last[kind] = run.updates

@@ -181,6 +181,7 @@ def test_a_run_of_a_language_model_is_counted(work: Path, capsys: pytest.Capture
         ("'d_model': 32", "'d_model': None"),
         ("'decoder_layers': 2", "'decoder_layers': many"),
         ("'heads': 4", "'heads': 0"),
+        ("'d_ff': 64", f"'d_ff': {10**400}"),
     ],
 )
 def test_other_models_are_not_counted(

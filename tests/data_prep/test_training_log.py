@@ -82,6 +82,8 @@ def test_other_files_are_refused() -> None:
         read("just a text\n")
     with pytest.raises(ValueError, match="x.log: no training statistics"):
         read(SETUP)
+    with pytest.raises(ValueError, match=r"x.log: 10{19}... updates in it: is the log damaged"):
+        read(SETUP + INNER.format(n=10**400, wpb=1000, bsz=50, wall=20))
     with pytest.raises(ValueError, match="x.log: speed or time is no number in it"):
         read(SETUP + INNER.format(n=10, wpb="nan", bsz=50, wall=20))
     with pytest.raises(ValueError, match="x.log: speed or time is no number in it"):

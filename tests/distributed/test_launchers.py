@@ -14,7 +14,7 @@ import torch
 from forked_training import PLUGIN, Training, train
 
 from tests.conftest import fairseq_environment
-from tests.distributed.conftest import NO_DROPOUT
+from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
 from tests.support.scripts import ROOT
 
 UPDATES = 6  # an epoch and a half by two workers
@@ -113,8 +113,7 @@ def assert_trained_as(alone: Training, folder: Path, said: str) -> None:
     assert said.count("done training") == 1, "each worker trained alone"
     together = torch.load(folder / "checkpoint_last.pt")
     assert together["optimizer_history"][-1]["num_updates"] == UPDATES
-    for name, weight in alone.weights().items():
-        torch.testing.assert_close(together["model"][name], weight, rtol=0, atol=1e-6)
+    assert_same_weights(together["model"], alone.weights())
 
 
 def test_two_nodes_on_one_machine(alone, start, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from forked_training import Training, train
 
-from tests.distributed.conftest import NO_DROPOUT
+from tests.distributed.conftest import NO_DROPOUT, assert_same_weights
 
 TASKS = ["translation", "language modeling", "parsing"]
 TOLERANCE = 1e-4  # relative, of the losses
@@ -18,12 +18,7 @@ def assert_same_training(one: Training, other: Training, updates: int) -> None:
     assert one.code == other.code == 0, one.log + other.log
     assert len(one.losses) == updates
     assert other.losses == pytest.approx(one.losses, rel=TOLERANCE)
-    theirs = other.weights()
-    assert theirs.keys() == one.weights().keys()
-    for name, weight in one.weights().items():
-        # A softmax doesn't see what all keys have in common: the gradient of their bias is noise.
-        if not name.endswith("key.bias"):
-            torch.testing.assert_close(theirs[name], weight, rtol=0, atol=1e-5, msg=name)
+    assert_same_weights(other.weights(), one.weights())
 
 
 @pytest.fixture(scope="module")

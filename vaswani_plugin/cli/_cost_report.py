@@ -116,7 +116,7 @@ def _counted_flops(run: TrainingRun) -> float | None:
         sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
         # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
         per_token = sizes and training_flops(sizes, 1, length, length) / length
-    except (AttributeError, TypeError, ZeroDivisionError):  # it shares some names with ours
+    except (AttributeError, TypeError, ArithmeticError):  # it shares some names with ours
         return None
     return per_token and per_token * run.tokens * run.updates
 
