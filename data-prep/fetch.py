@@ -24,7 +24,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from vaswani_text.corpus_io import InputError, NamedFile, run, write_atomically
+from vaswani_text.corpus_io import InputError, NamedFile, read_json, run, write_atomically
 from vaswani_text.progress import progress
 
 CHUNK_BYTES = 1 << 18
@@ -79,9 +79,9 @@ class Part:
     def version(self, url: str) -> str | None:
         """What the server of `url` called the file whose part this is, None where that is open."""
         try:
-            origin = json.loads(self._origin.read_text("utf-8"))
+            origin = read_json(self._origin, "fetch the file anew")
             return origin["version"] if origin["url"] == url else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
 

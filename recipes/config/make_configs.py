@@ -16,11 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from fairseq.models import MODEL_DATACLASS_REGISTRY  # noqa: E402
+from fairseq.tasks import TASK_DATACLASS_REGISTRY  # noqa: E402
 
 import vaswani_plugin  # noqa: E402, F401 -- registers the models
 from vaswani_plugin.architectures import FAMILIES, Architecture, Family  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import LabelSmoothingConfig  # noqa: E402
 from vaswani_plugin.defaults import values_of  # noqa: E402
+from vaswani_plugin.models._configuration import values_of_the_task  # noqa: E402
 from vaswani_plugin.optim.adam import VaswaniAdamConfig  # noqa: E402
 from vaswani_plugin.optim.lr_scheduler import VaswaniScheduleConfig  # noqa: E402
 
@@ -29,12 +31,6 @@ HEADER = """\
 #   fairseq-hydra-train --config-dir recipes/config --config-name {name} \\
 #     task.data=DATA checkpoint.save_dir=CHECKPOINTS
 """
-LIMITS = {
-    "vaswani_translation": {"max_source_positions": 1024, "max_target_positions": 1024},
-    "vaswani_parsing": {"max_source_positions": 2048, "max_target_positions": 4096},
-    "vaswani_language_modeling": {"tokens_per_sample": 1024, "add_bos_token": False},
-}
-"""Positions that a model is made for: the tasks' own defaults, which a model reads off its task."""
 UPDATES = {"vaswani_big": 300_000, "vaswani_big_en_fr": 300_000}
 
 
@@ -48,7 +44,7 @@ def configuration(family: Family, row: Architecture) -> dict:
     """The whole configuration of a row; hydra fills in nothing of a plugin by itself."""
     config = MODEL_DATACLASS_REGISTRY[family.model]
     model = {**plain_defaults(config), **row.changes}
-    limits = LIMITS[family.task]
+    of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
     own = values_of(family.task, family.model)
     criterion = plain_defaults(LabelSmoothingConfig)
     criterion["label_smoothing"] = own["criterion.label_smoothing"]
@@ -57,11 +53,11 @@ def configuration(family: Family, row: Architecture) -> dict:
         optimization["clip_norm"] = own["optimization.clip_norm"]
     return {
         "common": {"user_dir": "vaswani_plugin", "log_format": "simple"},
-        "task": {"_name": family.task, "data": "???", **limits},
+        "task": {"_name": family.task, "data": "???", **of_task},
         "model": {
             "_name": family.model,
             **model,
-            **{key: f"${{task.{key}}}" for key in limits if key in config.__dataclass_fields__},
+            **{key: f"${{task.{key}}}" for key in of_task},
         },
         "criterion": {"_name": "vaswani_label_smoothing", **criterion},
         "optimizer": {"_name": "vaswani_adam", **plain_defaults(VaswaniAdamConfig)},

@@ -8,14 +8,15 @@ from types import SimpleNamespace
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 from tabulate import tabulate
 
 from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
+from vaswani_plugin.models._configuration import values_of_the_task
 
 HELP = "list the architectures with their parameter counts"
 EXAMPLE = "vaswani archs --vocab 40960 --format json"
-POSITION_LIMIT = 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,15 +60,9 @@ def count_parameters(family: Family, row: Architecture, words: tuple[int, int]) 
         ends_word=torch.zeros(len(source), dtype=torch.bool),
         is_word=torch.zeros(len(target), dtype=torch.bool),
     )
-    limits = {
-        "max_source_positions": POSITION_LIMIT,
-        "max_target_positions": POSITION_LIMIT,
-        "tokens_per_sample": POSITION_LIMIT,
-        "add_bos_token": False,
-    }
     config = MODEL_DATACLASS_REGISTRY[family.model]
-    known = {key: value for key, value in limits.items() if key in config.__dataclass_fields__}
-    cfg = OmegaConf.structured(config(**{**known, **row.changes}))
+    of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
+    cfg = OmegaConf.structured(config(**of_task, **row.changes))
     with torch.device("meta"):
         model = MODEL_REGISTRY[family.model].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
@@ -78,21 +73,25 @@ def describe(family: Family, row: Architecture, vocabulary: int) -> dict:
 
     `agrees`: whether the model has as many parameters as the paper prints, at the paper's rows.
     """
-    printed, difference = row.printed_parameters, None
-    if printed is not None:
-        difference = count_parameters(family, row, row.printed_rows) / 1e6 - printed
     words = vocabulary, family.target_rows or vocabulary
+    parameters = count_parameters(family, row, words)
+    printed = printed_rows = difference = None
+    if row.printed_parameters is not None:
+        printed, printed_rows = row.printed_parameters * 1_000_000, row.printed_rows
+        same = words == printed_rows
+        difference = parameters if same else count_parameters(family, row, printed_rows)
+        difference -= printed
     return {
         "arch": row.name,
         "model": family.model,
         "source": row.source,
         "changes": row.changes,
         "rows": words,
-        "parameters": count_parameters(family, row, words),
-        "printed_parameters": printed and printed * 1_000_000,
-        "printed_rows": None if printed is None else row.printed_rows,
-        "difference": difference and round(difference * 1e6),
-        "agrees": None if difference is None else abs(difference) <= 0.5,
+        "parameters": parameters,
+        "printed_parameters": printed,
+        "printed_rows": printed_rows,
+        "difference": difference,
+        "agrees": None if difference is None else abs(difference) <= 500_000,
         "remark": row.remark,
     }
 

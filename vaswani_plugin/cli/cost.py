@@ -10,7 +10,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY
 from vaswani_plugin.cli import _cost_report as report
 from vaswani_plugin.metrics.cost import DEVICES, HOUR, flops_by_time
-from vaswani_plugin.metrics.multiply_adds import forward_multiply_adds, training_flops
+from vaswani_plugin.metrics.multiply_adds import Sizes, forward_multiply_adds, training_flops
 from vaswani_plugin.tasks._metering import sizes_of
 
 HELP = "Table 2: what training costs in FLOPs, by time, by counting, and for finished runs"
@@ -104,23 +104,25 @@ def by_time(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _sizes(arch: str, vocabulary: int) -> Sizes | None:
+    """None for an architecture that is none of ours, or whose multiply-adds can't be counted."""
+    rows = ((family, row) for family in FAMILIES for row in family.rows if row.name == arch)
+    for family, row in rows:
+        return sizes_of(MODEL_DATACLASS_REGISTRY[family.model](**row.changes), vocabulary)
+    return None
+
+
 def by_counting(args: argparse.Namespace) -> dict[str, Any]:
     """The key "by_counting": the multiply-adds of a batch, and the FLOPs of a training.
 
     Raises:
         ValueError: an unknown architecture, or a number that makes no batch.
     """
-    configurations = {
-        row.name: MODEL_DATACLASS_REGISTRY[family.model](**row.changes)
-        for family in FAMILIES
-        for row in family.rows
-    }
-    sizes = {
-        name: sizes_of(configuration, args.vocab) for name, configuration in configurations.items()
-    }
-    known = [name for name, each in sizes.items() if each is not None]
-    if args.arch not in known:
-        raise ValueError(f"--arch {args.arch}: can't be counted; these can: {', '.join(known)}")
+    sizes = _sizes(args.arch, args.vocab)
+    if sizes is None:
+        names = [row.name for family in FAMILIES for row in family.rows]
+        known = ", ".join(name for name in names if _sizes(name, args.vocab))
+        raise ValueError(f"--arch {args.arch}: can't be counted; these can: {known}")
     updates = args.updates
     if updates is None:
         updates = PAPER_UPDATES_OF_BIG if args.arch.startswith("vaswani_big") else PAPER_UPDATES
@@ -128,8 +130,8 @@ def by_counting(args: argparse.Namespace) -> dict[str, Any]:
         if value < 1:
             raise ValueError(f"{flag} is {value}; it must be at least 1")
     batch = (args.sentences, args.source_length, args.target_length)
-    parts = forward_multiply_adds(sizes[args.arch], *batch)
-    flops = training_flops(sizes[args.arch], *batch)
+    parts = forward_multiply_adds(sizes, *batch)
+    flops = training_flops(sizes, *batch)
     return {
         "arch": args.arch,
         "vocabulary": args.vocab,

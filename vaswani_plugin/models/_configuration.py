@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import fields
+from typing import Any
 
 from fairseq.data import Dictionary
 from omegaconf import DictConfig, open_dict
@@ -26,6 +27,17 @@ def completed(cfg: DictConfig, kind: type) -> DictConfig:
             if field.name not in cfg:
                 cfg[field.name] = field.default
     return cfg
+
+
+def values_of_the_task(model: type, task: type) -> dict[str, Any]:
+    """The fields that a model reads off its task, with the task's defaults.
+
+    Args:
+        model: dataclass of a model; such a field is "${task.NAME}" by default.
+        task: dataclass of a task.
+    """
+    names = [field.name for field in fields(model) if field.default == f"${{task.{field.name}}}"]
+    return {name: getattr(task, name) for name in names}
 
 
 def shared_embeddings(
