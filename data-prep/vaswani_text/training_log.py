@@ -143,18 +143,27 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         run.seconds = float(fields.get("wall", run.seconds))
         sums[kind].add(fields, run.updates - last[kind])
         last[kind] = run.updates
+    run.seconds += seconds_before
+    _take_averages(run, sums, name)
+    return run
+
+
+def _take_averages(run: TrainingRun, sums: dict[str, _Sums], name: str) -> None:
+    """Tokens and sentences of an update, and the speed.
+
+    Raises:
+        ValueError: as `read_training` does.
+    """
     # Intervals cover what epochs don't: the last, unfinished one. A short run logs epochs alone.
     total = sums["train_inner"] if sums["train_inner"].updates else sums["train"]
     if not run.parameters:
         raise ValueError(f"{name}: no model size in it: is this a log of fairseq-train?")
     if not total.updates:
         raise ValueError(f"{name}: no training statistics in it: did the training begin?")
-    run.seconds += seconds_before
     run.tokens, run.sentences = total.tokens / total.updates, total.sentences / total.updates
     run.tokens_per_second = total.tokens / total.seconds
     if not (math.isfinite(run.tokens_per_second) and math.isfinite(run.seconds)):
         raise ValueError(f"{name}: speed or time is no number in it: is the log damaged?")
-    return run
 
 
 def _read_setup(line: str, run: TrainingRun) -> None:
