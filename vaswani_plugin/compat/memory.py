@@ -1,6 +1,9 @@
 """Memory that training frees at every update and asks for again at the next."""
 
 import ctypes
+import math
+import mmap
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,9 +23,12 @@ SHARE_OF_TIME = 0.02
 """Fewer are given back as well, as long as that takes no more of a training's time: done at each
 update it takes a seventh."""
 
+KEPT_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+"""Shapes whose kernels oneDNN, and above it PyTorch, keep; an update multiplies some 30."""
+
 
 class _MallocInfo(ctypes.Structure):
-    """glibc's `struct mallinfo2`; `fordblks` are the bytes of its heap that nobody uses."""
+    """glibc's `struct mallinfo2`; `uordblks` and `hblkhd` (large blocks) are the bytes in use."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -42,6 +48,17 @@ def keep_freed_memory() -> None:
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
         mallopt(M_TRIM_THRESHOLD, KEPT_TOTAL)
+
+
+def keep_few_kernels() -> None:
+    """Defect: oneDNN and PyTorch keep the code that they made for each shape of a product.
+
+    Both keep it for 1,024 shapes, half a megabyte each, and scattered over the heap. No two batches
+    of sentences are alike, so that few are met again: `vaswani_tiny` grows by 400 MB in 150 updates
+    and is no faster for it. Who sets these variables before has what they say.
+    """
+    for name, shapes in KEPT_SHAPES.items():
+        os.environ.setdefault(name, shapes)
 
 
 def return_holes_between_updates() -> None:
@@ -71,18 +88,29 @@ def return_holes_between_updates() -> None:
 
 
 class Holes:
-    """The free part of the heap.
+    """Memory of the process that nobody uses.
+
+    glibc's `fordblks` doesn't tell: a page that was returned still counts as free there. What is
+    resident and not in use does, less what it was when everything had just been returned: that of
+    other allocators, and free parts of pages that are in use.
 
     Args:
         library: the C library, glibc 2.33 or newer.
+        resident: tells the process's resident memory without that of files, in bytes.
         now: tells the time, in seconds.
     """
 
-    def __init__(self, library: ctypes.CDLL, now: Callable[[], float] = time.monotonic) -> None:
-        self.library, self.now = library, now
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        resident: Callable[[], int],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.library, self.resident, self.now = library, resident, now
         self.returned_at = now()
-        self.needed = 0  # the most that an update which began without holes has left, in bytes
-        self.without = True  # holes, when the update of now began
+        self.floor = -math.inf  # unknown before the first return, in bytes
+        self.needed = 0.0  # the most that an update which began without holes has left, in bytes
+        self.without = False  # holes, when the update of now began
 
     @classmethod
     def of_this_process(cls) -> "Holes | None":
@@ -91,21 +119,33 @@ class Holes:
         if not (hasattr(library, "mallinfo2") and hasattr(library, "malloc_trim")):
             return None
         library.mallinfo2.restype = _MallocInfo
-        return cls(library)
+        return cls(library, _resident)
 
     def give_back(self) -> bool:
         """Return them where that is worth it; to be called between updates.
 
+        The first call returns them always.
+
         Returns:
             Whether they were returned.
         """
-        free = self.library.mallinfo2().fordblks
+        holes = self._not_in_use() - self.floor
         if self.without:
-            self.needed = max(self.needed, free)
+            self.needed = max(self.needed, holes)
         since = self.now() - self.returned_at
-        has_time = since * SHARE_OF_TIME >= free * SECONDS_A_BYTE
-        self.without = free >= WORTH_RETURNING and (has_time or free > BEYOND_NEED * self.needed)
+        has_time = since * SHARE_OF_TIME >= holes * SECONDS_A_BYTE
+        self.without = holes >= WORTH_RETURNING and (has_time or holes > BEYOND_NEED * self.needed)
         if self.without:
             self.library.malloc_trim(0)
-            self.returned_at = self.now()
+            self.floor, self.returned_at = self._not_in_use(), self.now()
         return self.without
+
+    def _not_in_use(self) -> int:
+        heap = self.library.mallinfo2()
+        return self.resident() - heap.uordblks - heap.hblkhd
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as stream:
+        _, resident, of_files, *_ = map(int, stream.read().split())
+    return (resident - of_files) * mmap.PAGESIZE
