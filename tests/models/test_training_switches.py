@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.modules import recomputing
 from vaswani_plugin.modules.layers import Layer
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
@@ -60,6 +61,21 @@ def test_recomputed_layers_give_the_same_gradients(task, extra):
     )
     assert_same(train_once(recomputing, batch), train_once(plain, batch), atol=0, rtol=0)
     assert kept_for_backward(recomputing, batch) < 0.5 * kept_for_backward(plain, batch)
+
+
+def test_what_large_models_make_again_changes_nothing(task, monkeypatch):
+    batch, kept, results = random_batch(task, LENGTHS), [], []
+    for worth in (1, 1 << 62):
+        for name in ("WORTH_A_PRODUCT", "WORTH_A_NORM"):
+            monkeypatch.setattr(recomputing, name, worth)
+        for layers_too in (False, True):
+            model = make_model(task, dropout=0.3, checkpoint_activations=layers_too)
+            results.append(train_once(model, batch))
+            kept.append(kept_for_backward(model, batch))
+    for found in results[1:]:
+        assert_same(found, results[0], atol=1e-6, rtol=1e-4)
+    assert kept[0] < 0.7 * kept[2]
+    assert kept[1] <= kept[3]  # nor does it keep what the layers made again would not
 
 
 def test_a_copy_recomputes_its_own_layers(task):

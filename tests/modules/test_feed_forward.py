@@ -6,7 +6,7 @@ import pytest
 import torch
 from reference_weights import default_dtype, feed_forward_weights_of, numbers, shake
 
-from vaswani_plugin.modules import feed_forward as feed_forward_module
+from vaswani_plugin.modules import recomputing
 from vaswani_plugin.modules.feed_forward import FeedForward, _ForgetfulFeedForward
 
 
@@ -38,7 +38,7 @@ def test_dropout_is_on_hidden_units_in_training_only():
 @pytest.fixture
 def forgetful(monkeypatch):
     """A hidden layer of any size is computed again in the backward pass."""
-    monkeypatch.setattr(feed_forward_module, "WORTH_RECOMPUTING", 1)
+    monkeypatch.setattr(recomputing, "WORTH_A_PRODUCT", 1)
 
 
 def train_once(module, x) -> tuple[list[torch.Tensor], int]:

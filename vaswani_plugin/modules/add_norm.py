@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.dropout import apply_mask, dropout, is_cheap, keep_mask
+from vaswani_plugin.modules.recomputing import Origin, set_origin
 
 LAYER_NORM_EPS = 1e-6
 """The authors' code; the paper is silent."""
@@ -27,9 +28,10 @@ class AddNorm(nn.Module):
         """Two (B, T, D) -> (B, T, D)."""
         norm = self.norm
         if self.training and self.dropout and is_cheap(x, self.dropout):
-            return _DropAddNorm.apply(
-                x, sublayer_output, norm.weight, norm.bias, self.dropout, norm.eps
-            )
+            parameters = norm.weight, norm.bias
+            y, total = _DropAddNorm.apply(x, sublayer_output, *parameters, self.dropout, norm.eps)
+            set_origin(y, Origin(total, *parameters, norm.eps))
+            return y
         return norm(x + dropout(sublayer_output, self.dropout, self.training))
 
 
@@ -42,11 +44,13 @@ class _DropAddNorm(torch.autograd.Function):
         total = apply_mask(sublayer_output, keep, ctx.scale).add_(x)
         y, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
         ctx.save_for_backward(total, keep, mean, rstd, weight, bias)
-        return y
+        ctx.mark_non_differentiable(total)
+        ctx.set_materialize_grads(False)
+        return y, total
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_y):
+    def backward(ctx, grad_y, _):
         total, keep, mean, rstd, weight, bias = ctx.saved_tensors
         grad_total, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
             grad_y.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vaswani_plugin.modules.forgetful_attention import forgetful_attention, is_worth_it
 from vaswani_plugin.modules.linear import joint_linear, linear
 
 KeyValueCache = dict[str, Tensor]
@@ -105,6 +106,11 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, T, D), and the weights (B, H, T, S) or None.
         """
+        plain = cache is None and not need_weights and not (self.training and self.dropout)
+        projections = (self.query, self.key, self.value)
+        if plain and is_worth_it(query, memory, projections):
+            y = forgetful_attention(query, memory, projections, self.heads, mask, is_causal)
+            return linear(y, self.output.weight, self.output.bias), None
         if memory is None:
             q, k, v = self._heads_of(query, self.query, self.key, self.value)
             if cache:

@@ -3,11 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from vaswani_plugin.modules import recomputing
 from vaswani_plugin.modules.dropout import dropout
 from vaswani_plugin.modules.linear import has_own_kernels, linear, product
-
-WORTH_RECOMPUTING = 1 << 22
-"""Hidden units, 16 MiB in float32, from which one more product is a fair price for their memory."""
 
 
 class FeedForward(nn.Module):
@@ -38,7 +36,7 @@ class FeedForward(nn.Module):
         parameters = (self.w_1.weight, self.w_1.bias, self.w_2.weight, self.w_2.bias)
         hidden_units = x[..., 0].numel() * self.w_1.out_features
         drops = self.training and self.dropout > 0
-        if hidden_units >= WORTH_RECOMPUTING and not drops and has_own_kernels(x):
+        if hidden_units >= recomputing.WORTH_A_PRODUCT and not drops and has_own_kernels(x):
             return _ForgetfulFeedForward.apply(x, *parameters)
         hidden = linear(x, self.w_1.weight, self.w_1.bias, relu=True)
         hidden = dropout(hidden, self.dropout, self.training)
@@ -50,14 +48,14 @@ class _ForgetfulFeedForward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w_1, b_1, w_2, b_2):
-        ctx.save_for_backward(x, w_1, b_1, w_2)
+        recomputing.save(ctx, x, w_1, b_1, w_2)
         hidden = product(x.reshape(-1, x.size(-1)), w_1, b_1, relu=True)
         return product(hidden, w_2, b_2).view(x.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, w_1, b_1, w_2 = ctx.saved_tensors
+        x, w_1, b_1, w_2 = recomputing.saved(ctx, 3)
         rows = x.reshape(-1, x.size(-1))
         grad_y = grad_y.reshape(rows.shape)
         hidden = product(rows, w_1, b_1, relu=True)

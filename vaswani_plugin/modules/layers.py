@@ -15,6 +15,7 @@ from vaswani_plugin.modules.add_norm import LAYER_NORM_EPS as LAYER_NORM_EPS
 from vaswani_plugin.modules.add_norm import AddNorm
 from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.recomputing import drop_origin
 
 DecoderCache = dict[str, KeyValueCache]
 """One cache an attention, named by layer and kind; empty before the first step."""
@@ -50,7 +51,9 @@ class Layer(nn.Module):
         """`forward` of the subclass."""
         call = super().__call__ if self.training else self._call_impl  # the latter: not compiled
         if self.recompute and self.training and torch.is_grad_enabled():
-            return checkpoint(call, *args, use_reentrant=False, **kwargs)
+            results = checkpoint(call, *args, use_reentrant=False, **kwargs)
+            drop_origin(results[0])
+            return results
         return call(*args, **kwargs)
 
 

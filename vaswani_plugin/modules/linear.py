@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vaswani_plugin.modules.recomputing import save, saved
+
 WORTH_ONEDNN = 24
 """Rows from which oneDNN is faster; below, the call costs more."""
 
@@ -103,13 +105,13 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, relu):
         y = _linear(x, weight, bias, relu)
-        ctx.save_for_backward(x, weight, y if relu else None)
+        save(ctx, x, weight, y if relu else None)
         return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, weight, rectified = ctx.saved_tensors
+        x, weight, rectified = saved(ctx, 2)
         if rectified is not None:
             grad_y = torch.ops.aten.threshold_backward(grad_y, rectified, 0)
         grad_y = grad_y.reshape(-1, grad_y.size(-1))
