@@ -1,6 +1,8 @@
 """Gradients in memory of their own are the gradients that they would be elsewhere."""
 
 import copy
+import mmap
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,12 +36,11 @@ def optimizer_of(model: nn.Module) -> VaswaniAdam:
     return VaswaniAdam(VaswaniAdamConfig(lr=[0.1]), list(model.parameters()))
 
 
-def test_training_is_the_same_and_gradients_stay_in_their_place(monkeypatch):
+def test_training_is_the_same_and_gradients_have_pages_of_their_own(monkeypatch):
     kept, plain = make_model(), make_model()
     mine = optimizer_of(kept)
     monkeypatch.setattr(gradients, "SMALLEST", 1 << 20)
     other = optimizer_of(plain)
-    seen = set()
     for update in range(3):
         for model, optimizer in ((kept, mine), (plain, other)):
             optimizer.zero_grad()
@@ -49,8 +50,8 @@ def test_training_is_the_same_and_gradients_stay_in_their_place(monkeypatch):
             optimizer.step()
         for own, expected in zip(kept.parameters(), plain.parameters(), strict=True):
             assert own.grad.equal(expected.grad) and own.equal(expected)
-        seen.add(tuple(p for p in places(kept)[::2]))
-    assert len(seen) == 1  # those of the matrices, from 36 bytes on
+        starts = [place % mmap.PAGESIZE == 0 for place in places(kept)]
+        assert starts == [True, False, True, False, True]  # those of matrices, from 36 bytes on
 
 
 def test_who_gets_memory(monkeypatch):
@@ -61,6 +62,40 @@ def test_who_gets_memory(monkeypatch):
     hooked = [bool(p._post_accumulate_grad_hooks) for p in model.parameters()]
     # 140, 28, 84, 12 and 36 bytes; the last matrix is not learned
     assert hooked == [False, False, True, False, False]
+
+
+def resident() -> int:
+    """Bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux")
+def test_their_pages_go_back_between_updates():
+    model, size = nn.Linear(1500, 1000, bias=False), 6_000_000
+    optimizer = optimizer_of(model)
+    model(torch.ones(1, 1500)).sum().backward()
+    before = resident()
+    optimizer.zero_grad()
+    assert 0.9 * size < before - resident() < 1.5 * size
+
+
+def test_they_grow_where_they_are():
+    """With --update-freq they are not moved again."""
+    model = make_model()
+    gradients.keep_gradients_apart(model.parameters())
+    add_gradients(model, 1)
+    before = [p.grad for p in model.parameters()]
+    add_gradients(model, 2)
+    assert all(p.grad is old for p, old in zip(model.parameters(), before, strict=True))
+
+
+def test_sparse_ones_are_left_alone():
+    embedding = nn.Embedding(20, 3, sparse=True)
+    gradients.keep_gradients_apart(embedding.parameters())
+    for _ in range(2):
+        embedding(torch.tensor([3, 4])).sum().backward()
+    assert embedding.weight.grad.is_sparse
+    assert embedding.weight.grad.to_dense().sum() == 12
 
 
 def test_without_a_gradient_nothing_is_learned():
