@@ -24,6 +24,7 @@ from vaswani_plugin.architectures import (
     PAPER_VOCABULARY,
     Architecture,
     Family,
+    row_of,
 )
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
@@ -103,6 +104,13 @@ def build(cfg, task):
     """fairseq's own build, without memory behind the parameters."""
     with torch.device("meta"):
         return models.build_model(cfg.model, task)
+
+
+def test_a_row_is_found_by_its_name_in_any_family():
+    assert row_of("vaswani_big").changes["d_model"] == 1024
+    assert row_of("vaswani_lm_base").source
+    with pytest.raises(KeyError):
+        row_of("transformer")
 
 
 def test_the_table_has_every_row():

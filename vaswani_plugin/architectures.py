@@ -175,3 +175,14 @@ FAMILIES = (
     Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS),
     Family("LSTM with attention", "vaswani_attention_lstm", _TRANSLATION, ATTENTION_LSTMS),
 )
+
+_ROWS = {row.name: row for family in FAMILIES for row in family.rows}
+
+
+def row_of(arch: str) -> Architecture:
+    """The row that `--arch` names, of whichever family.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return _ROWS[arch]

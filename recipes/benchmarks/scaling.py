@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 from fairseq.data import Dictionary  # noqa: E402
 
-from vaswani_plugin.architectures import ARCHITECTURES  # noqa: E402
+from vaswani_plugin.architectures import ARCHITECTURES, row_of  # noqa: E402
 from vaswani_plugin.cli._figures import new_figure, save_figure  # noqa: E402
 from vaswani_plugin.configurations import VaswaniTransformerConfig  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing  # noqa: E402
@@ -45,9 +45,8 @@ TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 
 def configuration(arch: str, longest: int) -> VaswaniTransformerConfig:
     """A row's configuration, for sentences of up to `longest` positions."""
-    row = next(row for row in ARCHITECTURES if row.name == arch)
     limits = {"max_source_positions": longest, "max_target_positions": longest}
-    return VaswaniTransformerConfig(**row.changes, **limits)
+    return VaswaniTransformerConfig(**row_of(arch).changes, **limits)
 
 
 def seconds(step: Callable[[], torch.Tensor], device: torch.device, repetitions: int) -> float:

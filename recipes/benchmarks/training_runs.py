@@ -65,11 +65,10 @@ class Setting:
 
 def configuration(size: str) -> Any:
     """The VaswaniTransformerConfig of a size."""
-    from vaswani_plugin.architectures import ARCHITECTURES
+    from vaswani_plugin.architectures import row_of
     from vaswani_plugin.configurations import VaswaniTransformerConfig
 
-    row = next(row for row in ARCHITECTURES if row.name == ARCHS[size])
-    return VaswaniTransformerConfig(**row.changes)
+    return VaswaniTransformerConfig(**row_of(ARCHS[size]).changes)
 
 
 def stock_flags(size: str) -> list[str]:

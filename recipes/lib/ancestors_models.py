@@ -12,7 +12,7 @@ from typing import Any
 
 from trainings import finished
 
-from vaswani_plugin.architectures import ARCHITECTURES, RECURRENT_TINY
+from vaswani_plugin.architectures import RECURRENT_TINY, row_of
 from vaswani_plugin.metrics.ancestor_multiply_adds import (
     ConvolutionalSizes,
     RecurrentSizes,
@@ -26,7 +26,7 @@ from vaswani_plugin.metrics.multiply_adds import (
 from vaswani_text.corpus_io import InputError
 
 WIDTH_UNKNOWN = 512  # what the schedule of Eq. 3 takes for a model without d_model
-_TRANSFORMER = next(row.changes for row in ARCHITECTURES if row.name == "vaswani_tiny")
+_TRANSFORMER = row_of("vaswani_tiny").changes
 _LSTM_WIDTH, _LSTM_LAYERS = RECURRENT_TINY["d_model"], RECURRENT_TINY["layers"]
 _EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 96, 128, 3, 4, 3
 _CONVOLUTION = f"[({_CHANNELS}, {_KERNEL})]"

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainings import finished
 
-from vaswani_plugin.architectures import ARCHITECTURES
+from vaswani_plugin.architectures import row_of
 from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
 from vaswani_text.corpus_io import InputError
 
@@ -81,7 +81,7 @@ def choose_rows(names: list[str]) -> list[Row]:
 
 def printed_parameters(row: Row) -> int | None:
     """The paper's count in millions; None where the table leaves it out."""
-    return next(each.printed_parameters for each in ARCHITECTURES if each.name == row.arch)
+    return row_of(row.arch).printed_parameters
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,7 @@ def sizes(row: Row, settings: Settings) -> dict[str, Any]:
     Raises:
         InputError: a size that can't be divided.
     """
-    changes = next(each.changes for each in ARCHITECTURES if each.name == row.arch)
-    cfg = VaswaniTransformerConfig(**changes)
+    cfg = VaswaniTransformerConfig(**row_of(row.arch).changes)
     d_k, d_v = head_sizes(cfg)
     widths = {"d_model": cfg.d_model, "d_ff": cfg.d_ff, "d_k": d_k, "d_v": d_v}
     depths = {"encoder_layers": cfg.encoder_layers, "decoder_layers": cfg.decoder_layers}
