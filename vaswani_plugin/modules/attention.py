@@ -106,9 +106,11 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, T, D), and the weights (B, H, T, S) or None.
         """
-        plain = cache is None and not need_weights and not (self.training and self.dropout)
         projections = (self.query, self.key, self.value)
-        if plain and is_worth_it(query, memory, projections):
+        drops = self.training and self.dropout > 0
+        if not (drops or need_weights or cache is not None) and is_worth_it(
+            query, memory, projections
+        ):
             y = forgetful_attention(query, memory, projections, self.heads, mask, is_causal)
             return linear(y, self.output.weight, self.output.bias), None
         if memory is None:

@@ -55,7 +55,7 @@ class _ForgetfulFeedForward(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, w_1, b_1, w_2 = recomputing.saved(ctx, 3)
+        x, w_1, b_1, w_2 = recomputing.saved(ctx)
         rows = x.reshape(-1, x.size(-1))
         grad_y = grad_y.reshape(rows.shape)
         hidden = product(rows, w_1, b_1, relu=True)

@@ -79,7 +79,7 @@ class _ForgetfulAttention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, memory, mask, attended, log_sums, *parameters = recomputing.saved(ctx, 10)
+        x, memory, mask, attended, log_sums, *parameters = recomputing.saved(ctx)
         q, k, v = _queries_keys_values(x, memory, parameters, ctx.heads)
         grads = _ATTEND_BACKWARD(
             _heads_of(grad_y, ctx.heads),

@@ -111,7 +111,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, weight, rectified = saved(ctx, 2)
+        x, weight, rectified = saved(ctx)
         if rectified is not None:
             grad_y = torch.ops.aten.threshold_backward(grad_y, rectified, 0)
         grad_y = grad_y.reshape(-1, grad_y.size(-1))

@@ -62,12 +62,12 @@ def save(ctx: Any, x: Tensor, *others: Tensor | None) -> None:
     origin = getattr(x, "origin", None)
     ctx.eps_of_origin = origin and origin.eps
     kept = (x,) if origin is None else (origin.total, origin.weight, origin.bias)
-    ctx.save_for_backward(*others, *kept)
+    ctx.save_for_backward(*kept, *others)
 
 
-def saved(ctx: Any, others: int) -> tuple[Tensor | None, ...]:
-    """What `save` was told to save: `x`, then so many others."""
+def saved(ctx: Any) -> tuple[Tensor | None, ...]:
+    """What `save` was told to save: `x`, then the others."""
     tensors = ctx.saved_tensors
-    kept = tensors[others:]
-    x = kept[0] if ctx.eps_of_origin is None else Origin(*kept, ctx.eps_of_origin).again()
-    return x, *tensors[:others]
+    if ctx.eps_of_origin is None:
+        return tensors
+    return Origin(*tensors[:3], ctx.eps_of_origin).again(), *tensors[3:]
