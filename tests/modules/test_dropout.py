@@ -70,6 +70,17 @@ def test_the_gradient_passes_where_the_value_did(seeded):
     assert (gradient == 0).any() and (gradient != 0).any()
 
 
+@pytest.mark.parametrize("elements", [1, 1000, 1003])
+def test_one_bit_of_a_mask_is_kept(seeded, elements):
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: kept.append(x.nbytes) or x, lambda x: x
+    ):
+        y = dropout(torch.ones(elements, requires_grad=True), 0.5)
+    assert kept == [(elements + 7) // 8]
+    y.sum().backward()
+
+
 def test_finite_differences_agree():
     def repeated(x):
         torch.manual_seed(4)

@@ -3,7 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.dropout import apply_mask, dropout, is_cheap, keep_mask
+from vaswani_plugin.modules.dropout import (
+    apply_mask,
+    dropout,
+    is_cheap,
+    keep_mask,
+    packed,
+    unpacked,
+)
 from vaswani_plugin.modules.recomputing import Origin, set_origin
 
 LAYER_NORM_EPS = 1e-6
@@ -28,10 +35,9 @@ class AddNorm(nn.Module):
         """Two (B, T, D) -> (B, T, D)."""
         norm = self.norm
         if self.training and self.dropout and is_cheap(x, self.dropout):
-            parameters = norm.weight, norm.bias
-            y, total = _DropAddNorm.apply(x, sublayer_output, *parameters, self.dropout, norm.eps)
-            set_origin(y, Origin(total, *parameters, norm.eps))
-            return y
+            return _DropAddNorm.apply(
+                x, sublayer_output, norm.weight, norm.bias, self.dropout, norm.eps
+            )
         return norm(x + dropout(sublayer_output, self.dropout, self.training))
 
 
@@ -43,17 +49,16 @@ class _DropAddNorm(torch.autograd.Function):
         keep, ctx.scale = keep_mask(sublayer_output, p)
         total = apply_mask(sublayer_output, keep, ctx.scale).add_(x)
         y, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
-        ctx.save_for_backward(total, keep, mean, rstd, weight, bias)
-        ctx.mark_non_differentiable(total)
-        ctx.set_materialize_grads(False)
-        return y, total
+        ctx.save_for_backward(total, packed(keep), mean, rstd, weight, bias)
+        set_origin(y, Origin(total, weight, bias, eps))
+        return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_y, _):
-        total, keep, mean, rstd, weight, bias = ctx.saved_tensors
+    def backward(ctx, grad_y):
+        total, bits, mean, rstd, weight, bias = ctx.saved_tensors
         grad_total, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
             grad_y.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]
         )
-        grad_sublayer = apply_mask(grad_total, keep, ctx.scale)
+        grad_sublayer = apply_mask(grad_total, unpacked(bits, total), ctx.scale)
         return grad_total, grad_sublayer, grad_weight, grad_bias, None, None

@@ -5,6 +5,7 @@ bits each, so that P_drop is kept to 1/65536; what is left is scaled by the prob
 so that the expectation is exact. The numbers come from PyTorch's generator: a seed repeats them.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -61,6 +62,16 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     return F.dropout(x, p)
 
 
+def packed(keep: Tensor) -> Tensor:
+    """A mask as bits, in which it is kept for the backward pass."""
+    return torch.from_numpy(np.packbits(keep.numpy()))
+
+
+def unpacked(bits: Tensor, like: Tensor) -> Tensor:
+    """The mask that `packed` made small, of the shape of `like`."""
+    return torch.from_numpy(np.unpackbits(bits.numpy(), count=like.numel())).view(like.shape)
+
+
 def apply_mask(x: Tensor, keep: Tensor, scale: float) -> Tensor:
     """x * keep * scale as a new tensor."""
     # A product of bytes and floats converts element by element; converted first, both are fast.
@@ -71,11 +82,11 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, p):
         keep, ctx.scale = keep_mask(x, p)
-        ctx.save_for_backward(keep)
+        ctx.save_for_backward(packed(keep))
         return apply_mask(x, keep, ctx.scale)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        (keep,) = ctx.saved_tensors
-        return apply_mask(grad_y, keep, ctx.scale), None
+        (bits,) = ctx.saved_tensors
+        return apply_mask(grad_y, unpacked(bits, grad_y), ctx.scale), None
