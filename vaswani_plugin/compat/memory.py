@@ -19,7 +19,7 @@ BEYOND_NEED = 1.25
 """More than so many times what an update needs are given back."""
 SECONDS_A_BYTE = 0.6 / (1 << 30)
 """What is given back is cleared again, page by page, when it is needed."""
-SHARE_OF_TIME = 0.02
+SHARE_OF_TIME = 0.04
 """Fewer are given back as well, as long as that takes no more of a training's time: done at each
 update it takes a seventh."""
 
