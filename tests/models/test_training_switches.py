@@ -4,6 +4,7 @@ import copy
 import shutil
 
 import pytest
+import saved_tensors
 import torch
 from fairseq_flags import training_config
 from model_factory import SIZES, make_model, make_task, random_batch
@@ -34,16 +35,10 @@ def train_once(model, batch) -> dict[str, torch.Tensor]:
 
 def kept_for_backward(model, batch) -> int:
     """Bytes that a forward pass keeps."""
-    sizes = {}
-
-    def pack(x: torch.Tensor) -> torch.Tensor:
-        sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-        return x
-
     model.train()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    with saved_tensors.collected() as kept:
         model(**batch)[0].sum()
-    return sum(sizes.values())
+    return sum(saved_tensors.storages(kept).values())
 
 
 def assert_same(found: dict, expected: dict, **tolerance) -> None:
@@ -75,7 +70,15 @@ def test_what_large_models_make_again_changes_nothing(task, monkeypatch):
     for found in results[1:]:
         assert_same(found, results[0], atol=1e-6, rtol=1e-4)
     assert kept[0] < 0.7 * kept[2]
-    assert kept[1] <= kept[3]  # nor does it keep what the layers made again would not
+
+
+def test_a_layer_made_again_leaves_nothing_behind_but_its_output(task, monkeypatch):
+    """What its output was made of would stay as long as the output, the next layer's input."""
+    monkeypatch.setattr(recomputing, "WORTH_A_NORM", 1)
+    for layers_too in (False, True):
+        layer = layers(make_model(task, dropout=0.3, checkpoint_activations=layers_too))[0].train()
+        output, _ = layer(torch.randn(2, 3, SIZES["d_model"], requires_grad=True))
+        assert hasattr(output, "origin") is not layers_too
 
 
 def test_a_copy_recomputes_its_own_layers(task):

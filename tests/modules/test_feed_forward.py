@@ -3,6 +3,7 @@
 import numpy as np
 import paper_reference
 import pytest
+import saved_tensors
 import torch
 from reference_weights import default_dtype, feed_forward_weights_of, numbers, shake
 
@@ -41,13 +42,12 @@ def forgetful(monkeypatch):
     monkeypatch.setattr(recomputing, "WORTH_A_PRODUCT", 1)
 
 
-def train_once(module, x) -> tuple[list[torch.Tensor], int]:
-    """Value and gradients, and the numbers kept meanwhile."""
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
+def train_once(module, x) -> tuple[list[torch.Tensor], list[torch.Size]]:
+    """Value and gradients, and the shapes kept meanwhile."""
+    with saved_tensors.collected() as kept:
         y = module(x)
     gradients = torch.autograd.grad(y.square().sum(), [x, *module.parameters()])
-    return [y, *gradients], kept
+    return [y, *gradients], [each.shape for each in kept]
 
 
 def test_a_large_hidden_layer_is_computed_again(forgetful, monkeypatch):

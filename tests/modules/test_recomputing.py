@@ -1,6 +1,7 @@
 """What the backward pass makes again is what the forward pass had, and is not kept meanwhile."""
 
 import pytest
+import saved_tensors
 import torch
 from reference_weights import default_dtype
 from torch import nn
@@ -33,17 +34,11 @@ def recompute(monkeypatch):
 
 def train_once(compute, *inputs) -> tuple[list[torch.Tensor], set[int]]:
     """Value and gradients of `compute()`, and the storages kept meanwhile."""
-    kept = set()
-
-    def pack(x: torch.Tensor) -> torch.Tensor:
-        kept.add(x.untyped_storage().data_ptr())
-        return x
-
     torch.manual_seed(8)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    with saved_tensors.collected() as kept:
         y = compute()
     gradients = torch.autograd.grad(y.square().sum(), inputs)
-    return [y, *gradients], kept
+    return [y, *gradients], set(saved_tensors.storages(kept))
 
 
 class TestOfNormalizedSums:
@@ -129,6 +124,16 @@ class TestOfQueriesKeysAndValues:
             is_key_bias = number and inputs[number - 1] is module.key.bias  # changes no weight
             assert is_key_bias or plain.abs().max() > 1e-3
             torch.testing.assert_close(again, plain, atol=1e-12, rtol=0)
+
+    def test_in_bfloat16_they_are_near(self, module, recompute):
+        x = torch.randn(2, 5, 12, dtype=torch.bfloat16, requires_grad=True)
+        module, results = module.bfloat16(), []
+        for everything in (True, False):
+            recompute(everything)
+            results.append(train_once(lambda: module(x)[0], x, *module.parameters())[0])
+        for again, plain in zip(*results, strict=True):
+            assert again.dtype == plain.dtype == torch.bfloat16
+            torch.testing.assert_close(again, plain, atol=2e-2, rtol=2e-2)
 
     def test_finite_differences_agree(self, module, recompute):
         recompute(True)

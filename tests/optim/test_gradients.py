@@ -9,6 +9,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from vaswani_plugin.compat.memory import resident_memory
 from vaswani_plugin.optim import gradients
 from vaswani_plugin.optim.adam import VaswaniAdam, VaswaniAdamConfig
 
@@ -64,19 +65,14 @@ def test_who_gets_memory(monkeypatch):
     assert hooked == [False, False, True, False, False]
 
 
-def resident() -> int:
-    """Bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
-
-
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux")
 def test_their_pages_go_back_between_updates():
     model, size = nn.Linear(1500, 1000, bias=False), 6_000_000
     optimizer = optimizer_of(model)
     model(torch.ones(1, 1500)).sum().backward()
-    before = resident()
+    before = resident_memory()
     optimizer.zero_grad()
-    assert 0.9 * size < before - resident() < 1.5 * size
+    assert 0.9 * size < before - resident_memory() < 1.5 * size
 
 
 def test_they_grow_where_they_are():

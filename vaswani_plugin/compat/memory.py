@@ -22,7 +22,6 @@ SECONDS_A_BYTE = 0.6 / (1 << 30)
 SHARE_OF_TIME = 0.04
 """Fewer are given back as well, as long as that takes no more of a training's time: done at each
 update it takes a seventh."""
-
 KEPT_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 """Shapes whose kernels oneDNN, and above it PyTorch, keep; an update multiplies some 30."""
 
@@ -120,7 +119,7 @@ class Holes:
         if not (hasattr(library, "mallinfo2") and hasattr(library, "malloc_trim")):
             return None
         library.mallinfo2.restype = _MallocInfo
-        return cls(library, _resident)
+        return cls(library, resident_memory)
 
     def give_back(self) -> bool:
         """Return them where that is worth it; to be called between updates.
@@ -146,7 +145,12 @@ class Holes:
         return self.resident() - heap.uordblks - heap.hblkhd
 
 
-def _resident() -> int:
+def resident_memory() -> int:
+    """Bytes of this process that are in memory and in no file (Linux).
+
+    Raises:
+        OSError: the system doesn't tell.
+    """
     with open("/proc/self/statm", encoding="ascii") as stream:
         _, resident, of_files, *_ = map(int, stream.read().split())
     return (resident - of_files) * mmap.PAGESIZE

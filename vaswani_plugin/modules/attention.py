@@ -9,7 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.forgetful_attention import forgetful_attention, is_worth_it
+from vaswani_plugin.modules.forgetful_attention import (
+    forgetful_attention,
+    heads_of,
+    is_worth_it,
+    side_by_side,
+)
 from vaswani_plugin.modules.linear import joint_linear, linear
 
 KeyValueCache = dict[str, Tensor]
@@ -108,9 +113,8 @@ class MultiHeadAttention(nn.Module):
         """
         projections = (self.query, self.key, self.value)
         drops = self.training and self.dropout > 0
-        if not (drops or need_weights or cache is not None) and is_worth_it(
-            query, memory, projections
-        ):
+        plain = cache is None and not need_weights and not drops
+        if plain and is_worth_it(query, memory, projections):
             y = forgetful_attention(query, memory, projections, self.heads, mask, is_causal)
             return linear(y, self.output.weight, self.output.bias), None
         if memory is None:
@@ -129,8 +133,7 @@ class MultiHeadAttention(nn.Module):
             heads, weights = scaled_dot_product_attention(q, k, v, mask)
         else:
             heads, weights = self._fast_attention(q, k, v, mask, is_causal), None
-        concatenated = heads.transpose(1, 2).flatten(2)  # (B, H, T, V) -> (B, T, H V)
-        return linear(concatenated, self.output.weight, self.output.bias), weights
+        return linear(side_by_side(heads), self.output.weight, self.output.bias), weights
 
     def _fast_attention(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
@@ -151,7 +154,4 @@ class MultiHeadAttention(nn.Module):
 
     def _heads_of(self, x: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
         """Each projection of (B, T, D), in one product, as heads (B, H, T, .)."""
-        return tuple(
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in joint_linear(x, *projections)
-        )
+        return tuple(heads_of(part, self.heads) for part in joint_linear(x, *projections))

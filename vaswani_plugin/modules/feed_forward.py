@@ -5,7 +5,13 @@ from torch import Tensor, nn
 
 from vaswani_plugin.modules import recomputing
 from vaswani_plugin.modules.dropout import dropout
-from vaswani_plugin.modules.linear import has_own_kernels, linear, product
+from vaswani_plugin.modules.linear import (
+    has_own_kernels,
+    linear,
+    product,
+    product_backward,
+    rows_of,
+)
 
 
 class FeedForward(nn.Module):
@@ -49,20 +55,17 @@ class _ForgetfulFeedForward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w_1, b_1, w_2, b_2):
         recomputing.save(ctx, x, w_1, b_1, w_2)
-        hidden = product(x.reshape(-1, x.size(-1)), w_1, b_1, relu=True)
+        hidden = product(rows_of(x), w_1, b_1, relu=True)
         return product(hidden, w_2, b_2).view(x.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
         x, w_1, b_1, w_2 = recomputing.saved(ctx)
-        rows = x.reshape(-1, x.size(-1))
-        grad_y = grad_y.reshape(rows.shape)
+        rows = rows_of(x)
         hidden = product(rows, w_1, b_1, relu=True)
-        grad_w_2 = product(grad_y.t(), hidden.t())
-        grad_hidden = product(grad_y, w_2.t())
+        grad_hidden, grad_w_2, grad_b_2 = product_backward(rows_of(grad_y), hidden, w_2)
         grad_hidden = torch.ops.aten.threshold_backward(grad_hidden, hidden, 0)
         del hidden
-        grad_w_1 = product(grad_hidden.t(), rows.t())
-        grad_x = product(grad_hidden, w_1.t()).view(x.shape)
-        return grad_x, grad_w_1, grad_hidden.sum(dim=0), grad_w_2, grad_y.sum(dim=0)
+        grad_x, grad_w_1, grad_b_1 = product_backward(grad_hidden, rows, w_1)
+        return grad_x.view(x.shape), grad_w_1, grad_b_1, grad_w_2, grad_b_2

@@ -59,6 +59,32 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, relu: bool = False
     return y.relu_() if relu else y
 
 
+def product_backward(
+    grad_y: Tensor, x: Tensor, weight: Tensor, needed: tuple[bool, ...] = (True, True, True)
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of `product(x, weight, bias)`.
+
+    Args:
+        grad_y: (R, V).
+        x: (R, D).
+        weight: (V, D).
+        needed: which of the three.
+
+    Returns:
+        Those of x, (R, D), of the weight, (V, D), and of the bias, (V,); None where not needed.
+    """
+    return (
+        product(grad_y, weight.t()) if needed[0] else None,
+        product(grad_y.t(), x.t()) if needed[1] else None,
+        grad_y.sum(dim=0) if needed[2] else None,
+    )
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """(..., D) -> (R, D)."""
+    return x.reshape(-1, x.size(-1))
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """x W^T + b, then max(0, .) where it is wanted, with gradients.
 
@@ -98,7 +124,7 @@ def joint_linear(x: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    return product(x.reshape(-1, x.size(-1)), weight, bias, relu).view(*x.shape[:-1], -1)
+    return product(rows_of(x), weight, bias, relu).view(*x.shape[:-1], -1)
 
 
 class _Linear(torch.autograd.Function):
@@ -114,12 +140,7 @@ class _Linear(torch.autograd.Function):
         x, weight, rectified = saved(ctx)
         if rectified is not None:
             grad_y = torch.ops.aten.threshold_backward(grad_y, rectified, 0)
-        grad_y = grad_y.reshape(-1, grad_y.size(-1))
-        grad_x = grad_weight = grad_bias = None
-        if ctx.needs_input_grad[0]:
-            grad_x = product(grad_y, weight.t()).view(x.shape)
-        if ctx.needs_input_grad[1]:
-            grad_weight = product(grad_y.t(), x.reshape(-1, x.size(-1)).t())
-        if ctx.needs_input_grad[2]:
-            grad_bias = grad_y.sum(dim=0)
-        return grad_x, grad_weight, grad_bias, None
+        grad_x, grad_weight, grad_bias = product_backward(
+            rows_of(grad_y), rows_of(x), weight, ctx.needs_input_grad
+        )
+        return grad_x if grad_x is None else grad_x.view(x.shape), grad_weight, grad_bias, None
