@@ -14,7 +14,7 @@ from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, writ
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli._lm_model import load_model
 from vaswani_plugin.search.completion import complete
-from vaswani_plugin.search.generator import SearchOptions
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_text.settings import TextSettings
 
 ARTICLE, SUMMARY = 12, 6

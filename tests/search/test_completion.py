@@ -9,7 +9,7 @@ from language_models import make_language_model, make_one_layer_model, random_te
 from model_factory import make_task
 
 from vaswani_plugin.search.completion import complete
-from vaswani_plugin.search.generator import SearchOptions
+from vaswani_plugin.search.options import SearchOptions
 
 GREEDY = SearchOptions(beam=1, lenpen=0.0, min_len=0)
 LENGTHS = [5, 1, 9, 3]

@@ -14,7 +14,7 @@ from vaswani_plugin.cli._completer import MAX_NEW_TOKENS, Completer
 from vaswani_plugin.cli._flags import add_length_penalty, add_processor, count, processor, share
 from vaswani_plugin.cli._lm_model import load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
-from vaswani_plugin.search.generator import SearchOptions
+from vaswani_plugin.search.options import SearchOptions
 
 HELP = "complete texts with a language model"
 EXAMPLE = 'vaswani complete --model work/lm/model --sampling --top-p 0.9 "The history of"'

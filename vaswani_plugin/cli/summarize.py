@@ -25,7 +25,7 @@ from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opene
 from vaswani_plugin.cli._lm_model import LanguageModel, load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.search.completion import Completion, complete
-from vaswani_plugin.search.generator import SearchOptions
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.tasks.translation import PAPER_DECODING
 from vaswani_text.coding import SEPARATOR, UNKNOWN
 from vaswani_text.summaries import one_line

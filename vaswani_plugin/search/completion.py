@@ -15,7 +15,8 @@ from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
 from vaswani_plugin.search.constraints import Constraint, Step
-from vaswani_plugin.search.generator import BeamSearchGenerator, SearchOptions
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
 
 Watch = Callable[[Tensor], None]
 """Is shown the new tokens so far of every open continuation, (b, W, T), before each next one."""

@@ -4,7 +4,6 @@ Axes: B sentences, S source length, T target length, W beam width.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -22,6 +21,7 @@ from vaswani_plugin.search.constraints import (
     forbid,
 )
 from vaswani_plugin.search.hypotheses import Hypothesis
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import (
     best_candidates,
@@ -29,54 +29,6 @@ from vaswani_plugin.search.selection import (
     sampled_candidates,
 )
 from vaswani_plugin.search.stepping import Ensemble
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """fairseq's generation options that the search knows, under fairseq's names.
-
-    Lengths are in tokens, the end of sentence not counted; `max_len_a` multiplies the source's
-    length, in which it is. `length_penalty` is `paper` or `fairseq`. Of the hypotheses that come
-    out only the first `nbest` are sure to be the best; None: all.
-    """
-
-    beam: int = 4
-    nbest: int | None = None
-    lenpen: float = 0.6
-    length_penalty: str = "paper"
-    unnormalized: bool = False
-    max_len_a: float = 1.0
-    max_len_b: int = 50
-    min_len: int = 1
-    unkpen: float = 0.0
-    temperature: float = 1.0
-    no_repeat_ngram_size: int = 0
-    sampling: bool = False
-    sampling_topk: int = -1
-    sampling_topp: float = -1.0
-    diverse_beam_groups: int = -1
-    diverse_beam_strength: float = 0.5
-    print_alignment: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what can't be meant.
-
-        Raises:
-            ValueError: names the flag and the remedy.
-        """
-        if self.beam < 1:
-            raise ValueError(f"--beam is {self.beam}; it must be at least 1")
-        if self.temperature <= 0:
-            raise ValueError(f"--temperature is {self.temperature}; it must be greater than 0")
-        if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:
-            raise ValueError("--sampling-topk and --sampling-topp need --sampling")
-        if self.sampling and self.diverse_beam_groups > 0:
-            raise ValueError("--sampling and --diverse-beam-groups exclude each other; drop one")
-        if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
-            raise ValueError(
-                f"--beam {self.beam} can't be shared by --diverse-beam-groups "
-                f"{self.diverse_beam_groups}; make it a multiple"
-            )
 
 
 class BeamSearchGenerator:

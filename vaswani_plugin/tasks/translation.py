@@ -11,7 +11,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from vaswani_plugin.search.generator import BeamSearchGenerator, SearchOptions
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.tasks._metering import Metered, MeteringConfig
 
 logger = logging.getLogger(__name__)

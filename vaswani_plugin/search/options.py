@@ -1,0 +1,51 @@
+"""What a search can be told."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """fairseq's generation options that the search knows, under fairseq's names.
+
+    Lengths are in tokens, the end of sentence not counted; `max_len_a` multiplies the source's
+    length, in which it is. `length_penalty` is `paper` or `fairseq`. Of the hypotheses that come
+    out only the first `nbest` are sure to be the best; None: all.
+    """
+
+    beam: int = 4
+    nbest: int | None = None
+    lenpen: float = 0.6
+    length_penalty: str = "paper"
+    unnormalized: bool = False
+    max_len_a: float = 1.0
+    max_len_b: int = 50
+    min_len: int = 1
+    unkpen: float = 0.0
+    temperature: float = 1.0
+    no_repeat_ngram_size: int = 0
+    sampling: bool = False
+    sampling_topk: int = -1
+    sampling_topp: float = -1.0
+    diverse_beam_groups: int = -1
+    diverse_beam_strength: float = 0.5
+    print_alignment: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises:
+            ValueError: names the flag and the remedy.
+        """
+        if self.beam < 1:
+            raise ValueError(f"--beam is {self.beam}; it must be at least 1")
+        if self.temperature <= 0:
+            raise ValueError(f"--temperature is {self.temperature}; it must be greater than 0")
+        if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:
+            raise ValueError("--sampling-topk and --sampling-topp need --sampling")
+        if self.sampling and self.diverse_beam_groups > 0:
+            raise ValueError("--sampling and --diverse-beam-groups exclude each other; drop one")
+        if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
+            raise ValueError(
+                f"--beam {self.beam} can't be shared by --diverse-beam-groups "
+                f"{self.diverse_beam_groups}; make it a multiple"
+            )
