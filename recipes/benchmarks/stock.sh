@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What the comparisons with stock fairseq begin with; sourced with their arguments,
-# DATA_BIN WORK [UPDATES [SEED]]. Sets root, data_bin, work, updates and seed, and activates the
-# environment; without two arguments it prints the comment at the script's head and leaves.
+# DATA_BIN WORK [UPDATES [SEED [MORE]]]. Sets root, data_bin, work, updates and seed, and activates
+# the environment; without two arguments it prints the comment at the script's head and leaves.
 if [[ $# -lt 2 ]]; then
   awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"
   [[ ${1:-} == --help ]]
@@ -15,3 +15,21 @@ work=$2
 source "$root/recipes/lib/env.sh"
 mkdir -p "$work"
 export OMP_NUM_THREADS=1
+
+# The folder and log of one side, $work/NAME and $work/NAME.log, emptied where they are of other
+# SETTINGS than these; what is there of the same is gone on with.
+begin_side() { # NAME SETTINGS
+  local name=$1 settings=$2 known=''
+  if [[ -f "$work/$name/settings" ]]; then known=$(<"$work/$name/settings"); fi
+  if [[ "$known" != "$settings" ]]; then
+    rm -rf "${work:?}/$name" "$work/$name".*
+    mkdir "$work/$name"
+    printf '%s\n' "$settings" >"$work/$name/settings"
+  fi
+}
+
+# Options of the stock model whose sizes are those of vaswani_tiny or vaswani_lm_tiny, for
+# `train_side`: Adam and a rate that falls as in Eq. 3, from a peak of 2.5e-3.
+# shellcheck disable=SC2034  # for the script that sources this
+stock_optimization=(--optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
+  --lr-scheduler inverse_sqrt --lr 2.5e-3)

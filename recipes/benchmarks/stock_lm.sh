@@ -21,14 +21,9 @@ warmup=$((updates < 1600 ? (updates + 3) / 4 : 400))
 factor=$(awk -v warmup="$warmup" 'BEGIN { printf "%.6f", 2.5e-3 * sqrt(128 * warmup) }')
 
 train() { # NAME FLAG...
-  local name=$1 settings="$data_bin updates $updates seed $seed" known=''
+  local name=$1
   shift
-  if [[ -f "$work/$name/settings" ]]; then known=$(<"$work/$name/settings"); fi
-  if [[ "$known" != "$settings" ]]; then
-    rm -rf "${work:?}/$name" "$work/$name.log" "$work/$name.json"
-    mkdir "$work/$name"
-    printf '%s\n' "$settings" >"$work/$name/settings"
-  fi
+  begin_side "$name" "$data_bin updates $updates seed $seed"
   if [[ -s "$work/$name.json" ]]; then return; fi
   fairseq-train "$data_bin" --user-dir "$root/vaswani_plugin" --cpu --seed "$seed" \
     --tokens-per-sample 256 --max-tokens 4096 --max-update "$updates" --dropout 0.1 \
@@ -45,8 +40,7 @@ train ours --task vaswani_language_modeling --arch vaswani_lm_tiny --lr-factor "
 train stock --task language_modeling --arch transformer_lm --share-decoder-input-output-embed \
   --decoder-layers 4 --decoder-embed-dim 128 --decoder-input-dim 128 --decoder-output-dim 128 \
   --decoder-ffn-embed-dim 256 --decoder-attention-heads 4 \
-  --criterion cross_entropy --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9 \
-  --lr-scheduler inverse_sqrt --lr 2.5e-3
+  --criterion cross_entropy "${stock_optimization[@]}"
 
 python - "$work" "$updates" "$seed" <<'EOF_PYTHON'
 import json

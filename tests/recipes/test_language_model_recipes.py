@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash, run_script
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash
 from vaswani_text.pipeline import Pipeline
 
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
@@ -213,32 +213,6 @@ def test_missing_files_are_named(tmp_path, recipe, missing):
     write(tmp_path / "data" / "train.jsonl", "{}\n")
     done = run_recipe(recipe, tmp_path / "work", "--data", tmp_path / "data")
     assert done.returncode != 0 and missing in done.stderr
-
-
-@pytest.mark.slow
-def test_the_benchmark_beside_stock(tmp_path):
-    rows = [f"{number % 7} the {number % 5} bird" for number in range(300)]
-    for split in SPLITS:
-        write(tmp_path / split, "".join(f"{row}\n" for row in rows))
-    flags = [part for split in SPLITS for part in (f"--{split}", tmp_path / split)]
-    flags += ["--coding", "words", "--output", tmp_path / "bin"]
-    assert run_script("data-prep/code_text.py", *flags).returncode == 0
-    script = ROOT / "recipes" / "benchmarks" / "stock_lm.sh"
-    done = run_bash(script, tmp_path / "bin", tmp_path / "work", 2, timeout=900)
-    assert done.returncode == 0, done.stderr
-    ours, stock, ratio = done.stdout.strip().split("\n")[-3:]
-    # Equal sizes, or the comparison means nothing.
-    assert ours.startswith("ours: test perplexity ") and stock.startswith("stock: test perplexity ")
-    assert ours.split(", ")[-1] == stock.split(", ")[-1]
-    assert ratio.startswith("after 2 updates, seed 1: perplexity ratio ")
-    logs = [tmp_path / "work" / f"{side}.log" for side in ("ours", "stock")]
-    before = [log.read_text() for log in logs]
-    again = run_bash(script, tmp_path / "bin", tmp_path / "work", 2, timeout=900)
-    assert again.stdout == done.stdout and [log.read_text() for log in logs] == before
-    changed = run_bash(script, tmp_path / "bin", tmp_path / "work", 3, timeout=900)
-    assert changed.stdout.strip().split("\n")[-1].startswith("after 3 updates, seed 1: ")
-    for log in logs:  # begun anew, not gone on with
-        assert log.read_text().count("num. shared model params") == 1
 
 
 @pytest.mark.shared_data
