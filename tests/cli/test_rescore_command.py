@@ -352,7 +352,7 @@ def test_faults_of_fairseqs_output(world, rescore, tmp_path, fault):
         (["--system", "lstm=x"], "'lstm' is taken"),
         (["--system", "words=x"], "'words' is taken"),
         (["--system", "x"], "--system x: must be NAME=CHECKPOINT"),
-        (["--system", "two=missing.pt"], "missing.pt does not exist"),
+        (["--system", "two=missing.pt"], "--system two=missing.pt: missing.pt does not exist"),
         (["--max-tokens", "0"], "--max-tokens 0: must be at least 1"),
         (["--dev-reference", "x"], "--dev-source and --dev-reference go with --dev-nbest"),
         (["--dev-nbest", "x", "--weights", "words=1"], "leave one out"),

@@ -136,6 +136,9 @@ def _systems(given: list[str]) -> dict[str, list[Path]]:
                 "choose another"
             )
         systems[name] = [Path(path) for path in paths.split(":")]
+        for path in systems[name]:  # known now, not after an hour with the systems before it
+            if not path.exists():
+                raise FileNotFoundError(f"--system {text}: {path} does not exist")
     return systems
 
 
