@@ -3,6 +3,8 @@
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
+import threading
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,9 @@ from vaswani_plugin.modules.beam_decoder import BeamDecoder, PackedDecoderLayer
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.next_word import NextWord, NextWords
 from vaswani_plugin.modules.packed_linear import PackedLinear
+
+_PACKING = threading.Lock()
+"""Of threads that search with one model the first packs its weights."""
 
 
 class VaswaniDecoder(CausalDecoder):
@@ -46,9 +51,10 @@ class VaswaniDecoder(CausalDecoder):
             encoder_out: what the encoder returned, once a sentence.
             beam: W, the greatest number of hypotheses of a sentence.
         """
-        packed = self._packed or PackedDecoder(self)
-        if self.weights_are_final:  # as they are not while a training validates
-            self._packed = packed
+        with _PACKING:
+            packed = self._packed or PackedDecoder(self)
+            if self.weights_are_final:  # as they are not while a training validates
+                self._packed = packed
         return DecoderBeams(self, packed, encoder_out, beam)
 
     def forward(

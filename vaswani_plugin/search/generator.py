@@ -29,6 +29,7 @@ from vaswani_plugin.search.selection import (
     sampled_candidates,
 )
 from vaswani_plugin.search.stepping import Ensemble
+from vaswani_plugin.search.threads import run_in_threads, shares_of
 
 
 class BeamSearchGenerator:
@@ -121,31 +122,52 @@ class BeamSearchGenerator:
         sources = net_input["src_tokens"]
         if prefix_tokens is None:
             prefix_tokens = sources.new_empty(sources.size(0), 0)
+        limits = self._limits(sources, prefix_tokens)
+        start = self.eos if bos_token is None else bos_token
+        shares = shares_of(len(limits)) if self._is_shareable(sources) else [slice(None)]
+        results: list[list[Hypothesis]] = [[] for _ in limits]
+
+        def search(share: slice) -> None:
+            rows = {k: v[share] if torch.is_tensor(v) else v for k, v in net_input.items()}
+            results[share] = self._search(rows, prefix_tokens[share], limits[share], start)
+
+        run_in_threads(search, shares)
+        if not self.rules.by_sentence:
+            self._repeat_given(results, prefix_tokens)
+        if self.options.print_alignment:
+            self._align(results, sources.cpu())
+        return results
+
+    def _is_shareable(self, sources: Tensor) -> bool:
+        """Whether each sentence's search is its own, and of models that keep nothing of it."""
+        return (
+            sources.device.type == "cpu"
+            and not (self.options.sampling or self.more or self.start_tracking)
+            and all(hasattr(model.decoder, "begin_beam_search") for model in self.models)
+        )
+
+    def _search(
+        self, net_input: dict[str, Tensor], prefix: Tensor, limits: list[int], start: int
+    ) -> list[list[Hypothesis]]:
         options = self.options
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
-        limits = self._limits(sources, prefix_tokens)
         ensemble = Ensemble(
             self.models, net_input, options.beam, options.temperature, self.vocabulary
         )
-        results = BeamSearch(
+        return BeamSearch(
             ensemble,
             self._choose(groups),
-            self._constraints(prefix_tokens),
+            self._constraints(prefix),
             self.rules,
             beam=options.beam,
             groups=groups,
             limits=limits,
-            prefix=prefix_tokens,
-            start=self.eos if bos_token is None else bos_token,
+            prefix=prefix,
+            start=start,
             eos=self.eos,
             pad=self.pad,
-            trackers=[start(sources, limits) for start in self.start_tracking],
+            trackers=[track(net_input["src_tokens"], limits) for track in self.start_tracking],
         ).run()
-        if not self.rules.by_sentence:
-            self._repeat_given(results, prefix_tokens)
-        if options.print_alignment:
-            self._align(results, sources.cpu())
-        return results
 
     def _choose(self, groups: int) -> Choose:
         options = self.options

@@ -1,0 +1,142 @@
+"""Threads that share a batch find what one thread finds in the whole of it."""
+
+import argparse
+import threading
+
+import pytest
+import torch
+from search_setup import (
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.threads import run_in_threads, shares_of
+
+SYMBOLS = 60
+FIRST_WORD = 4
+SENTENCES = 37
+
+
+@pytest.fixture(scope="module")
+def sample():
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(1, 12, (SENTENCES,), generator=generator).tolist()
+    draw = [torch.randint(FIRST_WORD, SYMBOLS, (n,), generator=generator) for n in lengths]
+    return make_sample([words.tolist() for words in draw])
+
+
+@pytest.fixture
+def threads_of_search(monkeypatch):
+    """Of each search of a batch: the thread, its sentences, and PyTorch's threads in it."""
+    found = []
+    search = BeamSearchGenerator._search
+
+    def watched(self, net_input, *args):
+        sentences = len(net_input["src_tokens"])
+        found.append((threading.get_ident(), sentences, torch.get_num_threads()))
+        return search(self, net_input, *args)
+
+    monkeypatch.setattr(BeamSearchGenerator, "_search", watched)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def the_number_of_threads_stays():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def generate(sample, threads, members=1, task=(), prefix=None, **options):
+    torch.set_num_threads(threads)
+    task = make_translation_task(SYMBOLS, **dict(task))
+    models = [make_peaked_model(SYMBOLS, seed) for seed in range(members)]
+    for model in models:
+        model.prepare_for_inference_(argparse.Namespace(generation=None))
+    generator = make_generator(task, models, max_len_a=1, max_len_b=5, **options)
+    found = generator.generate(models, sample, prefix_tokens=prefix)
+    assert torch.get_num_threads() == threads
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"task": {"length_penalty": "fairseq"}},
+        {"members": 2},
+        {"print_alignment": "hard"},
+        {"beam": 6, "diverse_beam_groups": 3},
+        {"no_repeat_ngram_size": 2, "min_len": 4},
+        {"prefix": torch.randint(FIRST_WORD, SYMBOLS, (SENTENCES, 3))},
+    ],
+    ids=str,
+)
+def test_they_find_what_one_finds(sample, threads_of_search, options):
+    alone = generate(sample, 1, **options)
+    assert len(threads_of_search) == 1
+    shared = generate(sample, 3, **options)
+    assert sorted(n for _, n, _ in threads_of_search[1:]) == [12, 12, 13]
+    assert len({thread for thread, *_ in threads_of_search}) == 4
+    for one, other in zip(alone, shared, strict=True):
+        for (tokens, score), (same_tokens, same_score) in zip(
+            outputs_of(one), outputs_of(other), strict=True
+        ):
+            assert tokens == same_tokens
+            assert score == pytest.approx(same_score, abs=1e-5)
+        assert str(one[0]["alignment"]) == str(other[0]["alignment"])
+
+
+def test_pytorchs_threads_are_divided(sample, threads_of_search):
+    generate(sample, 9)
+    assert [inner for *_, inner in threads_of_search] == [2] * 4
+
+
+@pytest.mark.parametrize(
+    "options", [{"sampling": True}, {"prefix_allowed_tokens_fn": lambda n, tokens: [5, 6]}], ids=str
+)
+def test_what_depends_on_the_whole_batch_has_one_thread(sample, threads_of_search, options):
+    generate(sample, 3, **options)
+    assert threads_of_search == [(threading.get_ident(), SENTENCES, 3)]
+
+
+def test_a_few_sentences_have_one_thread(threads_of_search):
+    generate(make_sample([[5, 6]] * 15), 2)
+    assert threads_of_search == [(threading.get_ident(), 15, 2)]
+    generate(make_sample([[5, 6]] * 16), 2)
+    assert [n for _, n, _ in threads_of_search[1:]] == [8, 8]
+
+
+@pytest.mark.parametrize("sentences", [0, 1, 15, 16, 33, 400])
+def test_every_sentence_is_in_one_share(sentences):
+    torch.set_num_threads(4)
+    shares = shares_of(sentences)
+    numbers = [n for share in shares for n in range(sentences)[share]]
+    assert sorted(numbers) == list(range(sentences))
+    assert len(shares) == max(1, min(4, sentences // 8))
+
+
+def test_an_error_comes_out_and_gradients_stay_out():
+    torch.set_num_threads(4)
+    weights = torch.ones(2, requires_grad=True)
+    tracked = []
+
+    def work(share):
+        tracked.append((weights * 2).requires_grad)
+        if share.start == 1:
+            raise ValueError("the second share is broken")
+
+    for count in (1, 3):
+        shares = [slice(first, None, count) for first in range(count)]
+        if count == 1:
+            run_in_threads(work, shares)
+        else:
+            with pytest.raises(ValueError, match="the second share"):
+                run_in_threads(work, shares)
+        assert torch.get_num_threads() == 4
+    assert tracked == [False] * 4
+    assert (weights * 2).requires_grad
