@@ -63,20 +63,25 @@ def generate(sample, threads, members=1, task=(), prefix=None, **options):
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"task": {"length_penalty": "fairseq"}},
-        {"members": 2},
-        {"print_alignment": "hard"},
-        {"beam": 6, "diverse_beam_groups": 3},
-        {"no_repeat_ngram_size": 2, "min_len": 4},
-        {"prefix": torch.randint(FIRST_WORD, SYMBOLS, (SENTENCES, 3))},
-    ],
-    ids=str,
-)
-def test_they_find_what_one_finds(sample, threads_of_search, options):
+PREFIX = torch.arange(SENTENCES * 3).view(-1, 3) % 40 + FIRST_WORD
+SHARED = {
+    "paper": {},
+    "fairseq": {"task": {"length_penalty": "fairseq"}},
+    "ensemble": {"members": 2},
+    "alignment": {"print_alignment": "hard"},
+    "diverse": {"beam": 6, "diverse_beam_groups": 3},
+    "constraints": {"no_repeat_ngram_size": 2, "min_len": 4},
+    "prefix": {"prefix": PREFIX},
+}
+ALONE = {
+    "sampling": {"sampling": True},
+    "allowed": {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6]},
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_they_find_what_one_finds(sample, threads_of_search, case):
+    options = SHARED[case]
     alone = generate(sample, 1, **options)
     assert len(threads_of_search) == 1
     shared = generate(sample, 3, **options)
@@ -96,11 +101,9 @@ def test_pytorchs_threads_are_divided(sample, threads_of_search):
     assert [inner for *_, inner in threads_of_search] == [2] * 4
 
 
-@pytest.mark.parametrize(
-    "options", [{"sampling": True}, {"prefix_allowed_tokens_fn": lambda n, tokens: [5, 6]}], ids=str
-)
-def test_what_depends_on_the_whole_batch_has_one_thread(sample, threads_of_search, options):
-    generate(sample, 3, **options)
+@pytest.mark.parametrize("case", ALONE)
+def test_what_depends_on_the_whole_batch_has_one_thread(sample, threads_of_search, case):
+    generate(sample, 3, **ALONE[case])
     assert threads_of_search == [(threading.get_ident(), SENTENCES, 3)]
 
 
