@@ -18,6 +18,7 @@ from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli.import_model import make_task
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.interchange.ctranslate2_export import import_ctranslate2
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
 
 SEARCH = ("--beam", "3", "--lenpen", "1.2", "--max-len-b", "12", "--cpu", "--max-tokens", "200")
@@ -105,8 +106,6 @@ def test_import_gives_the_model_back(checkpoint, toy_data_bin, tmp_path):
 
 @CTRANSLATE2
 def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path, capsys):
-    import ctranslate2
-
     assert export("ctranslate2", bundle, tmp_path / "ct2", "--format", "json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown == {
@@ -117,7 +116,9 @@ def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path, capsys):
         assert (tmp_path / "ct2" / name).read_bytes() == (bundle / name).read_bytes()
     assert not (tmp_path / "ct2" / "model.pt").exists()
     words = Dictionary.load(str(toy_data_bin / "dict.src.txt")).symbols
-    translator = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
+    translator = import_ctranslate2().Translator(
+        str(tmp_path / "ct2"), device="cpu", intra_threads=1
+    )
     assert translator.translate_batch([[words[5], words[6]]], max_decoding_length=5)
 
 

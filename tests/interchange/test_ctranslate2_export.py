@@ -1,6 +1,7 @@
 """CTranslate2 computes what our model computes: its score of each token against a forward pass."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -35,8 +36,7 @@ def sentences(batch: dict, name: str, symbols: list[str]) -> list[list[str]]:
 
 def greatest_difference(folder: Path, model, task) -> float:
     """Between the log P of each target token by CTranslate2 and by our model."""
-    ctranslate2 = pytest.importorskip("ctranslate2", reason="NOT TESTED: no CTranslate2 here")
-    translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
+    translator = import_ctranslate2().Translator(str(folder), device="cpu", intra_threads=1)
     symbols = task.source_dictionary.symbols
     batch = random_batch(task, LENGTHS)
     sources = sentences(batch, "src_tokens", symbols)
@@ -139,6 +139,21 @@ def test_a_word_that_is_there_twice_is_refused():
     symbols = [*task.source_dictionary.symbols[:-1], "<blank>"]
     with pytest.raises(ValueError, match="'<blank>' twice"):
         spec_of(make_model(task), symbols)
+
+
+@pytest.mark.parametrize(("avx2", "vnni", "expected"), [(1, 0, "1"), (1, 1, None), (0, 0, None)])
+def test_bytes_are_multiplied_by_a_library_that_does_not_overflow(
+    monkeypatch, avx2, vnni, expected
+):
+    monkeypatch.setattr(torch.cpu, "_is_avx2_supported", lambda: bool(avx2))
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: bool(vnni))
+    monkeypatch.setenv("CT2_USE_MKL", "")
+    monkeypatch.delenv("CT2_USE_MKL")
+    import_ctranslate2()
+    assert os.environ.get("CT2_USE_MKL") == expected
+    monkeypatch.setenv("CT2_USE_MKL", "0")
+    import_ctranslate2()
+    assert os.environ["CT2_USE_MKL"] == "0"
 
 
 def test_without_ctranslate2_the_remedy_is_named(monkeypatch):

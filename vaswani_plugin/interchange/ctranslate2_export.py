@@ -30,9 +30,15 @@ PADDING = "<blank>"
 def import_ctranslate2() -> ModuleType:
     """CTranslate2, an optional dependency.
 
+    On processors with AVX2 that can't add products of bytes in 32 bits (VNNI) it is told to use
+    MKL: oneDNN, its choice on AMD's, adds them in 16 there, and int8 models come out wrong.
+    CT2_USE_MKL=0 keeps it from that. (It reads the variable when it is imported.)
+
     Raises:
         ValueError: it isn't installed.
     """
+    if torch.cpu._is_avx2_supported() and not torch.cpu._is_vnni_supported():
+        os.environ.setdefault("CT2_USE_MKL", "1")
     try:
         import ctranslate2
         import ctranslate2.specs
