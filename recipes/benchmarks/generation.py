@@ -144,6 +144,9 @@ def prepare(args: argparse.Namespace) -> list[str]:
     measure(0, [Command([*export, *stock])])
     engines = ["stock", "ours-fairseq", "ours-paper"]
     if not args.no_ctranslate2:
+        from vaswani_plugin.interchange.ctranslate2_export import import_ctranslate2
+
+        import_ctranslate2()  # absent? known at once; child processes inherit its settings
         for name, flags in QUANTIZATIONS.items():
             shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
             output = ["--output", args.work / name, "--data-bin", args.data_bin]

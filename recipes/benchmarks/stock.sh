@@ -28,8 +28,7 @@ begin_side() { # NAME SETTINGS
   fi
 }
 
-# Options of the stock model whose sizes are those of vaswani_tiny or vaswani_lm_tiny, for
-# `train_side`: Adam and a rate that falls as in Eq. 3, from a peak of 2.5e-3.
+# The paper's training in stock's words: Adam, and a rate that falls as in Eq. 3 from 2.5e-3.
 # shellcheck disable=SC2034  # for the script that sources this
 stock_optimization=(--optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
   --lr-scheduler inverse_sqrt --lr 2.5e-3)

@@ -7,7 +7,8 @@
 # DATA_BIN is that of a translation recipe (WORK/data-bin); UPDATES is 1000 where it is not given.
 # Batch: MAX_TOKENS (2,048) x 1 process x update-freq 1. Peak learning rate 2.5e-3 after 400 updates,
 # by Eq. 3 (factor 0.5657) on our side and fairseq's inverse_sqrt on the other; dropout 0.3, label
-# smoothing 0.1. Stock trains without the plugin. Each side's last 5 checkpoints, UPDATES/20 apart,
+# smoothing 0.1. Stock trains without the plugin; batches of any number of sentences are allowed,
+# for it throws away what is left of a multiple. Each side's last 5 checkpoints, UPDATES/20 apart,
 # are averaged; the test set is translated by the plugin under fairseq's rules, beam 4, and its
 # tokenized BLEU is fairseq's.
 # Expected: neither perplexity nor BLEU differ by more than a seed makes, and ours needs at most 0.6
@@ -28,7 +29,8 @@ train() { # NAME FLAG...
   if [[ -s "$work/$name.txt" ]]; then return; fi
   if [[ "$name" == stock ]]; then rm -f "$work/stock.log" "$work"/stock/*.pt; fi
   fairseq-train "$data_bin" --cpu --seed "$seed" --max-tokens "$max_tokens" \
-    --max-update "$updates" --dropout 0.3 --warmup-updates 400 --label-smoothing 0.1 \
+    --required-batch-size-multiple 1 --max-update "$updates" --warmup-updates 400 \
+    --dropout 0.3 --label-smoothing 0.1 \
     --save-interval-updates "$interval" --keep-interval-updates "$averaged" --no-epoch-checkpoints \
     --validate-interval 1000000 --save-dir "$work/$name" --no-progress-bar --log-format json \
     --log-interval 50 "$@" >>"$work/$name.log" 2>&1

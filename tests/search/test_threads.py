@@ -51,11 +51,11 @@ def the_number_of_threads_stays():
     torch.set_num_threads(before)
 
 
-def generate(sample, threads, members=1, task=(), prefix=None, **options):
+def generate(sample, threads, members=1, task=(), prefix=None, final=True, **options):
     torch.set_num_threads(threads)
     task = make_translation_task(SYMBOLS, **dict(task))
     models = [make_peaked_model(SYMBOLS, seed) for seed in range(members)]
-    for model in models:
+    for model in models if final else ():
         model.prepare_for_inference_(argparse.Namespace(generation=None))
     generator = make_generator(task, models, max_len_a=1, max_len_b=5, **options)
     found = generator.generate(models, sample, prefix_tokens=prefix)
@@ -75,6 +75,7 @@ SHARED = {
 }
 ALONE = {
     "sampling": {"sampling": True},
+    "a training's validation": {"final": False},
     "allowed": {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6]},
 }
 
@@ -102,7 +103,9 @@ def test_pytorchs_threads_are_divided(sample, threads_of_search):
 
 
 @pytest.mark.parametrize("case", ALONE)
-def test_what_depends_on_the_whole_batch_has_one_thread(sample, threads_of_search, case):
+def test_what_gains_nothing_or_needs_the_whole_batch_has_one_thread(
+    sample, threads_of_search, case
+):
     generate(sample, 3, **ALONE[case])
     assert threads_of_search == [(threading.get_ident(), SENTENCES, 3)]
 
@@ -123,23 +126,23 @@ def test_every_sentence_is_in_one_share(sentences):
     assert len(shares) == max(1, min(4, sentences // 8))
 
 
-def test_an_error_comes_out_and_gradients_stay_out():
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_comes_out_and_gradients_stay_out(count):
+    """Of the threads as of their caller."""
     torch.set_num_threads(4)
     weights = torch.ones(2, requires_grad=True)
+    shares = [slice(first, None, count) for first in range(count)]
+    all_begun = threading.Barrier(count, timeout=60)
     tracked = []
 
     def work(share):
+        all_begun.wait()  # a share not begun when another fails is dropped
         tracked.append((weights * 2).requires_grad)
-        if share.start == 1:
-            raise ValueError("the second share is broken")
+        if share == shares[-1]:
+            raise ValueError("the last share is broken")
 
-    for count in (1, 3):
-        shares = [slice(first, None, count) for first in range(count)]
-        if count == 1:
-            run_in_threads(work, shares)
-        else:
-            with pytest.raises(ValueError, match="the second share"):
-                run_in_threads(work, shares)
-        assert torch.get_num_threads() == 4
-    assert tracked == [False] * 4
+    with torch.no_grad(), pytest.raises(ValueError, match="the last share"):
+        run_in_threads(work, shares)
+    assert tracked == [False] * count
+    assert torch.get_num_threads() == 4
     assert (weights * 2).requires_grad

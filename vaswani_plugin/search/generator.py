@@ -139,11 +139,11 @@ class BeamSearchGenerator:
         return results
 
     def _is_shareable(self, sources: Tensor) -> bool:
-        """Whether each sentence's search is its own, and of models that keep nothing of it."""
+        """Whether each sentence's search is its own, and the weights are packed for good."""
         return (
             sources.device.type == "cpu"
             and not (self.options.sampling or self.more or self.start_tracking)
-            and all(hasattr(model.decoder, "begin_beam_search") for model in self.models)
+            and all(getattr(model.decoder, "weights_are_final", False) for model in self.models)
         )
 
     def _search(

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 LEAST_SHARE = 8
-"""Sentences that a thread is worth; fewer are no quicker by themselves than with the others."""
+"""Fewest sentences that a thread is begun for."""
 MOST_SHARES = 4
 """Python runs in one thread at a time; what more than two gain was not measured."""
 
@@ -23,23 +23,24 @@ def shares_of(sentences: int) -> list[slice]:
 
 
 def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
-    """`work` of each share, without gradients, in a thread of its own.
+    """`work` of each share in a thread of its own, a lone one in the caller's.
 
-    PyTorch's threads (`torch.get_num_threads()`) are divided among them meanwhile.
+    PyTorch's threads (`torch.get_num_threads()`) are divided among them meanwhile; whether
+    gradients are wanted is as in the caller.
 
     Raises:
         Exception: the first share's, of those that end with one.
     """
-    threads = torch.get_num_threads()
+    if len(shares) == 1:
+        work(shares[0])
+        return
+    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
 
-    def work_alone(share: slice) -> None:
-        torch.set_num_threads(max(1, threads // len(shares)))  # those of this thread
-        with torch.no_grad():
+    def work_alone(share: slice) -> None:  # both settings are a thread's own
+        torch.set_num_threads(max(1, threads // len(shares)))
+        with torch.set_grad_enabled(gradients):
             work(share)
 
-    if len(shares) == 1:
-        work_alone(shares[0])
-        return
     try:
         with ThreadPoolExecutor(len(shares)) as pool:
             list(pool.map(work_alone, shares))
