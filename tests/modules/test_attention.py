@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from reference_weights import attention_weights_of, default_dtype, numbers, shake
 
+from vaswani_plugin.modules import short_attention
 from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
 
 TIGHT = {"atol": 1e-10, "rtol": 0}
@@ -97,8 +98,10 @@ def test_causal_self_attention(need_weights):
         assert weights is None
 
 
-def test_the_fast_kernel_is_equation_1_with_gradients():
-    """Both ways through one module: value and gradients of input and parameters."""
+@pytest.mark.parametrize("most_keys", [6, 7])
+def test_the_fast_kernels_are_equation_1_with_gradients(most_keys, monkeypatch):
+    """Each way through one module: value and gradients of input and parameters."""
+    monkeypatch.setattr(short_attention, "MOST_KEYS", most_keys)
     module = make_attention(d_k=3, d_v=5)
     mask = random_mask(7, 7)
     gradients = []

@@ -6,7 +6,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from vaswani_plugin.modules import linear as linear_module
-from vaswani_plugin.modules.linear import WORTH_ONEDNN, _Linear, joint_linear, linear
+from vaswani_plugin.modules.linear import (
+    WORTH_ONEDNN,
+    _Linear,
+    add_product,
+    joint_linear,
+    linear,
+    zeros_for_products,
+)
 
 NEAR = {"atol": 2e-5, "rtol": 1e-5}  # sums of up to 40 products of normal numbers, in float32
 
@@ -29,7 +36,7 @@ def value_and_gradients(function, inputs) -> list[torch.Tensor]:
 
 @pytest.fixture
 def onednn_calls(monkeypatch):
-    """How many products oneDNN made, in a list of one number."""
+    """How many products oneDNN made, in a list of one number, were it the faster here."""
     if linear_module._ONEDNN_LINEAR is None:
         pytest.skip("this PyTorch was built without oneDNN: its products cannot be tested here")
     calls, original = [0], linear_module._ONEDNN_LINEAR
@@ -39,6 +46,7 @@ def onednn_calls(monkeypatch):
         return original(*args)
 
     monkeypatch.setattr(linear_module, "_ONEDNN_LINEAR", counted)
+    monkeypatch.setattr(linear_module, "ONEDNN_IS_FASTER", True)
     return calls
 
 
@@ -76,6 +84,33 @@ def test_without_onednn_nothing_changes(onednn_calls):
     assert onednn_calls[0] == 3
     for one, other in zip(fast, plain, strict=True):
         torch.testing.assert_close(one, other, **NEAR)
+
+
+def test_where_it_is_slower_onednn_has_no_part(onednn_calls, monkeypatch):
+    monkeypatch.setattr(linear_module, "ONEDNN_IS_FASTER", False)
+    inputs = make_case(40, outputs=30)
+    plain = value_and_gradients(F.linear, inputs)
+    for one, other in zip(value_and_gradients(linear, inputs), plain, strict=True):
+        assert one.equal(other)
+    assert onednn_calls[0] == 0
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_products_add_up(onednn_calls, monkeypatch, onednn, dtype):
+    monkeypatch.setattr(linear_module, "ONEDNN_IS_FASTER", onednn)
+    weight = torch.empty(50, 40, dtype=dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    total, expected = zeros_for_products(weight, wide), torch.zeros(50, 40, dtype=torch.float64)
+    assert total.shape == weight.shape and total.dtype == wide and not total.any()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        a, b = (torch.randn(9, rows).to(dtype).t() for rows in (50, 40))
+        add_product(total, a, b)
+        expected += a.double() @ b.double().t()
+    bound = 0.1 if dtype == torch.bfloat16 else 2e-5
+    assert (total.double() - expected).abs().max() < bound < expected.abs().max() / 5
+    assert onednn_calls[0] == (3 if onednn and dtype == torch.float32 else 0)
 
 
 def test_strides_play_no_part():

@@ -5,6 +5,7 @@ import paper_reference
 import pytest
 import torch
 
+from vaswani_plugin.modules import linear
 from vaswani_plugin.modules import loss as loss_module
 from vaswani_plugin.modules.loss import (
     fused_label_smoothed_cross_entropy,
@@ -145,6 +146,23 @@ def test_padding_does_not_reach_the_gradient():
     fused_label_smoothed_cross_entropy(features, weight, target, 0.1, PAD).loss.backward()
     assert (features.grad[target.eq(PAD)] == 0).all()
     assert (features.grad[target.ne(PAD)].abs().amax(dim=-1) > 1e-3).all()
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+def test_either_matrix_library_gives_the_same(onednn, monkeypatch):
+    """In float32, with as many rows as oneDNN is for."""
+    monkeypatch.setattr(linear, "ONEDNN_IS_FASTER", onednn)
+    torch.manual_seed(4)
+    features = torch.randn(90, 32, requires_grad=True)
+    weight = torch.randn(60, 32, requires_grad=True)
+    target = torch.randint(0, 60, (90,))
+    found = fused_label_smoothed_cross_entropy(features, weight, target, 0.1, PAD).loss
+    exact = [x.detach().double().requires_grad_() for x in (features, weight)]
+    plain = label_smoothed_cross_entropy(exact[0] @ exact[1].T, target, 0.1, PAD)[0].sum()
+    torch.testing.assert_close(found.double(), plain, atol=0, rtol=1e-6)
+    expected = torch.autograd.grad(plain, exact)
+    for ours, other in zip(torch.autograd.grad(found, (features, weight)), expected, strict=True):
+        torch.testing.assert_close(ours.double(), other, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

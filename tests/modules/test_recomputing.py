@@ -6,7 +6,7 @@ import torch
 from reference_weights import default_dtype
 from torch import nn
 
-from vaswani_plugin.modules import recomputing
+from vaswani_plugin.modules import recomputing, short_attention
 from vaswani_plugin.modules.add_norm import AddNorm
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.linear import linear
@@ -98,6 +98,13 @@ class TestOfQueriesKeysAndValues:
             nn.init.normal_(parameter, std=0.3)
         return module.train()
 
+    @pytest.fixture(params=["short", "long"])
+    def _length(self, request, monkeypatch):
+        """By products as by PyTorch's kernel."""
+        most = 7 if request.param == "short" else 4
+        monkeypatch.setattr(short_attention, "MOST_KEYS", most)
+
+    @pytest.mark.usefixtures("_length")
     @pytest.mark.parametrize(
         ("kind", "across"),
         [("plain", False), ("plain", True), ("masked", False), ("masked", True), ("causal", False)],
@@ -135,6 +142,7 @@ class TestOfQueriesKeysAndValues:
             assert again.dtype == plain.dtype == torch.bfloat16
             torch.testing.assert_close(again, plain, atol=2e-2, rtol=2e-2)
 
+    @pytest.mark.usefixtures("_length")
     def test_finite_differences_agree(self, module, recompute):
         recompute(True)
         x, memory = (torch.randn(1, n, 12, requires_grad=True) for n in (3, 4))

@@ -47,7 +47,7 @@ class _DropAddNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, sublayer_output, weight, bias, p, eps):
         keep, ctx.scale = keep_mask(sublayer_output, p)
-        total = apply_mask(sublayer_output, keep, ctx.scale).add_(x)
+        total = apply_mask(sublayer_output, keep, ctx.scale, x)
         y, mean, rstd = torch.native_layer_norm(total, weight.shape, weight, bias, eps)
         ctx.save_for_backward(total, packed(keep), mean, rstd, weight, bias)
         set_origin(y, Origin(total, weight, bias, eps))

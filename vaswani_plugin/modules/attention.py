@@ -16,6 +16,7 @@ from vaswani_plugin.modules.forgetful_attention import (
     side_by_side,
 )
 from vaswani_plugin.modules.linear import joint_linear, linear
+from vaswani_plugin.modules.short_attention import is_short, short_attention
 
 KeyValueCache = dict[str, Tensor]
 """Keys (B, H, S, K) under "key" and values (B, H, S, V) under "value"; empty before use."""
@@ -139,6 +140,8 @@ class MultiHeadAttention(nn.Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
+        if not dropout and is_short(q, k):
+            return short_attention(q, k, v, mask, is_causal)
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
         )

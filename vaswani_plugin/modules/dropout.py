@@ -72,10 +72,13 @@ def unpacked(bits: Tensor, like: Tensor) -> Tensor:
     return torch.from_numpy(np.unpackbits(bits.numpy(), count=like.numel())).view(like.shape)
 
 
-def apply_mask(x: Tensor, keep: Tensor, scale: float) -> Tensor:
-    """x * keep * scale as a new tensor."""
+def apply_mask(x: Tensor, keep: Tensor, scale: float, total: Tensor | None = None) -> Tensor:
+    """x * keep * scale, added to `total` where there is one, as a new tensor."""
     # A product of bytes and floats converts element by element; converted first, both are fast.
-    return keep.to(x.dtype).mul_(scale).mul_(x)
+    keep = keep.to(x.dtype)
+    if total is None:
+        return keep.mul_(scale).mul_(x)
+    return torch.addcmul(total, x, keep, value=scale, out=keep)
 
 
 class _Dropout(torch.autograd.Function):

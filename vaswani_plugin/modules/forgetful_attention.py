@@ -6,13 +6,12 @@ again they are one more product, of the three that their weights cost anyway.
 Axes: B batch, H heads, T queries, S keys, D d_model, K width of a head.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.modules import recomputing
 from vaswani_plugin.modules.linear import has_own_kernels, linear, product_backward, rows_of
+from vaswani_plugin.modules.short_attention import as_bias, attend, attend_backward, is_short
 
 _ATTEND = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _ATTEND_BACKWARD = getattr(
@@ -58,31 +57,37 @@ def forgetful_attention(
     Returns:
         (B, T, H K).
     """
-    if mask is not None:
-        mask = torch.zeros_like(mask, dtype=x.dtype).masked_fill_(~mask, -math.inf)
+    bias = as_bias(mask, x.dtype)
     parameters = [each for one in projections for each in (one.weight, one.bias)]
-    return _ForgetfulAttention.apply(x, memory, heads, mask, is_causal, *parameters)
+    return _ForgetfulAttention.apply(x, memory, heads, bias, is_causal, *parameters)
 
 
 class _ForgetfulAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, memory, heads, mask, is_causal, *parameters):
+    def forward(ctx, x, memory, heads, bias, is_causal, *parameters):
         q, k, v = _queries_keys_values(x, memory, parameters, heads)
-        attended, log_sums = _ATTEND(q, k, v, 0.0, is_causal, attn_mask=mask)
+        ctx.is_short = is_short(q, k)
+        if ctx.is_short:
+            attended, weights = attend(q, k, v, bias, is_causal)
+            kept = None, weights
+        else:
+            kept = _ATTEND(q, k, v, 0.0, is_causal, attn_mask=bias)
+            attended = kept[0]
         ctx.heads, ctx.is_causal = heads, is_causal
-        recomputing.save(ctx, x, memory, mask, attended, log_sums, *parameters)
+        recomputing.save(ctx, x, memory, bias, *kept, *parameters)
         return side_by_side(attended)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, memory, mask, attended, log_sums, *parameters = recomputing.saved(ctx)
+        x, memory, bias, attended, sums, *parameters = recomputing.saved(ctx)
         q, k, v = _queries_keys_values(x, memory, parameters, ctx.heads)
-        grads = _ATTEND_BACKWARD(
-            heads_of(grad_y, ctx.heads),
-            *(q, k, v, attended, log_sums, 0.0, ctx.is_causal),
-            attn_mask=mask,
-        )
+        grad_y = heads_of(grad_y, ctx.heads)
+        if ctx.is_short:
+            grads = attend_backward(grad_y, q, k, v, weights=sums)
+        else:
+            rest = 0.0, ctx.is_causal
+            grads = _ATTEND_BACKWARD(grad_y, q, k, v, attended, sums, *rest, attn_mask=bias)
         del q, k, v
         weights, grads = parameters[::2], [side_by_side(grad) for grad in grads]
         if memory is None:

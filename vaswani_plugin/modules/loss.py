@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vaswani_plugin.modules.linear import product
+from vaswani_plugin.modules.linear import add_product, product, zeros_for_products
 
 CHUNK_ELEMENTS = 1 << 21
 """Logits formed at a time by the fused loss: 8 MiB in float32, which a last-level cache holds."""
@@ -136,7 +136,7 @@ class _FusedLoss(torch.autograd.Function):
         loss, nll = (torch.zeros((), dtype=accumulate, device=features.device) for _ in range(2))
         correct = torch.zeros((), dtype=torch.long, device=features.device)
         grad_features = torch.empty_like(features) if with_features else None
-        transposed = weight.new_zeros(width, vocabulary, dtype=accumulate) if with_weight else None
+        grad_weight = zeros_for_products(weight, accumulate) if with_weight else None
         weight_sum = weight.sum(dim=0, dtype=accumulate)  # sum_j z_j = features . weight_sum
         rows, on_cpu = chunk_rows(vocabulary, width), features.device.type == "cpu"
         for start in range(0, tokens, rows):
@@ -162,21 +162,21 @@ class _FusedLoss(torch.autograd.Function):
                     out=grad_features[start : start + rows],
                 )
             if with_weight:
-                transposed += product(x.t(), gradient.t())  # weight's gradient, (D, V)
+                add_product(grad_weight, gradient.t(), x.t())
         if with_weight:
-            transposed -= other_weight * features.sum(dim=0, dtype=accumulate)[:, None]
-        ctx.save_for_backward(grad_features, transposed, weight)
+            grad_weight -= other_weight * features.sum(dim=0, dtype=accumulate)
+        ctx.save_for_backward(grad_features, grad_weight, weight)
         ctx.mark_non_differentiable(nll, correct)
         return loss, nll, correct
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_loss, grad_nll, grad_correct):
-        grad_features, transposed, weight = ctx.saved_tensors
+        grad_features, of_weight, weight = ctx.saved_tensors
         if grad_features is not None:
             grad_features = grad_features * grad_loss.to(grad_features.dtype)
         grad_weight = None
-        if transposed is not None:
+        if of_weight is not None:
             grad_weight = torch.empty_like(weight)
-            torch.mul(transposed.t(), grad_loss, out=grad_weight)
+            torch.mul(of_weight, grad_loss, out=grad_weight)
         return grad_features, grad_weight, None, None, None

@@ -1,7 +1,6 @@
 """A linear map whose weights are final, as fast as the processor allows.
 
-PyTorch multiplies float32 matrices with MKL, which leaves half of an AMD processor unused; oneDNN,
-which PyTorch brings along, doesn't, and it reads weights that it has laid out beforehand two to
+oneDNN, which PyTorch brings along beside MKL, reads weights that it has laid out beforehand up to
 three times as fast where there are few rows, as when one sentence is translated at a time.
 
 Axes: R rows, D inputs, V outputs.
@@ -11,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.linear import WORTH_ONEDNN
+from vaswani_plugin.modules.linear import worth_onednn
 
 WORTH_PACKING = 2**18
 """Entries of a matrix from which laying it out anew pays; below, the call costs more."""
@@ -49,7 +48,7 @@ class PackedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """(R, D) -> (R, V), a tensor of its own."""
-        if self.packed or (self.onednn and x.size(0) >= WORTH_ONEDNN):
+        if self.packed or (self.onednn and worth_onednn(x.size(0))):
             then = "relu" if self.relu else "none"
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, then, [], "")
         y = F.linear(x, self.weight, self.bias)
