@@ -27,6 +27,7 @@ REPLACED = [
     (PathManager, "copy"),
     (PathManager, "rename"),
     (Dictionary, "add_from_file"),
+    (Dictionary, "string"),
     (data_utils, "batch_by_size"),
     (data_utils, "np"),
     (language_pair_dataset, "np"),

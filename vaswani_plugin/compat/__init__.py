@@ -9,7 +9,7 @@ as it is. The subjects:
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
 * ``resuming``: the place in an epoch, for other workers than before; the clock of the log;
 * ``distribution``: several workers, without GPUs and on several nodes;
-* ``dictionaries``: a broken one is named;
+* ``dictionaries``: a broken one is named, a sentence is looked up as numbers;
 * ``memory``: large blocks that glibc hands back and forth, holes between others, kernels of old;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``quiet``: known-harmless warnings;
@@ -56,6 +56,7 @@ MENDS = (
     checkpoints.copy_checkpoints_atomically,
     checkpoints.sync_before_rename,
     dictionaries.name_broken_dictionaries,
+    dictionaries.look_up_numbers,
     distribution.join_torchrun,
     distribution.spawn_on_cpu,
     distribution.explain_fully_sharded,
