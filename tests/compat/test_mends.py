@@ -35,6 +35,7 @@ REPLACED = [
     (iterators.EpochBatchIterator, "state_dict"),
     (iterators.EpochBatchIterator, "load_state_dict"),
     (iterators.GroupedIterator, "__init__"),
+    (iterators.BackgroundConsumer, "run"),
     (meters.StopwatchMeter, "load_state_dict"),
     (options, "parse_args_and_arch"),
     (distributed_utils, "infer_init_method"),

@@ -13,7 +13,8 @@ as it is. The subjects:
 * ``memory``: large blocks that glibc hands back and forth, holes between others, kernels of old;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``quiet``: known-harmless warnings;
-* ``errors``: a user's mistake ends in one line, not in a traceback.
+* ``errors``: a user's mistake ends in one line, not in a traceback;
+* ``exiting``: whatever runs beside a process stops before it ends.
 """
 
 import logging
@@ -28,6 +29,7 @@ from vaswani_plugin.compat import (
     dictionaries,
     distribution,
     errors,
+    exiting,
     memory,
     numerics,
     quiet,
@@ -57,6 +59,7 @@ MENDS = (
     checkpoints.sync_before_rename,
     dictionaries.name_broken_dictionaries,
     dictionaries.look_up_numbers,
+    exiting.stop_batch_threads_before_exit,
     distribution.join_torchrun,
     distribution.spawn_on_cpu,
     distribution.explain_fully_sharded,
