@@ -51,6 +51,28 @@ def the_number_of_threads_stays():
     torch.set_num_threads(before)
 
 
+class Residues:
+    """A tracker: no word follows that leaves, divided by 3, what those before it do, summed up.
+
+    The sum begins with the source's, so that it tells whose sentence it is.
+    """
+
+    def __init__(self, sources, limits):
+        self.sums = sources.sum(dim=1, keepdim=True)  # (B, W)
+
+    def advance(self, tokens, parents):
+        if parents is not None:
+            self.sums = self.sums.gather(1, parents) + tokens
+
+    def __call__(self, log_p, step):
+        words = torch.arange(log_p.size(-1))
+        forbidden = words % 3 == self.sums[step.part, :, None] % 3
+        log_p.masked_fill_(forbidden & words.ge(FIRST_WORD), -torch.inf)
+
+    def keep(self, sentences):
+        self.sums = self.sums[sentences]
+
+
 def generate(sample, threads, members=1, task=(), prefix=None, final=True, **options):
     torch.set_num_threads(threads)
     task = make_translation_task(SYMBOLS, **dict(task))
@@ -72,6 +94,7 @@ SHARED = {
     "diverse": {"beam": 6, "diverse_beam_groups": 3},
     "constraints": {"no_repeat_ngram_size": 2, "min_len": 4},
     "prefix": {"prefix": PREFIX},
+    "tracker": {"start_tracking": (Residues,)},
 }
 ALONE = {
     "sampling": {"sampling": True},
@@ -95,6 +118,29 @@ def test_they_find_what_one_finds(sample, threads_of_search, case):
             assert tokens == same_tokens
             assert score == pytest.approx(same_score, abs=1e-5)
         assert str(one[0]["alignment"]) == str(other[0]["alignment"])
+
+
+def test_a_tracker_has_a_say(sample):
+    """In the sentence's own output: else the case above would show nothing."""
+    found = generate(sample, 3, **SHARED["tracker"])
+    for source, hypotheses in zip(sample["net_input"]["src_tokens"], found, strict=True):
+        for hypothesis in hypotheses:
+            total = int(source.sum())
+            for token in hypothesis["tokens"].tolist()[:-1]:
+                assert token < FIRST_WORD or token % 3 != total % 3
+                total += token
+
+
+def test_a_tracker_begins_with_the_whole_batch(sample):
+    """Whose sentences it numbers where one is broken."""
+    seen = []
+
+    def start(sources, limits):
+        seen.append((len(sources), len(limits)))
+        return Residues(sources, limits)
+
+    generate(sample, 3, start_tracking=(start,))
+    assert seen == [(SENTENCES, SENTENCES)]
 
 
 def test_pytorchs_threads_are_divided(sample, threads_of_search):

@@ -10,6 +10,7 @@ from model_factory import make_dictionary, make_model, make_task
 from omegaconf import OmegaConf
 
 from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.search.constraints import StartTracking
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
 
 PAD, EOS, UNK, FIRST_WORD = 1, 2, 3, 4
@@ -49,10 +50,11 @@ def make_generator(
     task: VaswaniTranslationTask,
     models: list[VaswaniTransformer],
     allowed: list[int] | None = None,
+    start_tracking: tuple[StartTracking, ...] = (),
     **args,
 ) -> SequenceGenerator:
     """The task's generator; with `allowed`, only these words and the end are ever output."""
-    extra = {}
+    extra: dict = {"start_tracking": start_tracking}
     if allowed is not None:
         dictionary = task.target_dictionary
         kept = {PAD, EOS, UNK, *allowed}

@@ -40,7 +40,8 @@ class Step:
 class Tracker(Protocol):
     """A constraint with a state of each hypothesis, which need not look at its history.
 
-    The search tells it of every step as it tells the models (`Beams`).
+    The search tells it of every step as it tells the models (`Beams`). A shallow copy that goes on
+    with some of the sentences leaves it as it was: `keep` binds new tensors.
     """
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:

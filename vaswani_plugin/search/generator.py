@@ -4,6 +4,7 @@ Axes: B sentences, S source length, T target length, W beam width.
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 
 import torch
@@ -16,6 +17,7 @@ from vaswani_plugin.search.constraints import (
     Constraint,
     StartTracking,
     Step,
+    Tracker,
     allow_only,
     block_repeats,
     forbid,
@@ -125,11 +127,15 @@ class BeamSearchGenerator:
         limits = self._limits(sources, prefix_tokens)
         start = self.eos if bos_token is None else bos_token
         shares = shares_of(len(limits)) if self._is_shareable(sources) else [slice(None)]
+        trackers = [track(sources, limits) for track in self.start_tracking]
         results: list[list[Hypothesis]] = [[] for _ in limits]
 
         def search(share: slice) -> None:
             rows = {k: v[share] if torch.is_tensor(v) else v for k, v in net_input.items()}
-            results[share] = self._search(rows, prefix_tokens[share], limits[share], start)
+            own = [copy(tracker) for tracker in trackers]
+            for tracker in own:
+                tracker.keep(torch.arange(len(limits), device=sources.device)[share])
+            results[share] = self._search(rows, prefix_tokens[share], limits[share], start, own)
 
         run_in_threads(search, shares)
         if not self.rules.by_sentence:
@@ -142,12 +148,17 @@ class BeamSearchGenerator:
         """Whether each sentence's search is its own, and the weights are packed for good."""
         return (
             sources.device.type == "cpu"
-            and not (self.options.sampling or self.more or self.start_tracking)
+            and not (self.options.sampling or self.more)
             and all(getattr(model.decoder, "weights_are_final", False) for model in self.models)
         )
 
     def _search(
-        self, net_input: dict[str, Tensor], prefix: Tensor, limits: list[int], start: int
+        self,
+        net_input: dict[str, Tensor],
+        prefix: Tensor,
+        limits: list[int],
+        start: int,
+        trackers: list[Tracker],
     ) -> list[list[Hypothesis]]:
         options = self.options
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
@@ -166,7 +177,7 @@ class BeamSearchGenerator:
             start=start,
             eos=self.eos,
             pad=self.pad,
-            trackers=[track(net_input["src_tokens"], limits) for track in self.start_tracking],
+            trackers=trackers,
         ).run()
 
     def _choose(self, groups: int) -> Choose:
