@@ -67,7 +67,7 @@ class _ForgetfulAttention(torch.autograd.Function):
     def forward(ctx, x, memory, heads, bias, is_causal, *parameters):
         q, k, v = _queries_keys_values(x, memory, parameters, heads)
         ctx.is_short = is_short(q, k)
-        if ctx.is_short:
+        if ctx.is_short:  # the weights are needed again, otherwise the outputs and log-sums
             attended, weights = attend(q, k, v, bias, is_causal)
             kept = None, weights
         else:
@@ -80,14 +80,14 @@ class _ForgetfulAttention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, memory, bias, attended, sums, *parameters = recomputing.saved(ctx)
+        x, memory, bias, attended, inner, *parameters = recomputing.saved(ctx)
         q, k, v = _queries_keys_values(x, memory, parameters, ctx.heads)
         grad_y = heads_of(grad_y, ctx.heads)
         if ctx.is_short:
-            grads = attend_backward(grad_y, q, k, v, weights=sums)
+            grads = attend_backward(grad_y, q, k, v, weights=inner)
         else:
             rest = 0.0, ctx.is_causal
-            grads = _ATTEND_BACKWARD(grad_y, q, k, v, attended, sums, *rest, attn_mask=bias)
+            grads = _ATTEND_BACKWARD(grad_y, q, k, v, attended, inner, *rest, attn_mask=bias)
         del q, k, v
         weights, grads = parameters[::2], [side_by_side(grad) for grad in grads]
         if memory is None:
