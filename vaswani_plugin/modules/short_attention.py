@@ -79,17 +79,21 @@ def attend(
     Returns:
         (B, H, T, V), and the weights, (B H, T, S), which `attend_backward` needs.
     """
-    shape = *query.shape[:3], key.size(2)
+    heads = query.shape[:2]
+    nothing = None
     if is_causal:
-        bias = query.new_full(shape[2:], -math.inf).triu_(1)
-    scores = query.new_zeros(shape) if bias is None else bias.expand(shape).contiguous()
-    scores = scores.flatten(0, 1).baddbmm_(_flat(query), _flat(key).mT, alpha=_scale(query))
-    weights = scores.softmax(dim=-1)
-    if bias is not None:
+        bias = query.new_full((query.size(2), key.size(2)), -math.inf).triu_(1)
+    elif bias is None:
+        bias = query.new_zeros(())
+    else:
         nothing = bias.amax(dim=-1, keepdim=True).eq(-math.inf)
-        if nothing.any():
-            weights.view(shape).masked_fill_(nothing, 0.0)
-    return weights.bmm(_flat(value)).view(*shape[:3], -1), weights
+        own = bias.view((1,) * (4 - bias.dim()) + bias.shape)
+        bias = own.expand(*heads, -1, -1).flatten(0, 1)
+    scores = torch.baddbmm(bias, _flat(query), _flat(key).mT, alpha=_scale(query))
+    weights = scores.softmax(dim=-1)
+    if nothing is not None and nothing.any():
+        weights.unflatten(0, heads).masked_fill_(nothing, 0.0)
+    return weights.bmm(_flat(value)).unflatten(0, heads), weights
 
 
 def attend_backward(
