@@ -4,6 +4,8 @@ Axes: B batch, S source length, T target length, D d_model, N layers, V vocabula
 """
 
 import argparse
+from collections.abc import Callable
+from typing import ClassVar
 
 import torch.nn.functional as F
 from fairseq.data import Dictionary
@@ -184,6 +186,9 @@ class LSTMDecoder(FairseqIncrementalDecoder):
 class RecurrentModel(FairseqEncoderDecoderModel):
     """An encoder and a decoder of LSTMs; a subclass says which."""
 
+    make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
+    """A subclass's own: the LSTMs of a configuration."""
+
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the model's flags; make its training recipe the defaults."""
@@ -213,11 +218,6 @@ class RecurrentModel(FairseqEncoderDecoderModel):
         )
         initialize_uniformly(model)
         return model
-
-    @staticmethod
-    def make_layers(cfg: RecurrentConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-        """The LSTMs of a configuration."""
-        raise NotImplementedError
 
     @property
     def projection_weight(self) -> Tensor:

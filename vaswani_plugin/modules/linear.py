@@ -90,7 +90,7 @@ def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """
     if not total.is_contiguous():
         total += product(b, a).t()
-    elif _takes_onednn(a) or total.dtype != a.dtype:
+    elif total.dtype != a.dtype:
         total += product(a, b)
     else:
         torch.addmm(total, a, b.t(), out=total)
