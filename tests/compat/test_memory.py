@@ -12,6 +12,7 @@ from fairseq.trainer import Trainer
 
 from tests.conftest import PLUGIN
 from vaswani_plugin.compat import memory
+from vaswani_plugin.modules import recomputing
 
 # A process of its own: in this one, what other tests hold keeps glibc from giving memory back.
 BEGINNING = """
@@ -70,6 +71,31 @@ free = holes.library.mallinfo2().fordblks
 print(int(returned), given, int(holes.needed) >> 20, free >> 20)
 """
 
+# As a model's forward pass: of two tensors of a size, one stays.
+LAYERS = """
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * resource.getpagesize() >> 20
+
+def new():
+    place = ctypes.c_void_p()
+    assert libc.posix_memalign(ctypes.byref(place), 64, 8 << 20) == 0
+    ctypes.memset(place, 1, 8 << 20)
+    small.append(libc.malloc(60))
+    return place
+
+libc.posix_memalign.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
+small = []
+memory._keep_freed_blocks(int(sys.argv[2]))
+before, kept, last = resident(), [], new()
+for layer in range(20):
+    kept.append(new())
+    following = new()
+    libc.free(last)
+    last = following
+print(resident() - before)
+"""
+
 KERNELS = """
 import os
 
@@ -114,6 +140,39 @@ def test_blocks_freed_are_found_again():
     pages = (80 << 20) // page
     assert without > 0.9 * pages  # the defect is there
     assert with_mend < 0.1 * pages
+
+
+@only_glibc
+def test_a_large_block_finds_no_place_where_one_of_its_size_was():
+    """168 MiB are in use."""
+    (holes,) = printed_by(LAYERS, memory.KEPT_BLOCK)
+    (none,) = printed_by(LAYERS, memory.KEPT_BLOCK_OF_WIDE_MODELS)
+    assert none < 180
+    # When this fails, glibc has mended it.
+    assert holes > 300
+
+
+@only_glibc
+def test_pieces_stay_where_large_blocks_do_not():
+    assert 4 * recomputing.PIECE < memory.KEPT_BLOCK_OF_WIDE_MODELS < memory.KEPT_BLOCK
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kept"),
+    [
+        ([(511, 511), (8000, 511), (600,)], memory.KEPT_BLOCK),
+        ([(8000, 8), (512, 2048)], memory.KEPT_BLOCK_OF_WIDE_MODELS),
+        ([], memory.KEPT_BLOCK),
+    ],
+)
+def test_a_trainer_goes_by_its_models_width(monkeypatch, shapes, kept):
+    done = []
+    monkeypatch.setattr(Trainer, "__init__", lambda trainer, *args: done.append(args))
+    monkeypatch.setattr(memory, "_keep_freed_blocks", done.append)
+    memory.return_large_blocks_of_wide_models()
+    model = SimpleNamespace(parameters=lambda: [torch.empty(shape) for shape in shapes])
+    Trainer("cfg", "task", model, "criterion")
+    assert done == [("cfg", "task", model, "criterion"), kept]
 
 
 @only_glibc

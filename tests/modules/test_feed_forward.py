@@ -50,7 +50,10 @@ def train_once(module, x) -> tuple[list[torch.Tensor], list[torch.Size]]:
     return [y, *gradients], [each.shape for each in kept]
 
 
-def test_a_large_hidden_layer_is_computed_again(forgetful, monkeypatch):
+@pytest.mark.parametrize("piece", [1, 30, 1000])
+def test_a_large_hidden_layer_is_computed_again(forgetful, monkeypatch, piece):
+    """Row by row, three rows at a time, all at once."""
+    monkeypatch.setattr(recomputing, "PIECE", piece)
     with default_dtype(torch.float64):
         torch.manual_seed(5)
         module = shake(FeedForward(6, 10))
@@ -64,7 +67,30 @@ def test_a_large_hidden_layer_is_computed_again(forgetful, monkeypatch):
         torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
 
 
-def test_finite_differences_agree_when_computed_again():
+def test_inputs_of_any_strides_do(forgetful):
+    torch.manual_seed(5)
+    module = FeedForward(6, 10)
+    x = torch.randn(4, 2, 6, requires_grad=True)
+    own = x.detach().transpose(0, 1).contiguous().requires_grad_()
+    for one in (x.transpose(0, 1), own):
+        module(one).square().sum().backward()
+    assert x.grad.transpose(0, 1).equal(own.grad) and own.grad.abs().max() > 1e-3
+
+
+def test_in_bfloat16_the_gradients_of_pieces_are_added_in_float32(forgetful, monkeypatch):
+    torch.manual_seed(5)
+    module, x = FeedForward(6, 10).bfloat16(), torch.randn(512, 6, dtype=torch.bfloat16)
+    gradients = []
+    for piece in (1 << 20, 10):
+        monkeypatch.setattr(recomputing, "PIECE", piece)
+        gradients.append(torch.autograd.grad(module(x).float().sum(), module.parameters()))
+    for whole, summed in zip(*gradients, strict=True):
+        assert summed.dtype == torch.bfloat16 and whole.abs().max() > 1
+        torch.testing.assert_close(summed, whole, atol=0.1, rtol=2e-2)
+
+
+def test_finite_differences_agree_when_computed_again(monkeypatch):
+    monkeypatch.setattr(recomputing, "PIECE", 10)  # of 30 numbers
     torch.manual_seed(5)
     shapes = ((2, 3, 4), (5, 4), (5,), (4, 5), (4,))
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]

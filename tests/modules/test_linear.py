@@ -8,10 +8,13 @@ from torch import nn
 from vaswani_plugin.modules import linear as linear_module
 from vaswani_plugin.modules.linear import (
     WORTH_ONEDNN,
+    SumOfGradients,
     _Linear,
     add_product,
     joint_linear,
     linear,
+    product,
+    takes_onednn,
     zeros_for_products,
 )
 
@@ -111,6 +114,34 @@ def test_products_add_up(onednn_calls, monkeypatch, onednn, dtype):
     bound = 0.1 if dtype == torch.bfloat16 else 2e-5
     assert (total.double() - expected).abs().max() < bound < expected.abs().max() / 5
     assert onednn_calls[0] == (3 if onednn and dtype == torch.float32 else 0)
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_a_product_goes_where_it_is_told(onednn_calls, monkeypatch, onednn, with_bias):
+    monkeypatch.setattr(linear_module, "ONEDNN_IS_FASTER", onednn)
+    a, b, bias = (each.detach() for each in make_case(50))
+    bias = bias if with_bias else None
+    room = torch.full((52, 7), 5.0)
+    y = product(a, b, bias, relu=True, out=room[1:51])
+    assert y.data_ptr() == room[1:].data_ptr() and (onednn_calls[0] == 1) is onednn
+    assert takes_onednn(a) is onednn
+    torch.testing.assert_close(room[1:51], F.linear(a, b, bias).relu(), **NEAR)
+    assert room[[0, -1]].eq(5).all()
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+def test_gradients_of_pieces_add_up(onednn_calls, monkeypatch, onednn):
+    monkeypatch.setattr(linear_module, "ONEDNN_IS_FASTER", onednn)
+    x, weight, _ = (each.detach() for each in make_case(90, outputs=WORTH_ONEDNN))
+    grad_y = torch.randn(90, WORTH_ONEDNN, generator=torch.Generator().manual_seed(4))
+    total, grad_x = SumOfGradients(weight), torch.empty(90, 9)
+    for piece in (slice(0, 40), slice(40, 90)):
+        total.add(grad_y[piece], x[piece], grad_x[piece])
+    assert (onednn_calls[0] > 0) is onednn
+    expected = grad_y @ weight, grad_y.T @ x, grad_y.sum(dim=0)
+    for found, wanted in zip((grad_x, *total.of_parameters()), expected, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-5)
 
 
 def test_strides_play_no_part():

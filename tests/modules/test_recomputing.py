@@ -32,13 +32,28 @@ def recompute(monkeypatch):
     return switch
 
 
-def train_once(compute, *inputs) -> tuple[list[torch.Tensor], set[int]]:
-    """Value and gradients of `compute()`, and the storages kept meanwhile."""
+def test_pieces_are_even_and_small(monkeypatch):
+    monkeypatch.setattr(recomputing, "PIECE", 30)
+    for count, numbers, lengths in (
+        (10, 10, [3, 3, 3, 1]),
+        (9, 10, [3, 3, 3]),
+        (10, 3, [10]),
+        (11, 3, [6, 5]),
+        (2, 31, [1, 1]),  # no less than one at a time
+    ):
+        rows = torch.arange(count)
+        parts = [rows[piece] for piece in recomputing.pieces(count, numbers)]
+        assert [len(part) for part in parts] == lengths
+        assert torch.cat([rows[:0], *parts]).equal(rows)
+
+
+def train_once(compute, *inputs) -> tuple[list[torch.Tensor], dict[int, int]]:
+    """Value and gradients of `compute()`, and the storages kept meanwhile, bytes by address."""
     torch.manual_seed(8)
     with saved_tensors.collected() as kept:
         y = compute()
     gradients = torch.autograd.grad(y.square().sum(), inputs)
-    return [y, *gradients], set(saved_tensors.storages(kept))
+    return [y, *gradients], saved_tensors.storages(kept)
 
 
 class TestOfNormalizedSums:
@@ -98,13 +113,17 @@ class TestOfQueriesKeysAndValues:
             nn.init.normal_(parameter, std=0.3)
         return module.train()
 
+    @pytest.fixture(params=[1, 1 << 20], ids=["sentence by sentence", "whole"])
+    def _piece(self, request, monkeypatch):
+        monkeypatch.setattr(recomputing, "PIECE", request.param)
+
     @pytest.fixture(params=["short", "long"])
     def _length(self, request, monkeypatch):
         """By products as by PyTorch's kernel."""
         most = 7 if request.param == "short" else 4
         monkeypatch.setattr(short_attention, "MOST_KEYS", most)
 
-    @pytest.mark.usefixtures("_length")
+    @pytest.mark.usefixtures("_length", "_piece")
     @pytest.mark.parametrize(
         ("kind", "across"),
         [("plain", False), ("plain", True), ("masked", False), ("masked", True), ("causal", False)],
@@ -116,6 +135,7 @@ class TestOfQueriesKeysAndValues:
         if kind == "masked":
             mask = torch.rand(2, 1, 1, 7 if across else 5) < 0.5
             mask[..., 0] = True
+            assert not mask[0].equal(mask[1])
         inputs = [x, *([memory] if across else []), *module.parameters()]
         results, kept = [], []
         for everything in (True, False):
@@ -125,13 +145,31 @@ class TestOfQueriesKeysAndValues:
             )
             results.append(result)
             own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
-            kept.append(len(storages - own))
+            kept.append(sum(size for place, size in storages.items() if place not in own))
         assert kept[0] < kept[1]
         for number, (again, plain) in enumerate(zip(*results, strict=True)):
             is_key_bias = number and inputs[number - 1] is module.key.bias  # changes no weight
             assert is_key_bias or plain.abs().max() > 1e-3
             torch.testing.assert_close(again, plain, atol=1e-12, rtol=0)
 
+    def test_one_mask_may_serve_all_sentences(self, module, recompute, monkeypatch):
+        recompute(True)
+        x = torch.randn(2, 5, 12)
+        mask = torch.ones(5, 5, dtype=torch.bool).tril()
+        monkeypatch.setattr(recomputing, "PIECE", 1)
+        expected, _ = module(x, is_causal=True)
+        for each in (mask, mask[None, None]):
+            torch.testing.assert_close(module(x, mask=each)[0], expected, atol=1e-12, rtol=0)
+
+    def test_inputs_of_any_strides_do(self, module, recompute):
+        recompute(True)
+        x = torch.randn(5, 2, 12, requires_grad=True)
+        own = x.detach().transpose(0, 1).contiguous().requires_grad_()
+        for one in (x.transpose(0, 1), own):
+            module(one)[0].square().sum().backward()
+        assert x.grad.transpose(0, 1).equal(own.grad) and own.grad.abs().max() > 1e-3
+
+    @pytest.mark.usefixtures("_piece")
     def test_in_bfloat16_they_are_near(self, module, recompute):
         x = torch.randn(2, 5, 12, dtype=torch.bfloat16, requires_grad=True)
         module, results = module.bfloat16(), []

@@ -44,6 +44,7 @@ MENDS = (
     numerics.train_in_bf16_without_xla,
     memory.keep_freed_memory,
     memory.keep_few_kernels,
+    memory.return_large_blocks_of_wide_models,
     memory.return_holes_between_updates,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,

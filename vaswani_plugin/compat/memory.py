@@ -12,6 +12,11 @@ from typing import Any
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h> of glibc
 KEPT_BLOCK = 32 << 20
 """Blocks up to so many bytes stay with the process when they are freed."""
+KEPT_BLOCK_OF_WIDE_MODELS = 7 << 20
+"""More than what the plugin's modules make at a time, less than a batch's activations."""
+WIDE = 512
+"""Inputs and outputs of a weight from which making activations takes far longer than clearing
+their pages."""
 KEPT_TOTAL = (1 << 31) - 1
 WORTH_RETURNING = 512 << 20
 """Fewer free bytes stay with the process between two updates."""
@@ -44,9 +49,40 @@ def keep_freed_memory() -> None:
     25, and the peak stays: blocks above 32 MB, large weights and their gradients, still go back.
     Where the C library is not glibc, nothing is done.
     """
+    _keep_freed_blocks(KEPT_BLOCK)
+
+
+def _keep_freed_blocks(largest: int) -> None:
+    """Of up to so many bytes."""
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
-        mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
+        mallopt(M_MMAP_THRESHOLD, largest)
         mallopt(M_TRIM_THRESHOLD, KEPT_TOTAL)
+
+
+def return_large_blocks_of_wide_models() -> None:
+    """Defect: a freed block is too small for the next tensor of its size.
+
+    PyTorch asks for aligned memory, for which glibc (2.36) looks for a hundred bytes more than it
+    then takes, and fairseq-fixed 0.12.3.1 lets it. The activations of a layer are put behind the
+    holes which those of the layer before have left: with the paper's base model, half as much as
+    is in use. Blocks that are mapped one by one leave none, but are cleared each time, which a
+    narrow model would notice.
+    """
+    from fairseq.trainer import Trainer
+
+    from vaswani_plugin.compat.replacing import is_replaced, replace
+
+    original = Trainer.__init__
+    if is_replaced(original):
+        return
+
+    def __init__(self: Trainer, cfg: Any, task: Any, model: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, cfg, task, model, *args, **kwargs)
+        widths = [min(weight.shape) for weight in model.parameters() if weight.dim() > 1]
+        is_wide = max(widths, default=0) >= WIDE
+        _keep_freed_blocks(KEPT_BLOCK_OF_WIDE_MODELS if is_wide else KEPT_BLOCK)
+
+    replace(Trainer, "__init__", __init__)
 
 
 def keep_few_kernels() -> None:

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from vaswani_plugin.modules import recomputing
 from vaswani_plugin.modules.dropout import dropout
 from vaswani_plugin.modules.linear import (
+    SumOfGradients,
     has_own_kernels,
     linear,
     product,
-    product_backward,
     rows_of,
 )
 
@@ -55,17 +55,24 @@ class _ForgetfulFeedForward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w_1, b_1, w_2, b_2):
         recomputing.save(ctx, x, w_1, b_1, w_2)
-        hidden = product(rows_of(x), w_1, b_1, relu=True)
-        return product(hidden, w_2, b_2).view(x.shape)
+        rows = rows_of(x)
+        y = rows.new_empty(len(rows), len(w_2))
+        for piece in recomputing.pieces(len(rows), len(w_1)):
+            hidden = product(rows[piece], w_1, b_1, relu=True)
+            product(hidden, w_2, b_2, out=y[piece])
+        return y.view(x.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
         x, w_1, b_1, w_2 = recomputing.saved(ctx)
-        rows = rows_of(x)
-        hidden = product(rows, w_1, b_1, relu=True)
-        grad_hidden, grad_w_2, grad_b_2 = product_backward(rows_of(grad_y), hidden, w_2)
-        grad_hidden = torch.ops.aten.threshold_backward(grad_hidden, hidden, 0)
-        del hidden
-        grad_x, grad_w_1, grad_b_1 = product_backward(grad_hidden, rows, w_1)
-        return grad_x.view(x.shape), grad_w_1, grad_b_1, grad_w_2, grad_b_2
+        rows, grad_y = rows_of(x), rows_of(grad_y)
+        grad_x = rows.new_empty(rows.shape)
+        first, second = SumOfGradients(w_1), SumOfGradients(w_2)
+        for piece in recomputing.pieces(len(rows), len(w_1)):
+            hidden = product(rows[piece], w_1, b_1, relu=True)
+            grad_hidden = torch.empty_like(hidden)
+            second.add(grad_y[piece], hidden, grad_hidden)
+            grad_hidden = torch.ops.aten.threshold_backward(grad_hidden, hidden, 0)
+            first.add(grad_hidden, rows[piece], grad_x[piece])
+        return grad_x.view(x.shape), *first.of_parameters(), *second.of_parameters()

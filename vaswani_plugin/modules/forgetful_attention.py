@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.modules import recomputing
-from vaswani_plugin.modules.linear import has_own_kernels, linear, product_backward, rows_of
+from vaswani_plugin.modules.linear import SumOfGradients, has_own_kernels, linear, rows_of
 from vaswani_plugin.modules.short_attention import as_bias, attend, attend_backward, is_short
 
 _ATTEND = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
@@ -65,37 +65,45 @@ def forgetful_attention(
 class _ForgetfulAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, memory, heads, bias, is_causal, *parameters):
-        q, k, v = _queries_keys_values(x, memory, parameters, heads)
-        ctx.is_short = is_short(q, k)
-        if ctx.is_short:  # the weights are needed again, otherwise the outputs and log-sums
-            attended, weights = attend(q, k, v, bias, is_causal)
-            kept = None, weights
-        else:
-            kept = _ATTEND(q, k, v, 0.0, is_causal, attn_mask=bias)
-            attended = kept[0]
+        attended = x.new_empty(*x.shape[:2], parameters[-1].size(0))
+        ctx.pieces, inner = _pieces(x, memory, parameters), []
+        for piece in ctx.pieces:
+            q, k, v = _queries_keys_values(piece, x, memory, parameters, heads)
+            ctx.is_short = is_short(q, k)
+            compute = attend if ctx.is_short else _attend_by_kernel
+            of_piece, kept = compute(q, k, v, _of_sentences(bias, piece), is_causal)
+            attended[piece] = side_by_side(of_piece)
+            inner.append(kept)
         ctx.heads, ctx.is_causal = heads, is_causal
-        recomputing.save(ctx, x, memory, bias, *kept, *parameters)
-        return side_by_side(attended)
+        recomputing.save(
+            ctx, x, memory, bias, None if ctx.is_short else attended, *inner, *parameters
+        )
+        return attended
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        x, memory, bias, attended, inner, *parameters = recomputing.saved(ctx)
-        q, k, v = _queries_keys_values(x, memory, parameters, ctx.heads)
-        grad_y = heads_of(grad_y, ctx.heads)
-        if ctx.is_short:
-            grads = attend_backward(grad_y, q, k, v, weights=inner)
-        else:
-            rest = 0.0, ctx.is_causal
-            grads = _ATTEND_BACKWARD(grad_y, q, k, v, attended, inner, *rest, attn_mask=bias)
-        del q, k, v
-        weights, grads = parameters[::2], [side_by_side(grad) for grad in grads]
-        if memory is None:
-            grad_x, of_parameters = _joint_backward(x, weights, grads)
-            return grad_x, None, None, None, None, *of_parameters
-        grad_x, of_query = _joint_backward(x, weights[:1], grads[:1])
-        grad_memory, of_memory = _joint_backward(memory, weights[1:], grads[1:])
-        return grad_x, grad_memory, None, None, None, *of_query, *of_memory
+        x, memory, bias, attended, *rest = recomputing.saved(ctx)
+        inner, parameters = rest[: len(ctx.pieces)], rest[len(ctx.pieces) :]
+        sums = [_JointGradients(x, parameters[::2])]
+        if memory is not None:
+            sums = [_JointGradients(x, parameters[:1]), _JointGradients(memory, parameters[2::2])]
+        for piece, kept in zip(ctx.pieces, inner, strict=True):
+            q, k, v = _queries_keys_values(piece, x, memory, parameters, ctx.heads)
+            grad = heads_of(grad_y[piece], ctx.heads)
+            if ctx.is_short:
+                grads = attend_backward(grad, q, k, v, weights=kept)
+            else:
+                of_piece, rest = heads_of(attended[piece], ctx.heads), (0.0, ctx.is_causal)
+                mask = _of_sentences(bias, piece)
+                grads = _ATTEND_BACKWARD(grad, q, k, v, of_piece, kept, *rest, attn_mask=mask)
+            del q, k, v
+            for each in sums:
+                each.add(piece, grads[: each.count])
+                grads = grads[each.count :]
+        grad_memory = None if memory is None else sums[1].grad_x
+        of_parameters = [grad for each in sums for grad in each.of_parameters()]
+        return sums[0].grad_x, grad_memory, None, None, None, *of_parameters
 
 
 def _sources(x: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,27 +111,50 @@ def _sources(x: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     return (x, x, x) if memory is None else (x, memory, memory)
 
 
-def _queries_keys_values(x, memory, parameters, heads) -> list[Tensor]:
-    """(B, H, T, K) and twice (B, H, S, K)."""
-    projections = zip(_sources(x, memory), parameters[::2], parameters[1::2], strict=True)
+def _pieces(x: Tensor, memory: Tensor | None, parameters: tuple[Tensor, ...]) -> list[slice]:
+    """Sentences whose queries, keys and values are made at a time."""
+    sources = zip(_sources(x, memory), parameters[::2], strict=True)
+    return recomputing.pieces(len(x), sum(one.size(1) * len(weight) for one, weight in sources))
+
+
+def _of_sentences(bias: Tensor | None, piece: slice) -> Tensor | None:
+    """What is added to the scores of some of the sentences."""
+    return bias[piece] if bias is not None and bias.dim() == 4 and len(bias) > 1 else bias
+
+
+def _queries_keys_values(piece, x, memory, parameters, heads) -> list[Tensor]:
+    """Of some of the sentences: (B, H, T, K) and twice (B, H, S, K)."""
+    sources = _sources(x[piece], memory if memory is None else memory[piece])
+    projections = zip(sources, parameters[::2], parameters[1::2], strict=True)
     return [heads_of(linear(source, weight, bias), heads) for source, weight, bias in projections]
 
 
-def _joint_backward(x, weights, grads) -> tuple[Tensor, list[Tensor]]:
-    """Gradients of several projections of one input, by joint products.
+def _attend_by_kernel(q, k, v, bias, is_causal) -> tuple[Tensor, Tensor]:
+    """(B, H, T, K), and the logarithms of the softmax's sums, (B, H, T)."""
+    return _ATTEND(q, k, v, 0.0, is_causal, attn_mask=bias)
+
+
+class _JointGradients:
+    """Gradients of several projections of one input, by joint products, piece by piece.
 
     Args:
         x: (B, T, D).
         weights: each (H K, D).
-        grads: of what each projection gave, (B, T, H K).
-
-    Returns:
-        That of `x`; those of each weight and its bias, in turn.
     """
-    grad = rows_of(torch.cat(grads, dim=-1))
-    grad_x, of_weights, of_biases = product_backward(grad, rows_of(x), torch.cat(weights))
-    parts = zip(of_weights.chunk(len(weights)), of_biases.chunk(len(weights)), strict=True)
-    return grad_x.view(x.shape), [each for pair in parts for each in pair]
+
+    def __init__(self, x: Tensor, weights: tuple[Tensor, ...]) -> None:
+        self.x, self.grad_x, self.count = x, x.new_empty(x.shape), len(weights)
+        self.sum = SumOfGradients(torch.cat(weights))
+
+    def add(self, piece: slice, grads: tuple[Tensor, ...]) -> None:
+        """Those of what each projection gave for some of the sentences, (B, H, T, K)."""
+        grad = rows_of(torch.cat([side_by_side(each) for each in grads], dim=-1))
+        self.sum.add(grad, rows_of(self.x[piece]), rows_of(self.grad_x[piece]))
+
+    def of_parameters(self) -> list[Tensor]:
+        """Those of each weight and its bias, in turn."""
+        parts = zip(*(grad.chunk(self.count) for grad in self.sum.of_parameters()), strict=True)
+        return [each for pair in parts for each in pair]
 
 
 def heads_of(x: Tensor, heads: int) -> Tensor:

@@ -47,7 +47,28 @@ def worth_onednn(rows: int) -> bool:
     return ONEDNN_IS_FASTER and rows >= WORTH_ONEDNN
 
 
-def product(a: Tensor, b: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+def takes_onednn(a: Tensor) -> bool:
+    """Whether `product` has oneDNN multiply.
+
+    Args:
+        a: (R, D).
+    """
+    return (
+        _ONEDNN_LINEAR is not None
+        and a.dtype == torch.float32
+        and worth_onednn(a.size(0))
+        and a.device.type == "cpu"
+        and torch.backends.mkldnn.enabled
+    )
+
+
+def product(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    relu: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """a b^T + bias, then max(0, .) where it is wanted; no gradients.
 
     Args:
@@ -55,13 +76,18 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, relu: bool = False
         b: (V, D), of any strides.
         bias: (V,).
         relu: rectify the result.
+        out: (R, V), takes the result; without it that is a tensor of its own.
 
     Returns:
-        (R, V), a tensor of its own.
+        (R, V).
     """
-    if _takes_onednn(a):
-        return _ONEDNN_LINEAR(a, b, bias, "relu" if relu else "none", [], "")
-    y = F.linear(a, b, bias)
+    if takes_onednn(a):
+        y = _ONEDNN_LINEAR(a, b, bias, "relu" if relu else "none", [], "")
+        return y if out is None else out.copy_(y)
+    if bias is None:
+        y = torch.mm(a, b.t(), out=out)
+    else:
+        y = torch.addmm(bias, a, b.t(), out=out)
     return y.relu_() if relu else y
 
 
@@ -75,7 +101,7 @@ def zeros_for_products(weight: Tensor, dtype: torch.dtype) -> Tensor:
     Returns:
         (R, V): for oneDNN the transpose of a matrix.
     """
-    if _takes_onednn(weight):
+    if takes_onednn(weight):
         return weight.new_zeros(weight.shape[::-1], dtype=dtype).t()
     return torch.zeros_like(weight, dtype=dtype)
 
@@ -94,16 +120,6 @@ def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total += product(a, b)
     else:
         torch.addmm(total, a, b.t(), out=total)
-
-
-def _takes_onednn(a: Tensor) -> bool:
-    return (
-        _ONEDNN_LINEAR is not None
-        and a.dtype == torch.float32
-        and worth_onednn(a.size(0))
-        and a.device.type == "cpu"
-        and torch.backends.mkldnn.enabled
-    )
 
 
 def product_backward(
@@ -125,6 +141,36 @@ def product_backward(
         product(grad_y.t(), x.t()) if needed[1] else None,
         grad_y.sum(dim=0) if needed[2] else None,
     )
+
+
+class SumOfGradients:
+    """Gradients of `product(x, weight, bias)` whose rows come piece by piece.
+
+    Args:
+        weight: (V, D).
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+        accumulate = torch.promote_types(weight.dtype, torch.float32)
+        self.of_weight = zeros_for_products(weight, accumulate)
+        self.of_bias = self.of_weight.new_zeros(weight.size(0))
+
+    def add(self, grad_y: Tensor, x: Tensor, grad_x: Tensor) -> None:
+        """One piece.
+
+        Args:
+            grad_y: (R, V).
+            x: (R, D).
+            grad_x: (R, D), takes the gradient of x.
+        """
+        product(grad_y, self.weight.t(), out=grad_x)
+        add_product(self.of_weight, grad_y.t(), x.t())
+        self.of_bias += grad_y.sum(dim=0)
+
+    def of_parameters(self) -> tuple[Tensor, Tensor]:
+        """Those of the weight, (V, D), and of the bias, (V,)."""
+        return self.of_weight.to(self.weight.dtype), self.of_bias.to(self.weight.dtype)
 
 
 def rows_of(x: Tensor) -> Tensor:

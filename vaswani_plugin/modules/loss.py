@@ -10,7 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vaswani_plugin.modules.linear import add_product, product, zeros_for_products
+from vaswani_plugin.modules.linear import (
+    add_product,
+    product,
+    takes_onednn,
+    zeros_for_products,
+)
 
 CHUNK_ELEMENTS = 1 << 21
 """Logits formed at a time by the fused loss: 8 MiB in float32, which a last-level cache holds."""
@@ -139,9 +144,11 @@ class _FusedLoss(torch.autograd.Function):
         grad_weight = zeros_for_products(weight, accumulate) if with_weight else None
         weight_sum = weight.sum(dim=0, dtype=accumulate)  # sum_j z_j = features . weight_sum
         rows, on_cpu = chunk_rows(vocabulary, width), features.device.type == "cpu"
+        # oneDNN's products are always tensors of their own
+        room = None if takes_onednn(features) else features.new_empty(min(rows, tokens), vocabulary)
         for start in range(0, tokens, rows):
             x, gold_index = features[start : start + rows], target[start : start + rows, None]
-            logits = product(x, weight).to(accumulate)
+            logits = product(x, weight, out=None if room is None else room[: len(x)]).to(accumulate)
             if count_correct:
                 correct += logits.argmax(dim=-1, keepdim=True).eq(gold_index).sum()
             gold, highest = logits.gather(-1, gold_index), logits.amax(dim=-1, keepdim=True)

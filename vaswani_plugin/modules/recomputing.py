@@ -15,6 +15,23 @@ WORTH_A_PRODUCT = 1 << 22
 """Numbers, 16 MiB in float32, from which one more product is a fair price for their memory."""
 WORTH_A_NORM = 1 << 20
 """Numbers from which one more normalization is."""
+PIECE = 3 << 19
+"""Numbers, 6 MiB in float32, that are made at a time.
+
+What is made for the moment, whole, takes more room than anything that stays, which is then put
+into its place: the heap becomes holes, as much as is in use."""
+
+
+def pieces(count: int, numbers: int) -> list[slice]:
+    """Parts of a tensor, few and of about one size, of at most `PIECE` numbers where that can be.
+
+    Args:
+        count: rows, or sentences.
+        numbers: made for each of them.
+    """
+    at_a_time = max(1, PIECE // numbers)
+    size = -(-count // -(-count // at_a_time))
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 @dataclass
