@@ -22,7 +22,7 @@ begin_side() { # NAME SETTINGS
   local name=$1 settings=$2 known=''
   if [[ -f "$work/$name/settings" ]]; then known=$(<"$work/$name/settings"); fi
   if [[ "$known" != "$settings" ]]; then
-    rm -rf "${work:?}/$name" "$work/$name".*
+    rm -rf "${work:?}/$name" "$work/$name"[.-]*
     mkdir "$work/$name"
     printf '%s\n' "$settings" >"$work/$name/settings"
   fi

@@ -13,7 +13,7 @@
 # tokenized BLEU is fairseq's.
 # Expected: neither perplexity nor BLEU differ by more than a seed makes, and ours needs at most 0.6
 # of the time. Both train at once, a thread each, so that two cores should be free. The same command
-# goes on with a comparison that was cut off: ours from the last checkpoint, stock from the start.
+# goes on with a comparison that was cut off, with more UPDATES with one that was finished.
 set -euo pipefail
 
 # shellcheck source=recipes/benchmarks/stock.sh
@@ -25,12 +25,13 @@ plugin=(--user-dir "$root/vaswani_plugin")
 train() { # NAME FLAG...
   local name=$1
   shift
-  begin_side "$name" "$data_bin updates $updates seed $seed max-tokens $max_tokens"
-  if [[ -s "$work/$name.txt" ]]; then return; fi
-  if [[ "$name" == stock ]]; then rm -f "$work/stock.log" "$work"/stock/*.pt; fi
-  fairseq-train "$data_bin" --cpu --seed "$seed" --max-tokens "$max_tokens" \
-    --required-batch-size-multiple 1 --max-update "$updates" --warmup-updates 400 \
-    --dropout 0.3 --label-smoothing 0.1 \
+  begin_side "$name" "$data_bin seed $seed max-tokens $max_tokens"
+  local translations=$name-$updates.txt
+  if [[ -s "$work/$translations" ]]; then return; fi
+  # Without the plugin fairseq can't read its own checkpoints unless PyTorch trusts all files.
+  TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 fairseq-train "$data_bin" --cpu --seed "$seed" \
+    --max-tokens "$max_tokens" --required-batch-size-multiple 1 --max-update "$updates" \
+    --warmup-updates 400 --dropout 0.3 --label-smoothing 0.1 \
     --save-interval-updates "$interval" --keep-interval-updates "$averaged" --no-epoch-checkpoints \
     --validate-interval 1000000 --save-dir "$work/$name" --no-progress-bar --log-format json \
     --log-interval 50 "$@" >>"$work/$name.log" 2>&1
@@ -38,8 +39,8 @@ train() { # NAME FLAG...
     --output "$work/$name/averaged.pt" >&2
   fairseq-generate "$data_bin" "${plugin[@]}" --task vaswani_translation --cpu \
     --path "$work/$name/averaged.pt" --length-penalty fairseq --beam 4 --post-process subword_nmt \
-    >"$work/.$name.txt"
-  mv "$work/.$name.txt" "$work/$name.txt"
+    >"$work/.$translations"
+  mv "$work/.$translations" "$work/$translations"
 }
 
 train ours "${plugin[@]}" --task vaswani_translation --arch vaswani_tiny --lr-factor 0.5657 &
@@ -66,8 +67,10 @@ rows = []
 for name in ("ours", "stock"):
     lines = list(read_lines(work / f"{name}.log"))
     run = read_training(lines, f"{name}.log")
+    if run.updates != updates:
+        sys.exit(f"{work}/{name} has {run.updates} updates already: give another folder")
     perplexity = read_curves(read_records(lines), f"{name}.log")["valid"][-1]["ppl"]
-    bleu = float(re.findall(r"BLEU4 = ([0-9.]+)", (work / f"{name}.txt").read_text())[-1])
+    bleu = float(re.findall(r"BLEU4 = ([0-9.]+)", (work / f"{name}-{updates}.txt").read_text())[-1])
     seconds = updates * run.tokens / run.tokens_per_second  # validations left out
     rows.append((perplexity, bleu, seconds))
     print(

@@ -23,13 +23,13 @@ def text_bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "data", "more", "measure"),
+    ("script", "data", "more", "measure", "goes_on"),
     [
-        ("stock_lm.sh", "text_bin", (), "test perplexity"),
-        ("stock_translation.sh", "toy_data_bin", (1, 100), "validation perplexity"),
+        ("stock_lm.sh", "text_bin", (), "test perplexity", False),
+        ("stock_translation.sh", "toy_data_bin", (1, 100), "validation perplexity", True),
     ],
 )
-def test_both_sides_are_compared(script, data, more, measure, tmp_path, request):
+def test_both_sides_are_compared(script, data, more, measure, goes_on, tmp_path, request):
     command = ROOT / "recipes" / "benchmarks" / script
 
     def compare(updates: int):
@@ -49,5 +49,6 @@ def test_both_sides_are_compared(script, data, more, measure, tmp_path, request)
     assert again.stdout == done.stdout and [log.read_text() for log in logs] == before
     changed = compare(3)
     assert changed.stdout.strip().split("\n")[-1].startswith("after 3 updates, seed 1: ")
-    for log in logs:  # begun anew, not gone on with
-        assert log.read_text().count("num. shared model params") == 1
+    for log in logs:
+        assert log.read_text().count("num. shared model params") == 1 + goes_on
+        assert log.read_text().count("@ 2 updates") == goes_on * 2  # saved, loaded
