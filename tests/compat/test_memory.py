@@ -148,8 +148,8 @@ def test_a_large_block_finds_no_place_where_one_of_its_size_was():
     (holes,) = printed_by(LAYERS, memory.KEPT_BLOCK)
     (none,) = printed_by(LAYERS, memory.KEPT_BLOCK_OF_WIDE_MODELS)
     assert none < 180
-    # When this fails, glibc has mended it.
-    assert holes > 300
+    if holes < 300:
+        pytest.skip(f"this glibc ({platform.libc_ver()[1]}) has no such defect: the mend can go")
 
 
 @only_glibc
