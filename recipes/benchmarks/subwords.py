@@ -7,7 +7,6 @@ them, valid.LANG, `train.log` and `bleu.json` of `vaswani bleu`. What subwords.s
 """
 
 import argparse
-import json
 import re
 import sys
 from collections import Counter
@@ -15,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
 
-from vaswani_text.corpus_io import read_lines, run  # noqa: E402
+from vaswani_text.corpus_io import read_json, read_lines, run  # noqa: E402
 
 RARE = 100
 
@@ -58,7 +57,7 @@ def measure(folder: Path, pair: list[str]) -> dict[str, float | str]:
     row["rare"] = sum(count < RARE for count in types.values())
     row["bits/sentence"] = bits_a_sentence(folder, pair[1])
     score = folder / "bleu.json"
-    row["sacreBLEU"] = json.loads(score.read_text())["sacrebleu"] if score.is_file() else "-"
+    row["sacreBLEU"] = read_json(score, "score again")["sacrebleu"] if score.is_file() else "-"
     return row
 
 

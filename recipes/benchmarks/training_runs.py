@@ -18,7 +18,7 @@ import numpy as np
 from measurement import ROOT
 
 from vaswani_text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
-from vaswani_text.corpus_io import InputError, write_atomically
+from vaswani_text.corpus_io import InputError, read_json, write_atomically
 
 SIDES = ("stock", "ours")
 ARCHS = {"tiny": "vaswani_tiny", "base": "vaswani_base", "big": "vaswani_big"}
@@ -107,7 +107,7 @@ def run_training(
     code = _plugin_digest() if str(PLUGIN) in command else None
     key = {"command": command, "threads": setting.threads, "code": code, "flags": flags}
     if report.is_file():
-        found = json.loads(report.read_text(encoding="utf-8"))
+        found = read_json(report, "remove it, and the training is run again")
         if found["key"] == key:
             print(f"{name}: done before", file=sys.stderr, flush=True)
             return found

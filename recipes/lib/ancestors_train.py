@@ -27,11 +27,12 @@ from trainings import PLUGIN, begin, device_flags, execute
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_text.corpus_io import InputError, read_json, read_lines, run, write_atomically
 from vaswani_text.training_log import read_curves, read_records, read_training
 
 _DONE = re.compile(r"done training in ([\d.]+) seconds")
 _TRANSLATED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.]+) sentences/s")
+_AGAIN = "remove it, and this part is done again"
 _BEAM = ("--beam", "4", "--lenpen", "0.6")
 _GREEDY = ("--beam", "1")
 
@@ -90,13 +91,12 @@ def reach_point(
     folder = training.folder(args.work)
     record, trained = folder / "points" / f"{point}.json", folder / "points" / f"{point}.trained"
     if record.is_file():
-        return json.loads(record.read_text(encoding="utf-8"))
+        return read_json(record, _AGAIN)
     record.parent.mkdir(exist_ok=True)
     log, output = folder / "logs" / "train.log", folder / "valid.txt"
     before = 0.0
     if point > 1:
-        earlier = record.with_name(f"{point - 1}.json").read_text(encoding="utf-8")
-        before = json.loads(earlier)["seconds"]
+        before = read_json(record.with_name(f"{point - 1}.json"), _AGAIN)["seconds"]
     if not trained.exists():  # fairseq-train would add an update to a part that is complete
         execute(training_command(training, args, point), log, environment)
         trained.touch()

@@ -3,14 +3,21 @@
 report_table.py lm work/lm/output/perplexity.json
 """
 
-import json
 import sys
 from importlib import import_module
-from pathlib import Path
+
+from vaswani_text.corpus_io import read_json, run
 
 CLI = "vaswani_plugin.cli"
 MODULES = {"lm": f"{CLI}._lm_report", "rouge": f"{CLI}.rouge", "f1": "parsing_scores"}
 
+
+def main() -> None:
+    """Command line."""
+    name, path = sys.argv[1:]
+    found = read_json(path, "remove it and run the recipe again")
+    print(import_module(MODULES[name]).as_text(found))
+
+
 if __name__ == "__main__":
-    command = import_module(MODULES[sys.argv[1]])
-    print(command.as_text(json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))))
+    run(main)

@@ -182,6 +182,17 @@ def test_a_cut_off_training_goes_on(finished: tuple, data_bin: Path, tmp_path, m
     assert after | {speed: 0} == before | {speed: 0}
 
 
+def test_a_damaged_record_is_named(tmp_path: Path, data_bin: Path) -> None:
+    (training,) = trainings_of(choose_models(["attention"]), [1])
+    args = arguments(tmp_path, data_bin)
+    points = training.folder(tmp_path) / "points"
+    points.mkdir(parents=True)
+    (points / "1.json").write_text("{")
+    for point in (1, 2):  # itself, the one before
+        with pytest.raises(InputError, match=r"points/1\.json: no JSON .*: remove it"):
+            ancestors_train.reach_point(training, args, point, {})
+
+
 def test_other_settings_train_again(tmp_path: Path, data_bin: Path, monkeypatch) -> None:
     commands = []
 

@@ -209,6 +209,14 @@ def test_a_training_that_fails_names_its_log(toy_data_bin: Path, tmp_path: Path)
     assert_one_line_error(done, "training.py: error: --threads 0")
 
 
+def test_a_damaged_report_is_named(toy_data_bin: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "x.json").write_text('{"key": ')
+    setting = training_runs.Setting(toy_data_bin, 100, 1, 0)
+    with pytest.raises(InputError, match=r"runs/x\.json: no JSON .*: remove it"):
+        training_runs.run_training(tmp_path, "x", "ours", "tiny", setting)
+
+
 def test_exponents() -> None:
     assert scaling.exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2)
     assert str(scaling.exponent([1, 2], [3.0, 3.0])) == "0.0"
