@@ -187,6 +187,25 @@ def test_half_precision_is_near_and_summed_in_float32(dtype):
     assert plain_loss.dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_decides_on_the_logits(chunks, dtype):
+    """Of a normalization's output, which it keeps in float32, and of a product's."""
+    features, weight, target = make_case(torch.float32)
+    features = features.to(dtype).requires_grad_()
+    weight.requires_grad_()
+    results = []
+    for mixed in (False, True):
+        x = features if mixed else features.float()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            sums = fused_label_smoothed_cross_entropy(x, weight, target, 0.1, PAD)
+        gradients = torch.autograd.grad(sums.loss, (features, weight))
+        results.append((sums.loss, sums.nll, *gradients))
+        assert gradients[0].dtype == dtype and gradients[1].dtype == sums.loss.dtype
+    for plain, mixed in zip(*results, strict=True):
+        assert not mixed.equal(plain)  # products in bfloat16
+        torch.testing.assert_close(mixed, plain, atol=0.1, rtol=2e-2)
+
+
 def test_large_logits_neither_overflow_nor_lose_the_loss():
     features, weight, target = make_case(torch.float32)
     sums = fused_label_smoothed_cross_entropy(1000 * features, weight, target, 0.1, PAD)

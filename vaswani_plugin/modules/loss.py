@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vaswani_plugin.modules.linear import (
     add_product,
+    has_own_kernels,
     product,
     takes_onednn,
     zeros_for_products,
@@ -124,6 +125,16 @@ def fused_label_smoothed_cross_entropy(
     return SmoothedLoss(*_FusedLoss.apply(features, weight, target, epsilon, count_correct))
 
 
+def _room_for_logits(features: Tensor, rows: int, vocabulary: int) -> Tensor | None:
+    """Memory for one chunk of logits after the other; None where each gets its own.
+
+    oneDNN gives it to each, and automatic mixed precision chooses their precision.
+    """
+    if not has_own_kernels(features) or takes_onednn(features):
+        return None
+    return features.new_empty(rows, vocabulary)
+
+
 class _FusedLoss(torch.autograd.Function):
     """d loss / d logits = softmax(logits) - q, turned at once into the two products it feeds.
 
@@ -144,8 +155,7 @@ class _FusedLoss(torch.autograd.Function):
         grad_weight = zeros_for_products(weight, accumulate) if with_weight else None
         weight_sum = weight.sum(dim=0, dtype=accumulate)  # sum_j z_j = features . weight_sum
         rows, on_cpu = chunk_rows(vocabulary, width), features.device.type == "cpu"
-        # oneDNN's products are always tensors of their own
-        room = None if takes_onednn(features) else features.new_empty(min(rows, tokens), vocabulary)
+        room = _room_for_logits(features, min(rows, tokens), vocabulary)
         for start in range(0, tokens, rows):
             x, gold_index = features[start : start + rows], target[start : start + rows, None]
             logits = product(x, weight, out=None if room is None else room[: len(x)]).to(accumulate)
