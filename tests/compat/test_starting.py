@@ -44,3 +44,22 @@ def test_where_fairseq_is_there_before_nothing_changes():
 def test_who_imported_one_of_them_keeps_it():
     program = "import scipy\nbefore = scipy\nimport vaswani_plugin\nimport scipy.stats\n"
     assert printed_by(program + "print(scipy is before, scipy.stats.norm.mean())") == ["True 0.0"]
+
+
+LOOKS = """
+import gc, sys
+
+looks = []
+gc.callbacks.append(lambda phase, info: looks.append("fairseq" in sys.modules))
+gc.{before}()
+import {imported}
+print(sum(looks) > 100, gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
+
+
+@pytest.mark.parametrize("before", ["enable", "disable"])
+def test_what_is_imported_is_not_taken_for_garbage(before):
+    (printed,) = printed_by(LOOKS.format(before=before, imported="vaswani_plugin"))
+    assert printed == f"False {before == 'enable'} True"
+    (alone,) = printed_by(LOOKS.format(before="enable", imported="fairseq"))
+    assert alone == "True True False"
