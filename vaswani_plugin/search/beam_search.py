@@ -18,7 +18,7 @@ from vaswani_plugin.search.constraints import (
     force_end,
     force_token,
 )
-from vaswani_plugin.search.hypotheses import Ended, History, Hypothesis
+from vaswani_plugin.search.hypotheses import Departed, Ended, History, Hypothesis, Paths
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
@@ -82,7 +82,8 @@ class BeamSearch:
         self.history = History()
         self.ended: Ended | None = None
         self.any_ended = False
-        self.results: list[list[Hypothesis]] = [[] for _ in limits]
+        self.departed = Departed()
+        self.gone: list[Tensor] = []  # their sentences
 
     def run(self) -> list[list[Hypothesis]]:
         """Translate.
@@ -108,7 +109,7 @@ class BeamSearch:
                 self._settle(step)
             if not len(self.sentences):
                 break
-        return self.results
+        return self._results()
 
     def _looks(self, step: int) -> bool:
         return self.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0
@@ -162,7 +163,8 @@ class BeamSearch:
             return self.tokens[part, :, None][..., :0]
         searches = torch.arange(self._searches(), device=self.device)
         own = torch.arange(self.beam // self.groups, device=self.device)
-        tokens = self.history.trace(searches, own.expand(len(searches), -1)).tokens
+        paths = Paths(len(self.history.steps), searches, own.expand(len(searches), -1))
+        tokens = self.history.trace(paths).tokens
         return tokens.reshape(*self.tokens.shape, -1)[part]
 
     def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
@@ -217,12 +219,8 @@ class BeamSearch:
         gone, stay = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
         if last:
             gone, stay = torch.arange(len(done), device=self.device), stay[:0]
-        found = self.ended.hypotheses(self.history, self._of(gone), self.eos)
-        for number, sentence in enumerate(self.sentences[gone].tolist()):
-            own = found[number * self.groups : (number + 1) * self.groups]
-            self.results[sentence] = sorted(
-                (h for group in own for h in group), key=lambda h: -h["score"].item()
-            )
+        self.departed.add(len(self.history.steps) - 1, self._of(gone), self.ended)
+        self.gone.append(self.sentences[gone])
         self.sentences = self.sentences[stay]
         if not len(stay):
             return
@@ -234,6 +232,18 @@ class BeamSearch:
         self.parents = self.parents[stay]
         for follower in (self.ensemble, *self.trackers):
             follower.keep(stay)
+
+    def _results(self) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence, of all its groups together."""
+        found = self.departed.hypotheses(self.history, self.eos)
+        sentences = torch.cat(self.gone[::-1]).tolist()
+        results: list[list[Hypothesis]] = [[] for _ in sentences]
+        for number, sentence in enumerate(sentences):
+            own = found[number * self.groups : (number + 1) * self.groups]
+            results[sentence] = sorted(
+                (h for group in own for h in group), key=lambda h: -h["score"].item()
+            )
+        return results
 
     def _of(self, sentences: Tensor) -> Tensor:
         """The searches of these sentences."""

@@ -17,6 +17,22 @@ Hypothesis = dict[str, Tensor]
 _EMPTY = torch.empty(0)
 
 
+class Paths(NamedTuple):
+    """Hypotheses of some searches, which are to be followed back.
+
+    Attributes:
+        step: by whose numbers the searches go; that to come: those of now.
+        searches: (B',).
+        beams: (B', K), numbers among the beams after `lengths` tokens.
+        lengths: (B', K); None: all steps.
+    """
+
+    step: int
+    searches: Tensor
+    beams: Tensor
+    lengths: Tensor | None = None
+
+
 class Trace(NamedTuple):
     """Tokens (B, K, T), their cumulative log P (B, K, T) and attention (B, K, T, S) if any."""
 
@@ -48,25 +64,31 @@ class History:
         before = self.kept[-1]
         self.kept[-1] = searches if before is None else before[searches]
 
-    def trace(self, searches: Tensor, beams: Tensor, lengths: Tensor | None = None) -> Trace:
+    def trace(self, *paths: Paths) -> Trace:
         """Follow hypotheses back to the start.
 
         Args:
-            searches: (B',), numbers among those that are left.
-            beams: (B', K), numbers among the beams after `lengths` tokens.
-            lengths: (B', K); None: all steps.
+            paths: those of the latest step first; with lengths all of them or none.
 
         Returns:
-            Their tokens and the rest; behind a hypothesis's length stands what has no meaning.
+            Their tokens and the rest, in the order of the paths; behind a hypothesis's length
+            stands what has no meaning.
         """
+        waiting = list(reversed(paths))
+        searches, beams, lengths = (x[:0] for x in _first_tensors(waiting[-1]))
         found = []
-        for number in reversed(range(len(self.steps))):
-            if self.kept[number + 1] is not None:
+        for number in reversed(range(len(self.steps) + 1)):
+            if number < len(self.steps) and self.kept[number + 1] is not None:
                 searches = self.kept[number + 1][searches]
+            while waiting and waiting[-1].step == number:
+                new = _first_tensors(waiting.pop())
+                joined = zip((searches, beams, lengths), new, strict=True)
+                searches, beams, lengths = (torch.cat(pair) for pair in joined)
+            if number == len(self.steps):
+                continue
             tokens, log_p, origins = (x[searches] for x in self.steps[number])
             step = [tokens.gather(1, beams), log_p.gather(1, beams), None]
-            before = origins.gather(1, beams)
-            beams = before if lengths is None else torch.where(lengths > number, before, beams)
+            beams = torch.where(lengths > number, origins.gather(1, beams), beams)
             if self.attention:  # that of the end, too
                 attention = self.attention[number][searches]
                 place = beams[:, :, None].expand(-1, -1, attention.size(2))
@@ -75,8 +97,24 @@ class History:
         if not found:
             return Trace(beams[..., None][..., :0], beams.new_zeros(*beams.shape, 0).float(), None)
         tokens, log_p, attention = zip(*reversed(found), strict=True)
-        stacked = torch.stack(attention, 2) if self.attention else None
-        return Trace(torch.stack(tokens, 2), torch.stack(log_p, 2), stacked)
+        stacked = _stack(attention) if self.attention else None
+        return Trace(_stack(tokens), _stack(log_p), stacked)
+
+
+def _first_tensors(paths: Paths) -> tuple[Tensor, Tensor, Tensor]:
+    """The searches, beams and lengths, which are as long as any where they are not given."""
+    lengths = paths.lengths
+    if lengths is None:
+        lengths = torch.full_like(paths.beams, paths.step)
+    return paths.searches, paths.beams, lengths
+
+
+def _stack(steps: tuple[Tensor, ...]) -> Tensor:
+    """T tensors (B_t, K, ...), of which the first has the most rows, as (B, K, T, ...)."""
+    stacked = steps[0].new_zeros(len(steps), *steps[0].shape)
+    for place, step in zip(stacked, steps, strict=True):
+        place[: len(step)] = step
+    return stacked.movedim(0, 2)
 
 
 class Ended:
@@ -122,21 +160,47 @@ class Ended:
         for name in ("rank", "score", "log_p", "step", "beam", "done"):
             setattr(self, name, getattr(self, name).index_select(0, searches))
 
-    def hypotheses(self, history: History, searches: Tensor, eos: int) -> list[list[Hypothesis]]:
-        """fairseq's dictionaries for these searches, (B',), the best score first."""
+    def of(self, searches: Tensor) -> "Ended":
+        """What these searches keep, (B',), as a copy."""
         picked = copy(self)
         picked.keep(searches)
-        tokens, log_p, attention = history.trace(searches, picked.beam, picked.step)
+        return picked
+
+
+class Departed:
+    """Searches that are done, and what they kept, until all are.
+
+    To follow a hypothesis back takes as many calls as it has tokens; all of a batch are followed
+    at once.
+    """
+
+    def __init__(self) -> None:
+        self.paths: list[Paths] = []
+        self.kept: list[Ended] = []
+
+    def add(self, step: int, searches: Tensor, ended: Ended) -> None:
+        """Let searches go after this step: (B',), numbers among those that it had."""
+        kept = ended.of(searches)
+        self.paths.append(Paths(step, searches, kept.beam, kept.step))
+        self.kept.append(kept)
+
+    def hypotheses(self, history: History, eos: int) -> list[list[Hypothesis]]:
+        """fairseq's dictionaries for the searches, the last to go first, the best score first."""
+        last_first = self.kept[::-1]
+        score, ends, end_log_p, ranks = (
+            torch.cat([getattr(kept, name) for kept in last_first])
+            for name in ("score", "step", "log_p", "rank")
+        )
+        tokens, log_p, attention = history.trace(*self.paths[::-1])
         tokens = torch.cat((tokens, torch.full_like(tokens[..., :1], eos)), dim=2)
         log_p = torch.cat((log_p, log_p.new_zeros(*log_p.shape[:2], 1)), dim=2)
-        end = picked.step[:, :, None]
-        tokens = tokens.scatter(2, end, eos).cpu()
-        log_p = log_p.scatter(2, end, picked.log_p[:, :, None].to(log_p))
+        tokens = tokens.scatter(2, ends[:, :, None], eos).cpu()
+        log_p = log_p.scatter(2, ends[:, :, None], end_log_p[:, :, None].to(log_p))
         positional = log_p.diff(dim=2, prepend=log_p.new_zeros(*log_p.shape[:2], 1)).cpu()
         attention = None if attention is None else attention.cpu()
-        score, steps, ranks = picked.score.cpu(), picked.step.tolist(), picked.rank.tolist()
+        score, steps, ranks = score.cpu(), ends.tolist(), ranks.tolist()
         results = []
-        for row in range(len(searches)):
+        for row in range(len(ranks)):
             found = []
             for place, rank in enumerate(ranks[row]):
                 if rank == -math.inf:
