@@ -71,12 +71,15 @@ def test_the_gradient_passes_where_the_value_did(seeded):
     assert (gradient == 0).any() and (gradient != 0).any()
 
 
-@pytest.mark.parametrize("elements", [1, 1000, 1003])
-def test_one_bit_of_a_mask_is_kept(seeded, elements):
+@pytest.mark.parametrize("elements", [999, 1000, 1001, 1003])
+def test_a_large_mask_is_kept_as_bits(seeded, monkeypatch, elements):
+    monkeypatch.setattr(dropout_module, "WORTH_BITS", 1000)
+    x = torch.ones(elements, requires_grad=True)
     with saved_tensors.collected() as kept:
-        y = dropout(torch.ones(elements, requires_grad=True), 0.5)
-    assert [x.nbytes for x in kept] == [(elements + 7) // 8]
+        y = dropout(x, 0.5)
+    assert [x.nbytes for x in kept] == [elements if elements < 1000 else (elements + 7) // 8]
     y.sum().backward()
+    assert x.grad.equal(y) and 0 < y.count_nonzero() < elements
 
 
 def test_finite_differences_agree():

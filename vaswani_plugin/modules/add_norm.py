@@ -56,9 +56,9 @@ class _DropAddNorm(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        total, bits, mean, rstd, weight, bias = ctx.saved_tensors
+        total, mask, mean, rstd, weight, bias = ctx.saved_tensors
         grad_total, grad_weight, grad_bias = torch.ops.aten.native_layer_norm_backward(
             grad_y.contiguous(), total, weight.shape, mean, rstd, weight, bias, [True, True, True]
         )
-        grad_sublayer = apply_mask(grad_total, unpacked(bits, total), ctx.scale)
+        grad_sublayer = apply_mask(grad_total, unpacked(mask, total), ctx.scale)
         return grad_total, grad_sublayer, grad_weight, grad_bias, None, None
