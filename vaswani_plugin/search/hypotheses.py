@@ -32,6 +32,13 @@ class Paths(NamedTuple):
     beams: Tensor
     lengths: Tensor | None = None
 
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The searches, the beams, and the lengths, which are all steps where none are given."""
+        lengths = self.lengths
+        if lengths is None:
+            lengths = torch.full_like(self.beams, self.step)
+        return self.searches, self.beams, lengths
+
 
 class Trace(NamedTuple):
     """Tokens (B, K, T), their cumulative log P (B, K, T) and attention (B, K, T, S) if any."""
@@ -68,20 +75,20 @@ class History:
         """Follow hypotheses back to the start.
 
         Args:
-            paths: those of the latest step first; with lengths all of them or none.
+            paths: those of the latest step first.
 
         Returns:
             Their tokens and the rest, in the order of the paths; behind a hypothesis's length
             stands what has no meaning.
         """
         waiting = list(reversed(paths))
-        searches, beams, lengths = (x[:0] for x in _first_tensors(waiting[-1]))
+        searches, beams, lengths = (x[:0] for x in waiting[-1].tensors())
         found = []
         for number in reversed(range(len(self.steps) + 1)):
             if number < len(self.steps) and self.kept[number + 1] is not None:
                 searches = self.kept[number + 1][searches]
             while waiting and waiting[-1].step == number:
-                new = _first_tensors(waiting.pop())
+                new = waiting.pop().tensors()
                 joined = zip((searches, beams, lengths), new, strict=True)
                 searches, beams, lengths = (torch.cat(pair) for pair in joined)
             if number == len(self.steps):
@@ -99,14 +106,6 @@ class History:
         tokens, log_p, attention = zip(*reversed(found), strict=True)
         stacked = _stack(attention) if self.attention else None
         return Trace(_stack(tokens), _stack(log_p), stacked)
-
-
-def _first_tensors(paths: Paths) -> tuple[Tensor, Tensor, Tensor]:
-    """The searches, beams and lengths, which are as long as any where they are not given."""
-    lengths = paths.lengths
-    if lengths is None:
-        lengths = torch.full_like(paths.beams, paths.step)
-    return paths.searches, paths.beams, lengths
 
 
 def _stack(steps: tuple[Tensor, ...]) -> Tensor:
