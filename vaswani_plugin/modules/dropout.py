@@ -70,17 +70,17 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
 def packed(keep: Tensor) -> Tensor:
     """A mask as it is kept for the backward pass: a large one as bits."""
-    return torch.from_numpy(np.packbits(keep.numpy())) if _as_bits(keep) else keep
+    return torch.from_numpy(np.packbits(keep.numpy())) if _is_kept_as_bits(keep) else keep
 
 
 def unpacked(kept: Tensor, like: Tensor) -> Tensor:
     """The mask that `packed` was given, of the shape of `like`."""
-    if not _as_bits(like):
+    if not _is_kept_as_bits(like):
         return kept
     return torch.from_numpy(np.unpackbits(kept.numpy(), count=like.numel())).view(like.shape)
 
 
-def _as_bits(x: Tensor) -> bool:
+def _is_kept_as_bits(x: Tensor) -> bool:
     return x.numel() >= WORTH_BITS
 
 
