@@ -43,7 +43,8 @@ train() { # NAME FLAG...
   mv "$work/.$translations" "$work/$translations"
 }
 
-train ours "${plugin[@]}" --task vaswani_translation --arch vaswani_tiny --lr-factor 0.5657 &
+train ours "${plugin[@]}" --task vaswani_translation --batch-order fairseq --arch vaswani_tiny \
+  --lr-factor 0.5657 &
 ours=$!
 train stock --task translation --arch transformer --share-all-embeddings \
   --encoder-layers 4 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 \

@@ -2,7 +2,13 @@
 
 import torch
 from fairseq import checkpoint_utils, options
-from fairseq.data import Dictionary, data_utils, iterators, language_pair_dataset
+from fairseq.data import (
+    Dictionary,
+    LanguagePairDataset,
+    data_utils,
+    iterators,
+    language_pair_dataset,
+)
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
@@ -29,8 +35,11 @@ REPLACED = [
     (Dictionary, "add_from_file"),
     (Dictionary, "string"),
     (data_utils, "batch_by_size"),
+    (data_utils, "collate_tokens"),
     (data_utils, "np"),
+    (language_pair_dataset, "collate"),
     (language_pair_dataset, "np"),
+    (LanguagePairDataset, "__getitems__"),
     (FairseqTask, "get_batch_iterator"),
     (iterators.EpochBatchIterator, "state_dict"),
     (iterators.EpochBatchIterator, "load_state_dict"),

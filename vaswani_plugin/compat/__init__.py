@@ -8,6 +8,7 @@ as it is. The subjects:
 * ``starting``: what importing fairseq costs;
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
+* ``collating``: batches made of all their sentences at once;
 * ``resuming``: the place in an epoch, for other workers than before; the clock of the log;
 * ``distribution``: several workers, without GPUs and on several nodes;
 * ``dictionaries``: a broken one is named, a sentence is looked up as numbers;
@@ -31,6 +32,7 @@ starting.import_fairseq()
 from vaswani_plugin.compat import (
     batches,
     checkpoints,
+    collating,
     dictionaries,
     distribution,
     errors,
@@ -53,6 +55,9 @@ MENDS = (
     memory.return_holes_between_updates,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
+    collating.read_all_sentences_at_once,
+    collating.pad_all_sentences_at_once,
+    collating.count_all_tokens_at_once,
     resuming.keep_place_with_other_workers,
     resuming.finish_epochs_of_other_groups,
     resuming.start_the_clock_of_a_resumed_training,

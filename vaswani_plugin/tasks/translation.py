@@ -13,6 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.tasks._batch_order import BatchOrderConfig, PairsByLongerSide
 from vaswani_plugin.tasks._metering import Metered, MeteringConfig
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,8 @@ DIGESTS = "dictionary_sha256"
 
 
 @dataclass
-class VaswaniTranslationConfig(TranslationConfig, MeteringConfig):
-    """fairseq's translation task, the choice of the length penalty, and metering."""
+class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, MeteringConfig):
+    """fairseq's translation task, the choice of the length penalty, batches, and metering."""
 
     length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
         default="paper",
@@ -52,6 +53,12 @@ class VaswaniTranslationTask(Metered, TranslationTask):
         super().add_args(parser)
         known = {action.dest for action in parser._actions}
         parser.set_defaults(**{k: v for k, v in cls.decoding.items() if k in known})
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
+        """Load a split; see fairseq's task."""
+        super().load_dataset(split, epoch, combine, **kwargs)
+        if split == self.cfg.train_subset and str(self.cfg.batch_order) == "longer-side":
+            self.datasets[split].__class__ = PairsByLongerSide  # of the same attributes
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the task: digests of its dictionaries."""
