@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,6 +137,16 @@ def test_sources_alone_and_those_of_other_files(files):
     blocks = TokenBlockDataset(source, source.sizes, None, PAD, EOS, break_mode="eos")
     mixed = make_pairs(blocks, target).__getitems__([1, 0])
     assert [sample["source"].tolist() for sample in mixed] == [source[i].tolist() for i in (1, 0)]
+
+
+def test_a_file_that_was_cut_off_is_named(files, tmp_path):
+    for suffix in ("bin", "idx"):
+        whole = Path(f"{files[0]._path}.{suffix}").read_bytes()
+        (tmp_path / f"short.{suffix}").write_bytes(whole[:-3] if suffix == "bin" else whole)
+    dataset = make_pairs(MMapIndexedDataset(str(tmp_path / "short")), None)
+    assert len(dataset.__getitems__([2, 0])) == 2
+    with pytest.raises(ValueError, match=r"short\.bin ends before sentence 30, .* again"):
+        dataset.__getitems__([2, 29])
 
 
 def test_pytorchs_loader_reads_them_so(files, monkeypatch):

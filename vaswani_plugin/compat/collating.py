@@ -47,11 +47,23 @@ def read_all_sentences_at_once() -> None:
 
 
 def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequence[Tensor]:
-    """`dataset[index]` of each of the indices, parts of one tensor."""
+    """`dataset[index]` of each of the indices, parts of one tensor.
+
+    Raises:
+        ValueError: the file ends before one of them.
+    """
     dtype = np.dtype(dataset._index.dtype)
-    everything = np.frombuffer(dataset._bin_buffer, dtype)
+    everything = np.frombuffer(
+        dataset._bin_buffer, dtype, len(dataset._bin_buffer) // dtype.itemsize
+    )
     sizes = dataset.sizes[indices].astype(np.int64)  # (B,)
     begins = dataset._index._pointers[indices] // dtype.itemsize
+    missing = np.asarray(indices)[begins + sizes > len(everything)]
+    if len(missing):
+        raise ValueError(
+            f"{dataset._path}.bin ends before sentence {missing.min() + 1}, which {dataset._path}"
+            ".idx names: it was cut off; binarize the text again"
+        )
     offsets = begins - (sizes.cumsum() - sizes)  # of a sentence's place in the file to that here
     tokens = everything[np.arange(sizes.sum()) + offsets.repeat(sizes)]  # (N,)
     return torch.from_numpy(tokens.astype(np.int64)).split(sizes.tolist())
