@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_factory import make_dictionary
 
-import vaswani_plugin  # noqa: F401
+from vaswani_plugin.compat import collating
 
 PAD, EOS = 1, 2
 FAIRSEQS_PADDING = data_utils.collate_tokens.__wrapped__
@@ -117,7 +117,7 @@ def make_pairs(source, target, **flags) -> LanguagePairDataset:
 
 @pytest.mark.parametrize(
     "flags",
-    [{}, *({name: True} for name in ("append_bos", "remove_eos_from_source"))],
+    [{}, *({name: True} for name in collating.CHANGES_OF_A_PAIR)],
     ids=lambda flags: "".join(flags),
 )
 def test_sentences_are_those_read_one_by_one(files, flags):

@@ -3,7 +3,7 @@
 fairseq makes the next batches in a thread of the training process, which for that long has to wait
 for Python's lock after each of its own operations.
 
-Axes: B sentences, T positions, N tokens of all sentences.
+Axes: B sentences, S source positions, T target positions, N tokens of all sentences.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def read_all_sentences_at_once() -> None:
 
 
 def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequence[Tensor]:
-    """`dataset[index]` of each of the indices, parts of one tensor.
+    """`dataset[index]` of each of the B indices, parts of one tensor.
 
     Raises:
         ValueError: the file ends before one of them.
@@ -127,44 +127,51 @@ def count_all_tokens_at_once() -> None:
     if is_replaced(original):
         return
 
-    def collate(
-        samples: Sequence[dict[str, Any]],
-        pad_idx: int,
-        eos_idx: int,
-        left_pad_source: bool = True,
-        left_pad_target: bool = False,
-        input_feeding: bool = True,
-        pad_to_length: dict[str, int] | None = None,
-        pad_to_multiple: int = 1,
-    ) -> dict[str, Any]:
-        flags = left_pad_source, left_pad_target, input_feeding, pad_to_length, pad_to_multiple
-        if not samples or not samples[0].keys() <= KEYS_OF_A_PAIR:
-            return original(samples, pad_idx, eos_idx, *flags)
-
-        def merge(side: str, left_pad: bool, shift: bool = False) -> Tensor:
-            length = None if pad_to_length is None else pad_to_length[side]
-            values = [sample[side] for sample in samples]
-            return data_utils.collate_tokens(
-                values, pad_idx, eos_idx, left_pad, shift, length, pad_to_multiple
-            )
-
-        source = merge("source", left_pad_source)
-        lengths, order = source.ne(pad_idx).sum(dim=1).sort(descending=True)
-        inputs = {"src_tokens": source.index_select(0, order), "src_lengths": lengths}
-        target, count = None, lengths.sum()
-        if samples[0].get("target") is not None:
-            target = merge("target", left_pad_target).index_select(0, order)
-            count = target.ne(pad_idx).sum()
-            if input_feeding:
-                shifted = merge("target", left_pad_target, True)
-                inputs["prev_output_tokens"] = shifted.index_select(0, order)
-        ids = np.array([sample["id"] for sample in samples], dtype=np.int64)
-        return {
-            "id": torch.from_numpy(ids).index_select(0, order),
-            "nsentences": len(samples),
-            "ntokens": count.item(),
-            "net_input": inputs,
-            "target": target,
-        }
+    def collate(samples: Sequence[dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        is_plain = bool(samples) and samples[0].keys() <= KEYS_OF_A_PAIR
+        return (batch_of_pairs if is_plain else original)(samples, *args, **kwargs)
 
     replace(language_pair_dataset, "collate", collate)
+
+
+def batch_of_pairs(
+    samples: Sequence[dict[str, Any]],
+    pad_idx: int,
+    eos_idx: int,
+    left_pad_source: bool = True,
+    left_pad_target: bool = False,
+    input_feeding: bool = True,
+    pad_to_length: dict[str, int] | None = None,
+    pad_to_multiple: int = 1,
+) -> dict[str, Any]:
+    """fairseq's `collate` of pairs, or of sources alone, without alignments and constraints.
+
+    Returns:
+        `id` (B,), `nsentences`, `ntokens`, `target` (B, T) or None, and in `net_input` `src_tokens`
+        (B, S), `src_lengths` (B,) and `prev_output_tokens` (B, T); the longest source first.
+    """
+
+    def merge(side: str, left_pad: bool, shift: bool = False) -> Tensor:
+        length = None if pad_to_length is None else pad_to_length[side]
+        values = [sample[side] for sample in samples]
+        flags = left_pad, shift, length, pad_to_multiple
+        return data_utils.collate_tokens(values, pad_idx, eos_idx, *flags)
+
+    source = merge("source", left_pad_source)
+    lengths, order = source.ne(pad_idx).sum(dim=1).sort(descending=True)
+    inputs = {"src_tokens": source.index_select(0, order), "src_lengths": lengths}
+    target, count = None, lengths.sum()
+    if samples[0].get("target") is not None:
+        target = merge("target", left_pad_target).index_select(0, order)
+        count = target.ne(pad_idx).sum()
+        if input_feeding:
+            shifted = merge("target", left_pad_target, True)
+            inputs["prev_output_tokens"] = shifted.index_select(0, order)
+    ids = np.array([sample["id"] for sample in samples], dtype=np.int64)
+    return {
+        "id": torch.from_numpy(ids).index_select(0, order),
+        "nsentences": len(samples),
+        "ntokens": count.item(),
+        "net_input": inputs,
+        "target": target,
+    }
