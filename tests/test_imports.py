@@ -13,16 +13,20 @@ OURS = PLUGIN.name
 MAY_IMPORT = {
     "architectures": set(),
     "configurations": set(),
+    "matrix_library": set(),
     "modules": set(),
+    "kernels": {"modules", "matrix_library"},
+    "analysis": {"matrix_library"},
     "metrics": set(),
     "models": {
         *("modules", "architectures", "configurations"),
         "defaults",  # recurrent ones train by other defaults
+        "kernels",  # in one file: see below
     },
     "criterions": {"modules"},
     "optim": {"modules", "defaults"},  # the schedule logs which of the paper's defaults hold
-    "search": {"modules"},
-    "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults"},
+    "search": {"modules", "matrix_library"},
+    "tasks": {"modules", "analysis", "models", "search", "metrics", "configurations", "defaults"},
     "interchange": {"modules", "models", "architectures", "configurations", "checkpoint_sums"},
     "checkpoint_sums": set(),
     "compat": {"checkpoint_sums"},
@@ -35,6 +39,9 @@ MAY_IMPORT = {
 }
 MAY_NOT_KNOW = {
     "modules": {"fairseq"},
+    "kernels": {"fairseq"},
+    "analysis": {"fairseq"},
+    "matrix_library": {"fairseq"},
     "metrics": {"fairseq", "torch"},
     "architectures": {"fairseq", "torch"},
     "configurations": {"torch"},
@@ -80,6 +87,12 @@ def test_arrows_run_one_way(path):
     assert not forbidden, f"{path}: {package} must not know {sorted(forbidden)}"
     foreign = {name.split(".")[0] for name in names} & MAY_NOT_KNOW.get(package, set())
     assert not foreign, f"{path}: {package} must not know {sorted(foreign)}"
+
+
+def test_one_file_knows_the_kernels():
+    users = [path for path in files() if "kernels" in packages_of(imported_names(path))]
+    users = [path for path in users if package_of(path) != "kernels"]
+    assert users == [PLUGIN / "models" / "_accelerate.py"]
 
 
 def test_compat_comes_first_and_nobody_else_knows_it():

@@ -11,7 +11,6 @@ from fairseq.logging import metrics
 from model_factory import make_model, make_stock_twin, make_task, random_batch
 from reference_weights import numbers
 
-from vaswani_plugin.criterions import label_smoothing
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
@@ -99,28 +98,17 @@ def test_value_is_the_papers_formula(task, model, sample):
     assert ours(task)(model, sample)[0].item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("unfused", "dtype", "fused"),
-    [(False, torch.float32, True), (True, torch.float32, False), (False, torch.float16, False)],
-    ids=str,
-)
-def test_when_the_loss_is_fused(task, sample, monkeypatch, unfused, dtype, fused):
-    """Not where asked, and not in float16, whose loss is scaled after the forward pass."""
-    calls = []
-    for name in ("fused_label_smoothed_cross_entropy", "label_smoothed_cross_entropy"):
-        real = getattr(label_smoothing, name)
-
-        def watched(*args, real=real, name=name):
-            calls.append(name)
-            return real(*args)
-
-        monkeypatch.setattr(label_smoothing, name, watched)
-    model = make_model(task).to(dtype)
+@pytest.mark.parametrize("unfused", [False, True])
+def test_when_the_loss_projects(task, sample, monkeypatch, unfused):
+    """By the model's own function, but where the user, or DDP around it, asks for the logits."""
+    calls, model = [], make_model(task)
+    real = model.projected_loss
+    monkeypatch.setattr(model, "projected_loss", lambda *args: calls.append(args) or real(*args))
     ours(task, unfused=unfused)(model, sample)
-    assert calls == [("fused_" if fused else "") + "label_smoothed_cross_entropy"]
+    assert len(calls) == (not unfused)
     model.find_unused_parameters = True  # as PyTorch's DDP, wrapped around it, bears it
     ours(task, unfused=unfused)(model, sample)
-    assert calls[1] == "label_smoothed_cross_entropy"
+    assert len(calls) == (not unfused)
 
 
 def test_unreduced_losses_are_those_of_each_token(task, model, sample):

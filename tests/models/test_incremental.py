@@ -8,7 +8,8 @@ from model_factory import make_model, make_task, random_batch
 from reference_weights import default_dtype, shake
 from tree_models import make_dictionaries, make_parsing_task
 
-from vaswani_plugin.modules.source_memory import FoldedMemory, SourceMemory
+from vaswani_plugin.search.decoder_beams import PackedDecoder
+from vaswani_plugin.search.source_memory import FoldedMemory, SourceMemory
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
@@ -131,7 +132,7 @@ def walk(model, batch, steps, widths, keeps, symbols=20):
     """
     generator = torch.Generator().manual_seed(7)
     sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
-    beams = model.decoder.begin_beam_search(model.encoder(sources), max(widths))
+    beams = PackedDecoder(model.decoder).begin(model.encoder(sources), max(widths))
     hypotheses, parents = torch.full((sentences, 1, 1), 2), None
     for step in range(steps):
         attention = beams.advance(hypotheses[:, :, -1], parents)
@@ -159,7 +160,7 @@ def walk(model, batch, steps, widths, keeps, symbols=20):
 def test_beams_are_the_full_forward_pass(task, model, widths, sizes):
     """30 steps: room runs out several times; sentences leave, two at once and in another order."""
     if sizes:
-        model = exact_model(task, attention_window=model.decoder.attention_window, **sizes)
+        model = exact_model(task, attention_window=model.decoder.window, **sizes)
     batch = random_batch(task, [(9, 1), (4, 1), (12, 1), (7, 1)])
     keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
     for actual, expected in walk(model, batch, 30, widths, keeps):
@@ -172,7 +173,7 @@ def test_one_sentence_alone(task, sizes, length, memory):
     """It is folded into the weights, unless it is so long that this would cost more."""
     model = exact_model(task, **sizes)
     batch = random_batch(task, [(length, 1)])
-    beams = model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 4)
+    beams = PackedDecoder(model.decoder).begin(model.encoder(batch["src_tokens"]), 4)
     assert all(isinstance(m, memory) for m in beams.stack.memories)
     for actual, expected in walk(model, batch, 12, [4], {5: [0]}):
         torch.testing.assert_close(actual, expected, **EXACT)
@@ -256,30 +257,9 @@ def test_slots_that_no_beam_sees_are_dropped(task):
     """However long the outputs, beams with a common past keep little more than one copy of it."""
     model = exact_model(task)
     batch = random_batch(task, LENGTHS)
-    beams = model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 4)
+    beams = PackedDecoder(model.decoder).begin(model.encoder(batch["src_tokens"]), 4)
     tokens = torch.full((3, 4), 5)
     first = torch.zeros(3, 4, dtype=torch.long)
     for step in range(60):
         beams.advance(tokens if step else tokens[:, :1], first if step else None)
     assert beams.stack.past.caches[0].size(2) < 60 + 2 * 8 * 4
-
-
-def test_weights_are_packed_anew_until_they_are_final(task):
-    model = make_model(task)
-    batch = random_batch(task, LENGTHS)
-
-    def logits():
-        beams = model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 1)
-        beams.advance(torch.full((3, 1), 5), None)
-        return beams.logits(slice(None))
-
-    with torch.no_grad():
-        before = logits()
-        model.decoder.layers[0].feed_forward.w_1.weight.data.mul_(3)  # a training's update
-        assert not logits().equal(before)
-        model.make_generation_fast_()
-        assert logits().equal(logits())
-        assert (
-            model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 1).projection
-            is model.decoder.begin_beam_search(model.encoder(batch["src_tokens"]), 1).projection
-        )

@@ -16,9 +16,10 @@ from reference_weights import layer_weights_of, numbers
 from vaswani_plugin.architectures import LANGUAGE_MODELS
 from vaswani_plugin.models.language_model import VaswaniLanguageModel
 from vaswani_plugin.models.one_layer_language_model import OneLayerLanguageModel
-from vaswani_plugin.modules import beam_past
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+from vaswani_plugin.search import beam_past
+from vaswani_plugin.search.language_beams import PackedLanguageModel
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 TASK = ("--task", "vaswani_language_modeling")
@@ -107,7 +108,7 @@ def test_beams_are_the_full_model(task, model, monkeypatch):
     generator = torch.Generator().manual_seed(5)
     texts = random_texts(dictionary, [5, 1, 8, 3])
     prompts = padded(texts, dictionary.pad())
-    beams = model.decoder.begin_beam_search(
+    beams = PackedLanguageModel(model.decoder).begin(
         {"src_tokens": prompts, "src_lengths": torch.tensor([len(t) for t in texts])}, 3
     )
     histories = [[text] for text in texts]

@@ -196,7 +196,7 @@ def test_pictures_get_the_one_attention(task):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_fused_loss_is_the_plain_one(task, model, epsilon):
+def test_the_projected_loss_is_the_plain_one(task, model, epsilon):
     batch = random_batch(task, LENGTHS)
     target = torch.full_like(batch["prev_output_tokens"], task.target_dictionary.pad())
     for row, (_, length) in enumerate(LENGTHS):
@@ -206,7 +206,7 @@ def test_fused_loss_is_the_plain_one(task, model, epsilon):
     results = []
     for unfused in (False, True):
         criterion = VaswaniLabelSmoothing(task, False, epsilon, False, unfused)
-        assert criterion._can_fuse(model) != unfused
+        assert criterion._projects_in_loss(model) != unfused
         loss, _, _ = criterion(model, sample)
         results.append((loss, *torch.autograd.grad(loss, list(model.parameters()))))
     for fused, plain in zip(*results, strict=True):

@@ -12,8 +12,7 @@ from omegaconf import OmegaConf
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.modules import recomputing
-from vaswani_plugin.modules.layers import Layer
+from vaswani_plugin.modules.transformer import Stack
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
 SWITCHES = {"checkpoint_activations", "compile"}
@@ -58,29 +57,6 @@ def test_recomputed_layers_give_the_same_gradients(task, extra):
     assert kept_for_backward(recomputing, batch) < 0.5 * kept_for_backward(plain, batch)
 
 
-def test_what_large_models_make_again_changes_nothing(task, monkeypatch):
-    batch, kept, results = random_batch(task, LENGTHS), [], []
-    for worth in (1, 1 << 62):
-        for name in ("WORTH_A_PRODUCT", "WORTH_A_NORM"):
-            monkeypatch.setattr(recomputing, name, worth)
-        for layers_too in (False, True):
-            model = make_model(task, dropout=0.3, checkpoint_activations=layers_too)
-            results.append(train_once(model, batch))
-            kept.append(kept_for_backward(model, batch))
-    for found in results[1:]:
-        assert_same(found, results[0], atol=1e-6, rtol=1e-4)
-    assert kept[0] < 0.7 * kept[2]
-
-
-def test_a_layer_made_again_leaves_nothing_behind_but_its_output(task, monkeypatch):
-    """What its output was made of would stay as long as the output, the next layer's input."""
-    monkeypatch.setattr(recomputing, "WORTH_A_NORM", 1)
-    for layers_too in (False, True):
-        layer = layers(make_model(task, dropout=0.3, checkpoint_activations=layers_too))[0].train()
-        output, _ = layer(torch.randn(2, 3, SIZES["d_model"], requires_grad=True))
-        assert hasattr(output, "origin") is not layers_too
-
-
 def test_a_copy_recomputes_its_own_layers(task):
     batch = random_batch(task, LENGTHS)
     model = make_model(task, dropout=0.3, checkpoint_activations=True)
@@ -98,13 +74,13 @@ def test_evaluation_is_not_touched(task):
         make_model(task, checkpoint_activations=on, compile=on).eval() for on in (False, True)
     )
     switched.load_state_dict(plain.state_dict())  # the same keys
-    assert all(layer._compiled_call_impl is not None for layer in layers(switched))
+    assert all(stack.run_layer is not None for stack in stacks(switched))
     with torch.no_grad():
         assert switched(**batch)[0].equal(plain(**batch)[0])
 
 
-def layers(model) -> list[Layer]:
-    return [*model.encoder.layers, *model.decoder.layers]
+def stacks(model) -> list[Stack]:
+    return [model.encoder, model.decoder]
 
 
 def test_the_flags_reach_the_layers(task):
@@ -112,15 +88,16 @@ def test_the_flags_reach_the_layers(task):
     assert cfg.model.checkpoint_activations and cfg.model.compile
     default = training_config("--arch", "vaswani_debug").model
     assert not default.checkpoint_activations and not default.compile
-    assert all(layer.recompute for layer in layers(make_model(task, checkpoint_activations=True)))
-    assert not any(layer.recompute for layer in layers(make_model(task)))
+    switched = stacks(make_model(task, checkpoint_activations=True))
+    assert all(stack.run_layer is not None for stack in switched)
+    assert all(stack.run_layer is None for stack in stacks(make_model(task)))
 
 
 def test_a_configuration_of_before_the_switches(task):
     cfg = OmegaConf.structured(VaswaniTransformerConfig(**SIZES))
     old = OmegaConf.create({k: v for k, v in cfg.items() if k not in SWITCHES})
     model = VaswaniTransformer.build_model(old, task)
-    assert not any(layer.recompute for layer in layers(model))
+    assert all(stack.run_layer is None for stack in stacks(model))
     assert not SWITCHES & set(old)  # the caller's own stays as it is
 
 

@@ -156,6 +156,7 @@ def test_dropout_is_where_the_paper_has_it(task):
     assert not model(**batch)[0].equal(model(**batch)[0])
     only_embeddings = make_model(task, dropout=0.999999)
     seen = []
-    only_embeddings.encoder.layers.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    first = only_embeddings.encoder.layers[0]
+    first.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     only_embeddings.train()(**batch)
     assert (seen[0] == 0).all()

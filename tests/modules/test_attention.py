@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from reference_weights import attention_weights_of, default_dtype, numbers, shake
 
-from vaswani_plugin.modules import short_attention
 from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
 
 TIGHT = {"atol": 1e-10, "rtol": 0}
@@ -42,6 +41,15 @@ def test_equation_1(masked, d_k, d_v):
     )
     np.testing.assert_allclose(outputs.numpy(), expected, **TIGHT)
     np.testing.assert_allclose(weights.numpy(), expected_weights, **TIGHT)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_another_scale_takes_the_place_of_the_papers(scale):
+    query, key, value = torch.randn(5, 4), torch.randn(6, 4), torch.randn(6, 3)
+    outputs, _ = scaled_dot_product_attention(query, key, value, scale=scale)
+    rescaled = query.numpy() * scale * 4**0.5
+    expected, _ = paper_reference.attention(rescaled, key.numpy(), value.numpy(), None)
+    np.testing.assert_allclose(outputs.numpy(), expected, **TIGHT)
 
 
 def test_rows_of_weights_sum_to_1_and_hidden_keys_get_nothing():
@@ -98,10 +106,8 @@ def test_causal_self_attention(need_weights):
         assert weights is None
 
 
-@pytest.mark.parametrize("most_keys", [6, 7])
-def test_the_fast_kernels_are_equation_1_with_gradients(most_keys, monkeypatch):
-    """Each way through one module: value and gradients of input and parameters."""
-    monkeypatch.setattr(short_attention, "MOST_KEYS", most_keys)
+def test_pytorchs_attention_is_equation_1_with_gradients():
+    """Both ways through one module: value and gradients of input and parameters."""
     module = make_attention(d_k=3, d_v=5)
     mask = random_mask(7, 7)
     gradients = []

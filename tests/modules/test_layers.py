@@ -12,9 +12,7 @@ from vaswani_plugin.modules.layers import (
     LAYER_NORM_EPS,
     AddNorm,
     DecoderLayer,
-    DecoderStack,
     EncoderLayer,
-    EncoderStack,
 )
 from vaswani_plugin.modules.masks import neighbourhood_mask
 
@@ -87,7 +85,11 @@ def test_decoder_layer(need_weights):
     layer = make_decoder_layer().eval()
     x, memory = torch.randn(2, 6, D), torch.randn(2, 4, D)
     output, self_weights, cross_weights = layer(
-        x, memory, need_self_weights=need_weights, need_cross_weights=need_weights
+        x,
+        memory,
+        is_causal=True,
+        need_self_weights=need_weights,
+        need_cross_weights=need_weights,
     )
     for sentence in range(2):
         expected = paper_reference.decoder_layer(
@@ -106,36 +108,3 @@ def test_output_of_a_layer_is_normalized():
     output, _ = layer(10 * torch.randn(2, 6, D))
     torch.testing.assert_close(output.mean(-1), torch.zeros(2, 6), atol=1e-10, rtol=0)
     torch.testing.assert_close(output.var(-1, unbiased=False), torch.ones(2, 6), atol=1e-3, rtol=0)
-
-
-def test_stacks_apply_their_layers_in_turn():
-    encoder = EncoderStack(make_encoder_layer() for _ in range(2))
-    decoder = DecoderStack(make_decoder_layer() for _ in range(3))
-    for number, layer in enumerate([*encoder, *decoder]):
-        shake(layer, seed=100 + number)
-    x, target = torch.randn(1, 5, D), torch.randn(1, 4, D)
-    memory, encoder_weights = encoder(x, need_weights=True)
-    output, self_weights, cross_weights = decoder(target, memory, need_weights=True)
-    expected, expected_memory = target[0].numpy(), x[0].numpy()
-    for layer in encoder:
-        expected_memory = paper_reference.encoder_layer(
-            expected_memory, layer_weights_of(layer), LAYER_NORM_EPS
-        )
-    for layer in decoder:
-        expected = paper_reference.decoder_layer(
-            expected, expected_memory, layer_weights_of(layer), LAYER_NORM_EPS
-        )
-    np.testing.assert_allclose(numbers(output[0]), expected, **TIGHT)
-    assert (len(encoder_weights), len(self_weights), len(cross_weights)) == (2, 3, 3)
-    _, none, last = decoder(target, memory, need_last_cross_weights=True)
-    assert not none and len(last) == 1
-    torch.testing.assert_close(last[0], cross_weights[-1], atol=1e-12, rtol=0)
-
-
-def test_a_stack_without_positions_is_permutation_equivariant():
-    """The lemma, through residuals, norms and feed-forward networks."""
-    encoder = EncoderStack(make_encoder_layer() for _ in range(2)).eval()
-    x, order = torch.randn(2, 7, D), torch.tensor([3, 0, 6, 1, 2, 5, 4])
-    permuted, original = encoder(x[:, order])[0], encoder(x)[0][:, order]
-    torch.testing.assert_close(permuted, original, atol=1e-10, rtol=0)
-    assert (original - encoder(x)[0]).abs().max() > 1e-2

@@ -6,10 +6,10 @@ import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 
+from vaswani_plugin.models._fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.modules.positions import (
     LearnedPositions,
     SinusoidalPositions,
-    fairseq_sinusoids,
     position_ids,
     sinusoids,
 )
@@ -56,7 +56,7 @@ def test_relative_positions_are_linear():
 
 @pytest.mark.parametrize("encoding", [sinusoids, fairseq_sinusoids])
 def test_odd_width_is_refused(encoding):
-    with pytest.raises(ValueError, match="d_model is 7; sinusoidal positions need an even width"):
+    with pytest.raises(ValueError, match="d_model is 7; .* even"):
         encoding(torch.arange(3), 7)
 
 

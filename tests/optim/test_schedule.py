@@ -5,9 +5,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from vaswani_plugin.modules.schedule import learning_rate
 from vaswani_plugin.optim.adam import VaswaniAdam
 from vaswani_plugin.optim.lr_scheduler import VaswaniSchedule, VaswaniScheduleConfig
-from vaswani_plugin.optim.schedule import learning_rate
 
 
 @pytest.mark.parametrize("d_model", [512, 1024, 128])

@@ -20,7 +20,7 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.models._decoder import DecoderBeams
+from vaswani_plugin.search.decoder_beams import DecoderBeams
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.rules import PaperRules
 

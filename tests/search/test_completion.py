@@ -10,6 +10,7 @@ from model_factory import make_task
 
 from vaswani_plugin.search.completion import complete
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
 
 GREEDY = SearchOptions(beam=1, lenpen=0.0, min_len=0)
 LENGTHS = [5, 1, 9, 3]
@@ -242,20 +243,18 @@ def test_the_watcher_sees_every_token_as_it_comes(eager, dictionary):
     assert seen == [completion.tokens[:length] for length in range(11)]
 
 
-def test_the_fast_decoder_keeps_its_packed_weights_only_when_they_are_final(task, dictionary):
+def test_packed_weights_follow_the_model(task, dictionary):
     """Between two calls a training may change the weights."""
-    model = make_language_model(task)
-    before = complete(model, dictionary, [[7]], GREEDY, 5, None)
+    model, weights = make_language_model(task), PackedWeights()
+    before = complete(model, dictionary, [[7]], GREEDY, 5, None, weights=weights)
+    packed = weights.of(model.decoder)
+    assert complete(model, dictionary, [[7]], GREEDY, 5, None, weights=weights) == before
+    assert weights.of(model.decoder) is packed
     with torch.no_grad():
         model.projection_weight.neg_()
-    after = complete(model, dictionary, [[7]], GREEDY, 5, None)
+    after = complete(model, dictionary, [[7]], GREEDY, 5, None, weights=weights)
     assert after[0][0].tokens == greedy_by_hand(model, dictionary, [7], 5, None)[0]
-    assert after != before
-    model.make_generation_fast_()
-    complete(model, dictionary, [[7]], GREEDY, 5, None)
-    packed = model.decoder._packed
-    complete(model, dictionary, [[7]], GREEDY, 5, None)
-    assert packed is not None and model.decoder._packed is packed
+    assert after != before and weights.of(model.decoder) is not packed
 
 
 def test_no_prompt_no_completion(model, dictionary):

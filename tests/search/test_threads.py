@@ -73,12 +73,14 @@ class Residues:
         self.sums = self.sums[sentences]
 
 
-def generate(sample, threads, members=1, task=(), prefix=None, final=True, **options):
+def generate(sample, threads, members=1, task=(), prefix=None, own=True, **options):
     torch.set_num_threads(threads)
     task = make_translation_task(SYMBOLS, **dict(task))
     models = [make_peaked_model(SYMBOLS, seed) for seed in range(members)]
-    for model in models if final else ():
+    for model in models if own else ():
         model.prepare_for_inference_(argparse.Namespace(generation=None))
+    for model in models if not own else ():
+        model.decoder.register_forward_hook(lambda *_: None)
     generator = make_generator(task, models, max_len_a=1, max_len_b=5, **options)
     found = generator.generate(models, sample, prefix_tokens=prefix)
     assert torch.get_num_threads() == threads
@@ -98,7 +100,7 @@ SHARED = {
 }
 ALONE = {
     "sampling": {"sampling": True},
-    "a training's validation": {"final": False},
+    "decoded by its own forward": {"own": False},
     "allowed": {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6]},
 }
 

@@ -9,9 +9,9 @@ from search_setup import EOS, PAD, UNK, as_function, make_sample
 from tree_models import LABELS, TAGS, WORDS, make_dictionaries, make_parser, make_parsing_task
 from trees_reference import all_trees, may_come
 
+from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.constraints import Step
-from vaswani_plugin.search.length_penalty import length_penalty
 from vaswani_plugin.search.well_formed import SymbolTables, WellFormedTrees, count_words
 from vaswani_plugin.tasks.parsing import symbols_of
 from vaswani_text.linearization import MAX_OPENINGS, restore

@@ -14,6 +14,7 @@ from vaswani_plugin.cli._engine import batches_by_length
 from vaswani_plugin.cli._lm_model import LanguageModel
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
 from vaswani_text.messages import message_line
 
 MAX_NEW_TOKENS = 100
@@ -58,6 +59,7 @@ class Completer:
         self.seed = args.seed
         self.refuse_long = args.long_prompt == "error"
         self.as_json = args.format == "json"
+        self.weights = PackedWeights()
         pipeline = model.pipeline
         # Elsewhere the blank between two words comes with the second one.
         self.by_character = pipeline is not None and pipeline.settings.coding == "characters"
@@ -106,6 +108,7 @@ class Completer:
                 self.stop,
                 suppressed=(UNKNOWN,),
                 watch=watch,
+                weights=self.weights,
             )
             found.update(zip(batch, completed, strict=True))
         return [found[place] for place in range(len(prompts))]

@@ -13,7 +13,7 @@ from typing import Any
 
 from vaswani_plugin.cli._engine import Hypothesis, batches_by_length
 from vaswani_plugin.interchange.ctranslate2_export import PADDING, import_ctranslate2
-from vaswani_plugin.search.length_penalty import length_penalty
+from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.tasks.translation import PAPER_DECODING
 from vaswani_text.corpus_io import read_json
 

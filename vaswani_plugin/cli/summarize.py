@@ -26,6 +26,7 @@ from vaswani_plugin.cli._lm_model import LanguageModel, load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
 from vaswani_plugin.tasks.translation import PAPER_DECODING
 from vaswani_text.coding import SEPARATOR, UNKNOWN
 from vaswani_text.summaries import one_line
@@ -161,6 +162,7 @@ class Summarizer:
         )
         self.batch_tokens = args.batch_tokens
         self.as_json = args.format == "json"
+        self.weights = PackedWeights()
 
     def read(self, paths: list[str]) -> Iterator[Article]:
         """Yields the articles of files (`-`: standard input), a line each; raises `InputError`."""
@@ -184,6 +186,7 @@ class Summarizer:
                 self.most,
                 self.model.dictionary.eos(),
                 suppressed=(SEPARATOR, UNKNOWN),
+                weights=self.weights,
             )
             for number, completions in zip(numbers, completed, strict=True):
                 found[number] = completions[0]

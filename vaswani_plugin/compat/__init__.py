@@ -12,7 +12,6 @@ as it is. The subjects:
 * ``resuming``: the place in an epoch, for other workers than before; the clock of the log;
 * ``distribution``: several workers, without GPUs and on several nodes;
 * ``dictionaries``: a broken one is named, a sentence is looked up as numbers;
-* ``memory``: large blocks that glibc hands back and forth, holes between others, kernels of old;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``quiet``: known-harmless warnings;
 * ``errors``: a user's mistake ends in one line, not in a traceback;
@@ -37,7 +36,6 @@ from vaswani_plugin.compat import (
     distribution,
     errors,
     exiting,
-    memory,
     numerics,
     quiet,
     resuming,
@@ -49,10 +47,6 @@ MENDS = (
     quiet.log_from_info_up,
     numerics.restore_removed_numpy_names,
     numerics.train_in_bf16_without_xla,
-    memory.keep_freed_memory,
-    memory.keep_few_kernels,
-    memory.return_large_blocks_of_wide_models,
-    memory.return_holes_between_updates,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
     collating.read_all_sentences_at_once,

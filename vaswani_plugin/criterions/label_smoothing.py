@@ -7,7 +7,6 @@ import argparse
 import math
 from dataclasses import dataclass, field
 
-import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -17,7 +16,6 @@ from torch import Tensor
 
 from vaswani_plugin.modules.loss import (
     SmoothedLoss,
-    fused_label_smoothed_cross_entropy,
     label_smoothed_cross_entropy,
     smoothing_weights,
 )
@@ -41,7 +39,7 @@ class LabelSmoothingConfig(FairseqDataclass):
 
 @register_criterion("vaswani_label_smoothing", dataclass=LabelSmoothingConfig)
 class VaswaniLabelSmoothing(FairseqCriterion):
-    """Label-smoothed cross-entropy; fused with the projection where the model offers it.
+    """Label-smoothed cross-entropy; a model of ours projects its features within the loss.
 
     Args:
         task: whose target dictionary names the padding.
@@ -81,8 +79,8 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         Returns:
             Loss in nats, the number that divides the gradient, and what is logged.
         """
-        if reduce and self._can_fuse(model):
-            sums = self._fused(model, sample)
+        if reduce and self._projects_in_loss(model):
+            sums = self._projected(model, sample)
         else:
             sums = self._plain(model, sample, reduce)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
@@ -98,18 +96,16 @@ class VaswaniLabelSmoothing(FairseqCriterion):
             logging_output["total"] = sample["target"].ne(self.padding_idx).sum()
         return sums.loss, sample_size, logging_output
 
-    def _can_fuse(self, model) -> bool:
+    def _projects_in_loss(self, model) -> bool:
         # With --find-unused-parameters PyTorch's DDP takes a projection that is used outside of
         # the model for an unused one, and its gradient for a second one.
         if self.unfused_loss or getattr(model, "find_unused_parameters", False):
             return False
-        # Gradients formed before fairseq scales the loss would underflow in float16.
-        weight = getattr(model, "projection_weight", None)
-        return weight is not None and weight.dtype != torch.float16
+        return hasattr(model, "projected_loss")
 
-    def _fused(self, model, sample) -> SmoothedLoss:
+    def _projected(self, model, sample) -> SmoothedLoss:
         features, _ = model(**sample["net_input"], features_only=True)
-        return fused_label_smoothed_cross_entropy(
+        return model.projected_loss(
             features.flatten(0, 1),  # (B, T, D) -> (N, D)
             model.projection_weight,
             sample["target"].flatten(),

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
 from vaswani_plugin.interchange.fairseq_weights import Weights
-from vaswani_plugin.modules.positions import fairseq_sinusoids, sinusoids
+from vaswani_plugin.models._fairseq_positions import fairseq_sinusoids
+from vaswani_plugin.modules.positions import sinusoids
 
 QUANTIZATIONS = ("int8", "int8_float32", "bfloat16", "float16")
 PADDING = "<blank>"

@@ -1,70 +1,65 @@
-"""The decoder (section 3.1, right half of Figure 1) at fairseq's border.
+"""The decoder (section 3.1, right half of Figure 1) with fairseq's interface.
 
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
-import threading
-
-import torch
+from fairseq.data import Dictionary
 from torch import Tensor
 
-from vaswani_plugin.models._causal_decoder import CausalDecoder, cached_positions
+from vaswani_plugin.models._causal_decoder import CausalDecoder, IncrementalState
 from vaswani_plugin.models._parts import Parts, require_positions
-from vaswani_plugin.modules.beam_decoder import BeamDecoder, PackedDecoderLayer
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.next_word import NextWord, NextWords
-from vaswani_plugin.modules.packed_linear import PackedLinear
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.transformer import Decoder, Output, cached_positions
 
-_PACKING = threading.Lock()
-"""Of threads that search with one model the first packs its weights."""
+EncoderOut = dict[str, list[Tensor]]
+"""What `VaswaniEncoder` returns."""
 
 
-class VaswaniDecoder(CausalDecoder):
-    """Embeddings, positions, N layers and the projection (right half of Figure 1).
+class VaswaniDecoder(Decoder, CausalDecoder):
+    """`modules.transformer.Decoder` as fairseq's models expect it.
 
-    In incremental decoding the attention to the source (of the last layer, averaged over
-    heads) is returned for fairseq's alignments and unknown-word replacement; set
-    `alignment_wanted` to False to spare the work.
+    A parser's decoder may be given the next word of the source (`next_word`).
 
-    A parser's decoder may be told which word comes next (`next_word`).
+    Attributes:
+        alignment_wanted: whether incremental decoding returns the attention to the source, for
+            fairseq's alignments and its replacing of unknown words. False saves the work.
     """
 
     def __init__(
         self,
-        dictionary,
+        dictionary: Dictionary,
         embedding: Embedding,
         projection: Embedding,
         parts: Parts,
         next_word: NextWord | None = None,
+        trains_right_padded: bool = False,
     ) -> None:
-        limit = parts.cfg.max_target_positions
-        super().__init__(dictionary, embedding, projection, parts, limit)
+        cfg = parts.cfg
+        layers = (parts.decoder_layer() for _ in range(cfg.decoder_layers))
+        positions = parts.positions(cfg.max_target_positions)
+        super().__init__(
+            embedding, positions, layers, cfg.dropout, cfg.attention_window, projection
+        )
+        self.dictionary = dictionary
+        self.max_target_positions = cfg.max_target_positions
+        self.trains_right_padded = trains_right_padded
         self.next_word = next_word
         self.alignment_wanted = True
-        self.layers = parts.decoder_stack()
-        self._packed: PackedDecoder | None = None
-
-    def begin_beam_search(self, encoder_out: dict[str, list[Tensor]], beam: int) -> "DecoderBeams":
-        """Start to decode a batch with `beam` hypotheses a sentence.
-
-        Args:
-            encoder_out: what the encoder returned, once a sentence.
-            beam: W, the greatest number of hypotheses of a sentence.
-        """
-        with _PACKING:
-            packed = self._packed or PackedDecoder(self)
-            if self.weights_are_final:  # as they are not while a training validates
-                self._packed = packed
-        return DecoderBeams(self, packed, encoder_out, beam)
+        parts.set_training_switches(self)
 
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]] | None = None,
-        incremental_state: dict[str, dict[str, Tensor]] | None = None,
+        encoder_out: EncoderOut,
+        incremental_state: IncrementalState | None = None,
         features_only: bool = False,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
         need_weights: bool = False,
-        **unused,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token.
 
@@ -73,117 +68,83 @@ class VaswaniDecoder(CausalDecoder):
             encoder_out: what the encoder returned.
             incremental_state: key-value cache; only positions not yet in it are computed.
             features_only: stop before the projection.
-            need_weights: return the weights of every layer and head.
+            full_context_alignment: let each position attend to the future, too.
+            alignment_layer: whose attention to the source is `attn`; None is the last.
+            alignment_heads: average over so many heads only.
+            src_lengths: not needed: padding is read off the encoder's output.
+            return_all_hiddens: also return what goes into and out of each layer.
+            need_weights: also return the weights of every layer and head.
 
         Returns:
             Logits (B, T', V), or features (B, T', D), with T' the positions computed; and
-            `attn` [(B, T', S) or None], `self_attention` [(B, H, T', T) a layer] and
-            `cross_attention` [(B, H, T', S) a layer] on request.
+            `attn` [(B, T', S)], or [None] where features alone were asked for; on request
+            `inner_states` [(T', B, D)], `self_attention` [(B, H, T', T) of each layer] and
+            `cross_attention` [(B, H, T', S) of each layer].
 
         Raises:
             ValueError: when T exceeds the positions of the model.
         """
-        length = prev_output_tokens.size(1)
-        require_positions(length, self.max_target_positions, "target")
-        past = cached_positions(incremental_state)
-        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
-        next_word = None
-        if self.next_word:
-            words = self.next_word.words(encoder_out["src_tokens"][0], memory)
-            next_word = self.next_word(words, self.next_word.written(prev_output_tokens)[:, past:])
-        x = self.embed(prev_output_tokens, past, next_word)
-        padding = encoder_out["encoder_padding_mask"]
-        has_padding = bool(padding) and bool(padding[0].any())
-        want_alignment = need_weights or (
-            incremental_state is not None and self.alignment_wanted and not self.training
+        wants_alignment = not features_only or alignment_layer is not None
+        if incremental_state is not None:
+            wants_alignment = wants_alignment and self.alignment_wanted
+        if wants_alignment and alignment_layer is None:
+            alignment_layer = len(self.layers) - 1
+        output = self._decode(
+            prev_output_tokens,
+            encoder_out,
+            incremental_state,
+            full_context_alignment,
+            need_weights,
+            alignment_layer if wants_alignment else None,
         )
-        x, self_weights, cross_weights = self.layers(
-            x,
-            memory,
-            self_mask=self.self_mask(prev_output_tokens, past),
-            memory_mask=~padding[0][:, None, None, :] if has_padding else None,
-            cache=incremental_state,
-            need_weights=need_weights,
-            need_last_cross_weights=want_alignment,
-        )
+        attention = None
+        if wants_alignment:
+            weights = output.cross_weights[alignment_layer if need_weights else 0]
+            attention = weights[:, :alignment_heads].mean(dim=1)
+        states = output.states if return_all_hiddens else []
         extra = {
-            "attn": [cross_weights[-1].mean(dim=1) if cross_weights else None],
-            "self_attention": self_weights,
-            "cross_attention": cross_weights if need_weights else [],
+            "attn": [attention],
+            "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
+            "self_attention": output.self_weights,
+            "cross_attention": output.cross_weights if need_weights else [],
         }
+        x = output.features
         return (x if features_only else self.output_layer(x)), extra
 
-
-class PackedDecoder:
-    """The decoder's weights, laid out for search; stale once they change."""
-
-    def __init__(self, decoder: VaswaniDecoder) -> None:
-        self.layers = [PackedDecoderLayer(layer) for layer in decoder.layers]
-        self.projection = PackedLinear(decoder.projection.weight)
-
-
-class DecoderBeams:
-    """The hypotheses of one batch in the decoder, a token longer with each `advance`.
-
-    This is all that search asks of a model of ours.
-
-    Axes: B sentences still there, W beams of each.
-    """
-
-    def __init__(
+    def _decode(
         self,
-        decoder: VaswaniDecoder,
-        packed: PackedDecoder,
-        encoder_out: dict[str, list[Tensor]],
-        beam: int,
-    ) -> None:
-        self.decoder = decoder
-        self.projection = packed.projection
-        padding = encoder_out["encoder_padding_mask"]
-        has_padding = bool(padding) and bool(padding[0].any())
+        tokens: Tensor,
+        encoder_out: EncoderOut,
+        cache: IncrementalState | None,
+        full_context: bool,
+        need_weights: bool,
+        alignment_layer: int | None,
+    ) -> Output:
+        require_positions(tokens.size(1), self.max_target_positions, "target")
         memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
-        self.stack = BeamDecoder(
-            packed.layers,
+        memory_mask = None
+        if encoder_out["encoder_padding_mask"]:
+            memory_mask = ~encoder_out["encoder_padding_mask"][0][:, None, None, :]
+        next_word = None
+        if self.next_word is not None:
+            words = self.next_word.words(encoder_out["src_tokens"][0], memory)
+            written = self.next_word.written(tokens)[:, cached_positions(cache) :]
+            next_word = self.next_word(words, written)
+        return super().forward(
+            tokens,
             memory,
-            padding[0] if has_padding else None,
-            beam,
-            decoder.attention_window,
+            memory_mask,
+            cache,
+            self.right_padded,
+            full_context,
+            need_weights,
+            alignment_layer,
+            next_word,
         )
-        self.length = 0  # of the hypotheses
-        self.next_words: NextWords | None = None
-        if decoder.next_word:
-            self.next_words = NextWords(decoder.next_word, encoder_out["src_tokens"][0], memory)
 
-    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """Give every hypothesis its next token.
-
-        Args:
-            tokens: (B, W).
-            parents: (B, W), the hypothesis of before that each one continues; None at first.
-
-        Returns:
-            Attention to the source, (B, W, S), or None where it is not wanted.
-
-        Raises:
-            ValueError: when a hypothesis exceeds the positions of the model.
-        """
-        decoder = self.decoder
-        require_positions(self.length + 1, decoder.max_target_positions, "target")
-        position = torch.full((1, 1), self.length, device=tokens.device)
-        x = decoder.embedding(tokens) + decoder.positions(position)
-        if self.next_words:
-            x = x + self.next_words.advance(tokens, parents)
-        self.length += 1
-        self.features, attention = self.stack.step(x, parents)
-        return attention.mean(dim=1) if decoder.alignment_wanted else None
-
-    def logits(self, sentences: slice) -> Tensor:
-        """Of the next token, (b, W, V), a tensor of its own."""
-        features = self.features[sentences]
-        return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
-
-    def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only: (B',), numbers among those of the batch."""
-        self.stack.keep(sentences)
-        if self.next_words:
-            self.next_words.keep(sentences)
+    def extract_features(
+        self, prev_output_tokens: Tensor, encoder_out: EncoderOut, **options
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """`forward` up to the projection, with `attn` of the last layer: (B, T', D) and extras."""
+        options.setdefault("alignment_layer", len(self.layers) - 1)
+        return self(prev_output_tokens, encoder_out, features_only=True, **options)

@@ -1,79 +1,82 @@
-"""The encoder (section 3.1, left half of Figure 1) at fairseq's border.
+"""The encoder (section 3.1, left half of Figure 1) with fairseq's interface.
 
 Axes: B batch, S source length, D d_model, H heads.
 """
 
+from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor
 
 from vaswani_plugin.models._parts import Parts, require_positions
-from vaswani_plugin.modules.dropout import dropout
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.masks import neighbourhood_mask, padding_mask
-from vaswani_plugin.modules.positions import position_ids
+from vaswani_plugin.modules.transformer import Encoder
+
+SEQUENCE_FIRST = ("encoder_out", "encoder_states")
+"""Entries of the encoder's output whose batch is the second axis."""
 
 
-class VaswaniEncoder(FairseqEncoder):
-    """Embeddings, positions and N layers (section 3.1, left half of Figure 1)."""
+class _FairseqEncoder(FairseqEncoder):
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)  # set by the subclass
 
-    def __init__(self, dictionary, embedding: Embedding, parts: Parts) -> None:
-        super().__init__(dictionary)
+
+class VaswaniEncoder(Encoder, _FairseqEncoder):
+    """`modules.transformer.Encoder` as fairseq's models expect it."""
+
+    def __init__(self, dictionary: Dictionary, embedding: Embedding, parts: Parts) -> None:
         cfg = parts.cfg
-        self.padding_idx = embedding.padding_idx
-        self.dropout = cfg.dropout
-        self.attention_window = cfg.attention_window
+        layers = (parts.encoder_layer() for _ in range(cfg.encoder_layers))
+        positions = parts.positions(cfg.max_source_positions)
+        super().__init__(embedding, positions, layers, cfg.dropout, cfg.attention_window)
+        self.dictionary = dictionary
         self.max_source_positions = cfg.max_source_positions
-        self.embedding = embedding
-        self.positions = parts.positions(cfg.max_source_positions)
-        self.layers = parts.encoder_stack()
+        parts.set_training_switches(self)
 
     def forward(
         self,
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
         need_weights: bool = False,
-        **unused,
     ) -> dict[str, list[Tensor]]:
         """Encode a batch.
 
         Args:
             src_tokens: (B, S), padded on either side.
             src_lengths: not needed: padding is read off the tokens.
+            return_all_hiddens: also return what goes into and out of each layer.
+            token_embeddings: taken instead of the rows of the embedding matrix, (B, S, D).
             need_weights: also return each layer's attention weights.
 
         Returns:
             `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding],
-            `src_tokens` [(B, S)], and `attention` [(B, H, S, S) a layer] on request.
+            `src_tokens` [(B, S)], and on request `encoder_states` [(S, B, D) of the first layer's
+            input and each layer's output] and `attention` [(B, H, S, S) of each layer].
 
         Raises:
             ValueError: when S exceeds the positions of the model.
         """
         require_positions(src_tokens.size(1), self.max_source_positions, "source")
-        padding = src_tokens.eq(self.padding_idx)
-        x = self.embedding(src_tokens)
-        x = x + self.positions(position_ids(src_tokens, self.padding_idx))
-        x = dropout(x, self.dropout, self.training)
-        x, weights = self.layers(x, self._mask(src_tokens, bool(padding.any())), need_weights)
+        embedded = None
+        if token_embeddings is not None:
+            embedded = self.embedding.scale * token_embeddings
+        output = super().forward(src_tokens, need_weights, embedded)
+        states = output.states if return_all_hiddens else []
         return {
-            "encoder_out": [x.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
-            "encoder_padding_mask": [padding],
+            "encoder_out": [output.features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [src_tokens.eq(self.padding_idx)],
             "src_tokens": [src_tokens],
-            "attention": weights,
+            "encoder_states": [x.transpose(0, 1) for x in states],
+            "attention": output.self_weights,
         }
-
-    def _mask(self, src_tokens: Tensor, has_padding: bool) -> Tensor | None:
-        mask = padding_mask(src_tokens, self.padding_idx) if has_padding else None
-        if self.attention_window:
-            near = neighbourhood_mask(src_tokens.size(1), self.attention_window, src_tokens.device)
-            mask = near if mask is None else mask & near
-        return mask
 
     def reorder_encoder_out(
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
         """Pick sentences: `new_order` (B',) numbers those of the batch to keep or repeat."""
         return {
-            name: [x.index_select(1 if name == "encoder_out" else 0, new_order) for x in tensors]
+            name: [x.index_select(int(name in SEQUENCE_FIRST), new_order) for x in tensors]
             for name, tensors in encoder_out.items()
         }
 

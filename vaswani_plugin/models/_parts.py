@@ -1,32 +1,33 @@
-"""Builds the modules of one configuration, for encoder and decoder alike."""
+"""Builds the modules of one configuration, for every model of ours."""
 
+import os
+import shutil
 from functools import partial
+from typing import Any
 
+import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig, check_sizes, head_sizes
+from vaswani_plugin.models._fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.modules.language_model_layers import LanguageModelLayer, LanguageModelStack
-from vaswani_plugin.modules.layers import (
-    AddNorm,
-    DecoderLayer,
-    DecoderStack,
-    EncoderLayer,
-    EncoderStack,
-    Layer,
-)
-from vaswani_plugin.modules.next_word import NextWord
-from vaswani_plugin.modules.positions import (
-    LearnedPositions,
-    SinusoidalPositions,
-    fairseq_sinusoids,
-    sinusoids,
-)
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from vaswani_plugin.modules.transformer import Stack
 
 
 class Parts:
-    """Makes modules of one configuration."""
+    """Makes the modules of one configuration.
+
+    Args:
+        cfg: complete, see `completed`.
+
+    Raises:
+        ValueError: when sizes don't fit together.
+    """
 
     def __init__(self, cfg: VaswaniTransformerConfig) -> None:
         self.cfg = cfg
@@ -48,6 +49,12 @@ class Parts:
         encoding = fairseq_sinusoids if fairseq_style else sinusoids
         return SinusoidalPositions(max_positions, self.cfg.d_model, encoding)
 
+    def encoder_layer(self) -> EncoderLayer:
+        return EncoderLayer(self.attention(), self.feed_forward(), self.add_norm)
+
+    def decoder_layer(self) -> DecoderLayer:
+        return DecoderLayer(self.attention(), self.attention(), self.feed_forward(), self.add_norm)
+
     def next_word(self, task) -> NextWord:
         """What tells a parser's decoder its place.
 
@@ -65,30 +72,31 @@ class Parts:
             source.eos(),
         )
 
-    def _layer(self, layer: Layer) -> Layer:
-        layer.recompute = self.cfg.checkpoint_activations
+    def set_training_switches(self, stack: Stack) -> None:
+        """Run the layers of a stack as --checkpoint-activations and --compile say, in training."""
+        run = _call
         if self.cfg.compile:
-            layer.compile(dynamic=True)
-        return layer
+            run = torch.compile(run, dynamic=True)
+        if self.cfg.checkpoint_activations:
+            run = partial(checkpoint, run, use_reentrant=False)
+        stack.run_layer = None if run is _call else run
 
-    def encoder_stack(self) -> EncoderStack:
-        return EncoderStack(
-            self._layer(EncoderLayer(self.attention(), self.feed_forward(), self.add_norm))
-            for _ in range(self.cfg.encoder_layers)
-        )
 
-    def decoder_stack(self) -> DecoderStack:
-        return DecoderStack(
-            self._layer(
-                DecoderLayer(self.attention(), self.attention(), self.feed_forward(), self.add_norm)
-            )
-            for _ in range(self.cfg.decoder_layers)
-        )
+def _call(layer: nn.Module, *arguments: Any) -> Any:
+    return layer(*arguments)
 
-    def language_model_stack(self) -> LanguageModelStack:
-        return LanguageModelStack(
-            self._layer(LanguageModelLayer(self.attention(), self.feed_forward(), self.add_norm))
-            for _ in range(self.cfg.decoder_layers)
+
+def require_compiler(cfg: VaswaniTransformerConfig) -> None:
+    """Refuse to train with --compile where PyTorch would find no C++ compiler.
+
+    Raises:
+        ValueError: names the compiler that is missing.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if cfg.compile and not shutil.which(compiler):
+        raise ValueError(
+            f"--compile needs a C++ compiler and there is no {compiler}; install one, name "
+            f"it in the variable CXX, or train without --compile"
         )
 
 

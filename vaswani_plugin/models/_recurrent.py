@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
+from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._configuration import shared_embeddings
+from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
@@ -51,7 +53,7 @@ class LSTMEncoder(FairseqEncoder):
         self.layers = layers
 
     def forward(
-        self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None
     ) -> dict[str, list[Tensor]]:
         """Encode a batch.
 
@@ -121,7 +123,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         encoder_out: dict[str, list[Tensor]],
         incremental_state: dict[str, dict[str, Tensor]] | None = None,
         features_only: bool = False,
-        **unused,
+        src_lengths: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token.
 
@@ -130,6 +132,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
             encoder_out: what the encoder returned.
             incremental_state: where it holds a state, the last token alone is read.
             features_only: stop before the projection.
+            src_lengths: not needed.
 
         Returns:
             Logits (B, T', V), or features (B, T', D), with T' the positions computed; and `attn`
@@ -186,6 +189,9 @@ class LSTMDecoder(FairseqIncrementalDecoder):
 class RecurrentModel(FairseqEncoderDecoderModel):
     """An encoder and a decoder of LSTMs; a subclass says which."""
 
+    projected_loss = staticmethod(projected_loss)
+    """Projects features and computes their loss, for a criterion."""
+
     make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
     """A subclass's own: the LSTMs of a configuration."""
 
@@ -217,7 +223,18 @@ class RecurrentModel(FairseqEncoderDecoderModel):
             LSTMDecoder(target, of_target, projection, decoder_layers, cfg),
         )
         initialize_uniformly(model)
-        return model
+        return accelerated(model)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        features_only: bool = False,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token: see `LSTMDecoder.forward`."""
+        encoder_out = self.encoder(src_tokens, src_lengths)
+        return self.decoder(prev_output_tokens, encoder_out, features_only=features_only)
 
     @property
     def projection_weight(self) -> Tensor:

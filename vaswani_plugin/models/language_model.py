@@ -8,20 +8,25 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import LANGUAGE_MODELS
 from vaswani_plugin.configurations import VaswaniLanguageModelConfig
+from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._configuration import completed
 from vaswani_plugin.models._language_decoder import (
     LanguageDecoder,
     position_limit,
     require_one_dictionary,
 )
-from vaswani_plugin.models._parts import Parts
+from vaswani_plugin.models._parts import Parts, require_compiler
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.loss import projected_loss
 
 
 @register_model("vaswani_lm", dataclass=VaswaniLanguageModelConfig)
 class VaswaniLanguageModel(FairseqLanguageModel):
     """The right half of Figure 1 without attention to a source; one matrix embeds and projects."""
+
+    projected_loss = staticmethod(projected_loss)
+    """Projects features and computes their loss, for a criterion."""
 
     @classmethod
     def build_model(cls, cfg: VaswaniLanguageModelConfig, task) -> "VaswaniLanguageModel":
@@ -31,10 +36,25 @@ class VaswaniLanguageModel(FairseqLanguageModel):
             ValueError: when sizes don't fit, or inputs and outputs have two dictionaries.
         """
         require_one_dictionary(task)
-        parts = Parts(completed(cfg, VaswaniLanguageModelConfig))
+        cfg = completed(cfg, VaswaniLanguageModelConfig)
         dictionary = task.source_dictionary
         embedding = Embedding(len(dictionary), cfg.d_model, dictionary.pad())
-        return cls(LanguageDecoder(dictionary, embedding, parts, position_limit(cfg)))
+        decoder = LanguageDecoder(dictionary, embedding, Parts(cfg), position_limit(cfg))
+        return accelerated(cls(decoder, cfg))
+
+    def __init__(self, decoder: LanguageDecoder, cfg: VaswaniLanguageModelConfig) -> None:
+        super().__init__(decoder)
+        self.cfg = cfg
+
+    def train(self, mode: bool = True) -> "VaswaniLanguageModel":
+        """`torch.nn.Module.train`.
+
+        Raises:
+            ValueError: when the layers are to be compiled and there is no C++ compiler.
+        """
+        if mode:
+            require_compiler(self.cfg)
+        return super().train(mode)
 
     @property
     def projection_weight(self) -> Tensor:

@@ -8,12 +8,14 @@ from fairseq.models import FairseqDecoder, FairseqLanguageModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.configurations import OneLayerConfig
+from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._language_decoder import (
     position_limit,
     require_language_positions,
     require_one_dictionary,
 )
 from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.masks import causal_mask, padding_mask
 from vaswani_plugin.modules.one_layer import OneLayer
 from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
@@ -36,7 +38,6 @@ class OneLayerDecoder(FairseqDecoder):
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         features_only: bool = False,
-        **unused,
     ) -> tuple[Tensor, dict[str, list[None]]]:
         """Predict each next word.
 
@@ -74,6 +75,9 @@ class OneLayerDecoder(FairseqDecoder):
 class OneLayerLanguageModel(FairseqLanguageModel):
     """`--arch vaswani_lm_one_layer`; the notes give no sizes."""
 
+    projected_loss = staticmethod(projected_loss)
+    """Projects features and computes their loss, for a criterion."""
+
     @classmethod
     def build_model(cls, cfg: OneLayerConfig, task) -> "OneLayerLanguageModel":
         """Build the model of a configuration.
@@ -82,7 +86,7 @@ class OneLayerLanguageModel(FairseqLanguageModel):
             ValueError: when a size is below 1 or --d-model is odd.
         """
         require_one_dictionary(task)
-        return cls(OneLayerDecoder(task.source_dictionary, cfg))
+        return accelerated(cls(OneLayerDecoder(task.source_dictionary, cfg)))
 
     @property
     def projection_weight(self) -> Tensor:

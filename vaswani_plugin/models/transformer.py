@@ -1,7 +1,7 @@
 """The Transformer of the paper as a fairseq model (section 3, Figure 1).
 
-Inside, the batch comes first; at fairseq's border the encoder's output is (S, B, D), so
-that fairseq's generator, scorer and ensembles work with it.
+In `modules` the batch comes first; here the encoder's output is (S, B, D), as fairseq's
+generator, scorer and ensembles expect it.
 
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
@@ -12,17 +12,23 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import ARCHITECTURES, PARSERS
 from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.models._accelerate import accelerated
+from vaswani_plugin.models._causal_decoder import pads_right
 from vaswani_plugin.models._configuration import completed, shared_embeddings
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
-from vaswani_plugin.models._parts import Parts
+from vaswani_plugin.models._parts import Parts, require_compiler
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.loss import projected_loss
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
 class VaswaniTransformer(FairseqEncoderDecoderModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/architectures.py`."""
+
+    projected_loss = staticmethod(projected_loss)
+    """Projects features and computes their loss, for a criterion."""
 
     @classmethod
     def build_model(cls, cfg: VaswaniTransformerConfig, task) -> "VaswaniTransformer":
@@ -32,7 +38,8 @@ class VaswaniTransformer(FairseqEncoderDecoderModel):
             ValueError: when sizes don't fit, or all embeddings are to be shared between
                 differing dictionaries.
         """
-        parts = Parts(completed(cfg, VaswaniTransformerConfig))
+        cfg = completed(cfg, VaswaniTransformerConfig)
+        parts = Parts(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         of_source, of_target, projection = shared_embeddings(
             cfg.share_embeddings,
@@ -41,8 +48,58 @@ class VaswaniTransformer(FairseqEncoderDecoderModel):
             lambda dictionary: Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
         )
         encoder = VaswaniEncoder(source, of_source, parts)
-        next_word = parts.next_word(task) if parts.cfg.next_word else None
-        return cls(encoder, VaswaniDecoder(target, of_target, projection, parts, next_word))
+        next_word = parts.next_word(task) if cfg.next_word else None
+        right = pads_right(task)
+        decoder = VaswaniDecoder(target, of_target, projection, parts, next_word, right)
+        return accelerated(cls(encoder, decoder, cfg))
+
+    def __init__(
+        self, encoder: VaswaniEncoder, decoder: VaswaniDecoder, cfg: VaswaniTransformerConfig
+    ) -> None:
+        super().__init__(encoder, decoder)
+        self.cfg = cfg
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = False,
+        features_only: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token: see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
+        encoder_out = self.encoder(src_tokens, src_lengths, return_all_hiddens)
+        return self.decoder(
+            prev_output_tokens,
+            encoder_out,
+            features_only=features_only,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+            return_all_hiddens=return_all_hiddens,
+        )
+
+    def extract_features(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        **options,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """`forward` up to the projection: (B, T, D) and extras."""
+        encoder_out = self.encoder(src_tokens, src_lengths)
+        return self.decoder.extract_features(prev_output_tokens, encoder_out, **options)
+
+    def train(self, mode: bool = True) -> "VaswaniTransformer":
+        """`torch.nn.Module.train`.
+
+        Raises:
+            ValueError: when the layers are to be compiled and there is no C++ compiler.
+        """
+        if mode:
+            require_compiler(self.cfg)
+        return super().train(mode)
 
     @property
     def projection_weight(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention (section 3.2): Eq. 1 as a pure function, and multi-head attention over it.
+"""Attention (section 3.2): Eq. 1 as a function, and multi-head attention.
 
 Axes: B batch, H heads, T queries, S keys, D d_model, K d_k, V d_v.
 """
@@ -9,38 +9,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.forgetful_attention import (
-    forgetful_attention,
-    heads_of,
-    is_worth_it,
-    side_by_side,
-)
-from vaswani_plugin.modules.linear import joint_linear, linear
-from vaswani_plugin.modules.short_attention import is_short, short_attention
+from vaswani_plugin.modules.masks import causal_mask
 
 KeyValueCache = dict[str, Tensor]
 """Keys (B, H, S, K) under "key" and values (B, H, S, V) under "value"; empty before use."""
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Eq. 1, written out: softmax(Q K^T / sqrt(d_k)) V.
 
-    The plain twin of `torch.nn.functional.scaled_dot_product_attention`, for reading, for
-    tests and wherever the weights themselves are wanted.
-
     Args:
-        query: (..., T, K).
-        key: (..., S, K).
-        value: (..., S, V).
+        query, key, value: (..., T, K), (..., S, K) and (..., S, V).
         mask: boolean, broadcastable to (..., T, S), True where a query may attend.
+        scale: multiplies the scores; None is the paper's 1/sqrt(d_k).
 
     Returns:
         The outputs (..., T, V) and the weights (..., T, S). A row of weights sums to 1; a
         query that may attend to nothing gets zeros.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if scale is None:
+        scale = 1 / math.sqrt(query.size(-1))
+    scores = query @ key.transpose(-2, -1) * scale
     if mask is None:
         weights = scores.softmax(dim=-1)
     else:
@@ -54,14 +49,13 @@ class MultiHeadAttention(nn.Module):
 
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    The h matrices W_i^Q lie side by side in one projection, and so for keys and values.
-    d_k and d_v are free, as Table 3 (A) and (B) need.
+    One projection holds the h matrices W_i^Q side by side, and so for keys and values.
+    d_k and d_v are free, as rows (A) and (B) of Table 3 need.
 
     Args:
         d_model: width of queries, keys, values and output.
         heads: h.
-        d_k: width of a head's queries and keys.
-        d_v: width of a head's values.
+        d_k, d_v: width of a head's queries and keys, and of its values.
         dropout: probability of dropping an attention weight (0 in the paper).
 
     Raises:
@@ -79,10 +73,7 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, heads * d_k)
         self.value = nn.Linear(d_model, heads * d_v)
         self.output = nn.Linear(heads * d_v, d_model)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Xavier uniform; Q, K and V as the parts of one matrix (gain 1/sqrt(2))."""
+        # Xavier uniform; Q, K and V as the parts of one matrix (gain 1/sqrt(2)).
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2))
         nn.init.xavier_uniform_(self.output.weight)
@@ -101,60 +92,54 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             query: (B, T, D).
-            memory: (B, S, D), the encoder's output; None for self-attention.
+            memory: the encoder's output, (B, S, D).
             mask: boolean, broadcastable to (B, H, T, S), True where a query may attend.
-            is_causal: self-attention that hides the future, said without a mask so that the
-                kernel need not read one. Exclusive with `mask`.
-            cache: keys and values of earlier calls. Self-attention appends to it;
-                attention to a memory fills it once and then reads it only.
-            need_weights: also return the weights of each head (Eq. 1, written out).
+            is_causal: hide the future without a mask (self-attention). Exclusive with `mask`.
+            cache: keys and values of earlier calls. Self-attention appends to it; attention
+                to a memory fills it once and reads it afterwards.
+            need_weights: also return the weights of each head; dropout of weights is then off.
 
         Returns:
             (B, T, D), and the weights (B, H, T, S) or None.
         """
-        projections = (self.query, self.key, self.value)
-        drops = self.training and self.dropout > 0
-        plain = cache is None and not need_weights and not drops
-        if plain and is_worth_it(query, memory, projections):
-            y = forgetful_attention(query, memory, projections, self.heads, mask, is_causal)
-            return linear(y, self.output.weight, self.output.bias), None
-        if memory is None:
-            q, k, v = self._heads_of(query, self.query, self.key, self.value)
-            if cache:
-                k, v = torch.cat((cache["key"], k), dim=2), torch.cat((cache["value"], v), dim=2)
-            if cache is not None:
-                cache["key"], cache["value"] = k, v
-        else:
-            (q,) = self._heads_of(query, self.query)
-            k, v = self._of_memory(memory, cache)
+        q = split_heads(self.query(query), self.heads)
+        k, v = self._keys_and_values(query, memory, cache)
         if need_weights:
             if is_causal:
-                future = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device)
-                mask = future.tril()
+                mask = causal_mask(q.size(2), k.size(2), device=q.device)
             heads, weights = scaled_dot_product_attention(q, k, v, mask)
         else:
-            heads, weights = self._fast_attention(q, k, v, mask, is_causal), None
-        return linear(side_by_side(heads), self.output.weight, self.output.bias), weights
+            heads, weights = self.attend(q, k, v, mask, is_causal), None
+        return self.output(merge_heads(heads)), weights
 
-    def _fast_attention(
+    def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
     ) -> Tensor:
+        """Eq. 1 by PyTorch's function: (B, H, T, K), (B, H, S, K), (B, H, S, V) -> (B, H, T, V)."""
         dropout = self.dropout if self.training else 0.0
-        if not dropout and is_short(q, k):
-            return short_attention(q, k, v, mask, is_causal)
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
-        )
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
 
-    def _of_memory(self, memory: Tensor, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, from the cache where it is filled."""
-        if cache:
+    def _keys_and_values(
+        self, query: Tensor, memory: Tensor | None, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Project them, (B, H, S, K) and (B, H, S, V), with the help of the cache."""
+        if cache and memory is not None:
             return cache["key"], cache["value"]
-        k, v = self._heads_of(memory, self.key, self.value)
+        source = query if memory is None else memory
+        k = split_heads(self.key(source), self.heads)
+        v = split_heads(self.value(source), self.heads)
+        if cache:
+            k, v = torch.cat((cache["key"], k), dim=2), torch.cat((cache["value"], v), dim=2)
         if cache is not None:
             cache["key"], cache["value"] = k, v
         return k, v
 
-    def _heads_of(self, x: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
-        """Each projection of (B, T, D), in one product, as heads (B, H, T, .)."""
-        return tuple(heads_of(part, self.heads) for part in joint_linear(x, *projections))
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, H K) -> (B, H, T, K)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, H, T, V) -> (B, T, H V): the paper's Concat."""
+    return x.transpose(1, 2).flatten(2)

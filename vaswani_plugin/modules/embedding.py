@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.modules.linear import linear
-
 
 class Embedding(nn.Module):
     """One matrix that embeds tokens, times sqrt(d_model), and projects to the vocabulary.
@@ -39,4 +37,4 @@ class Embedding(nn.Module):
 
     def project(self, x: Tensor) -> Tensor:
         """(..., D) -> logits (..., V): the pre-softmax linear transformation."""
-        return linear(x, self.weight)
+        return F.linear(x, self.weight)

@@ -1,4 +1,4 @@
-"""Attention masks (section 3.2.3): who may look at whom.
+"""Attention masks (section 3.2.3): who may attend to whom.
 
 A mask is boolean and True where a query may attend to a key, as
 `torch.nn.functional.scaled_dot_product_attention` reads it.
@@ -13,12 +13,8 @@ from torch import Tensor
 def padding_mask(tokens: Tensor, padding_idx: int) -> Tensor:
     """Hide padding from every query.
 
-    Args:
-        tokens: token numbers, (B, S).
-        padding_idx: the number of the padding token.
-
     Returns:
-        Boolean (B, 1, 1, S), True at real tokens; broadcasts over heads and queries.
+        Boolean (B, 1, 1, S) of the tokens (B, S), to be broadcast over heads and queries.
     """
     return tokens.ne(padding_idx)[:, None, None, :]
 
@@ -32,14 +28,10 @@ def causal_mask(
     training (queries = keys) and incremental decoding (one query, all keys so far).
 
     Args:
-        queries: number of query positions T.
-        keys: number of key positions S, at least T.
+        queries, keys: numbers of positions T and S, T <= S.
         window: with r > 0 a query sees its r latest positions, itself among them (the
             restricted self-attention of section 4, on the side that is visible).
-        device: where the mask is made.
-
-    Returns:
-        Boolean (T, S).
+        device: of the mask, (T, S).
     """
     query = torch.arange(keys - queries, keys, device=device)[:, None]
     key = torch.arange(keys, device=device)[None, :]
@@ -49,16 +41,34 @@ def causal_mask(
     return visible
 
 
+def past_mask(
+    tokens: Tensor, padding_idx: int, past: int = 0, window: int = 0, right_padded: bool = False
+) -> Tensor | None:
+    """Hide the future and the padding from the positions behind the first `past`.
+
+    Padding behind the tokens of a sentence lies in their future and needs no mask of its own.
+
+    Args:
+        tokens: (B, T).
+        padding_idx: number of the padding.
+        past: positions whose keys are cached.
+        window: see `causal_mask`.
+        right_padded: promise that padding stands behind the tokens only.
+
+    Returns:
+        Boolean, broadcastable to (B, 1, T - past, T); None where `is_causal` says it all.
+    """
+    if right_padded and not (window or past):
+        return None
+    length = tokens.size(1)
+    mask = causal_mask(length - past, length, window, tokens.device)
+    return mask if right_padded else mask & padding_mask(tokens, padding_idx)
+
+
 def neighbourhood_mask(length: int, window: int, device: torch.device | None = None) -> Tensor:
     """Restrict self-attention to r positions around each position (section 4).
 
-    Args:
-        length: number of positions T.
-        window: r, the size of the neighbourhood; position i sees i - r//2 ... i + (r-1)//2.
-        device: where the mask is made.
-
-    Returns:
-        Boolean (T, T).
+    Of T positions, position i sees i - r//2 ... i + (r-1)//2; the mask is (T, T).
     """
     query = torch.arange(length, device=device)[:, None]
     key = torch.arange(length, device=device)[None, :]

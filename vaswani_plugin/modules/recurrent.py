@@ -6,11 +6,11 @@ c_i = sum_j alpha_ij h_j and alpha_i = softmax_j(s_i . h_j).
 Axes: B batch, S source length, T target length, D units of a layer, N layers.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from vaswani_plugin.modules.attention import scaled_dot_product_attention
 
 State = tuple[Tensor, Tensor]
 """h and c of every layer after the last step, each (N, B, D)."""
@@ -140,11 +140,8 @@ class DotAttention(nn.Module):
         Returns:
             (B, T, D), and alpha (B, T, S), each row of which sums to 1.
         """
-        scores = torch.bmm(states, memory.transpose(1, 2))
-        if padding is not None:
-            scores = scores.masked_fill(padding[:, None], -math.inf)
-        weights = scores.softmax(dim=-1)
-        context = torch.bmm(weights, memory)
+        mask = None if padding is None else ~padding[:, None]
+        context, weights = scaled_dot_product_attention(states, memory, memory, mask, scale=1.0)
         return torch.tanh(self.combine(torch.cat((context, states), dim=-1))), weights
 
 

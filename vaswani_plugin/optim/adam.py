@@ -11,8 +11,6 @@ from omegaconf import II
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from vaswani_plugin.optim.gradients import keep_gradients_apart
-
 
 @dataclass
 class VaswaniAdamConfig(FairseqDataclass):
@@ -124,7 +122,6 @@ class VaswaniAdam(FairseqOptimizer):
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
         super().__init__(cfg)
         self._optimizer = MixedPrecisionAdam(params, **self.optimizer_config)
-        keep_gradients_apart(self.params)
 
     @property
     def optimizer_config(self) -> dict:

@@ -8,7 +8,7 @@ from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II, DictConfig
 
 from vaswani_plugin.defaults import report
-from vaswani_plugin.optim.schedule import learning_rate
+from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
 

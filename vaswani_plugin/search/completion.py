@@ -17,6 +17,7 @@ from torch import Tensor
 from vaswani_plugin.search.constraints import Constraint, Step
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
 
 Watch = Callable[[Tensor], None]
 """Is shown the new tokens so far of every open continuation, (b, W, T), before each next one."""
@@ -50,6 +51,7 @@ def complete(
     stop_at: int | None,
     suppressed: tuple[str, ...] = (),
     watch: Watch | None = None,
+    weights: PackedWeights | None = None,
 ) -> list[list[Completion]]:
     """Continue each prompt, all in one batch.
 
@@ -65,6 +67,7 @@ def complete(
         stop_at: the token that ends a text, usually the end of sentence; None: no token does.
         suppressed: words that are never written.
         watch: is shown how the texts grow.
+        weights: packed weights of the model, kept by the caller from batch to batch.
 
     Returns:
         Of each prompt at most W completions, the best score first.
@@ -103,6 +106,7 @@ def complete(
         eos=stop,
         constraints=tuple(constraints),
         tokens_to_suppress=suppressed,
+        weights=weights,
     )
     batch = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
     found = generator.generate([model], batch)
@@ -150,9 +154,9 @@ class _Prompted:
     """A language model as the generator sees models: the prompt is source and encoder's output."""
 
     def __init__(self, model: FairseqLanguageModel, pad: int) -> None:
-        self.model = model
+        self.model, self.decoder = model, model.decoder
         self.pad = pad
-        self.encoder = self.decoder = self
+        self.encoder = self
 
     def eval(self) -> None:
         self.model.eval()
@@ -160,9 +164,10 @@ class _Prompted:
     def forward_torchscript(self, prompts: dict[str, Tensor]) -> dict[str, Tensor]:
         return prompts
 
-    def begin_beam_search(self, prompts: dict[str, Tensor], beam: int):
-        if hasattr(self.model.decoder, "begin_beam_search"):
-            return self.model.decoder.begin_beam_search(prompts, beam)
+    def max_decoder_positions(self) -> int:
+        return self.model.max_decoder_positions()
+
+    def begin_beams(self, prompts: dict[str, Tensor]) -> "_RereadBeams":
         return _RereadBeams(self.model, prompts["src_tokens"], prompts["src_lengths"], self.pad)
 
 

@@ -24,6 +24,7 @@ from vaswani_plugin.search.constraints import (
 )
 from vaswani_plugin.search.hypotheses import Hypothesis
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import (
     best_candidates,
@@ -47,6 +48,7 @@ class BeamSearchGenerator:
         prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
         constraints: further ones.
         start_tracking: makes further ones for a batch, which follow its hypotheses.
+        weights: packed weights, shared by generators over the same models; None: its own.
 
     Raises:
         ValueError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
@@ -64,6 +66,7 @@ class BeamSearchGenerator:
         prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
         constraints: tuple[Constraint, ...] = (),
         start_tracking: tuple[StartTracking, ...] = (),
+        weights: PackedWeights | None = None,
     ) -> None:
         _require_one_dictionary(models, dictionary)
         if options.beam > len(dictionary) - 1:
@@ -72,6 +75,7 @@ class BeamSearchGenerator:
                 f"give at most {len(dictionary) - 1}: padding is never output"
             )
         self.models, self.dictionary, self.options = models, dictionary, options
+        self.weights = PackedWeights() if weights is None else weights
         # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
         self.vocabulary = len(dictionary)
         self.pad, self.unk = dictionary.pad(), dictionary.unk()
@@ -145,11 +149,11 @@ class BeamSearchGenerator:
         return results
 
     def _is_shareable(self, sources: Tensor) -> bool:
-        """Whether each sentence's search is its own, and the weights are packed for good."""
+        """Whether each sentence's search is its own, and the threads share packed weights."""
         return (
             sources.device.type == "cpu"
             and not (self.options.sampling or self.more)
-            and all(getattr(model.decoder, "weights_are_final", False) for model in self.models)
+            and all(self.weights.of(model.decoder) is not None for model in self.models)
         )
 
     def _search(
@@ -163,7 +167,12 @@ class BeamSearchGenerator:
         options = self.options
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
         ensemble = Ensemble(
-            self.models, net_input, options.beam, options.temperature, self.vocabulary
+            self.models,
+            self.weights,
+            net_input,
+            options.beam,
+            options.temperature,
+            self.vocabulary,
         )
         return BeamSearch(
             ensemble,
@@ -235,6 +244,11 @@ class BeamSearchGenerator:
         if self.rules.by_sentence:  # a prefix is followed past the limit
             forced = prefix.ne(self.pad).sum(dim=1).tolist()
             limits = [max(limit, given) for limit, given in zip(limits, forced, strict=True)]
+            if max(limits) > positions:
+                raise ValueError(
+                    f"a prefix has {max(limits)} tokens and the model {positions + 1} positions, "
+                    f"the end of sentence included; shorten the prefix"
+                )
         return limits
 
     def _repeat_given(self, results: list[list[Hypothesis]], prefix: Tensor) -> None:

@@ -8,11 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from vaswani_plugin.search.length_penalty import (
-    best_reachable_score,
-    fairseq_length_penalty,
-    length_penalty,
-)
+from vaswani_plugin.modules.length_penalty import length_penalty
 
 
 class PaperRules:
@@ -79,7 +75,7 @@ class FairseqRules:
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
         """Scores of hypotheses of `length` tokens, end of sentence included."""
-        return log_probabilities / fairseq_length_penalty(length, self.exponent)
+        return log_probabilities / length**self.exponent
 
     def rank(self, scores: Tensor, step: int) -> Tensor:
         """(B, W) -> (B, W): what came sooner ranks higher."""
@@ -90,3 +86,24 @@ class FairseqRules:
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
         """See `PaperRules.done`."""
         return kept[:, -1] > -math.inf
+
+
+def best_reachable_score(
+    log_probability: float | Tensor, length: int, limit: int | Tensor, alpha: float
+) -> float | Tensor:
+    """The best score that an unfinished hypothesis can still reach.
+
+    log P only falls as tokens are added. With alpha > 0 the penalty is most favourable at
+    the longest output, with alpha < 0 at the shortest.
+
+    Args:
+        log_probability: log P of the tokens so far, at most 0.
+        length: the least length it can end with.
+        limit: the greatest length it can end with.
+        alpha: exponent of the penalty.
+
+    Returns:
+        An upper bound of log P / lp over all its continuations.
+    """
+    favourable = limit if alpha > 0 else length
+    return log_probability / length_penalty(favourable, alpha)

@@ -1,7 +1,7 @@
-"""Models as the search sees them: every hypothesis gets a token, and log P of the next comes out.
+"""Models as the search sees them: each hypothesis gets a token, and log P of the next comes out.
 
-A model of ours offers `decoder.begin_beam_search`; any other of fairseq's with an incremental
-decoder works through its `incremental_state`.
+Models of ours decode with packed weights; any other encoder-decoder of fairseq's with an
+incremental decoder decodes through its `incremental_state`.
 
 Axes: B sentences, W beams, R = B W rows, V vocabulary, S source length.
 """
@@ -14,9 +14,14 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import BeamableMM
 from torch import Tensor
 
+from vaswani_plugin.search.packing import PackedWeights
+
 
 class Beams(Protocol):
-    """The hypotheses of one batch in one model."""
+    """The hypotheses of one batch in one model.
+
+    One whose `logits` are log-probabilities already says so by an attribute `normalized`.
+    """
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """Append tokens (B, W) to the hypotheses `parents` (B, W) of before; None at first.
@@ -25,14 +30,14 @@ class Beams(Protocol):
         """
 
     def logits(self, sentences: slice) -> Tensor:
-        """(b, W, V), a tensor of its own; unnormalized, or log-probabilities already."""
+        """Of the next token, (b, W, V), a tensor of its own."""
 
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences only, (B',)."""
 
 
 class ForeignBeams:
-    """`Beams` over any encoder-decoder of fairseq.
+    """`Beams` over any encoder-decoder of fairseq, by its decoder's `forward`.
 
     Args:
         model: with an `encoder` and a `decoder`.
@@ -44,6 +49,7 @@ class ForeignBeams:
         self.model = model
         self.encoder_out = encoder_out
         self.temperature = temperature
+        self.normalized = True
         self.incremental = isinstance(model.decoder, FairseqIncrementalDecoder)
         self.state: dict = {}
         self.history: Tensor | None = None  # (R, T)
@@ -94,6 +100,7 @@ class Ensemble:
 
     Args:
         models: of fairseq, over the same dictionaries.
+        weights: packed weights of the models that have them.
         net_input: the batch's `src_tokens` and the rest that the encoders take.
         beam: W, the greatest number of hypotheses of a sentence.
         temperature: divides the logits of every model.
@@ -101,15 +108,23 @@ class Ensemble:
     """
 
     def __init__(
-        self, models: list, net_input: dict, beam: int, temperature: float, vocabulary: int
+        self,
+        models: list,
+        weights: PackedWeights,
+        net_input: dict,
+        beam: int,
+        temperature: float,
+        vocabulary: int,
     ) -> None:
         self.temperature = temperature
         self.vocabulary = vocabulary
         self.members: list[Beams] = []
         for model in models:
             encoder_out = model.encoder.forward_torchscript(net_input)
-            if hasattr(model.decoder, "begin_beam_search"):
-                self.members.append(model.decoder.begin_beam_search(encoder_out, beam))
+            if (packed := weights.of(model.decoder)) is not None:
+                self.members.append(packed.begin(encoder_out, beam))
+            elif hasattr(model, "begin_beams"):
+                self.members.append(model.begin_beams(encoder_out))
             else:
                 self.members.append(ForeignBeams(model, encoder_out, temperature))
 
@@ -144,7 +159,7 @@ class Ensemble:
             )
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
-        if isinstance(member, ForeignBeams):
+        if getattr(member, "normalized", False):
             return logits
         if self.temperature != 1:
             logits /= self.temperature

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vaswani_plugin.modules.next_word import last_tokens_of_words
+from vaswani_plugin.modules.parser import last_tokens_of_words
 from vaswani_plugin.search.constraints import Step
 
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3

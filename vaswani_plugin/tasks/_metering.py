@@ -16,6 +16,7 @@ from fairseq.logging import metrics
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import Tensor
 
+from vaswani_plugin.analysis.matrix_rate import matrix_rate
 from vaswani_plugin.configurations import head_sizes
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import (
@@ -24,7 +25,6 @@ from vaswani_plugin.metrics.multiply_adds import (
     TransformerSizes,
     training_flops_of,
 )
-from vaswani_plugin.modules.matrix_rate import matrix_rate
 
 logger = logging.getLogger(__name__)
 

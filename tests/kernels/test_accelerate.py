@@ -1,0 +1,145 @@
+"""One call makes a built model faster and changes nothing that anyone can see of it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from vaswani_plugin import kernels, matrix_library
+from vaswani_plugin.kernels import NAMES, accelerate
+from vaswani_plugin.kernels.add_norm import FusedAddNorm
+from vaswani_plugin.kernels.fused_loss import fused_projected_loss
+from vaswani_plugin.kernels.linear import OneDNNLinear
+from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.loss import projected_loss
+from vaswani_plugin.modules.transformer import Transformer
+
+
+@pytest.fixture(autouse=True)
+def onednn(monkeypatch):
+    monkeypatch.setattr(kernels, "chosen_library", lambda: "onednn")
+    monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
+    monkeypatch.delenv(kernels.VARIABLE, raising=False)
+
+
+def make_model(dropout: float = 0.0) -> Transformer:
+    torch.manual_seed(1)
+    sizes = {"layers": 2, "d_model": 32, "d_ff": 48, "heads": 4, "max_positions": 40}
+    model = Transformer(50, 50, 1, dropout=dropout, **sizes)
+    model.projected_loss = projected_loss
+    return model
+
+
+def kinds(model: nn.Module) -> set[type]:
+    return {type(part) for part in model.modules()}
+
+
+def train_once(model: Transformer) -> dict[str, torch.Tensor]:
+    """Loss, and the gradient of every parameter."""
+    generator = torch.Generator().manual_seed(2)
+    source, target = (torch.randint(4, 50, (6, 9), generator=generator) for _ in range(2))
+    source[0, :3] = target[1, 6:] = 1
+    memory = model.encoder(source)
+    features = model.decoder(target, memory.features, source.ne(1)[:, None, None]).features
+    weight = model.decoder.projection.weight
+    sums = model.projected_loss(features.flatten(0, 1), weight, target.flatten(), 0.1, 1)
+    model.zero_grad()
+    sums.loss.backward()
+    return {"loss": sums.loss.detach()} | {n: p.grad for n, p in model.named_parameters()}
+
+
+def test_values_and_gradients_stay():
+    plain, fast = make_model(), accelerate(make_model())
+    assert {OneDNNLinear, FusedAddNorm} <= kinds(fast) and nn.Linear not in kinds(fast)
+    assert fast.projected_loss is fused_projected_loss
+    expected = train_once(plain)
+    for name, found in train_once(fast).items():
+        torch.testing.assert_close(found, expected[name], atol=2e-3, rtol=1e-4, msg=name)
+
+
+def test_with_dropout_it_trains_and_evaluates_alike():
+    plain, fast = make_model(dropout=0.3), accelerate(make_model(dropout=0.3))
+    losses = [train_once(model)["loss"].item() for model in (plain, fast)]
+    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.1)
+    source = torch.randint(4, 50, (2, 7))
+    found, expected = fast.eval()(source, source), plain.eval()(source, source)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_parameters_and_state_dict_stay_the_same():
+    model = make_model()
+    before, parameters = list(model.state_dict()), list(model.parameters())
+    accelerate(model)
+    assert list(model.state_dict()) == before
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    accelerate(model)  # a second time changes nothing
+    assert list(model.state_dict()) == before
+    other = make_model()
+    other.load_state_dict(model.state_dict())
+    model.load_state_dict(other.state_dict())
+
+
+def test_modes_are_kept():
+    assert all(not part.training for part in accelerate(make_model().eval()).modules())
+
+
+def test_subclasses_and_replaced_layers_are_left_alone():
+    class Mine(nn.Linear):
+        pass
+
+    model = make_model()
+    model.encoder.layers[0].feed_forward.w_1 = Mine(32, 48)
+    accelerate(model)
+    assert type(model.encoder.layers[0].feed_forward.w_1) is Mine
+    assert type(model.encoder.layers[0].feed_forward.w_2) is OneDNNLinear
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("on", NAMES), ("", NAMES), ("off", ()), ("fused_loss", ("fused_loss",))],
+)
+def test_the_variable_chooses(monkeypatch, text, expected):
+    monkeypatch.setenv(kernels.VARIABLE, text)
+    model = accelerate(make_model())
+    assert (OneDNNLinear in kinds(model)) == ("linear" in expected)
+    assert (FusedAddNorm in kinds(model)) == ("add_norm" in expected)
+    assert (model.projected_loss is fused_projected_loss) == ("fused_loss" in expected)
+
+
+def test_a_kernel_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv(kernels.VARIABLE, "linear,fast")
+    with pytest.raises(
+        ValueError, match="no kernel is named fast; give on, off, or some of linear"
+    ):
+        accelerate(make_model())
+
+
+def test_linear_layers_stay_where_pytorchs_library_is_the_faster(monkeypatch):
+    monkeypatch.setattr(kernels, "chosen_library", lambda: "pytorch")
+    assert OneDNNLinear not in kinds(accelerate(make_model()))
+
+
+def test_a_copy_has_layers_of_its_own():
+    fast = accelerate(make_model())
+    other = copy.deepcopy(fast)
+    expected = train_once(fast)["loss"]
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert train_once(fast)["loss"].equal(expected)
+
+
+def test_under_torch_func_the_model_is_plain():
+    """Per-sample gradients, which no autograd.Function of ours knows how to batch."""
+    network = accelerate(nn.Sequential(FeedForward(6, 10)))
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+
+    def loss(parameters, x):
+        return torch.func.functional_call(network, parameters, (x,)).square().sum()
+
+    x = torch.randn(30, 5, 6)
+    rows = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    network(x).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(rows[name].sum(0), parameter.grad, atol=1e-3, rtol=1e-3)

@@ -1,0 +1,206 @@
+"""The fused loss equals the plain one in value and gradient."""
+
+import numpy as np
+import paper_reference
+import pytest
+import torch
+
+from vaswani_plugin import matrix_library
+from vaswani_plugin.kernels import fused_loss as loss_module
+from vaswani_plugin.kernels.fused_loss import fused_projected_loss
+from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
+
+PAD = 1
+TOKENS, WIDTH, VOCABULARY = 13, 5, 9
+
+
+def make_case(dtype=torch.float64, padded=True, seed=5):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(TOKENS, WIDTH, generator=generator, dtype=torch.float64)
+    weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=torch.float64)
+    target = torch.randint(2, VOCABULARY, (TOKENS,), generator=generator)
+    if padded:
+        target[[0, 4, 5, TOKENS - 1]] = PAD
+    return features.to(dtype), weight.to(dtype), target
+
+
+@pytest.fixture(params=[1, 2, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")
+def chunks(request, monkeypatch):
+    """The fused loss in chunks of so many tokens."""
+    monkeypatch.setattr(loss_module, "chunk_rows", lambda vocabulary, width: request.param)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("padded", [False, True])
+def test_fused_is_plain_in_value_and_gradient(chunks, epsilon, padded):
+    features, weight, target = make_case(padded=padded)
+    features.requires_grad_()
+    weight.requires_grad_()
+    loss, nll = label_smoothed_cross_entropy(features @ weight.T, target, epsilon, PAD)
+    sums = fused_projected_loss(features, weight, target, epsilon, PAD)
+    torch.testing.assert_close(sums.loss, loss.sum(), atol=1e-10, rtol=0)
+    torch.testing.assert_close(sums.nll, nll.sum().detach(), atol=1e-10, rtol=0)
+    expected = torch.autograd.grad(loss.sum(), (features, weight))
+    actual = torch.autograd.grad(sums.loss, (features, weight))
+    for ours, plain in zip(actual, expected, strict=True):
+        assert plain.abs().max() > 1e-2
+        torch.testing.assert_close(ours, plain, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_finite_differences_agree(chunks, epsilon):
+    features, weight, target = make_case()
+
+    def loss(features, weight):
+        return fused_projected_loss(features, weight, target, epsilon, PAD).loss
+
+    inputs = (features.requires_grad_(), weight.requires_grad_())
+    assert torch.autograd.gradcheck(loss, inputs, atol=1e-7)
+
+
+def test_the_gradient_is_scaled_by_what_comes_after():
+    features, weight, target = make_case()
+    features.requires_grad_()
+    weight.requires_grad_()
+    loss = fused_projected_loss(features, weight, target, 0.1, PAD).loss
+    once = torch.autograd.grad(loss, (features, weight), retain_graph=True)
+    scaled = torch.autograd.grad(-2.5 * loss, (features, weight))
+    for single, other in zip(once, scaled, strict=True):
+        torch.testing.assert_close(other, -2.5 * single, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("trained", ["features", "weight"])
+def test_one_input_alone_may_want_a_gradient(trained):
+    features, weight, target = make_case()
+    wanted = features if trained == "features" else weight
+    wanted.requires_grad_()
+    sums = fused_projected_loss(features, weight, target, 0.1, PAD)
+    loss, _ = label_smoothed_cross_entropy(features @ weight.T, target, 0.1, PAD)
+    sums.loss.backward()
+    (expected,) = torch.autograd.grad(loss.sum(), (wanted,))
+    torch.testing.assert_close(wanted.grad, expected, atol=1e-10, rtol=0)
+    assert (weight if trained == "features" else features).grad is None
+
+
+def test_chunks_fill_the_cache_and_are_never_empty():
+    assert loss_module.chunk_rows(vocabulary=8000, width=128) == loss_module.CHUNK_ELEMENTS // 8000
+    assert loss_module.chunk_rows(vocabulary=37_000, width=512) == 512
+    assert loss_module.chunk_rows(vocabulary=10 * loss_module.CHUNK_ELEMENTS, width=1) == 1
+
+
+def test_only_the_loss_carries_a_gradient():
+    features, weight, target = make_case()
+    features.requires_grad_()
+    sums = fused_projected_loss(features, weight, target, 0.1, PAD, True)
+    assert sums.loss.requires_grad
+    assert not sums.nll.requires_grad and not sums.correct.requires_grad
+    with torch.no_grad():
+        silent = fused_projected_loss(features, weight, target, 0.1, PAD)
+    assert not silent.loss.requires_grad
+    torch.testing.assert_close(silent.loss, sums.loss.detach(), atol=0, rtol=0)
+
+
+def test_correct_tokens_are_counted(chunks):
+    features, weight, target = make_case()
+    best = (features @ weight.T).argmax(-1)
+    met = [i for i in range(1, TOKENS) if best[i] != PAD and target[i] != PAD][:3]
+    target[met] = best[met]
+    hits = sum(int(b == t) for b, t in zip(best.tolist(), target.tolist(), strict=True) if t != PAD)
+    assert 3 <= hits < int(target.ne(PAD).sum())
+    counted = fused_projected_loss(features, weight, target, 0.1, PAD, True)
+    assert int(counted.correct) == hits
+    assert int(fused_projected_loss(features, weight, target, 0.1, PAD).correct) == 0
+
+
+def test_nothing_but_padding_is_0_and_finite():
+    features, weight, target = make_case()
+    features.requires_grad_()
+    sums = fused_projected_loss(features, weight, torch.full_like(target, PAD), 0.1, PAD)
+    sums.loss.backward()
+    assert sums.loss.item() == 0 and sums.nll.item() == 0
+    assert (features.grad == 0).all()
+
+
+def test_padding_does_not_reach_the_gradient():
+    features, weight, target = make_case()
+    features.requires_grad_()
+    fused_projected_loss(features, weight, target, 0.1, PAD).loss.backward()
+    assert (features.grad[target.eq(PAD)] == 0).all()
+    assert (features.grad[target.ne(PAD)].abs().amax(dim=-1) > 1e-3).all()
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+def test_either_matrix_library_gives_the_same(onednn, monkeypatch):
+    """In float32, with as many rows as oneDNN is for."""
+    library = "onednn" if onednn else "pytorch"
+    monkeypatch.setattr(matrix_library, "chosen_library", lambda: library)
+    torch.manual_seed(4)
+    features = torch.randn(90, 32, requires_grad=True)
+    weight = torch.randn(60, 32, requires_grad=True)
+    target = torch.randint(0, 60, (90,))
+    found = fused_projected_loss(features, weight, target, 0.1, PAD).loss
+    exact = [x.detach().double().requires_grad_() for x in (features, weight)]
+    plain = label_smoothed_cross_entropy(exact[0] @ exact[1].T, target, 0.1, PAD)[0].sum()
+    torch.testing.assert_close(found.double(), plain, atol=0, rtol=1e-6)
+    expected = torch.autograd.grad(plain, exact)
+    for ours, other in zip(torch.autograd.grad(found, (features, weight)), expected, strict=True):
+        torch.testing.assert_close(ours.double(), other, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_near_and_summed_in_float32(dtype):
+    features, weight, target = make_case(dtype)
+    features.requires_grad_()
+    weight.requires_grad_()
+    sums = fused_projected_loss(features, weight, target, 0.1, PAD)
+    assert sums.loss.dtype == torch.float32
+    sums.loss.backward()
+    assert features.grad.dtype == dtype and weight.grad.dtype == dtype
+    exact = [features.detach().double(), weight.detach().double()]
+    exact = [x.requires_grad_() for x in exact]
+    loss, nll = label_smoothed_cross_entropy(exact[0] @ exact[1].T, target, 0.1, PAD)
+    gradients = torch.autograd.grad(loss.sum(), exact)
+    # Logits up to about 8 carry an error of 2^-9 of their size in bfloat16.
+    assert abs(sums.loss.item() - loss.sum().item()) < 0.01 * loss.sum().item()
+    assert abs(sums.nll.item() - nll.sum().item()) < 0.01 * nll.sum().item()
+    for ours, plain in zip((features.grad, weight.grad), gradients, strict=True):
+        assert (ours.double() - plain).abs().max() < 0.03 * plain.abs().max()
+    plain_loss, _ = label_smoothed_cross_entropy((features @ weight.T).detach(), target, 0.1, PAD)
+    assert plain_loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_decides_on_the_logits(chunks, dtype):
+    """Of a normalization's output, which it keeps in float32, and of a product's."""
+    features, weight, target = make_case(torch.float32)
+    features = features.to(dtype).requires_grad_()
+    weight.requires_grad_()
+    results = []
+    for mixed in (False, True):
+        x = features if mixed else features.float()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            sums = fused_projected_loss(x, weight, target, 0.1, PAD)
+        gradients = torch.autograd.grad(sums.loss, (features, weight))
+        results.append((sums.loss, sums.nll, *gradients))
+        assert gradients[0].dtype == dtype and gradients[1].dtype == sums.loss.dtype
+    for plain, mixed in zip(*results, strict=True):
+        assert not mixed.equal(plain)  # products in bfloat16
+        torch.testing.assert_close(mixed, plain, atol=0.1, rtol=2e-2)
+
+
+def test_large_logits_neither_overflow_nor_lose_the_loss():
+    features, weight, target = make_case(torch.float32)
+    sums = fused_projected_loss(1000 * features, weight, target, 0.1, PAD)
+    expected, _ = paper_reference.smoothed_loss(
+        (1000 * features.double() @ weight.double().T).numpy(), target.tolist(), 0.1, PAD
+    )
+    np.testing.assert_allclose(float(sums.loss), expected.sum(), rtol=1e-5)
+
+
+def test_the_loss_may_be_changed_in_place():
+    """As fairseq does with a worker's dummy batch, where an epoch's batches don't share out."""
+    features, weight, target = make_case()
+    leaves = features.requires_grad_(), weight.requires_grad_()
+    loss = fused_projected_loss(*leaves, target, 0.1, PAD).loss
+    loss *= 0
+    assert all(not gradient.any() for gradient in torch.autograd.grad(loss, leaves))

@@ -1,0 +1,66 @@
+"""`modules/` is the paper in PyTorch's own functions, read from its syntax trees."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PLUGIN
+
+MODULES = PLUGIN / "modules"
+BESIDE_THE_PAPER = {"recurrent.py", "one_layer.py", "parser.py"}
+MOST_LINES = 900
+
+
+def trees() -> dict[str, ast.Module]:
+    found = {p.name: ast.parse(p.read_text(encoding="utf-8")) for p in MODULES.glob("*.py")}
+    assert "attention.py" in found
+    return found
+
+
+def dotted(node: ast.AST) -> str:
+    """`torch.autograd.Function` of such an expression."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@pytest.mark.parametrize("name", sorted(trees()))
+def test_pytorchs_own_functions_alone(name):
+    for node in ast.walk(trees()[name]):
+        expression = dotted(node)
+        assert not expression.endswith("autograd.Function"), f"{name}: {expression}"
+        assert not expression.endswith(".device.type"), f"{name}: {expression}"
+        assert not expression.endswith((".is_cuda", ".is_cpu", ".cuda")), f"{name}: {expression}"
+
+
+@pytest.mark.parametrize("name", sorted(trees()))
+def test_nothing_is_imported_but_torch_and_modules(name):
+    standard = {"collections", "math", "typing"}
+    for node in ast.walk(trees()[name]):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        for imported in names:
+            ours = imported.startswith("vaswani_plugin.modules.")
+            assert ours or imported.split(".")[0] in {"torch", *standard}, f"{name}: {imported}"
+
+
+def test_the_softmax_over_attention_scores_stands_in_one_function():
+    """Eq. 1 is written once; `F.scaled_dot_product_attention` is PyTorch's own."""
+    found = []
+    for name, tree in trees().items():
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+                if any(getattr(call.func, "attr", "") == "softmax" for call in calls):
+                    found.append(f"{name}:{function.name}")
+    assert found == ["attention.py:scaled_dot_product_attention"]
+
+
+def test_the_transformer_is_short_enough_to_read():
+    files = [path for path in MODULES.glob("*.py") if path.name not in BESIDE_THE_PAPER]
+    lines = sum(len(Path(path).read_text(encoding="utf-8").splitlines()) for path in files)
+    assert lines <= MOST_LINES

@@ -1,0 +1,148 @@
+"""Figure 1 as one module, without fairseq, equals the NumPy reference; it trains and decodes."""
+
+import numpy as np
+import paper_reference
+import pytest
+import torch
+from reference_weights import default_dtype, layer_weights_of, numbers, shake
+
+from vaswani_plugin.modules.layers import LAYER_NORM_EPS
+from vaswani_plugin.modules.masks import padding_mask
+from vaswani_plugin.modules.transformer import Transformer, cached_positions
+
+PAD, D, V = 1, 12, 20
+TIGHT = {"atol": 1e-10, "rtol": 0}
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    with default_dtype(torch.float64):
+        torch.manual_seed(5)
+        yield
+
+
+def make_transformer(source=V, target=V, **sizes) -> Transformer:
+    numbers_of = {"layers": 2, "d_model": D, "d_ff": 20, "heads": 3, "max_positions": 32} | sizes
+    return shake(Transformer(source, target, PAD, **numbers_of)).eval()
+
+
+def embedded(stack, tokens) -> np.ndarray:
+    rows = numbers(stack.embedding.weight)[tokens] * D**0.5
+    return rows + np.stack([paper_reference.sinusoid(p, D) for p in range(len(tokens))])
+
+
+def reference_logits(model: Transformer, source: list[int], target: list[int]) -> np.ndarray:
+    """Figure 1, layer by layer, in NumPy: (T, V)."""
+    memory = embedded(model.encoder, source)
+    for layer in model.encoder.layers:
+        memory = paper_reference.encoder_layer(memory, layer_weights_of(layer), LAYER_NORM_EPS)
+    x = embedded(model.decoder, target)
+    for layer in model.decoder.layers:
+        x = paper_reference.decoder_layer(x, memory, layer_weights_of(layer), LAYER_NORM_EPS)
+    return x @ numbers(model.decoder.projection.weight).T
+
+
+def test_figure_1():
+    model = make_transformer()
+    source, target = [4, 9, 7, 2], [2, 8, 5]
+    logits = model(torch.tensor([source]), torch.tensor([target]))
+    np.testing.assert_allclose(numbers(logits[0]), reference_logits(model, source, target), **TIGHT)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_padding_on_either_side_changes_nothing(right):
+    model = make_transformer()
+    source, target = [4, 9, 7, 2], [2, 8, 5]
+
+    def pad(row, width):
+        padding = [PAD] * (width - len(row))
+        return row + padding if right else padding + row
+
+    sources = torch.tensor([pad(source, 7), [5, 6, 7, 8, 9, 10, 2]])
+    targets = torch.tensor([pad(target, 5), [2, 5, 6, 7, 8]])
+    logits = model(sources, targets)
+    real = slice(0, 3) if right else slice(2, 5)
+    expected = reference_logits(model, source, target)
+    np.testing.assert_allclose(numbers(logits[0, real]), expected, **TIGHT)
+    if right:
+        mask = padding_mask(sources, PAD)
+        memory = model.encoder(sources).features
+        promised = model.decoder(targets, memory, mask, right_padded=True).features
+        np.testing.assert_allclose(
+            numbers(model.decoder.project(promised[0, real])), expected, **TIGHT
+        )
+
+
+def test_the_future_is_hidden_unless_it_is_asked_for():
+    model = make_transformer()
+    source = torch.tensor([[4, 9, 2]])
+    targets = torch.tensor([[2, 8, 5], [2, 8, 11]])
+    memory = model.encoder(source).features.expand(2, -1, -1)
+    hidden = model.decoder(targets, memory).features
+    torch.testing.assert_close(hidden[0, :2], hidden[1, :2], **TIGHT)
+    shown = model.decoder(targets, memory, full_context=True).features
+    assert (shown[0, 0] - shown[1, 0]).abs().max() > 1e-3
+
+
+def test_incremental_steps_are_the_full_pass():
+    model = make_transformer()
+    source, target = torch.tensor([[4, 9, 7, 2]]), torch.tensor([[2, 8, 5, 6, 7]])
+    memory = model.encoder(source).features
+    full = model.decoder(target, memory).features
+    cache, steps = {}, []
+    for end in (1, 2, 4, 5):  # one position at a time, and two at once
+        assert cached_positions(cache) == sum(step.size(1) for step in steps)
+        steps.append(model.decoder(target[:, :end], memory, cache=cache).features)
+    torch.testing.assert_close(torch.cat(steps, dim=1), full, atol=1e-12, rtol=0)
+
+
+def test_one_matrix_where_the_vocabularies_are_one():
+    model = make_transformer()
+    assert model.encoder.embedding.weight is model.decoder.projection.weight
+    assert sum(p.numel() for n, p in model.named_parameters() if "embedding" in n) == V * D
+    other = make_transformer(source=V + 3)
+    assert other.encoder.embedding.weight.shape == (V + 3, D)
+    assert other.decoder.projection.weight is other.decoder.embedding.weight
+
+
+def test_base_has_the_papers_size():
+    """Table 3, first line, with the authors' 40,960 rows: 65 million."""
+    with default_dtype(torch.float32), torch.device("meta"):
+        model = Transformer(40_960, 40_960, PAD)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 65_110_016
+
+
+def test_weights_and_states_on_request():
+    model = make_transformer(layers=3)
+    source, target = torch.tensor([[4, 9, 7, 2]]), torch.tensor([[2, 8, 5]])
+    encoded = model.encoder(source, need_weights=True)
+    decoded = model.decoder(target, encoded.features, need_weights=True)
+    assert [w.shape for w in encoded.self_weights] == [(1, 3, 4, 4)] * 3
+    assert [w.shape for w in decoded.self_weights] == [(1, 3, 3, 3)] * 3
+    assert [w.shape for w in decoded.cross_weights] == [(1, 3, 3, 4)] * 3
+    assert decoded.states[-1] is decoded.features and len(encoded.states) == 4
+    one = model.decoder(target, encoded.features, alignment_layer=1)
+    torch.testing.assert_close(one.cross_weights[0], decoded.cross_weights[1], **TIGHT)
+    assert len(one.cross_weights) == 1 and not one.self_weights
+    torch.testing.assert_close(one.features, decoded.features, **TIGHT)
+
+
+def test_without_positions_the_encoder_is_permutation_equivariant():
+    """The lemma, through residuals, norms and feed-forward networks."""
+    model = make_transformer()
+    x, order = torch.randn(1, 7, D), torch.tensor([3, 0, 6, 1, 2, 5, 4])
+
+    def encode(x):
+        for layer in model.encoder.layers:
+            x, _ = layer(x)
+        return x
+
+    torch.testing.assert_close(encode(x[:, order]), encode(x)[:, order], **TIGHT)
+    assert (encode(x)[:, order] - encode(x)).abs().max() > 1e-2
+
+
+def test_sizes_that_make_no_model_are_refused():
+    with pytest.raises(ValueError, match="5 heads don't divide d_model, 12"):
+        make_transformer(heads=5)
+    with pytest.raises(ValueError, match="0 heads don't divide"):
+        make_transformer(heads=0)

@@ -1,0 +1,159 @@
+"""Packed weights follow every change of a model, or step aside for its own `forward`."""
+
+import copy
+
+import pytest
+import torch
+from search_setup import (
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+from torch import nn
+
+from vaswani_plugin.search.packing import PackedWeights, is_packable
+
+SYMBOLS = 30
+SOURCES = [[7, 9, 12, 5], [8, 11], [20, 21, 22, 23, 24, 25]]
+
+
+@pytest.fixture
+def model():
+    return make_peaked_model(SYMBOLS)
+
+
+@pytest.fixture
+def generator(model):
+    return make_generator(make_translation_task(SYMBOLS), [model], max_len_b=6)
+
+
+def translate(generator):
+    found = generator.generate(generator.models, make_sample(SOURCES))
+    return [outputs_of(hypotheses) for hypotheses in found]
+
+
+def fresh_translation(model):
+    """By a generator that has seen no other weights."""
+    task = make_translation_task(SYMBOLS)
+    return translate(make_generator(task, [model], max_len_b=6))
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert [tokens for tokens, _ in one] == [tokens for tokens, _ in other]
+        for (_, score), (_, same) in zip(one, other, strict=True):
+            assert score == pytest.approx(same, abs=1e-4)
+
+
+def test_weights_that_stay_are_packed_once(generator, model):
+    translate(generator)
+    packed = generator.weights.of(model.decoder)
+    assert packed is not None
+    translate(generator)
+    assert generator.weights.of(model.decoder) is packed
+
+
+def load_other_weights(model):
+    model.load_state_dict(make_peaked_model(SYMBOLS, seed=9).state_dict())
+
+
+def train_one_step(model):
+    for parameter in model.decoder.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    torch.optim.SGD(model.decoder.parameters(), lr=0.05).step()
+
+
+def write_through_data(model):
+    """As fairseq's own Adam does, which no version counts."""
+    model.decoder.layers[0].feed_forward.w_1.weight.data.mul_(3)
+
+
+def replace_a_parameter(model):
+    layer = model.decoder.layers[1].feed_forward.w_2
+    layer.weight = nn.Parameter(-layer.weight.detach())
+
+
+@pytest.mark.parametrize(
+    "change", [load_other_weights, train_one_step, write_through_data, replace_a_parameter]
+)
+def test_changed_weights_are_packed_anew(generator, model, change):
+    before = translate(generator)
+    change(model)
+    after = translate(generator)
+    assert_same(after, fresh_translation(copy.deepcopy(model)))
+    assert after != before
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_weights_that_fairseq_calls_final_may_still_be_loaded_anew(generator, model, final):
+    if final:
+        model.make_generation_fast_()
+    before = translate(generator)
+    load_other_weights(model)
+    after = translate(generator)
+    assert_same(after, fresh_translation(make_peaked_model(SYMBOLS, seed=9)))
+    assert after != before
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_another_precision_is_taken_over(generator, model, dtype):
+    translate(generator)
+    model.to(dtype)
+    assert_same(translate(generator), fresh_translation(copy.deepcopy(model)))
+
+
+class LowRank(nn.Module):
+    """A plain layer and a learned correction: what adapters put in its place."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__()
+        self.plain = plain
+        self.more = nn.Parameter(torch.full_like(plain.weight, 0.05))
+
+    def forward(self, x):
+        return self.plain(x) + nn.functional.linear(x, self.more)
+
+
+def test_a_replaced_layer_counts(generator, model):
+    before = translate(generator)
+    attention = model.decoder.layers[0].cross_attention
+    attention.value = LowRank(attention.value)
+    assert not is_packable(model.decoder)
+    after = translate(generator)
+    assert after != before
+    # the same correction, written into the plain weight
+    other = make_peaked_model(SYMBOLS)
+    with torch.no_grad():
+        other.decoder.layers[0].cross_attention.value.weight.add_(0.05)
+    assert_same(after, fresh_translation(other))
+
+
+def test_forward_hooks_are_called(generator, model):
+    plain = translate(generator)
+    calls = []
+    hook = model.decoder.layers[1].register_forward_hook(lambda *_: calls.append(1))
+    assert_same(translate(generator), plain)
+    assert calls
+    hook.remove()
+    model.decoder.layers[1].feed_forward.register_forward_hook(lambda module, x, y: -y)
+    assert translate(generator) != plain
+
+
+def test_a_parametrized_weight_counts(generator, model):
+    before = translate(generator)
+
+    class Negative(nn.Module):
+        def forward(self, weight):
+            return -weight
+
+    torch.nn.utils.parametrize.register_parametrization(
+        model.decoder.layers[0].feed_forward.w_2, "weight", Negative()
+    )
+    assert translate(generator) != before
+
+
+def test_a_decoder_of_another_kind_is_not_packed():
+    assert PackedWeights().of(nn.Linear(3, 3)) is None
+    assert PackedWeights().of(object()) is None

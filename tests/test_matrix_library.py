@@ -1,0 +1,80 @@
+"""Which library multiplies: by the processor, by the variable, and never another result."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from vaswani_plugin import matrix_library
+from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, product
+
+
+@pytest.fixture(autouse=True)
+def chosen_anew():
+    chosen_library.cache_clear()
+    yield
+    chosen_library.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "capability", "expected"),
+    [
+        ("AuthenticAMD", "AVX512", "onednn"),
+        ("AuthenticAMD", "AVX2", "pytorch"),
+        ("GenuineIntel", "AVX512", "pytorch"),
+        ("", "DEFAULT", "pytorch"),
+    ],
+)
+def test_vendor_and_instructions_decide(monkeypatch, vendor, capability, expected):
+    monkeypatch.delenv(matrix_library.VARIABLE, raising=False)
+    monkeypatch.setattr(matrix_library, "vendor", lambda: vendor)
+    monkeypatch.setattr(matrix_library, "has_onednn", lambda: True)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert chosen_library() == expected
+
+
+@pytest.mark.parametrize("named", matrix_library.LIBRARIES)
+def test_the_variable_decides(monkeypatch, named):
+    monkeypatch.setenv(matrix_library.VARIABLE, named)
+    monkeypatch.setattr(matrix_library, "has_onednn", lambda: True)
+    assert chosen_library() == named
+
+
+def test_without_onednn_there_is_no_choice(monkeypatch):
+    monkeypatch.setenv(matrix_library.VARIABLE, "onednn")
+    monkeypatch.setattr(matrix_library, "has_onednn", lambda: False)
+    assert chosen_library() == "pytorch"
+
+
+def test_a_library_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv(matrix_library.VARIABLE, "openblas")
+    with pytest.raises(ValueError, match="=openblas: must be one of pytorch, onednn"):
+        chosen_library()
+
+
+def test_this_processor_has_a_vendor_where_linux_names_one(tmp_path):
+    assert matrix_library.vendor() == "" or matrix_library.vendor().isprintable()
+
+
+@pytest.mark.parametrize("library", matrix_library.LIBRARIES)
+@pytest.mark.parametrize("rows", [LEAST_ROWS, LEAST_ROWS - 1])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_a_product_goes_where_it_is_told(monkeypatch, library, rows, with_bias):
+    monkeypatch.setattr(matrix_library, "chosen_library", lambda: library)
+    torch.manual_seed(1)
+    a, b, bias = torch.randn(rows, 9), torch.randn(7, 9), torch.randn(7)
+    bias = bias if with_bias else None
+    expected = F.linear(a, b, bias)
+    torch.testing.assert_close(product(a, b, bias), expected, atol=2e-5, rtol=1e-5)
+    room = torch.full((rows + 2, 7), 5.0)
+    y = product(a, b, bias, out=room[1:-1])
+    assert y.data_ptr() == room[1:].data_ptr()
+    torch.testing.assert_close(room[1:-1], expected, atol=2e-5, rtol=1e-5)
+    assert room[[0, -1]].eq(5).all()
+    uses = matrix_library.takes_onednn(a)
+    assert uses is (library == "onednn" and rows >= LEAST_ROWS and matrix_library.has_onednn())
+
+
+def test_switched_off_in_pytorch_onednn_has_no_part(monkeypatch):
+    monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert not matrix_library.takes_onednn(torch.randn(LEAST_ROWS, 4))

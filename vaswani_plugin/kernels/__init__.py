@@ -1,0 +1,69 @@
+"""Faster on a CPU: kernels that replace functions of `modules` in a built model.
+
+    model = accelerate(model)
+
+A kernel computes what the plain function computes, in value and gradient, and steps aside where it
+doesn't apply. Parameters and `state_dict` stay as they are. `VASWANI_KERNELS=off` leaves a model
+plain; `VASWANI_KERNELS=linear,fused_loss` takes the kernels named.
+`recipes/benchmarks/kernels.sh` prints what each gains.
+"""
+
+import os
+
+from torch import nn
+
+from vaswani_plugin.kernels.add_norm import FusedAddNorm
+from vaswani_plugin.kernels.fused_loss import fused_projected_loss
+from vaswani_plugin.kernels.linear import OneDNNLinear
+from vaswani_plugin.matrix_library import chosen_library
+from vaswani_plugin.modules.loss import projected_loss
+
+VARIABLE = "VASWANI_KERNELS"
+MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}
+"""Kernels that take the place of a module, by name; `equals` is the module's class."""
+NAMES = (*MODULES, "fused_loss")
+
+
+def wanted_kernels() -> tuple[str, ...]:
+    """The names of the kernels that `VASWANI_KERNELS` asks for: all where it isn't set.
+
+    Raises:
+        ValueError: when it names something else.
+    """
+    text = os.environ.get(VARIABLE, "on").strip()
+    if text in ("on", ""):
+        return NAMES
+    if text == "off":
+        return ()
+    names = tuple(text.split(","))
+    if unknown := set(names) - set(NAMES):
+        raise ValueError(
+            f"{VARIABLE}={text}: no kernel is named {', '.join(sorted(unknown))}; give on, off, or "
+            f"some of {','.join(NAMES)}"
+        )
+    return names
+
+
+def accelerate(model: nn.Module) -> nn.Module:
+    """Replace plain parts of a model by kernels, in place.
+
+    Args:
+        model: built of `modules`; parts of other classes, subclasses among them, stay.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: see `wanted_kernels`.
+    """
+    wanted = wanted_kernels()
+    kernels = {MODULES[name].equals: MODULES[name] for name in wanted if name in MODULES}
+    if chosen_library() != "onednn":
+        kernels.pop(nn.Linear, None)
+    for module in reversed(list(model.modules())):  # children before their parents
+        for name, child in list(module.named_children()):
+            if type(child) in kernels:
+                setattr(module, name, kernels[type(child)](child).train(child.training))
+    if "fused_loss" in wanted and getattr(model, "projected_loss", None) is projected_loss:
+        model.projected_loss = fused_projected_loss
+    return model

@@ -1,0 +1,16 @@
+"""The length penalty of beam search (section 6.1)."""
+
+from torch import Tensor
+
+
+def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+    """Wu et al. 2016, Eq. 14, used in section 6.1: lp(Y) = ((5 + |Y|) / 6)^alpha.
+
+    Args:
+        length: |Y|, tokens of the hypothesis, end of sentence included.
+        alpha: 0 ranks by probability alone; the paper takes 0.6.
+
+    Returns:
+        The divisor, 1 at length 1.
+    """
+    return ((5 + length) / 6) ** alpha

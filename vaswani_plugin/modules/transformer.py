@@ -1,0 +1,228 @@
+"""The Transformer (section 3, Figure 1): encoder, decoder and projection. It needs PyTorch alone.
+
+Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.masks import neighbourhood_mask, padding_mask, past_mask
+from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
+
+Cache = dict[str, KeyValueCache]
+"""Keys and values of every attention of a decoder, by its name; empty before the first step."""
+
+
+class Output(NamedTuple):
+    """What encoder, decoder and language model return; T' are the positions of this call."""
+
+    features: Tensor  # (B, T', D)
+    self_weights: list[Tensor]  # (B, H, T', T) of each layer; empty unless asked for
+    cross_weights: list[Tensor]  # (B, H, T', S) of the layers asked for
+    states: list[Tensor]  # the first layer's input, then each layer's output, (B, T', D)
+
+
+class Stack(nn.Module):
+    """What encoder and decoder share: embeddings + positions, dropout, N layers.
+
+    Args:
+        embedding: of the tokens.
+        positions: (B, T) position numbers -> (B, T, D).
+        layers: the N layers.
+        dropout: P_drop, on embeddings + positions (section 5.4).
+        window: r of restricted self-attention (section 4); 0 attends everywhere.
+
+    Attributes:
+        run_layer: replaces `layer(*arguments)` in training, as recomputing or compiling does.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        positions: nn.Module,
+        layers: Iterable[nn.Module],
+        dropout: float,
+        window: int = 0,
+    ) -> None:
+        super().__init__()
+        self.padding_idx = embedding.padding_idx
+        self.dropout = dropout
+        self.window = window
+        self.embedding = embedding
+        self.positions = positions
+        self.layers = nn.ModuleList(layers)
+        self.run_layer: Callable[..., tuple] | None = None
+
+    def embed(self, tokens: Tensor, past: int = 0, embedded: Tensor | None = None) -> Tensor:
+        """Embeddings (or `embedded`) + positions: (B, T) -> (B, T - past, D)."""
+        x = self.embedding(tokens[:, past:]) if embedded is None else embedded
+        x = x + self.positions(position_ids(tokens, self.padding_idx)[:, past:])
+        return F.dropout(x, self.dropout, self.training)
+
+    def run(self, layer: nn.Module, *arguments) -> tuple:
+        """`layer(*arguments)`; in training by `run_layer` where there is one."""
+        if self.training and self.run_layer is not None:
+            return self.run_layer(layer, *arguments)
+        return layer(*arguments)
+
+
+class Encoder(Stack):
+    """Left half of Figure 1."""
+
+    def forward(
+        self, tokens: Tensor, need_weights: bool = False, embedded: Tensor | None = None
+    ) -> Output:
+        """Encode tokens (B, S), padded on either side.
+
+        `embedded` (B, S, D) takes the place of the embeddings; `need_weights` asks for the
+        weights of every layer.
+        """
+        mask = padding_mask(tokens, self.padding_idx)
+        if self.window:
+            mask = mask & neighbourhood_mask(tokens.size(1), self.window, tokens.device)
+        x = self.embed(tokens, embedded=embedded)
+        all_weights, states = [], [x]
+        for layer in self.layers:
+            x, weights = self.run(layer, x, mask, False, None, need_weights)
+            states.append(x)
+            all_weights += [weights] if need_weights else []
+        return Output(x, all_weights, [], states)
+
+
+class Decoder(Stack):
+    """Right half of Figure 1. `projection` is the pre-softmax linear transformation, V x D."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        positions: nn.Module,
+        layers: Iterable[DecoderLayer],
+        dropout: float,
+        window: int = 0,
+        projection: Embedding | None = None,
+    ) -> None:
+        super().__init__(embedding, positions, layers, dropout, window)
+        self.projection = embedding if projection is None else projection
+
+    def forward(
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        cache: Cache | None = None,
+        right_padded: bool = False,
+        full_context: bool = False,
+        need_weights: bool = False,
+        alignment_layer: int | None = None,
+        added: Tensor | None = None,
+    ) -> Output:
+        """Compute the features of each next token.
+
+        Args:
+            tokens: the target shifted right, (B, T).
+            memory: the encoder's output, (B, S, D).
+            memory_mask: boolean, broadcastable to (B, H, T, S), False at padding.
+            cache: keys and values; only positions not yet in it are computed.
+            right_padded: promise that padding stands behind the tokens only; saves a mask.
+            full_context: let each position attend to the future, too.
+            need_weights: return the weights of every layer.
+            alignment_layer: return this layer's attention to the memory (0 is the first).
+            added: added to embeddings + positions, (B, T', D).
+        """
+        past = cached_positions(cache)
+        mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
+        if full_context:
+            mask = padding_mask(tokens, self.padding_idx)
+        x = self.embed(tokens, past)
+        x = x if added is None else x + added
+        all_self, all_cross, states = [], [], [x]
+        for number, layer in enumerate(self.layers):
+            caches = tuple(layer_cache(cache, number, kind) for kind in ("self", "cross"))
+            need_cross = need_weights or number == alignment_layer
+            x, self_weights, cross_weights = self.run(
+                layer, x, memory, mask, memory_mask, mask is None, caches, need_weights, need_cross
+            )
+            states.append(x)
+            all_self += [self_weights] if need_weights else []
+            all_cross += [cross_weights] if need_cross else []
+        return Output(x, all_self, all_cross, states)
+
+    def project(self, features: Tensor) -> Tensor:
+        """(..., D) -> logits (..., V)."""
+        return self.projection.project(features)
+
+
+class Transformer(nn.Module):
+    """Figure 1; the defaults are the base model (Table 3, first line).
+
+    One matrix embeds source and target and projects where the vocabularies are one
+    (section 3.4); else target and projection share one.
+
+    Args:
+        source_vocabulary, target_vocabulary: numbers of tokens.
+        padding_idx: number of the padding in both.
+        layers: N, of the encoder and of the decoder.
+        d_model, d_ff, heads, dropout: the paper's names; d_k = d_v = d_model / heads.
+        max_positions: longest sequence in tokens.
+
+    Raises:
+        ValueError: when a size is below 1, or the heads don't divide d_model.
+    """
+
+    def __init__(
+        self,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        padding_idx: int,
+        layers: int = 6,
+        d_model: int = 512,
+        d_ff: int = 2048,
+        heads: int = 8,
+        dropout: float = 0.1,
+        max_positions: int = 1024,
+    ) -> None:
+        super().__init__()
+        if heads < 1 or d_model % heads:
+            raise ValueError(f"{heads} heads don't divide d_model, {d_model}")
+
+        def attention() -> MultiHeadAttention:
+            return MultiHeadAttention(d_model, heads, d_model // heads, d_model // heads)
+
+        def feed_forward() -> FeedForward:
+            return FeedForward(d_model, d_ff)
+
+        def add_norm() -> AddNorm:
+            return AddNorm(d_model, dropout)
+
+        target = source = Embedding(target_vocabulary, d_model, padding_idx)
+        if source_vocabulary != target_vocabulary:
+            source = Embedding(source_vocabulary, d_model, padding_idx)
+        positions = SinusoidalPositions(max_positions, d_model)
+        encoder = (EncoderLayer(attention(), feed_forward(), add_norm) for _ in range(layers))
+        decoder = (
+            DecoderLayer(attention(), attention(), feed_forward(), add_norm) for _ in range(layers)
+        )
+        self.encoder = Encoder(source, positions, encoder, dropout)
+        self.decoder = Decoder(target, positions, decoder, dropout)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Source (B, S) and target shifted right (B, T) -> logits of the next tokens (B, T, V)."""
+        memory, mask = self.encoder(source).features, padding_mask(source, self.encoder.padding_idx)
+        return self.decoder.project(self.decoder(target, memory, mask).features)
+
+
+def cached_positions(cache: Cache | None) -> int:
+    """Positions that a decoder's cache holds; 0 where there is none."""
+    return cache["layers.0.self_attention"]["key"].size(2) if cache else 0
+
+
+def layer_cache(cache: Cache | None, number: int, kind: str) -> KeyValueCache | None:
+    """The part of one attention, made when it is missing; None where there is no cache."""
+    return None if cache is None else cache.setdefault(f"layers.{number}.{kind}_attention", {})

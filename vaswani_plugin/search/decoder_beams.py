@@ -1,0 +1,112 @@
+"""The hypotheses of a batch in a decoder of ours: packed weights, one position at a time.
+
+Axes: B sentences still searched for, W beams of each, S source length, D d_model, V vocabulary.
+"""
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.transformer import Decoder
+from vaswani_plugin.search.decoder_stack import DecoderStack, PackedDecoderLayer
+from vaswani_plugin.search.packed_linear import PackedLinear
+
+
+class PackedDecoder:
+    """The decoder's weights, laid out for search; out of date once they change."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.layers = [PackedDecoderLayer(layer) for layer in decoder.layers]
+        self.projection = PackedLinear(decoder.projection.weight)
+
+    def begin(self, encoder_out: dict[str, list[Tensor]], beam: int) -> "DecoderBeams":
+        """Start to decode a batch.
+
+        Args:
+            encoder_out: what the encoder returned: `encoder_out` [(S, B, D)],
+                `encoder_padding_mask` [(B, S)] and `src_tokens` [(B, S)].
+            beam: W, the greatest number of hypotheses of a sentence.
+        """
+        return DecoderBeams(self, encoder_out, beam)
+
+
+class DecoderBeams:
+    """The hypotheses of one batch, a token longer with each `advance`: see `stepping.Beams`."""
+
+    def __init__(
+        self, packed: PackedDecoder, encoder_out: dict[str, list[Tensor]], beam: int
+    ) -> None:
+        self.decoder = decoder = packed.decoder
+        self.projection = packed.projection
+        padding = encoder_out["encoder_padding_mask"]
+        has_padding = bool(padding) and bool(padding[0].any())
+        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
+        mask = padding[0] if has_padding else None
+        self.stack = DecoderStack(packed.layers, memory, mask, beam, decoder.window)
+        self.length = 0  # of the hypotheses
+        self.next_words: NextWords | None = None
+        if getattr(decoder, "next_word", None) is not None:
+            self.next_words = NextWords(decoder.next_word, encoder_out["src_tokens"][0], memory)
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """Give every hypothesis its next token.
+
+        Args:
+            tokens: (B, W).
+            parents: (B, W), the earlier hypothesis that each one continues; None at first.
+
+        Returns:
+            Attention to the source, (B, W, S), or None where it is not wanted.
+        """
+        position = torch.full((1, 1), self.length, device=tokens.device)
+        x = self.decoder.embedding(tokens) + self.decoder.positions(position)
+        if self.next_words:
+            x = x + self.next_words.advance(tokens, parents)
+        self.length += 1
+        self.features, attention = self.stack.step(x, parents)
+        return attention.mean(dim=1) if getattr(self.decoder, "alignment_wanted", True) else None
+
+    def logits(self, sentences: slice) -> Tensor:
+        """Of the next token, (b, W, V), a tensor of its own."""
+        features = self.features[sentences]
+        return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
+
+    def keep(self, sentences: Tensor) -> None:
+        """Continue with these sentences only: (B',), numbers among those of the batch."""
+        self.stack.keep(sentences)
+        if self.next_words:
+            self.next_words.keep(sentences)
+
+
+class NextWords:
+    """The next word of each hypothesis of a search.
+
+    Args:
+        module: of the model.
+        source: (B, S).
+        memory: the encoder's output, (B, S, D).
+    """
+
+    def __init__(self, module: NextWord, source: Tensor, memory: Tensor) -> None:
+        self.module = module
+        self.words = module.words(source, memory)
+        self.written = source.new_zeros(len(source), 1)  # words, (B, W)
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
+        """Give every hypothesis its next symbol.
+
+        Args:
+            tokens: (B, W).
+            parents: (B, W), the earlier hypothesis that each one continues; None at first.
+
+        Returns:
+            What is added to the embeddings of the symbols, (B, W, D).
+        """
+        before = self.written if parents is None else self.written.gather(1, parents)
+        self.written = before + self.module.is_word[tokens].long()
+        return self.module(self.words, self.written)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Continue with these sentences only, (B',)."""
+        self.words, self.written = self.words[sentences], self.written[sentences]

@@ -1,0 +1,101 @@
+"""Which models the search decodes with packed weights, and when it packs them again.
+
+A generator owns the packed copies. They are made anew when a parameter has changed. A model that
+computes anything else than the modules of ours, through a hook, an adapter or another class, is
+decoded by its own `forward`.
+"""
+
+import threading
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vaswani_plugin.modules.attention import MultiHeadAttention
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+from vaswani_plugin.modules.transformer import Decoder
+from vaswani_plugin.search.decoder_beams import PackedDecoder
+from vaswani_plugin.search.language_beams import PackedLanguageModel
+
+Packed = PackedDecoder | PackedLanguageModel
+
+PLAIN = {
+    *(nn.Linear, nn.LayerNorm, nn.ModuleList, Embedding, LearnedPositions, SinusoidalPositions),
+    *(MultiHeadAttention, FeedForward, AddNorm, EncoderLayer, DecoderLayer, NextWord),
+}
+"""What the packed layers compute. A kernel names the class that it equals."""
+
+
+class _Snapshot(NamedTuple):
+    """A parameter as it was.
+
+    Attributes:
+        parameter: itself.
+        version: counts what was written into it; `parameter.data` writes past the count.
+        place: address of its memory.
+        dtype: its type.
+        sums: of all elements and of every second one, or None where its writers are trusted.
+    """
+
+    parameter: Tensor
+    version: int
+    place: int
+    dtype: torch.dtype
+    sums: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, parameter: Tensor, with_sums: bool) -> "_Snapshot":
+        x, sums = parameter.detach(), None
+        if with_sums:
+            parts = x, x.flatten()[::2]
+            sums = tuple(part.sum(dtype=torch.float64).item() for part in parts)
+        # PyTorch has no public name for the version, which autograd's own checks rely on.
+        return cls(parameter, parameter._version, parameter.data_ptr(), parameter.dtype, sums)
+
+    def is_same(self, other: "_Snapshot") -> bool:
+        return self.parameter is other.parameter and self[1:] == other[1:]
+
+
+class PackedWeights:
+    """The packed weights of some models, kept as long as they are up to date.
+
+    fairseq's own optimizers write through `parameter.data`, which no version counts. So the
+    parameters are also summed up at each call, until fairseq's commands say that the weights are
+    final (`make_generation_fast_`).
+    """
+
+    def __init__(self) -> None:
+        self._packed: dict[nn.Module, tuple[list[_Snapshot], Packed]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, decoder: nn.Module) -> Packed | None:
+        """The decoder's weights, packed now if need be; None where its `forward` must decode."""
+        if not is_packable(decoder):
+            return None
+        with self._lock:
+            with_sums = not getattr(decoder, "weights_are_final", False)
+            now = [_Snapshot.of(parameter, with_sums) for parameter in decoder.parameters()]
+            before, packed = self._packed.get(decoder, ([], None))
+            same = len(before) == len(now)
+            if not (same and all(old.is_same(new) for old, new in zip(before, now, strict=True))):
+                kind = PackedDecoder if isinstance(decoder, Decoder) else PackedLanguageModel
+                packed = kind(decoder)
+                self._packed[decoder] = now, packed
+            return packed
+
+
+def is_packable(decoder: object) -> bool:
+    """Whether the packed layers compute what the decoder's own `forward` does."""
+    if not isinstance(decoder, (Decoder, LanguageModel)):
+        return False
+    parts = [part for part in decoder.modules() if part is not decoder]
+    return all(getattr(type(part), "equals", type(part)) in PLAIN for part in parts) and not any(
+        # PyTorch has no public name for a module's hooks.
+        part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
+        for part in (decoder, *parts)
+    )
