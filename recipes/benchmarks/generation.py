@@ -108,7 +108,7 @@ def matrix_rate(threads: int) -> float:
     """Multiply-adds a second of the best float32 product that PyTorch has here."""
     import torch
 
-    from vaswani_plugin.modules.packed_linear import PackedLinear
+    from vaswani_plugin.search.packed_linear import PackedLinear
 
     torch.set_num_threads(threads)
     x, weight = torch.randn(512, 1024), torch.randn(2048, 1024)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import resource
 import signal
 import subprocess
@@ -39,6 +40,16 @@ class Measurement:
     wall: float
     cpu: float
     peak: int
+
+
+def processor_name() -> str:
+    """The processor as Linux names it, with its vector instructions; else the architecture."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    wide = next((flag for flag in ("avx512f", "avx2") if flag in flags), "")
+    return f"{name} {wide}".strip() or platform.machine()
 
 
 def session_memory(session: int) -> int:

@@ -76,8 +76,8 @@ def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, floa
     """What the updates cost if nothing but their matrix products took time, at the best rate."""
     import torch
 
+    from vaswani_plugin.analysis.matrix_rate import matrix_rate
     from vaswani_plugin.metrics.multiply_adds import Positions, training_flops_of
-    from vaswani_plugin.modules.matrix_rate import matrix_rate
     from vaswani_plugin.tasks._metering import sizes_of
 
     updates = report["updates"][setting.warm_up :]

@@ -5,7 +5,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measurement import ROOT
+from measurement import ROOT, processor_name
 
 from vaswani_text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
 from vaswani_text.corpus_io import InputError, read_json, write_atomically
@@ -24,6 +23,10 @@ SIDES = ("stock", "ours")
 ARCHS = {"tiny": "vaswani_tiny", "base": "vaswani_base", "big": "vaswani_big"}
 PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN = ROOT / "vaswani_plugin"
+SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
+"""GLIBC_TUNABLES with --checkpoint-activations, as recipes/lib/launch.sh sets it."""
+SHAPES_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+"""As recipes/lib/env.sh sets it."""
 
 # Log-normal sentence lengths. newstest2014's words have these spreads; a quarter is added for
 # punctuation and subwords.
@@ -45,6 +48,7 @@ class Setting:
     gpu: bool = False
     threads: int = 1
     ours_flags: tuple[str, ...] = ()
+    kernels: str = "on"
 
     def command(self, side: str, size: str) -> list[str]:
         """The arguments of fairseq-train.
@@ -103,9 +107,11 @@ def run_training(
     for folder in (report.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     command = setting.command(side, size)
+    saves_memory = "--checkpoint-activations" in command
     flags = ["--synchronize"] if synchronize else []
     code = _plugin_digest() if str(PLUGIN) in command else None
     key = {"command": command, "threads": setting.threads, "code": code, "flags": flags}
+    key["kernels"] = setting.kernels
     if report.is_file():
         found = read_json(report, "remove it, and the training is run again")
         if found["key"] == key:
@@ -119,7 +125,11 @@ def run_training(
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            env=os.environ | {"OMP_NUM_THREADS": str(setting.threads), "PYTHONPATH": str(ROOT)},
+            env=os.environ
+            | (SHAPES_KEPT if side == "ours" else {})
+            | ({"GLIBC_TUNABLES": SAVING_ALLOCATOR} if saves_memory else {})
+            | {"OMP_NUM_THREADS": str(setting.threads), "PYTHONPATH": str(ROOT)}
+            | {"VASWANI_KERNELS": setting.kernels},
         )
     if done.returncode:
         last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
@@ -239,7 +249,7 @@ def setting_of(args: argparse.Namespace, max_tokens: int, updates: int) -> Setti
 
 def write_result(path: Path, result: dict[str, Any], table: Callable[[dict], str]) -> None:
     """Keep the result as JSON, with what it was measured on, and print it as a table."""
-    result["machine"] = platform.processor() or platform.machine()
+    result["machine"] = processor_name()
     if result["device"] == "gpu":
         import torch
 

@@ -1,0 +1,156 @@
+"""What training and decoding lose without each kernel, one at a time; what kernels.sh runs."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from measurement import ROOT, processor_name  # noqa: E402
+from training import figures  # noqa: E402
+from training_runs import (  # noqa: E402
+    ARCHS,
+    PLUGIN,
+    Setting,
+    check,
+    options,
+    run_training,
+    setting_of,
+    write_result,
+)
+
+from vaswani_text.corpus_io import InputError, run  # noqa: E402
+
+sys.path.insert(0, str(ROOT))
+
+MODES = ("training", "decoding")
+
+
+def variants() -> dict[str, str]:
+    """What VASWANI_KERNELS says in each variant, by the variant's name."""
+    from vaswani_plugin.kernels import NAMES
+
+    without = {f"without {name}": ",".join(n for n in NAMES if n != name) for name in NAMES}
+    return {"all": "on", **without, "plain": "off"}
+
+
+def train(work: Path, name: str, size: str, setting: Setting) -> dict[str, float]:
+    """Target tokens a second and peak MiB of one training."""
+    found = figures(run_training(work, name, "ours", size, setting), setting.warm_up)
+    return {"speed": found["tokens_per_second"], "peak_mib": found["peak_mib"]}
+
+
+def decode(work: Path, name: str, size: str, setting: Setting, sentences: int) -> dict[str, float]:
+    """Sentences a second of one search, in a process of its own.
+
+    Raises:
+        InputError: the process failed.
+    """
+    once = ROOT / "recipes" / "benchmarks" / "decode_once.py"
+    done = subprocess.run(
+        [sys.executable, once, setting.data, ARCHS[size], str(sentences)],
+        capture_output=True,
+        text=True,
+        env=os.environ
+        | {"OMP_NUM_THREADS": str(setting.threads), "VASWANI_KERNELS": setting.kernels},
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise InputError(f"decoding {name} failed (exit code {done.returncode}): {last}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(
+    names: dict[str, str], repetitions: int, once: Callable[[str, str, int], dict[str, float]]
+) -> dict[str, Any]:
+    """Run all variants in turn, so many times, and compare each with the first.
+
+    Args:
+        names: VASWANI_KERNELS by variant.
+        repetitions: of each variant.
+        once: (variant, its kernels, repetition) -> figures of one run.
+
+    Returns:
+        By variant: `speed` and `peak_mib` (medians), and `over_all`, the ratio of its speed to
+        that of all kernels in the same round: median, lowest, highest.
+    """
+    rounds: list[dict[str, dict[str, float]]] = []
+    for repetition in range(1, repetitions + 1):
+        rounds.append({name: once(name, kernels, repetition) for name, kernels in names.items()})
+    first = next(iter(names))
+    table = {}
+    for name in names:
+        ratios = [each[name]["speed"] / each[first]["speed"] for each in rounds]
+        table[name] = {
+            key: round(statistics.median(each[name][key] for each in rounds), 1)
+            for key in rounds[0][name]
+        }
+        table[name]["over_all"] = {
+            "median": round(statistics.median(ratios), 3),
+            "lowest": round(min(ratios), 3),
+            "highest": round(max(ratios), 3),
+        }
+    return table
+
+
+def lines_of_code() -> dict[str, int]:
+    """Lines of each file of kernels."""
+    files = sorted((PLUGIN / "kernels").glob("*.py"))
+    return {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+
+
+def as_table(result: dict[str, Any]) -> str:
+    """For people."""
+    lines = [f"{result['processor']}; lines: {result['lines']}"]
+    for case in result["cases"]:
+        lines.append(f"{case['size']}, {case['mode']}, {case['threads']} threads")
+        for name, row in case["variants"].items():
+            ratio = row["over_all"]
+            peak = f"{row['peak_mib']:8,.0f} MiB" if "peak_mib" in row else ""
+            spread = f"({ratio['lowest']:.3f} to {ratio['highest']:.3f})"
+            lines.append(
+                f"  {name:20}{row['speed']:10,.1f}/s{peak}  {ratio['median']:.3f} {spread} of all"
+            )
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line."""
+    parser = options("kernels.sh", __doc__)
+    parser.add_argument("--max-tokens", type=int, default=4096, help="of a batch, with padding")
+    parser.add_argument("--updates", type=int, default=15, help="counted, after the warm-up")
+    parser.add_argument("--sentences", type=int, default=400, help="decoded, of the training set")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--all-threads", type=int, nargs="+", default=[1, 2])
+    args = parser.parse_args(argv)
+    check(args, ("max_tokens", "updates", "repetitions", "sentences", "all_threads"))
+    base = setting_of(args, args.max_tokens, args.updates)
+    cases = []
+    for size in args.sizes:
+        for mode in args.modes:
+            for threads in args.all_threads:
+
+                def once(name: str, kernels: str, repetition: int) -> dict[str, float]:
+                    setting = replace(base, threads=threads, kernels=kernels)  # noqa: B023
+                    label = f"{size}-{mode}-{threads}-{name.replace(' ', '-')}-{repetition}"  # noqa: B023
+                    if mode == "decoding":  # noqa: B023
+                        return decode(args.work, label, size, setting, args.sentences)  # noqa: B023
+                    return train(args.work, label, size, setting)  # noqa: B023
+
+                found = measure(variants(), args.repetitions, once)
+                cases.append({"size": size, "mode": mode, "threads": threads, "variants": found})
+    result = {"benchmark": "kernels", "device": args.device, "processor": processor_name()}
+    write_result(
+        args.work / "kernels.json", result | {"lines": lines_of_code(), "cases": cases}, as_table
+    )
+
+
+if __name__ == "__main__":
+    run(main)
