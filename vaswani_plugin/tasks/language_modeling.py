@@ -11,6 +11,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from vaswani_plugin.defaults import LANGUAGE_MODEL_SMOOTHING
 from vaswani_plugin.tasks._loss_after import LossAfterDataset
 from vaswani_plugin.tasks._metering import Metered, MeteringConfig
+from vaswani_plugin.tasks._precision import AutocastOnCPU
 from vaswani_plugin.tasks.translation import DIGESTS, dictionary_digest
 
 
@@ -28,7 +29,7 @@ class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
 
 
 @register_task("vaswani_language_modeling", dataclass=VaswaniLanguageModelingConfig)
-class VaswaniLanguageModelingTask(Metered, LanguageModelingTask):
+class VaswaniLanguageModelingTask(AutocastOnCPU, Metered, LanguageModelingTask):
     """fairseq's language modeling task, which says where fairseq would leave text out.
 
     The criterion is cross-entropy: label smoothing is 0 unless --label-smoothing is given,

@@ -15,6 +15,7 @@ from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.tasks._batch_order import BatchOrderConfig, PairsByLongerSide
 from vaswani_plugin.tasks._metering import Metered, MeteringConfig
+from vaswani_plugin.tasks._precision import AutocastOnCPU
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, MeteringConf
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
-class VaswaniTranslationTask(Metered, TranslationTask):
+class VaswaniTranslationTask(AutocastOnCPU, Metered, TranslationTask):
     """fairseq's translation task with the paper's decoding as its defaults."""
 
     cfg: VaswaniTranslationConfig

@@ -1,0 +1,28 @@
+"""--amp on a CPU: bfloat16 products by PyTorch's autocast, as fairseq has them on a GPU alone."""
+
+from typing import Any
+
+import torch
+from fairseq.optim.amp_optimizer import AMPOptimizer
+
+
+class AutocastOnCPU:
+    """Makes --amp of a fairseq task mean bfloat16 on a CPU; stands before fairseq's class.
+
+    Parameters, moments, normalization, softmax and loss stay in float32. bfloat16 needs no scaled
+    loss.
+    """
+
+    def train_step(
+        self, sample: dict, model: Any, criterion: Any, optimizer: Any, *args: Any, **kwargs: Any
+    ) -> tuple:
+        """fairseq's `train_step`: forward, loss and backward of one batch."""
+        device = next(model.parameters()).device
+        if isinstance(optimizer, AMPOptimizer) and device.type == "cpu":
+            plain = criterion
+
+            def criterion(*arguments: Any) -> tuple:
+                with torch.autocast("cpu", torch.bfloat16):
+                    return plain(*arguments)
+
+        return super().train_step(sample, model, criterion, optimizer, *args, **kwargs)
