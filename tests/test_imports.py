@@ -12,16 +12,17 @@ OURS = PLUGIN.name
 # `defaults` are data, `checkpoint_sums` is of the standard library.
 MAY_IMPORT = {
     "architectures": set(),
-    "configurations": set(),
+    "configurations": {"errors"},
+    "errors": set(),
     "modules": set(),
     "metrics": set(),
     "models": {
-        *("modules", "architectures", "configurations"),
+        *("modules", "architectures", "configurations", "errors"),
         "defaults",  # recurrent ones train by other defaults
     },
     "criterions": {"modules"},
-    "optim": {"modules", "defaults"},  # the schedule logs which of the paper's defaults hold
-    "search": {"modules"},
+    "optim": {"modules", "defaults", "errors"},  # the schedule logs the defaults
+    "search": {"modules", "errors"},
     "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults"},
     "interchange": {"modules", "models", "architectures", "configurations", "checkpoint_sums"},
     "checkpoint_sums": set(),
@@ -39,6 +40,7 @@ MAY_NOT_KNOW = {
     "architectures": {"fairseq", "torch"},
     "configurations": {"torch"},
     "checkpoint_sums": {"fairseq", "torch"},
+    "errors": {"fairseq", "torch"},
 }
 REGISTERING = {"register_model", "register_model_architecture", "register_task"}
 

@@ -14,6 +14,8 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import BeamableMM
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
+
 
 class Beams(Protocol):
     """The hypotheses of one batch in one model."""
@@ -128,7 +130,7 @@ class Ensemble:
         """log P of the next token, (b, W, V), a tensor of its own, float32 or better.
 
         Raises:
-            ValueError: when a model has more or fewer tokens than the dictionary.
+            UserError: when a model has more or fewer tokens than the dictionary.
         """
         columns = [self._log_softmax(member, sentences) for member in self.members]
         if len(columns) == 1:
@@ -138,7 +140,7 @@ class Ensemble:
     def _log_softmax(self, member: Beams, sentences: slice) -> Tensor:
         logits = member.logits(sentences)
         if logits.size(-1) != self.vocabulary:
-            raise ValueError(
+            raise UserError(
                 f"the model knows {logits.size(-1)} tokens and the target dictionary "
                 f"{self.vocabulary}; give the data folder (its dict.*.txt) that it was trained on"
             )
