@@ -20,7 +20,7 @@ MAY_IMPORT = {
         *("modules", "architectures", "configurations", "errors"),
         "defaults",  # recurrent ones train by other defaults
     },
-    "criterions": {"modules"},
+    "criterions": {"modules", "defaults", "errors"},
     "optim": {"modules", "defaults", "errors"},  # the schedule logs the defaults
     "search": {"modules", "errors"},
     "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults"},

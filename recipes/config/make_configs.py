@@ -46,8 +46,8 @@ def configuration(family: Family, row: Architecture) -> dict:
     model = {**plain_defaults(config), **row.changes}
     of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
     own = values_of(family.task, family.model)
-    criterion = plain_defaults(LabelSmoothingConfig)
-    criterion["label_smoothing"] = own["criterion.label_smoothing"]
+    smoothing = {"label_smoothing": own["criterion.label_smoothing"]}
+    criterion = {**smoothing, **plain_defaults(LabelSmoothingConfig)}
     optimization = {"max_update": UPDATES.get(row.name, 100_000)}
     if own["optimization.clip_norm"]:
         optimization["clip_norm"] = own["optimization.clip_norm"]
