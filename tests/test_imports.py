@@ -15,19 +15,24 @@ MAY_IMPORT = {
     "configurations": {"errors"},
     "errors": set(),
     "modules": set(),
-    "metrics": set(),
+    "metrics": {"configurations"},  # sizes: the widths of heads
     "models": {
         *("modules", "architectures", "configurations", "errors"),
         "defaults",  # recurrent ones train by other defaults
     },
     "criterions": {"modules", "defaults", "errors"},
-    "optim": {"modules", "defaults", "errors"},  # the schedule logs the defaults
+    "optim": {"modules", "errors"},
     "search": {"modules", "errors"},
-    "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults"},
+    "tasks": {"modules", "models", "search", "errors"},
     "interchange": {"modules", "models", "architectures", "configurations", "checkpoint_sums"},
     "checkpoint_sums": set(),
-    "compat": {"checkpoint_sums"},
-    "resilience": {"compat", "checkpoint_sums"},  # a service in compat's way
+    "compat": set(),
+    "fairseq_patches": {"checkpoint_sums", "errors"},
+    "training": {
+        *("fairseq_patches", "checkpoint_sums", "errors"),
+        "defaults",  # the log names those of the paper that hold
+        *("metrics", "modules"),  # metering
+    },
     "defaults": set(),
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
@@ -84,12 +89,12 @@ def test_arrows_run_one_way(path):
     assert not foreign, f"{path}: {package} must not know {sorted(foreign)}"
 
 
-def test_compat_comes_first_and_nobody_else_knows_it():
+def test_patches_come_first_and_only_training_knows_them():
     names = ast.parse((PLUGIN / "__init__.py").read_text(encoding="utf-8")).body
     imports = [node for node in names if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert "compat" in {alias.name for alias in imports[0].names}
-    users = [p for p in files() if "compat" in packages_of(imported_names(p))]
-    assert {package_of(path) for path in users} <= {"compat", "resilience"}
+    assert "fairseq_patches" in {alias.name for alias in imports[0].names}
+    users = [p for p in files() if "fairseq_patches" in packages_of(imported_names(p))]
+    assert {package_of(path) for path in users} == {"fairseq_patches", "training"}
 
 
 @pytest.mark.parametrize("package", ["models", "tasks"])

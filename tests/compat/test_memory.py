@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.trainer import Trainer
 
 from tests.conftest import PLUGIN
 from vaswani_plugin.compat import memory
 from vaswani_plugin.modules import recomputing
+from vaswani_plugin.training.trainer import VaswaniTrainer as Trainer
 
 # A process of its own: in this one, what other tests hold keeps glibc from giving memory back.
 BEGINNING = """

@@ -11,7 +11,7 @@ from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY
 from vaswani_plugin.cli import _cost_report as report
 from vaswani_plugin.metrics.cost import DEVICES, HOUR, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import Sizes, forward_multiply_adds, training_flops
-from vaswani_plugin.tasks._metering import sizes_of
+from vaswani_plugin.metrics.sizes import sizes_of
 
 HELP = "Table 2: what training costs in FLOPs, by time, by counting, and for finished runs"
 EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"

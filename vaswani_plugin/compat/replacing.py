@@ -26,13 +26,3 @@ def replace(owner: Any, name: str, replacement: Callable) -> None:
 def is_replaced(function: Callable) -> bool:
     """Whether `function` is already a mend's."""
     return getattr(function, "vaswani_mend", False)
-
-
-def is_defect_in_source(function: Callable, defect: str) -> bool:
-    """Whether `function` is fairseq's own and its source still holds the defective expression.
-
-    For defects which cannot be shown without starting processes; blanks are not compared.
-    """
-    if is_replaced(function):
-        return False
-    return "".join(defect.split()) in "".join(inspect.getsource(function).split())

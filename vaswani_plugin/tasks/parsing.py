@@ -12,6 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.well_formed import (
     PLACEHOLDER,
@@ -74,7 +75,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
         if not self.cfg.unconstrained:
             for name, unused in AGAINST_TREES.items():
                 if getattr(args, name, unused) not in (unused, None):
-                    raise ValueError(
+                    raise UserError(
                         f"--{name.replace('_', '-')} can leave a sentence without any tree; "
                         f"drop it, or give --unconstrained"
                     )
@@ -84,7 +85,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     def _beyond_our_search(self, models, args, extra: dict) -> str | None:
         reason = super()._beyond_our_search(models, args, extra)
         if reason is not None and not self.cfg.unconstrained:
-            raise ValueError(
+            raise UserError(
                 f"{reason}: fairseq's own generator would decode, which knows no trees; drop it, "
                 f"or give --unconstrained"
             )
