@@ -7,8 +7,7 @@ setup(
     version="0.1.0",
     description="A fairseq plugin that reproduces 'Attention Is All You Need'",
     python_requires=">=3.11",
-    packages=[*find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]), "vaswani_text"],
-    package_dir={"vaswani_text": "data-prep/vaswani_text"},
+    packages=find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]),
     package_data={"vaswani_plugin.cli": ["*.html"]},
     # fairseq-fixed is needed and deliberately not named here: its metadata asks for torchaudio,
     # and resolving that drags in the newest CUDA build of torch (several GB) beside a torchaudio

@@ -1,6 +1,7 @@
 """The arrows between the packages, read from the import statements: who may know whom."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ OURS = PLUGIN.name
 MAY_IMPORT = {
     "architectures": set(),
     "configurations": set(),
+    "text": set(),
     "modules": set(),
-    "metrics": set(),
+    "metrics": {"text"},
     "models": {
         *("modules", "architectures", "configurations"),
         "defaults",  # recurrent ones train by other defaults
@@ -22,24 +24,29 @@ MAY_IMPORT = {
     "criterions": {"modules"},
     "optim": {"modules", "defaults"},  # the schedule logs which of the paper's defaults hold
     "search": {"modules"},
-    "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults"},
-    "interchange": {"modules", "models", "architectures", "configurations", "checkpoint_sums"},
+    "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults", "text"},
+    "interchange": {
+        *("modules", "models", "architectures", "configurations", "checkpoint_sums", "text"),
+    },
     "checkpoint_sums": set(),
-    "compat": {"checkpoint_sums"},
+    "compat": {"checkpoint_sums", "text"},
     "resilience": {"compat", "checkpoint_sums"},  # a service in compat's way
     "defaults": set(),
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
-        *("metrics", "interchange", "configurations", "defaults"),
+        *("metrics", "interchange", "configurations", "defaults", "text"),
     },
 }
 MAY_NOT_KNOW = {
     "modules": {"fairseq"},
+    "text": {"fairseq", "torch"},
     "metrics": {"fairseq", "torch"},
     "architectures": {"fairseq", "torch"},
     "configurations": {"torch"},
     "checkpoint_sums": {"fairseq", "torch"},
 }
+# Importing one of them registers all of the plugin, and patches fairseq first.
+REGISTERED = {"criterions", "models", "optim", "tasks"}
 REGISTERING = {"register_model", "register_model_architecture", "register_task"}
 
 
@@ -56,8 +63,12 @@ def imported_names(path: Path) -> set[str]:
 
 
 def packages_of(names: set[str]) -> set[str]:
-    """Our packages among dotted names: ``vaswani_plugin.search.penalty`` is of ``search``."""
-    return {name.split(".")[1] for name in names if name.startswith(f"{OURS}.")}
+    """Our packages among dotted names: ``vaswani_plugin.search.penalty`` is of ``search``.
+
+    ``vaswani_plugin.register`` is of none: it is the function of the package itself.
+    """
+    found = {name.split(".")[1] for name in names if name.startswith(f"{OURS}.")}
+    return found - {"register"}
 
 
 def files() -> list[Path]:
@@ -82,12 +93,27 @@ def test_arrows_run_one_way(path):
     assert not foreign, f"{path}: {package} must not know {sorted(foreign)}"
 
 
-def test_compat_comes_first_and_nobody_else_knows_it():
-    names = ast.parse((PLUGIN / "__init__.py").read_text(encoding="utf-8")).body
-    imports = [node for node in names if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert "compat" in {alias.name for alias in imports[0].names}
+def test_only_registering_knows_compat():
     users = [p for p in files() if "compat" in packages_of(imported_names(p))]
     assert {package_of(path) for path in users} <= {"compat", "resilience"}
+    assert "compat" in packages_of(imported_names(PLUGIN / "__init__.py"))
+
+
+def test_the_package_itself_imports_only_the_standard_library():
+    """Importing it costs nothing; what `register` imports stands in that function."""
+    tree = ast.parse((PLUGIN / "__init__.py").read_text(encoding="utf-8"))
+    top = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in top
+    }
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("package", sorted(REGISTERED))
+def test_importing_what_fairseq_registers_registers_all(package):
+    source = (PLUGIN / package / "__init__.py").read_text(encoding="utf-8")
+    calls = [node.value for node in ast.parse(source).body if isinstance(node, ast.Expr)]
+    assert any(isinstance(c, ast.Call) and c.func.id == "register" for c in calls)
 
 
 @pytest.mark.parametrize("package", ["models", "tasks"])
@@ -101,13 +127,24 @@ def test_fairseq_finds_only_registering_files(package):
         assert called & REGISTERING, f"{path} registers nothing: start its name with _"
 
 
-def test_text_knows_neither_the_plugin_nor_its_libraries():
-    """Scripts import it at every start, and fairseq and torch take seconds to load."""
-    text = sorted((REPO / "data-prep").rglob("*.py"))
-    assert text
-    for path in text:
-        known = {name.split(".")[0] for name in imported_names(path)}
-        assert not known & {OURS, "fairseq", "torch"}, path
+def test_scripts_of_data_preparation_know_text_alone():
+    """fairseq and torch take seconds to load, at every start of a script."""
+    scripts = sorted((REPO / "data-prep").rglob("*.py"))
+    assert scripts
+    for path in scripts:
+        names = imported_names(path)
+        assert packages_of(names) <= {"text"}, path
+        assert not {name.split(".")[0] for name in names} & {"fairseq", "torch"}, path
+
+
+@pytest.mark.parametrize("path", sorted((REPO / "data-prep").glob("*.py")), ids=lambda p: p.name)
+def test_scripts_find_the_plugin_before_they_import_it(path):
+    """`checkout` puts the repository on the path where the plugin is not installed."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    imports = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = [n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in imports]
+    ours = [place for place, name in enumerate(modules) if name.startswith(OURS)]
+    assert not ours or modules.index("checkout") < ours[0]
 
 
 def test_references_import_nothing_of_ours():

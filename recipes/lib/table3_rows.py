@@ -14,7 +14,7 @@ from trainings import finished
 
 from vaswani_plugin.architectures import row_of
 from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
-from vaswani_text.corpus_io import InputError
+from vaswani_plugin.text.corpus_io import InputError
 
 ROWS_OF_BIG = ("big",)
 

@@ -23,9 +23,9 @@ from vaswani_plugin.cli import complete as command
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli._completer import Completer
 from vaswani_plugin.search.completion import Completion
-from vaswani_text import bpe
-from vaswani_text.coding import bpe_units, encode_characters, to_letters
-from vaswani_text.settings import TextSettings
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.coding import bpe_units, encode_characters, to_letters
+from vaswani_plugin.text.settings import TextSettings
 
 LINES = ["the old naïve café was closed.", "“quoted” words – and the sea", "the cat saw the dog"]
 

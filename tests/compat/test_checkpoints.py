@@ -16,10 +16,12 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
 from vaswani_plugin.compat import checkpoints
 from vaswani_plugin.compat.errors import CheckpointError
+
+vaswani_plugin.register()
 
 
 class RunsCode:

@@ -17,8 +17,10 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
 from torch import _weights_only_unpickler
 
-from vaswani_plugin import compat, resilience
+from vaswani_plugin import compat, register, resilience
 from vaswani_plugin.compat.replacing import is_defect_in_source, replace
+
+register()
 
 REPLACED = [
     (_weights_only_unpickler.Unpickler, "load"),

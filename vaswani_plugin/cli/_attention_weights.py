@@ -17,10 +17,10 @@ from vaswani_plugin.cli._sentences import WORD_BORDERS
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.interchange.untrusted import load_with_data
 from vaswani_plugin.tasks.translation import PAPER_DECODING
-from vaswani_text.coding import join_bpe
-from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import MODEL
+from vaswani_plugin.text.coding import join_bpe
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import MODEL
 
 KINDS = {
     "encoder": "encoder self-attention",
@@ -187,7 +187,7 @@ class Attender:
         if codes is not None:
             if not codes.exists():
                 raise FileNotFoundError(f"{codes} does not exist")
-            from vaswani_text import bpe
+            from vaswani_plugin.text import bpe
 
             split = bpe.make_encoder(str(codes))
         model, task = load_with_data(path, data)

@@ -9,7 +9,7 @@ import numpy as np
 
 from vaswani_plugin.cli._event_files import read_events
 from vaswani_plugin.metrics.segments import read_lines
-from vaswani_text.training_log import Curve, read_curves, read_records
+from vaswani_plugin.text.training_log import Curve, read_curves, read_records
 
 LOG_OF_RECIPE = "logs/train.log"
 # Name: (field of fairseq's statistics, what it is called on an axis, what is best).

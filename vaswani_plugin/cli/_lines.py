@@ -11,7 +11,7 @@ from typing import IO
 from tqdm import tqdm
 
 from vaswani_plugin.cli._flags import count
-from vaswani_text.corpus_io import open_binary
+from vaswani_plugin.text.corpus_io import open_binary
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from vaswani_plugin.cli._attention_page import write_page
 from vaswani_plugin.cli._attention_statistics import as_table, corpus_statistics
 from vaswani_plugin.cli._attention_weights import KINDS, Attended, Attender, Attention
 from vaswani_plugin.cli._figures import check_plot_path
-from vaswani_text.corpus_io import InputError, read_lines, read_pairs, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, write_atomically
 
 HELP = "show what every head attends to: pictures, a page to explore, weights, statistics"
 EXAMPLE = (

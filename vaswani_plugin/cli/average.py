@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from vaswani_plugin import register
 from vaswani_plugin.interchange.average import average_checkpoints
 from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
 
@@ -145,6 +146,7 @@ def select(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Average and write; returns 0."""
+    register()  # a file that is no checkpoint is refused at once
     paths = select(args)
     if args.output.exists() and any(args.output.samefile(path) for path in paths):
         raise ValueError(f"--output {args.output} is one of the inputs and would be lost")

@@ -21,8 +21,8 @@ from vaswani_plugin.interchange.fairseq_transformer import (
     updates_of,
 )
 from vaswani_plugin.interchange.untrusted import untrusted
-from vaswani_text.corpus_io import InputError
-from vaswani_text.settings import MODEL, SETTINGS, dictionary_name, read_settings
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.settings import MODEL, SETTINGS, dictionary_name, read_settings
 
 HELP = "write a vaswani_transformer for stock fairseq or for CTranslate2"
 EXAMPLE = "vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2"

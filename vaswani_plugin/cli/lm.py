@@ -22,7 +22,7 @@ from vaswani_plugin.cli._lm_report import result
 from vaswani_plugin.cli._lm_scoring import Advance, Scorer, windows
 from vaswani_plugin.cli._lm_text import Subject, Tokens, find_subject
 from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
-from vaswani_text.corpus_io import write_atomically
+from vaswani_plugin.text.corpus_io import write_atomically
 
 HELP = "perplexity of a language model by token, word, character and byte, beside baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"

@@ -27,11 +27,11 @@ from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.cli._tree_drawing import draw_tree, pretty
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.tasks.parsing import PARSER_DECODING
-from vaswani_text.corpus_io import InputError
-from vaswani_text.linearization import restore
-from vaswani_text.settings import TreeSettings
-from vaswani_text.treebank_coding import words_of
-from vaswani_text.trees import BadTree, Tree, to_line
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.linearization import restore
+from vaswani_plugin.text.settings import TreeSettings
+from vaswani_plugin.text.treebank_coding import words_of
+from vaswani_plugin.text.trees import BadTree, Tree, to_line
 
 HELP = "parse tokenized sentences into constituency trees with a bundle"
 EXAMPLE = "vaswani parse --model work/parsing/model --pretty < sentences"

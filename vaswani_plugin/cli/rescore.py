@@ -18,7 +18,7 @@ from vaswani_plugin.cli._forced import ForcedDecoder
 from vaswani_plugin.cli._nbest import read_nbest, write_nbest
 from vaswani_plugin.cli._rescoring_set import SCORE, WORDS, RescoringSet
 from vaswani_plugin.metrics.tuning import oracle, tune
-from vaswani_text.corpus_io import write_atomically
+from vaswani_plugin.text.corpus_io import write_atomically
 
 HELP = "rescore n-best lists with models or ensembles, and tune the weights for BLEU"
 EXAMPLE = (
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args, systems, weights)
     split = None
     if args.bpe_codes is not None:
-        from vaswani_text import bpe
+        from vaswani_plugin.text import bpe
 
         split = bpe.make_encoder(str(args.bpe_codes))
     test = RescoringSet(read_nbest(args.nbest), args.source, args.reference, split)

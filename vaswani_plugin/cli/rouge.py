@@ -11,8 +11,8 @@ from tabulate import tabulate
 
 from vaswani_plugin.cli._flags import count
 from vaswani_plugin.metrics.rouge import OVER, lead, rouge
-from vaswani_text.corpus_io import InputError, read_lines
-from vaswani_text.summaries import Example, read_examples, split_sentences
+from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
 
 HELP = "ROUGE-1, -2 and -L of summaries, beside the first sentences of the articles"
 EXAMPLE = (

@@ -27,8 +27,8 @@ from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.tasks.translation import PAPER_DECODING
-from vaswani_text.coding import SEPARATOR, UNKNOWN
-from vaswani_text.summaries import one_line
+from vaswani_plugin.text.coding import SEPARATOR, UNKNOWN
+from vaswani_plugin.text.summaries import one_line
 
 HELP = "summarize articles with a bundle (model, dictionary, subword codes)"
 EXAMPLE = "vaswani summarize --model work/summarization/model < articles > summaries"

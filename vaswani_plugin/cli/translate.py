@@ -23,8 +23,8 @@ from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opene
 from vaswani_plugin.cli._sentences import Sentence, in_buffers, read_sentences
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.tasks.translation import PAPER_DECODING
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import MODEL
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import MODEL
 
 HELP = "translate raw text with a bundle (model, dictionaries, subword codes)"
 EXAMPLE = "vaswani translate --model work/quickstart/model < raw.en > raw.de"

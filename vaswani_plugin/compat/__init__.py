@@ -5,7 +5,6 @@ whether the defect is still there, does nothing when it is gone, and can be call
 Beyond these defects, and what ``resilience`` makes of faults, importing the plugin leaves fairseq
 as it is. The subjects:
 
-* ``starting``: what importing fairseq costs;
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, saving that survives a kill;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
 * ``collating``: batches made of all their sentences at once;
@@ -24,10 +23,6 @@ import logging
 # Asks for a tensorboardX that nothing here uses, while fairseq is being imported; heard no more
 # where this is the first to import fairseq (the `vaswani` command).
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
-
-from vaswani_plugin.compat import starting
-
-starting.import_fairseq()
 
 from vaswani_plugin.compat import (
     batches,

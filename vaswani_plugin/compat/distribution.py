@@ -19,9 +19,10 @@ from omegaconf.nodes import AnyNode
 from torch.multiprocessing import ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
+from vaswani_plugin import register
 from vaswani_plugin.compat.errors import is_users_error
 from vaswani_plugin.compat.replacing import is_defect_in_source, is_replaced, replace
-from vaswani_text.messages import wants_traceback
+from vaswani_plugin.text.messages import wants_traceback
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 
@@ -127,7 +128,11 @@ def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
 
 
 def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:
-    """One worker. Being ours, it imports this plugin before anything of fairseq's runs."""
+    """One worker. Being ours, it registers this plugin before anything of fairseq's runs.
+
+    fairseq's loader of `--user-dir` passes over a package that is imported already.
+    """
+    register()
     try:
         distributed_utils.distributed_main(number, main, cfg, kwargs)
     except Exception as error:

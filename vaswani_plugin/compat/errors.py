@@ -14,7 +14,7 @@ from types import TracebackType
 
 import fairseq
 
-from vaswani_text.messages import message_line, wants_traceback
+from vaswani_plugin.text.messages import message_line, wants_traceback
 
 OURS = Path(__file__).resolve().parents[1]
 FAIRSEQ = Path(fairseq.__file__).resolve().parent

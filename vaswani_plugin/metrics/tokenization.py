@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sacremoses import MosesPunctNormalizer
 
-from vaswani_text.moses import make_tokenizer
+from vaswani_plugin.text.moses import make_tokenizer
 
 _PUNCTUATION = [
     (re.compile(pattern), replacement)

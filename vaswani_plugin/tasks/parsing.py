@@ -1,6 +1,6 @@
 """Constituency parsing as the paper does it (section 6.3): words in, symbols of a tree out.
 
-The symbols are those of vaswani_text/linearization.py. Unlike the paper's decoder ours writes
+The symbols are those of text/linearization.py. Unlike the paper's decoder ours writes
 well-formed trees only, unless it is told otherwise.
 """
 
@@ -21,8 +21,8 @@ from vaswani_plugin.search.well_formed import (
     kind_of,
 )
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
-from vaswani_text.linearization import MAX_OPENINGS
-from vaswani_text.treebank_coding import JOINT
+from vaswani_plugin.text.linearization import MAX_OPENINGS
+from vaswani_plugin.text.treebank_coding import JOINT
 
 PARSER_DECODING = {"beam": 21, "lenpen": 0.3, "max_len_a": 1.0, "max_len_b": 300}
 """Section 6.3: beam of 21, alpha 0.3, output at most 300 tokens longer than the input."""
