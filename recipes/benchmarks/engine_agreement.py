@@ -20,7 +20,7 @@ import torch
 
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli._engine import Engine, Hypothesis
-from vaswani_plugin.cli.translate import make_engine
+from vaswani_plugin.cli._translating import make_engine
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.text.corpus_io import read_lines
 

@@ -77,8 +77,8 @@ def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, floa
     import torch
 
     from vaswani_plugin.metrics.multiply_adds import Positions, training_flops_of
+    from vaswani_plugin.metrics.sizes import sizes_of
     from vaswani_plugin.modules.matrix_rate import matrix_rate
-    from vaswani_plugin.tasks._metering import sizes_of
 
     updates = report["updates"][setting.warm_up :]
     sums = {each.name: sum(update[each.name] for update in updates) for each in fields(Positions)}

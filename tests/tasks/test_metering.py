@@ -13,8 +13,9 @@ from search_setup import make_translation_task
 from tests.conftest import RunFairseq
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
+from vaswani_plugin.metrics.sizes import sizes_of
 from vaswani_plugin.tasks import _metering
-from vaswani_plugin.tasks._metering import Metered, batch_lengths, sizes_of
+from vaswani_plugin.tasks._metering import Metered, batch_lengths
 
 PAIRS = [(5, 3), (2, 7), (9, 1), (4, 4)]
 PEAK = 2e9

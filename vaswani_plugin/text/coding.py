@@ -18,8 +18,6 @@ is ever one of the dictionary's special symbols or looks like the joint @@ of tw
 import re
 from collections.abc import Callable
 
-from vaswani_plugin.text.bpe import load_codes, make_encoder
-
 CODINGS = ("words", "bpe", "characters")
 SEPARATOR = "<sep>"
 UNKNOWN = "<unk>"
@@ -94,6 +92,10 @@ def bpe_units(codes: str) -> list[str]:
     Raises:
         InputError: the file is no such table.
     """
+    from vaswani_plugin.text.bpe import (
+        load_codes,  # imports subword-nmt, which no other coding needs
+    )
+
     units = [unit for letter in _LETTERS.values() for unit in (letter, f"{letter}@@")]
     for left, right in load_codes(codes).bpe_codes:
         end = right.endswith(_WORD_END)
@@ -116,5 +118,7 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
     if coding == "characters":
         return encode_characters, decode_characters
     assert coding == "bpe" and codes is not None, (coding, codes)
+    from vaswani_plugin.text.bpe import make_encoder
+
     split = make_encoder(codes)
     return lambda line: split(to_letters(line)), lambda units: from_letters(join_bpe(units))
