@@ -4,7 +4,10 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from vaswani_plugin import register
 from vaswani_plugin.compat.dictionaries import DictionaryError
+
+register()
 
 
 @pytest.mark.parametrize(
