@@ -189,27 +189,5 @@ def check_sizes(cfg: VaswaniTransformerConfig) -> None:
         raise UserError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
 
 
-def head_sizes(cfg: VaswaniTransformerConfig) -> tuple[int, int]:
-    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
-
-    Raises:
-        UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
-    """
-    sizes = []
-    for name in ("d_k", "d_v"):
-        size = getattr(cfg, name)
-        if size is None:
-            size, rest = divmod(cfg.d_model, cfg.heads)
-            if rest:
-                raise UserError(
-                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
-                    f"choose heads that do, or give --d-k and --d-v"
-                )
-        if size < 1:
-            raise UserError(f"{_flag(name)} is {size}; it must be at least 1")
-        sizes.append(size)
-    return sizes[0], sizes[1]
-
-
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from measurement import ROOT
 
-from vaswani_text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 sys.path.insert(0, str(ROOT))
 

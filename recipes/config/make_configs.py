@@ -18,7 +18,6 @@ sys.path.insert(0, str(ROOT))
 from fairseq.models import MODEL_DATACLASS_REGISTRY  # noqa: E402
 from fairseq.tasks import TASK_DATACLASS_REGISTRY  # noqa: E402
 
-import vaswani_plugin  # noqa: E402, F401 -- registers the models
 from vaswani_plugin.architectures import FAMILIES, Architecture, Family  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import LabelSmoothingConfig  # noqa: E402
 from vaswani_plugin.defaults import values_of  # noqa: E402

@@ -10,8 +10,10 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from hypothesis import given
 from hypothesis import strategies as st
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import STOCK_TINY
+
+vaswani_plugin.register()
 
 LENGTHS = st.lists(st.integers(1, 30), max_size=60)
 

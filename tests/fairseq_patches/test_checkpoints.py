@@ -16,10 +16,12 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_patches import checkpoints
+
+vaswani_plugin.register()
 
 
 class RunsCode:

@@ -3,7 +3,10 @@
 import pytest
 from fairseq.data import Dictionary
 
+from vaswani_plugin import register
 from vaswani_plugin.fairseq_patches.dictionaries import DictionaryError
+
+register()
 
 
 @pytest.mark.parametrize(

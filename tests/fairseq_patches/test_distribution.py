@@ -13,9 +13,11 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import DistributedFairseqModel
 from omegaconf import OmegaConf
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, run_module
 from vaswani_plugin.fairseq_patches import distribution
+
+vaswani_plugin.register()
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="mends machines without GPUs")
 

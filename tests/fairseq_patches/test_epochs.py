@@ -9,8 +9,10 @@ import torch
 from fairseq.data import iterators
 from fairseq.logging import meters
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from vaswani_plugin.fairseq_patches import epochs
+
+vaswani_plugin.register()
 
 
 class Numbers(torch.utils.data.Dataset):

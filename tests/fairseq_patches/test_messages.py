@@ -8,10 +8,12 @@ import pytest
 from fairseq import checkpoint_utils
 from fairseq.data.dictionary import Dictionary
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import PLUGIN
 from vaswani_plugin.fairseq_patches import messages
-from vaswani_text.messages import TRACEBACK_VARIABLE
+from vaswani_plugin.text.messages import TRACEBACK_VARIABLE
+
+vaswani_plugin.register()
 
 
 def caught(action) -> BaseException:

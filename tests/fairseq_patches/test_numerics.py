@@ -6,8 +6,10 @@ import torch
 from fairseq import options
 from fairseq.data import TokenBlockDataset, data_utils
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import STOCK_TINY
+
+vaswani_plugin.register()
 
 
 def test_sentences_as_blocks():

@@ -12,11 +12,13 @@ import torch
 from fairseq.data import data_utils, language_pair_dataset
 from fairseq.models import distributed_fairseq_model
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import PLUGIN
 from vaswani_plugin import fairseq_patches, training
 from vaswani_plugin.fairseq_patches import _patching, batches
 from vaswani_plugin.fairseq_patches._patching import PATCHED, is_affected_version, patch
+
+vaswani_plugin.register()
 
 
 def is_ours(function) -> bool:

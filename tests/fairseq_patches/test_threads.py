@@ -9,6 +9,7 @@ BUSY = """
 import time
 import torch
 import vaswani_plugin
+vaswani_plugin.register()
 from fairseq.data.iterators import BufferedIterator
 
 

@@ -23,7 +23,7 @@ import ancestors_report
 import ancestors_train
 from ancestors_models import MODELS, Settings, Training, choose_models, trainings_of
 
-from vaswani_text.corpus_io import InputError
+from vaswani_plugin.text.corpus_io import InputError
 
 SCRIPT = ROOT / "recipes" / "ancestors.sh"
 NAMES = ["seq2seq", "attention", "convolution", "transformer"]

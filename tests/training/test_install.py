@@ -9,10 +9,12 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
-import vaswani_plugin  # noqa: F401
+import vaswani_plugin
 from tests.conftest import PLUGIN
 from vaswani_plugin import training
 from vaswani_plugin.training.trainer import VaswaniTrainer
+
+vaswani_plugin.register()
 
 
 def test_fairseqs_train_command_uses_it():

@@ -19,10 +19,11 @@ from omegaconf.nodes import AnyNode
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
+from vaswani_plugin import register
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError
 from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch
 from vaswani_plugin.fairseq_patches.messages import is_users_error
-from vaswani_text.messages import wants_traceback
+from vaswani_plugin.text.messages import wants_traceback
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 
@@ -175,7 +176,11 @@ def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
 
 
 def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:
-    """One worker. Unpickling this function imports the plugin before any of fairseq's runs."""
+    """One worker. It registers the plugin before anything of fairseq's runs.
+
+    fairseq's loader of `--user-dir` passes over a package that is imported already.
+    """
+    register()
     try:
         distributed_utils.distributed_main(number, main, cfg, kwargs)
     except Exception as error:

@@ -7,7 +7,7 @@ from types import TracebackType
 import fairseq
 
 from vaswani_plugin.errors import UserError
-from vaswani_text.messages import message_line, wants_traceback
+from vaswani_plugin.text.messages import message_line, wants_traceback
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
 

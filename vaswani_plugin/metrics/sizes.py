@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vaswani_plugin.configurations import head_sizes
+from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import Sizes, TransformerSizes
 

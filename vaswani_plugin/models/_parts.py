@@ -4,7 +4,8 @@ from functools import partial
 
 from torch import nn
 
-from vaswani_plugin.configurations import VaswaniTransformerConfig, check_sizes, head_sizes
+from vaswani_plugin.architectures import head_sizes
+from vaswani_plugin.configurations import VaswaniTransformerConfig, check_sizes
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward

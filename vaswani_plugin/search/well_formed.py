@@ -1,6 +1,6 @@
 """Trees out of a search: only well-formed ones, with as many words as the source (section 6.3).
 
-What a well-formed sequence of symbols is, stands in vaswani_text/linearization.py. Every beam is at
+What a well-formed sequence of symbols is, stands in text/linearization.py. Every beam is at
 every step a prefix of such a sequence that the length limit leaves room to complete, so that
 something may always come: a placeholder while words are left, then closing brackets, then the end.
 

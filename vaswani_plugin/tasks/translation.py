@@ -11,6 +11,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
@@ -19,9 +20,6 @@ from vaswani_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
 
 logger = logging.getLogger(__name__)
-
-PAPER_DECODING = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
-"""Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""
 
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that fairseq's generator keeps, with the values that mean that they are not used."""
