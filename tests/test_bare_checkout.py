@@ -1,7 +1,8 @@
-"""fairseq's commands with a checkout that was never installed, from another working directory.
+"""A checkout that was never installed, used from another working directory without PYTHONPATH.
 
-The environment holds fairseq and what its metadata asks for, nothing of this plugin's own
-requirements; the checkout's path has a blank in it, and there is no PYTHONPATH.
+fairseq's commands get an environment with fairseq and what its metadata asks for, nothing of this
+plugin's own requirements; a script of data-prep/ gets one without PyTorch and fairseq. The path of
+the checkout has a blank in it.
 """
 
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.conftest import PLUGIN, fairseq_environment, write_toy_corpus
+from tests.conftest import PLUGIN, REPO, fairseq_environment, write_toy_corpus
 
 SITE = Path(sysconfig.get_paths()["purelib"])
 COMMANDS = ("preprocess", "train", "generate")
@@ -46,15 +47,23 @@ def link_distribution(name: str, site: Path) -> None:
             (site / entry).symlink_to(SITE / entry)
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory) -> Path:
-    """The folder of an environment with fairseq's requirements; its commands are in bin/."""
-    folder = tmp_path_factory.mktemp("bare")
+def make_environment(folder: Path, *needed: str) -> Path:
+    """A virtual environment with these distributions and their requirements alone."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     scheme = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", "venv", vars=scheme))
-    for name in requirements_of("fairseq-fixed", set()):
+    names: set[str] = set()
+    for name in needed:
+        requirements_of(name, names)
+    for name in names:
         link_distribution(name, site)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory) -> Path:
+    """The folder of an environment with fairseq's requirements; its commands are in bin/."""
+    folder = make_environment(tmp_path_factory.mktemp("bare"), "fairseq-fixed")
     for command in COMMANDS:  # as pip writes them
         script = folder / "bin" / f"fairseq-{command}"
         script.write_text(
@@ -68,10 +77,11 @@ def bare(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """A copy of the package alone."""
+    """A copy of the package and of the scripts."""
     folder = tmp_path_factory.mktemp("check out")
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(PLUGIN, folder / PLUGIN.name, ignore=ignored)
+    for part in (PLUGIN, REPO / "data-prep"):
+        shutil.copytree(part, folder / part.name, ignore=ignored)
     return folder
 
 
@@ -129,3 +139,21 @@ def test_training_and_translating(bare, checkout, data, tmp_path, workers):
     )
     assert translated.returncode == 0, translated.stderr
     assert len(re.findall(r"^H-", translated.stdout, re.MULTILINE)) == 60
+
+
+def test_scripts_of_data_preparation(checkout, tmp_path):
+    """With several workers, too."""
+    environment = make_environment(tmp_path / "environment", "subword-nmt", "numpy")
+    (tmp_path / "text").write_text("the cat sat on the mat\n" * 50, encoding="utf-8")
+    script = os.path.relpath(checkout / "data-prep" / "bpe.py", tmp_path)
+    run_here = (environment, tmp_path, "python")
+    assert "No module named 'torch'" in run(*run_here, "-c", "import torch").stderr
+    assert "No module named" in run(*run_here, "-c", "import vaswani_plugin").stderr
+    learned = run(
+        *(*run_here, script, "learn", "--operations", 5, "--output", "codes"),
+        *("--input", "text", "--workers", 2),
+    )
+    assert learned.returncode == 0, learned.stderr
+    applied = run(*run_here, script, "apply", "--codes", "codes", "--input", "text")
+    assert applied.returncode == 0, applied.stderr
+    assert applied.stdout.replace("@@ ", "").split("\n")[0] == "the cat sat on the mat"

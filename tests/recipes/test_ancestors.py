@@ -35,6 +35,10 @@ def in_a_fork(command: list[str], output: Path, environment: dict[str, str]) -> 
     """What `execute` does, in a copy of this process: fairseq need not be loaded again."""
     import torch
 
+    from vaswani_plugin import register
+
+    register()  # fairseq's loader passes over a package that is imported already
+
     output.parent.mkdir(parents=True, exist_ok=True)
     child = os.fork()
     if child == 0:

@@ -12,9 +12,7 @@ from search_setup import make_translation_task
 
 from tests.conftest import RunFairseq
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
-from vaswani_plugin.metrics.sizes import sizes_of
 from vaswani_plugin.training import metering
 from vaswani_plugin.training.metering import LENGTHS, Metering, batch_lengths
 
@@ -139,20 +137,6 @@ def test_nothing_is_metered_unless_asked() -> None:
     assert make_metering(log_mfu=False) is None
     assert Metering.of_task(SimpleNamespace(task=SimpleNamespace()), None) is None
     assert Metering.of_task(SimpleNamespace(), None) is None
-
-
-def test_our_sizes_are_those_of_every_configuration() -> None:
-    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_b_dk16").model
-    assert sizes_of(cfg, 77) == TransformerSizes(512, 2048, 6, 6, 8, 16, 64, 77)
-    cfg = training_config("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_tiny").model
-    assert sizes_of(cfg, 77) == TransformerSizes(128, 256, 0, 4, 4, 32, 32, 77)
-    lstm = ("--task", "vaswani_translation", "--d-model", "6", "--layers", "3", "--arch")
-    cfg = training_config(*lstm, "vaswani_seq2seq_lstm").model
-    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77)
-    cfg = training_config(*lstm, "vaswani_attention_lstm").model
-    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, attention=True)
-    cfg = training_config(*lstm, "vaswani_attention_lstm", "--input-feeding").model
-    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, attention=True, input_feeding=True)
 
 
 @pytest.mark.parametrize("rate", [-1.0, float("inf"), float("nan")])

@@ -1,4 +1,4 @@
-"""What `vaswani attention` does, after its flags: of a sentence, or over a corpus.
+"""What `vaswani attention` does once its flags are read: attention in a sentence, or over a corpus.
 
 Axes: N layers, H heads, T queries, S keys.
 """

@@ -1,4 +1,4 @@
-"""What `vaswani average` does, after its flags: which checkpoints, and their mean."""
+"""What `vaswani average` does once its flags are read: which checkpoints, and their mean."""
 
 import argparse
 import json

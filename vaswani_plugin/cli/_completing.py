@@ -1,4 +1,4 @@
-"""What `vaswani complete` does, after its flags: prompts in, completions out."""
+"""What `vaswani complete` does once its flags are read: prompts in, completions out."""
 
 import argparse
 import sys

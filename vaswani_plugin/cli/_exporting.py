@@ -1,4 +1,4 @@
-"""What `vaswani export` does, after its flags: a model for fairseq or for CTranslate2."""
+"""What `vaswani export` does once its flags are read: a model for fairseq or for CTranslate2."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""What `vaswani import` does, after its flags: a stock checkpoint becomes one of ours."""
+"""What `vaswani import` does once its flags are read: a stock checkpoint becomes one of ours."""
 
 import argparse
 import errno

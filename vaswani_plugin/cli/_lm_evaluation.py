@@ -1,4 +1,4 @@
-"""What `vaswani lm` does, after its flags: the scores of a model, beside baselines."""
+"""What `vaswani lm` does once its flags are read: the scores of a model, beside baselines."""
 
 import argparse
 import json

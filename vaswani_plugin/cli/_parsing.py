@@ -1,4 +1,4 @@
-"""What `vaswani parse` does, after its flags: sentences in, trees out."""
+"""What `vaswani parse` does once its flags are read: sentences in, trees out."""
 
 import argparse
 import json

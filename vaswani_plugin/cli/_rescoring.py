@@ -1,4 +1,4 @@
-"""What `vaswani rescore` does, after its flags: scores, tuned weights, the table."""
+"""What `vaswani rescore` does once its flags are read: scores, tuned weights, the table."""
 
 import argparse
 import json

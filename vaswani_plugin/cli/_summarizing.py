@@ -1,4 +1,4 @@
-"""What `vaswani summarize` does, after its flags: articles in, summaries out."""
+"""What `vaswani summarize` does once its flags are read: articles in, summaries out."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""What `vaswani translate` does, after its flags: bundle, engine, lines in and out."""
+"""What `vaswani translate` does once its flags are read: bundle, engine, lines in and out."""
 
 import argparse
 import json

@@ -161,9 +161,9 @@ def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Score and print; returns 0."""
     check_flags(args)
-    segments = read_segments(args)
-    from vaswani_plugin.cli import _bleu_report as report
+    from vaswani_plugin.cli import _bleu_report as report  # imports sacreBLEU
 
+    segments = read_segments(args)
     result = report.score(
         segments,
         lowercase=args.lowercase,
