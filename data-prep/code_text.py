@@ -23,10 +23,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import checkout  # noqa: F401
 import numpy as np
 
-from vaswani_text import bpe
-from vaswani_text.binary import (
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.binary import (
     SPECIAL_SYMBOLS,
     UNKNOWN,
     binarize,
@@ -34,10 +35,10 @@ from vaswani_text.binary import (
     type_code,
     write_dictionary,
 )
-from vaswani_text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
-from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically
-from vaswani_text.parallel import process_file
-from vaswani_text.settings import SETTINGS, TEXT_DICTIONARY, TextSettings
+from vaswani_plugin.text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
+from vaswani_plugin.text.corpus_io import InputError, read_pairs, run, write_atomically
+from vaswani_plugin.text.parallel import process_file
+from vaswani_plugin.text.settings import SETTINGS, TEXT_DICTIONARY, TextSettings
 
 SPLITS = ("train", "valid", "test")
 CODES = "codes"

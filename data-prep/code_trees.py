@@ -23,15 +23,17 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from vaswani_text import bpe
-from vaswani_text.binary import binarize, build_dictionary, write_dictionary
-from vaswani_text.coding import bpe_units, to_letters
-from vaswani_text.corpus_io import InputError, run, write_atomically
-from vaswani_text.linearization import linearize
-from vaswani_text.parallel import process_file
-from vaswani_text.settings import SETTINGS, TreeSettings, dictionary_name
-from vaswani_text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding
-from vaswani_text.trees import BadTree, read_trees, to_line
+import checkout  # noqa: F401
+
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
+from vaswani_plugin.text.coding import bpe_units, to_letters
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.parallel import process_file
+from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name
+from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding
+from vaswani_plugin.text.trees import BadTree, read_trees, to_line
 
 CODES = "codes"
 SIDES = (WORDS, SYMBOLS)

@@ -24,8 +24,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from vaswani_text.corpus_io import InputError, NamedFile, read_json, run, write_atomically
-from vaswani_text.progress import progress
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.corpus_io import InputError, NamedFile, read_json, run, write_atomically
+from vaswani_plugin.text.progress import progress
 
 CHUNK_BYTES = 1 << 18
 TRIES = 3

@@ -11,9 +11,11 @@ import argparse
 import os
 from functools import partial
 
-from vaswani_text.corpus_io import InputError, run
-from vaswani_text.moses import make_detokenizer, make_processor
-from vaswani_text.parallel import process_file
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.moses import make_detokenizer, make_processor
+from vaswani_plugin.text.parallel import process_file
 
 
 def main() -> None:

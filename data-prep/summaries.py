@@ -6,13 +6,15 @@
 
 Writes PREFIX.article and PREFIX.summary (the first one, where there are several) for code_text.py,
 and PREFIX.jsonl with the article's sentences and all summaries for `vaswani rouge`. An example
-without an article or a summary is left out. vaswani_text/summaries.py says what the formats are.
+without an article or a summary is left out. The formats: vaswani_plugin/text/summaries.py.
 """
 
 import argparse
 
-from vaswani_text.corpus_io import InputError, run
-from vaswani_text.summaries import READERS, read_stories, write_examples
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.summaries import READERS, read_stories, write_examples
 
 
 def main() -> None:

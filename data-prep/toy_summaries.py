@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import checkout  # noqa: F401
 import toy_sentences
 from toy_translation import DEFAULT_SIZES, SPLITS, distinct_pairs
 
-from vaswani_text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 SHORTEST, LONGEST = 2, 4
 MARK = "Above all: "

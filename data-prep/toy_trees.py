@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from vaswani_text.corpus_io import InputError, run, write_atomically
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 DEFAULT_SIZES = {"train": 2000, "valid": 100, "test": 200}
 # Right-hand sides with their weights; a symbol without any is a tag, whose words are below.

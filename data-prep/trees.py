@@ -25,12 +25,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically
-from vaswani_text.linearization import linearize, restore
-from vaswani_text.tree_cleaning import clean
-from vaswani_text.tree_statistics import as_text, statistics
-from vaswani_text.treebanks import WSJ_SECTIONS, read_all, tree_files, wsj_files
-from vaswani_text.trees import BadTree, Tree, leaves, read_trees, to_line
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.corpus_io import InputError, read_pairs, run, write_atomically
+from vaswani_plugin.text.linearization import linearize, restore
+from vaswani_plugin.text.tree_cleaning import clean
+from vaswani_plugin.text.tree_statistics import as_text, statistics
+from vaswani_plugin.text.treebanks import WSJ_SECTIONS, read_all, tree_files, wsj_files
+from vaswani_plugin.text.trees import BadTree, Tree, leaves, read_trees, to_line
 
 
 class BadTrees:

@@ -28,15 +28,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from vaswani_text.archives import has_members, open_members
-from vaswani_text.corpus_io import (
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.archives import has_members, open_members
+from vaswani_plugin.text.corpus_io import (
     BLOCK_BYTES,
     InputError,
     decode_lines,
     run,
     write_bytes_atomically,
 )
-from vaswani_text.markup import (
+from vaswani_plugin.text.markup import (
     Segment,
     check_same_segments,
     column,

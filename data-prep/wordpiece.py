@@ -15,9 +15,11 @@ import argparse
 import os
 from functools import partial
 
-from vaswani_text.corpus_io import InputError, run, write_atomically, write_bytes_atomically
-from vaswani_text.parallel import process_file
-from vaswani_text.wordpiece import (
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_bytes_atomically
+from vaswani_plugin.text.parallel import process_file
+from vaswani_plugin.text.wordpiece import (
     KINDS,
     SAMPLE,
     dictionary_lines,

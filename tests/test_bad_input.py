@@ -134,4 +134,4 @@ def test_a_defect_is_shown_in_full(run_fairseq, toy_data_bin, tmp_path):
     arguments = ["train", toy_data_bin, *DEBUG, "--d-k", 0, "--save-dir", tmp_path / "save"]
     asked = run_fairseq(*arguments, VASWANI_TRACEBACK="1")
     assert asked.returncode != 0 and asked.stderr.startswith("Traceback")
-    assert "ValueError: --d-k is 0" in asked.stderr.splitlines()[-1]
+    assert "UserError: --d-k is 0" in asked.stderr.splitlines()[-1]

@@ -1,19 +1,70 @@
-"""vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`."""
+"""vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`.
 
-from vaswani_plugin import compat, defaults, resilience
+Importing the package costs nothing: neither torch nor fairseq, and nothing is patched. fairseq's
+loader imports it, then every file of `tasks/` and `models/`; these packages call `register`. Where
+a program imports the package before fairseq's loader does, the loader passes it over: such a
+program calls `vaswani_plugin.register()` itself.
+"""
 
-compat.mend()
+from importlib import import_module
+from typing import Any
 
-from vaswani_plugin.criterions import label_smoothing
-from vaswani_plugin.models import (
-    attention_lstm,
-    language_model,
-    one_layer_language_model,
-    seq2seq_lstm,
-    transformer,
-)
-from vaswani_plugin.optim import adam, lr_scheduler
-from vaswani_plugin.tasks import language_modeling, parsing, translation
+PUBLIC_NAMES = {
+    "ARCHITECTURES": "vaswani_plugin.architectures",
+    "BeamSearchGenerator": "vaswani_plugin.search.generator",
+    "Bundle": "vaswani_plugin.interchange.bundle",
+    "MultiHeadAttention": "vaswani_plugin.modules.attention",
+    "Pipeline": "vaswani_plugin.text.pipeline",
+    "VaswaniLanguageModel": "vaswani_plugin.models.language_model",
+    "VaswaniTransformer": "vaswani_plugin.models.transformer",
+}
+"""Name: module. Each is imported when it is first used."""
 
-defaults.install()
-resilience.install()
+__all__ = ["register", *PUBLIC_NAMES]
+
+_is_registered = False
+
+
+def register() -> None:
+    """Register everything with fairseq and patch fairseq's defects. Safe to call again.
+
+    Raises:
+        ImportError: torch or fairseq is not installed.
+    """
+    global _is_registered
+    if _is_registered:
+        return
+    _is_registered = True  # first: the packages imported below call this function
+    try:
+        from vaswani_plugin import defaults, fairseq_patches
+
+        fairseq_patches.apply()
+        from vaswani_plugin import training
+        from vaswani_plugin.criterions import label_smoothing
+        from vaswani_plugin.models import (
+            attention_lstm,
+            language_model,
+            one_layer_language_model,
+            seq2seq_lstm,
+            transformer,
+        )
+        from vaswani_plugin.optim import adam, lr_scheduler
+        from vaswani_plugin.tasks import language_modeling, parsing, translation
+
+        defaults.install()
+        training.install()
+    except BaseException:
+        _is_registered = False
+        raise
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in PUBLIC_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(import_module(PUBLIC_NAMES[name]), name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *PUBLIC_NAMES})

@@ -8,6 +8,8 @@ registers them with fairseq.
 from dataclasses import dataclass, field
 from typing import Any
 
+from vaswani_plugin.errors import UserError
+
 PAPER_VOCABULARY = 40_960
 """Rows of the shared matrix in the authors' code, from which the printed counts follow."""
 
@@ -186,3 +188,28 @@ def row_of(arch: str) -> Architecture:
         KeyError: there is none.
     """
     return _ROWS[arch]
+
+
+def head_sizes(cfg: Any) -> tuple[int, int]:
+    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
+
+    Args:
+        cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.
+
+    Raises:
+        UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
+    """
+    sizes = []
+    for name in ("d_k", "d_v"):
+        size = getattr(cfg, name)
+        if size is None:
+            size, rest = divmod(cfg.d_model, cfg.heads)
+            if rest:
+                raise UserError(
+                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
+                    f"choose heads that do, or give --d-k and --d-v"
+                )
+        if size < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {size}; it must be at least 1")
+        sizes.append(size)
+    return sizes[0], sizes[1]

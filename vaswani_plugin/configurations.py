@@ -6,6 +6,8 @@ from typing import Any, Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
+from vaswani_plugin.errors import UserError
+
 POSITIONS = ChoiceEnum(["sinusoidal", "sinusoidal-fairseq", "learned"])
 SHARING = ChoiceEnum(["all", "decoder", "none"])
 
@@ -160,46 +162,31 @@ def check_recurrent_sizes(cfg: RecurrentConfig) -> None:
     """Refuse widths and numbers of layers that make no model.
 
     Raises:
-        ValueError: when a size is below 1; names the flag.
+        UserError: when a size is below 1; names the flag.
     """
     for name in ("d_model", "layers"):
         if getattr(cfg, name) < 1:
-            raise ValueError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
+            raise UserError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
 
 
 def check_sizes(cfg: VaswaniTransformerConfig) -> None:
     """Refuse widths and numbers of layers that make no model.
 
     Raises:
-        ValueError: when a size is below 1 or the window is negative; names the flag.
+        UserError: when a size is below 1, d_model odd for sinusoids, or the window negative; names
+            the flag.
     """
     for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
         if getattr(cfg, name, 1) < 1:  # a language model has no encoder
-            raise ValueError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
+            raise UserError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
+    least = 4 if cfg.positions == "sinusoidal-fairseq" else 2
+    if cfg.positions != "learned" and (cfg.d_model % 2 or cfg.d_model < least):
+        raise UserError(
+            f"--d-model is {cfg.d_model}; sinusoidal positions need an even width, at least"
+            f" {least}: change it, or give --positions learned"
+        )
     if cfg.attention_window < 0:
-        raise ValueError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
-
-
-def head_sizes(cfg: VaswaniTransformerConfig) -> tuple[int, int]:
-    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
-
-    Raises:
-        ValueError: when the heads don't divide d_model, or d_k or d_v is below 1.
-    """
-    sizes = []
-    for name in ("d_k", "d_v"):
-        size = getattr(cfg, name)
-        if size is None:
-            size, rest = divmod(cfg.d_model, cfg.heads)
-            if rest:
-                raise ValueError(
-                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
-                    f"choose heads that do, or give --d-k and --d-v"
-                )
-        if size < 1:
-            raise ValueError(f"{_flag(name)} is {size}; it must be at least 1")
-        sizes.append(size)
-    return sizes[0], sizes[1]
+        raise UserError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
 
 
 def _flag(name: str) -> str:

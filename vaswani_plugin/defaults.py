@@ -12,6 +12,10 @@ REGISTERED_DEFAULTS = {
     "lr_scheduler": "vaswani",
 }
 
+SMOOTHING = "criterion.label_smoothing"
+RESOLVER = "vaswani_default"
+"""OmegaConf's name of `value_of`."""
+
 PAPER_VALUES: dict[str, Any] = {
     "optimizer": "vaswani_adam",
     "optimizer.adam_betas": "(0.9, 0.98)",
@@ -21,14 +25,14 @@ PAPER_VALUES: dict[str, Any] = {
     "lr_scheduler.warmup_updates": 4000,
     "lr_scheduler.lr_factor": 1.0,
     "criterion": "vaswani_label_smoothing",
-    "criterion.label_smoothing": 0.1,
+    SMOOTHING: 0.1,
     "optimization.clip_norm": 0.0,
 }
 """Section 5, by the keys of fairseq's configuration."""
 
 RECURRENT_MODELS = ("vaswani_seq2seq_lstm", "vaswani_attention_lstm")
 RECURRENT_VALUES: dict[str, Any] = {
-    "criterion.label_smoothing": 0.0,
+    SMOOTHING: 0.0,
     "optimization.clip_norm": 5.0,
 }
 """Where the recurrent models differ: neither Sutskever et al. (2014), who limit the gradient's norm
@@ -47,32 +51,37 @@ def values_of(task: str, model: str) -> dict[str, Any]:
         model: its registered name, or that of one of its rows.
     """
     if task == LANGUAGE_MODEL_TASK:
-        return {**PAPER_VALUES, "criterion.label_smoothing": LANGUAGE_MODEL_SMOOTHING}
+        return {**PAPER_VALUES, SMOOTHING: LANGUAGE_MODEL_SMOOTHING}
     if model.startswith(RECURRENT_MODELS):
         return {**PAPER_VALUES, **RECURRENT_VALUES}
     return PAPER_VALUES
+
+
+def names_of(cfg: DictConfig) -> tuple[str, str]:
+    """The registered names of a configuration's task and model; "None" where it has none."""
+    task, model = (OmegaConf.select(cfg, f"{group}._name") for group in ("task", "model"))
+    return str(task), str(model)
+
+
+def value_of(key: str, *, _root_: DictConfig) -> Any:
+    """What a configuration takes for a setting that is not given: `${vaswani_default:KEY}`."""
+    return values_of(*names_of(_root_))[key]
 
 
 def install() -> None:
     """Make the plugin's criterion, optimizer and schedule what fairseq takes when not told."""
     for registry, name in REGISTERED_DEFAULTS.items():
         REGISTRIES[registry]["default"] = name
+    OmegaConf.register_new_resolver(RESOLVER, value_of, replace=True)
 
 
 def set_recurrent_defaults(parser: argparse.ArgumentParser) -> None:
-    """Make `RECURRENT_VALUES` what fairseq's parser takes when not told.
+    """Make the recurrent models' limit of the gradient's norm the default of fairseq's flag.
 
     Args:
-        parser: as fairseq hands it to a model, before the criterion adds its flags.
+        parser: as fairseq hands it to a model.
     """
     parser.set_defaults(clip_norm=RECURRENT_VALUES["optimization.clip_norm"])
-    # fairseq skips a flag that is there already: the criterion's own default is not reached.
-    parser.add_argument(
-        "--label-smoothing",
-        type=float,
-        default=RECURRENT_VALUES["criterion.label_smoothing"],
-        help="epsilon_ls; the default of this model",
-    )
 
 
 def report(cfg: DictConfig) -> str:
@@ -85,7 +94,7 @@ def report(cfg: DictConfig) -> str:
         The line, without a line break.
     """
     kept, changed = [], []
-    task, model = (str(OmegaConf.select(cfg, f"{group}._name")) for group in ("task", "model"))
+    task, model = names_of(cfg)
     is_language_model = task == LANGUAGE_MODEL_TASK
     for key, value in values_of(task, model).items():
         actual = OmegaConf.select(cfg, key)
@@ -95,7 +104,7 @@ def report(cfg: DictConfig) -> str:
             continue
         (kept if actual == value else changed).append(f"{key}={actual}")
     line = "paper defaults in force"
-    if is_language_model and f"criterion.label_smoothing={LANGUAGE_MODEL_SMOOTHING}" in kept:
+    if is_language_model and f"{SMOOTHING}={LANGUAGE_MODEL_SMOOTHING}" in kept:
         line += " (language model: cross-entropy without label smoothing)"
     line += ": " + (", ".join(kept) or "none")
     return f"{line}; changed: {', '.join(changed)}" if changed else line

@@ -20,9 +20,9 @@ import torch
 
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli._engine import Engine, Hypothesis
-from vaswani_plugin.cli.translate import make_engine
+from vaswani_plugin.cli._translating import make_engine
 from vaswani_plugin.interchange.bundle import Bundle
-from vaswani_text.corpus_io import read_lines
+from vaswani_plugin.text.corpus_io import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}
 TIE = 1e-4  # scores that differ by less are float32's noise

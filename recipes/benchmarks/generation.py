@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from measurement import ROOT, Command, Measurement, measure  # noqa: E402
 
-from vaswani_text.corpus_io import read_lines, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import read_lines, run, write_atomically  # noqa: E402
 
 BIN = Path(sys.executable).parent
 MODES = {"batch": [], "one": ["--batch-size", "1"]}

@@ -25,7 +25,7 @@ from training_runs import (  # noqa: E402
     write_result,
 )
 
-from vaswani_text.corpus_io import InputError, run  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
 
 sys.path.insert(0, str(ROOT))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "data-prep"))
+sys.path.insert(0, str(ROOT))
 
-from vaswani_text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
 """Seconds between two looks at the memory: often at first, since a command may end soon; then

@@ -19,7 +19,7 @@ from training_runs import (  # noqa: E402
     write_result,
 )
 
-from vaswani_text.corpus_io import run  # noqa: E402
+from vaswani_plugin.text.corpus_io import run  # noqa: E402
 
 
 def peaks(args: argparse.Namespace, size: str, max_tokens: int) -> dict[str, Any]:

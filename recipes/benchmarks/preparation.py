@@ -21,12 +21,12 @@ from itertools import cycle, islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "data-prep"))
+sys.path.insert(0, str(ROOT))
 
 from measurement import Measurement, measure  # noqa: E402
 from preparation_steps import Pipelines  # noqa: E402
 
-from vaswani_text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically  # noqa: E402
 
 HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
 STEPS = ("tokenize", "learn", "apply", "binarize")

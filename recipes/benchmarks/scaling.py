@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from measurement import ROOT
 
-from vaswani_text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 sys.path.insert(0, str(ROOT))
 
@@ -34,10 +34,10 @@ from vaswani_plugin.cli._figures import new_figure, save_figure  # noqa: E402
 from vaswani_plugin.configurations import VaswaniTransformerConfig  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing  # noqa: E402
 from vaswani_plugin.metrics.multiply_adds import training_flops  # noqa: E402
+from vaswani_plugin.metrics.sizes import sizes_of  # noqa: E402
 from vaswani_plugin.models.transformer import VaswaniTransformer  # noqa: E402
 from vaswani_plugin.modules.attention import scaled_dot_product_attention  # noqa: E402
 from vaswani_plugin.modules.feed_forward import FeedForward  # noqa: E402
-from vaswani_plugin.tasks._metering import sizes_of  # noqa: E402
 
 TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 """Powers of n in the cost of a token: one less than in that of a sentence."""

@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import read_json, read_lines, run  # noqa: E402
+from vaswani_plugin.text.corpus_io import read_json, read_lines, run  # noqa: E402
 
 RARE = 100
 

@@ -25,7 +25,7 @@ from training_runs import (  # noqa: E402
     write_result,
 )
 
-from vaswani_text.corpus_io import run  # noqa: E402
+from vaswani_plugin.text.corpus_io import run  # noqa: E402
 
 sys.path.insert(0, str(ROOT))
 
@@ -78,7 +78,7 @@ def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, floa
 
     from vaswani_plugin.analysis.matrix_rate import matrix_rate
     from vaswani_plugin.metrics.multiply_adds import Positions, training_flops_of
-    from vaswani_plugin.tasks._metering import sizes_of
+    from vaswani_plugin.metrics.sizes import sizes_of
 
     updates = report["updates"][setting.warm_up :]
     sums = {each.name: sum(update[each.name] for update in updates) for each in fields(Positions)}

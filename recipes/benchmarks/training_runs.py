@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from measurement import ROOT, processor_name
 
-from vaswani_text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
-from vaswani_text.corpus_io import InputError, read_json, write_atomically
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
+from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
 
 SIDES = ("stock", "ours")
 ARCHS = {"tiny": "vaswani_tiny", "base": "vaswani_base", "big": "vaswani_big"}

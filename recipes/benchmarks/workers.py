@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measurement import ROOT  # noqa: E402
 from training_runs import Setting, check, options, setting_of, write_result  # noqa: E402
 
-from vaswani_text.corpus_io import InputError, run  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
 
 ONCE = ROOT / "recipes" / "benchmarks" / "train_once.py"
 

@@ -18,7 +18,6 @@ sys.path.insert(0, str(ROOT))
 from fairseq.models import MODEL_DATACLASS_REGISTRY  # noqa: E402
 from fairseq.tasks import TASK_DATACLASS_REGISTRY  # noqa: E402
 
-import vaswani_plugin  # noqa: E402, F401 -- registers the models
 from vaswani_plugin.architectures import FAMILIES, Architecture, Family  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import LabelSmoothingConfig  # noqa: E402
 from vaswani_plugin.defaults import values_of  # noqa: E402
@@ -46,8 +45,8 @@ def configuration(family: Family, row: Architecture) -> dict:
     model = {**plain_defaults(config), **row.changes}
     of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
     own = values_of(family.task, family.model)
-    criterion = plain_defaults(LabelSmoothingConfig)
-    criterion["label_smoothing"] = own["criterion.label_smoothing"]
+    smoothing = {"label_smoothing": own["criterion.label_smoothing"]}
+    criterion = {**smoothing, **plain_defaults(LabelSmoothingConfig)}
     optimization = {"max_update": UPDATES.get(row.name, 100_000)}
     if own["optimization.clip_norm"]:
         optimization["clip_norm"] = own["optimization.clip_norm"]

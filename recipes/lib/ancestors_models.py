@@ -23,7 +23,7 @@ from vaswani_plugin.metrics.multiply_adds import (
     TransformerSizes,
     training_flops_of,
 )
-from vaswani_text.corpus_io import InputError
+from vaswani_plugin.text.corpus_io import InputError
 
 WIDTH_UNKNOWN = 512  # what the schedule of Eq. 3 takes for a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes

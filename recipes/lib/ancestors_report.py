@@ -23,9 +23,9 @@ from vaswani_plugin.cli._bleu_report import Segments, by_bucket, score
 from vaswani_plugin.cli._figures import new_figure, save_figure
 from vaswani_plugin.metrics.multiply_adds import Positions
 from vaswani_plugin.metrics.segments import read_generate_output, read_lines
-from vaswani_text.binary import read_sizes
-from vaswani_text.corpus_io import InputError, run, write_atomically
-from vaswani_text.moses import make_detokenizer
+from vaswani_plugin.text.binary import read_sizes
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.moses import make_detokenizer
 
 COLUMNS = {
     "title": ("model", ""),

@@ -10,9 +10,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from result import describe_file  # first: it says where vaswani_text is
+from result import describe_file  # first: it says where the plugin is
 
-from vaswani_text.corpus_io import InputError, read_json, run
+from vaswani_plugin.text.corpus_io import InputError, read_json, run
 
 
 def difference(path: Path, entry: dict[str, Any]) -> str | None:

@@ -11,9 +11,9 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
 
 
 def read_hypotheses(path: str) -> dict[int, str]:

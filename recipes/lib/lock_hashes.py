@@ -13,9 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import InputError, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically  # noqa: E402
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 INDEX = "https://pypi.org/simple"

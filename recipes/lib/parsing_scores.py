@@ -19,19 +19,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pcfg import Pcfg  # noqa: E402
 
 from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare  # noqa: E402
 from vaswani_plugin.metrics.evalb_parameters import COLLINS  # noqa: E402
-from vaswani_text.corpus_io import (  # noqa: E402
+from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_lines,
     run,
     write_atomically,
 )
-from vaswani_text.trees import (  # noqa: E402
+from vaswani_plugin.text.trees import (  # noqa: E402
     CLOSE,
     BadTree,
     Leaf,

@@ -13,7 +13,7 @@ from nltk import Tree as NltkTree
 from nltk import induce_pcfg
 from nltk.grammar import Nonterminal
 
-from vaswani_text.trees import CLOSE, Leaf, Open, Tree
+from vaswani_plugin.text.trees import CLOSE, Leaf, Open, Tree
 
 START = "<start>"
 

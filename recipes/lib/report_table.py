@@ -6,7 +6,7 @@ report_table.py lm work/lm/output/perplexity.json
 import sys
 from importlib import import_module
 
-from vaswani_text.corpus_io import read_json, run
+from vaswani_plugin.text.corpus_io import read_json, run
 
 CLI = "vaswani_plugin.cli"
 MODULES = {"lm": f"{CLI}._lm_report", "rouge": f"{CLI}.rouge", "f1": "parsing_scores"}

@@ -12,16 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import (  # noqa: E402
+from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_json,
     read_lines,
     run,
     write_atomically,
 )
-from vaswani_text.training_log import read_training  # noqa: E402
+from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 SCORE_AGAIN = "run the stage that scores again"
 

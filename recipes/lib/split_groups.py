@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import InputError, read_pairs, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_pairs, run, write_atomically  # noqa: E402
 
 Pair = tuple[str, str]
 # A test set of a few sentences in all their paraphrases would say little.

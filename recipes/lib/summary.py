@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import InputError, read_json, run  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_json, run  # noqa: E402
 
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 

@@ -28,7 +28,7 @@ from table3_rows import (
 from tabulate import tabulate
 
 from vaswani_plugin.cli._figures import new_figure, save_figure
-from vaswani_text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 COLUMNS = {
     **{"row": "", "layers": "N", "d_model": "d_model", "d_ff": "d_ff", "heads": "h"},

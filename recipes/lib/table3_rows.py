@@ -12,9 +12,9 @@ from typing import Any
 
 from trainings import finished
 
-from vaswani_plugin.architectures import row_of
-from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
-from vaswani_text.corpus_io import InputError
+from vaswani_plugin.architectures import head_sizes, row_of
+from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.text.corpus_io import InputError
 
 ROWS_OF_BIG = ("big",)
 

@@ -33,8 +33,8 @@ from trainings import PLUGIN, begin, device_flags, execute
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically
-from vaswani_text.training_log import read_curves, read_records, read_training
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.training_log import read_curves, read_records, read_training
 
 SAVES = 6  # states of a training, from which it goes on; each is also validated
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data-prep"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
 
 
 def part(path: str, start: float, end: float) -> Iterator[str]:

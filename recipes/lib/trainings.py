@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from vaswani_text.corpus_io import InputError, read_json, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]

@@ -19,13 +19,14 @@ from toy_language_model import (
     write_lines,
 )
 
+from vaswani_plugin.cli import _completing
 from vaswani_plugin.cli import complete as command
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli._completer import Completer
 from vaswani_plugin.search.completion import Completion
-from vaswani_text import bpe
-from vaswani_text.coding import bpe_units, encode_characters, to_letters
-from vaswani_text.settings import TextSettings
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.coding import bpe_units, encode_characters, to_letters
+from vaswani_plugin.text.settings import TextSettings
 
 LINES = ["the old naïve café was closed.", "“quoted” words – and the sea", "the cat saw the dog"]
 
@@ -272,8 +273,8 @@ def test_a_terminal_sees_each_token_as_it_comes(
 def test_half_a_character_is_not_shown(subwords, monkeypatch):
     """Its bytes are units of their own; a terminal can't take back U+FFFD."""
     args = parsed(subwords, "--max-new-tokens", "9")
-    model = command.load_model(subwords, None, torch.device("cpu"))
-    completer = Completer(model, args, command.search_options(args))
+    model = _completing.load_model(subwords, None, torch.device("cpu"))
+    completer = Completer(model, args, _completing.search_options(args))
     units = [f"{unit}@@" for unit in to_letters("ж–ж")[:-1]] + [to_letters("ж–ж")[-1]]
     tokens = list(map(model.dictionary.index, units))
     assert model.dictionary.unk() not in tokens and len(tokens) == 7

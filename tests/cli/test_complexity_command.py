@@ -66,7 +66,7 @@ def test_fitted_powers_come_from_the_times(monkeypatch: pytest.MonkeyPatch) -> N
         return [[1e-9 * n ** (layer.power_of_n or 1) * d ** (layer.power_of_d or 3)
                  for layer in timing.LAYERS] for n, d in sizes]  # fmt: skip
 
-    monkeypatch.setattr(complexity, "measure", pretend)
+    monkeypatch.setattr(timing, "measure", pretend)
     for layer in complexity.measured([64, 128, 256], [32, 64], 3, 4)["layers"]:
         assert layer["fitted_power_of_n"] == pytest.approx(layer["power_of_n"] or 1)
         assert layer["fitted_power_of_d"] == pytest.approx(layer["power_of_d"] or 3)

@@ -19,10 +19,10 @@ from fairseq_flags import PLUGIN
 from tests.conftest import REPO
 from vaswani_plugin.cli import _lm_scoring
 from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.cli._lm_evaluation import write_line_scores
 from vaswani_plugin.cli._lm_scoring import Scorer, windows
 from vaswani_plugin.cli._lm_text import Tokens
-from vaswani_plugin.cli.lm import write_line_scores
-from vaswani_text.settings import TextSettings
+from vaswani_plugin.text.settings import TextSettings
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
 SIZES = [(32, 0), (16, 0), (20, 12), (20, 19)]

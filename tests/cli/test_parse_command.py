@@ -11,8 +11,8 @@ from toy_bundle import write_toy_bundle
 from toy_parser import TREES, write_parser_bundle
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_text.linearization import linearize
-from vaswani_text.trees import Tree, leaves, parse_tree
+from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.trees import Tree, leaves, parse_tree
 
 LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:8]]
 LINES += ["", "  \t ", "( na\u00efve ) bark@@ <unk> \U0001f600 10\u00a0000", "doctor"]

@@ -243,7 +243,7 @@ def test_given_weights_are_applied(world, rescore, tmp_path):
 def test_words_are_split_by_the_codes(world, rescore, tmp_path):
     """A list of whole words and one of their subwords: the same table."""
     lines = (world.folder / "words").read_text(encoding="utf-8").splitlines()
-    from vaswani_text import bpe
+    from vaswani_plugin.text import bpe
 
     split = bpe.make_encoder(str(world.folder / "codes"))
     tables = []

@@ -6,7 +6,7 @@ import pytest
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.metrics.rouge import rouge
-from vaswani_text.summaries import Example, write_examples
+from vaswani_plugin.text.summaries import Example, write_examples
 
 EXAMPLES = [
     Example(["The mill burned.", "Nobody was hurt.", "It rained."], ["a mill burned", "fire"]),

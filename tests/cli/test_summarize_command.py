@@ -15,7 +15,7 @@ from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli._lm_model import load_model
 from vaswani_plugin.search.completion import complete
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_text.settings import TextSettings
+from vaswani_plugin.text.settings import TextSettings
 
 ARTICLE, SUMMARY = 12, 6
 LONG = " ".join(WORDS[:20])

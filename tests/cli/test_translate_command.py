@@ -16,7 +16,7 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import _engine, _sentences
-from vaswani_plugin.cli import translate as command
+from vaswani_plugin.cli import _translating as command
 from vaswani_plugin.cli.__main__ import command_parser, main
 from vaswani_plugin.interchange.bundle import Bundle
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.random_trees import random_tree
 from vaswani_plugin.cli._tree_drawing import Node, draw_tree, layout, pretty
-from vaswani_text.trees import Leaf, Open, parse_tree, to_line
+from vaswani_plugin.text.trees import Leaf, Open, parse_tree, to_line
 
 TREE = "(TOP (S (NP (DT The) (NN dog)) (VP (VBD saw) (NP (-LRB- -LRB-) (NNP $x$) (CD <&>))) (. .)))"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_text import binary
-from vaswani_text.corpus_io import InputError
-from vaswani_text.parallel import read_blocks
+from vaswani_plugin.text import binary
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.parallel import read_blocks
 
 SENTENCES = {
     "train": (["a b c", "d e", "a a"], ["x y", "z a", "b"]),

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_text import bpe
-from vaswani_text.corpus_io import InputError
-from vaswani_text.long_words import LONG, Table
-from vaswani_text.parallel import read_blocks
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.long_words import LONG, Table
+from vaswani_plugin.text.parallel import read_blocks
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_text import cleaning
-from vaswani_text.cleaning import Rules, SeenPairs
+from vaswani_plugin.text import cleaning
+from vaswani_plugin.text.cleaning import Rules, SeenPairs
 
 DATA = Path(os.environ.get("VASWANI_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 

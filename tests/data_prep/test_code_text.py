@@ -12,9 +12,9 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
 
-from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import read_settings_file
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import read_settings_file
 
 TEXT = {
     "train": ["the old bird  sat", "", " the <unk> bird saw the garden ", "a@@ na\u00efve </s> ?"],

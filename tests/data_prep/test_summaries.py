@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_text.corpus_io import InputError
-from vaswani_text.summaries import (
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.summaries import (
     Example,
     read_csv,
     read_examples,

@@ -2,9 +2,9 @@
 
 import toy_trees
 
-from vaswani_text.linearization import MAX_OPENINGS, linearize, restore
-from vaswani_text.tree_cleaning import clean
-from vaswani_text.trees import Leaf, Open, parse_tree
+from vaswani_plugin.text.linearization import MAX_OPENINGS, linearize, restore
+from vaswani_plugin.text.tree_cleaning import clean
+from vaswani_plugin.text.trees import Leaf, Open, parse_tree
 
 COUNT = 800
 

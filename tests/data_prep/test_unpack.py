@@ -12,9 +12,9 @@ import pytest
 import unpack
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_text import archives
-from vaswani_text.corpus_io import InputError
-from vaswani_text.markup import read_segments
+from vaswani_plugin.text import archives
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.markup import read_segments
 
 ENGLISH = b"one\ntwo \xe2\x80\xa8 still two\r\n\xc2\x85three\nbad \xff byte\n"
 GERMAN = "eins\nzwei\ndrei ä\nvier\n".encode()
@@ -279,7 +279,7 @@ def test_a_large_member_is_never_in_memory(tmp_path):
 
 def test_archives_that_lie_about_themselves(tmp_path, monkeypatch):
     """Bombs, and sizes that a reader would follow for hours; a link out is no file."""
-    monkeypatch.setattr("vaswani_text.expansion.ALWAYS_EXPANDED", 10_000)
+    monkeypatch.setattr("vaswani_plugin.text.expansion.ALWAYS_EXPANDED", 10_000)
     zeros = bytes(3_000_000)
     write_zip(tmp_path / "bomb.zip", {"x": zeros})
     write_zip(tmp_path / "inner.zip", {"x.gz": gzip.compress(zeros)})

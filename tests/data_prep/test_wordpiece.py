@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
-from vaswani_text import wordpiece
+from vaswani_plugin.text import wordpiece
 
 SCRIPT = "data-prep/wordpiece.py"
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
@@ -293,10 +293,10 @@ def test_learn_needs_files_it_can_read_twice(tmp_path):
 
 def test_the_library_is_light():
     code = (
-        "import sys, vaswani_text.wordpiece; "
-        "sys.exit(bool({'torch', 'fairseq', 'vaswani_plugin'} & set(sys.modules)))"
+        "import sys, vaswani_plugin.text.wordpiece; "
+        "sys.exit(bool({'torch', 'fairseq'} & set(sys.modules)))"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "data-prep")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 

@@ -9,7 +9,7 @@ import toy_trees
 from code_trees import code_trees
 from torch import Tensor
 
-from vaswani_text.settings import TreeSettings
+from vaswani_plugin.text.settings import TreeSettings
 
 # Highest rate 5e-3 after 20 updates: what goes wrong shows, and differences grow.
 FAST = ("--warmup-updates", "20", "--lr-factor", "0.13", "--seed", "3", "--num-workers", "0")

@@ -19,7 +19,7 @@ from tests.faults.forks import (
 )
 from tests.faults.injected import KINDS, Fault, damage_at_random, draw, install
 from vaswani_plugin.cli import average
-from vaswani_plugin.resilience.preemption import EXIT_CODE
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 
 PATIENCE = 600
 """Seconds in which any run ends, or hangs."""

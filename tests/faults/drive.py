@@ -19,9 +19,8 @@ import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), *(str(ROOT / p) for p in ("data-prep", "tests/support"))]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-import vaswani_plugin  # noqa: E402, F401
 from tests.faults.chain import PATIENCE, SETUPS, Chain  # noqa: E402
 from tests.faults.forks import make_data  # noqa: E402
 

@@ -21,8 +21,9 @@ from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
 from tests.conftest import write_toy_corpus
-from vaswani_plugin.compat.errors import is_users_error, one_line
-from vaswani_plugin.resilience import preemption
+from vaswani_plugin import training
+from vaswani_plugin.fairseq_patches.messages import is_users_error, one_line
+from vaswani_plugin.training import preemption
 
 DEBUG = (
     *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--max-tokens", "100"),
@@ -141,12 +142,13 @@ def _redirect(log: Path) -> None:
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, force=True)
     sys.argv = ["fairseq-train"]
+    training.install()  # as in a process of this name that imports the plugin
     torch.set_num_threads(1)
 
 
 def _forget_other_trainings() -> None:
     """What a training leaves in its process: another test may have made one in the tests' own."""
-    vars(preemption._request).update(vars(preemption.Request()))
+    vars(preemption.REQUEST).update(vars(preemption.Request()))
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
 
 

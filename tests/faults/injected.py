@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
-from fairseq.trainer import Trainer
 
-from vaswani_plugin.compat import checkpoints
+from vaswani_plugin.fairseq_patches import checkpoints
 from vaswani_plugin.optim.adam import VaswaniAdam
+from vaswani_plugin.training.trainer import VaswaniTrainer
 
 # Where a signal may come, and up to which of these events: few, so that it comes before the end.
 EVENTS = {
-    "step": (Trainer, "clip_grad_norm", 10),
+    "step": (VaswaniTrainer, "clip_grad_norm", 10),
     "optimizer": (VaswaniAdam, "step", 10),
-    "validation": (Trainer, "valid_step", 9),
+    "validation": (VaswaniTrainer, "valid_step", 9),
     "rename": (PathManager, "rename", 3),
     "replace": (os, "replace", 6),
     "remove": (os, "remove", 2),

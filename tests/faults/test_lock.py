@@ -5,10 +5,10 @@ import signal
 import time
 
 import pytest
-from fairseq.trainer import Trainer
 
 from tests.faults.forks import Fork, updates_in
-from vaswani_plugin.resilience import lock
+from vaswani_plugin.training import lock
+from vaswani_plugin.training.trainer import VaswaniTrainer
 
 
 def hold_for_ever(folder):
@@ -45,14 +45,14 @@ def test_a_run_that_saves_nothing_needs_no_lock(holder, start, tmp_path):
 
 def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_path):
     def killed():
-        clip = Trainer.clip_grad_norm
+        clip = VaswaniTrainer.clip_grad_norm
 
         def clip_grad_norm(self, clip_norm):
             if self.get_num_updates() == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
             return clip(self, clip_norm)
 
-        Trainer.clip_grad_norm = clip_grad_norm
+        VaswaniTrainer.clip_grad_norm = clip_grad_norm
 
     folder = tmp_path / "run"
     assert start(folder, "--num-workers", 2, fault=killed).wait() == -signal.SIGKILL

@@ -4,17 +4,17 @@ import os
 import signal
 
 import pytest
-from fairseq.trainer import Trainer
 
 from tests.faults.forks import as_worker, assert_same_weights, start_training, updates_in
-from vaswani_plugin.resilience.preemption import EXIT_CODE
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
+from vaswani_plugin.training.trainer import VaswaniTrainer
 
 
-def signalled_in(name, times, number=signal.SIGTERM, group=False):
+def signalled_in(name, times, number=signal.SIGTERM, group=False, owner=VaswaniTrainer):
     """A fault: the process is sent a signal while it calls a method of the trainer."""
 
     def fault():
-        original, calls = getattr(Trainer, name), []
+        original, calls = getattr(owner, name), []
 
         def method(self, *args, **kwargs):
             calls.append(name)
@@ -22,7 +22,7 @@ def signalled_in(name, times, number=signal.SIGTERM, group=False):
                 (os.killpg if group else os.kill)(os.getpid(), number)
             return original(self, *args, **kwargs)
 
-        setattr(Trainer, name, method)
+        setattr(owner, name, method)
 
     return fault
 
@@ -62,7 +62,8 @@ def test_a_finished_training_is_finished(start, tmp_path):
 
 
 def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
-    run = start(tmp_path / "run", fault=lambda: signalled_in("__init__", 1)())
+    fault = signalled_in("__init__", 1, owner=VaswaniTrainer.__base__)
+    run = start(tmp_path / "run", fault=fault)
     assert run.wait() == EXIT_CODE
     assert not list((tmp_path / "run").glob("*.pt"))
 

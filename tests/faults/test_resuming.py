@@ -1,18 +1,22 @@
-"""What a start goes on from: damaged, missing and half-finished checkpoints."""
+"""What a start resumes from: damaged, missing, replaced and half-finished checkpoints."""
 
 import os
 import re
 import resource
 import shutil
 import signal
+import time
 
 import pytest
 import torch
 from fairseq.file_io import PathManager
 
 from tests.faults.forks import assert_same_weights, updates_in
-from vaswani_plugin.compat.errors import CheckpointError
-from vaswani_plugin.resilience.resuming import choose
+from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.training.resuming import choose
+
+TICK = 0.02
+"""Seconds after which a file's time differs."""
 
 
 def copy_of(undisturbed, folder, but=()):
@@ -39,7 +43,7 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_one_before(undisturbed, st
     assert run.wait() == 0, run.output()
     log = run.output()
     assert f"{folder}/checkpoint_last.pt is not as it was saved (" in log
-    assert f"going on from {folder}/checkpoint_2_8.pt, update 8: 6 updates, up to" in log
+    assert f"resuming from {folder}/checkpoint_2_8.pt, update 8: 6 updates, up to" in log
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
@@ -66,52 +70,73 @@ def test_a_named_file_is_used_or_refused(undisturbed, start, tmp_path):
     assert f"error: checkpoint {tmp_path}/named.pt cannot be read: it is not" in run.output()
 
 
-def killed_after_the_first_rename():
-    """The save's first file gets its name; checkpoint_last.pt is not written."""
-    rename = PathManager.rename
+def killed_in_save(number):
+    """A fault: the first file of a save gets its name; checkpoint_last.pt is not written."""
 
-    def rename_and_die(source, destination):
-        rename(source, destination)
-        os.kill(os.getpid(), signal.SIGKILL)
+    def fault():
+        rename, saves = PathManager.rename, []
 
-    PathManager.rename = rename_and_die
+        def rename_and_die(source, destination):
+            rename(source, destination)
+            saves.append(destination)
+            if len(saves) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        PathManager.rename = rename_and_die
+
+    return fault
 
 
 def test_a_save_that_was_broken_off_still_counts(undisturbed, start, tmp_path):
     folder = tmp_path / "run"
-    assert start(folder, fault=killed_after_the_first_rename).wait() == -signal.SIGKILL
+    assert start(folder, fault=killed_in_save(1)).wait() == -signal.SIGKILL
     assert [path.name for path in folder.glob("*.pt")] == ["checkpoint_1_4.pt"]
     run = start(folder)
     assert run.wait() == 0, run.output()
-    assert re.search(r"going on from .*checkpoint_1_4.pt, update 4: what was saved", run.output())
+    assert re.search(r"resuming from .*checkpoint_1_4.pt, update 4: what was saved", run.output())
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
 def test_the_save_after_another_counts_too(undisturbed, start, tmp_path):
-    folder = copy_of(undisturbed, tmp_path / "run")
-    shutil.copy(folder / "checkpoint1.pt", folder / "checkpoint_last.pt")
-    os.utime(folder / "checkpoint_last.pt", (1, 1))
+    folder = tmp_path / "run"
+    assert start(folder, fault=killed_in_save(2)).wait() == -signal.SIGKILL
+    assert updates_in(folder / "checkpoint_last.pt") == 4
     run = start(folder)
     assert run.wait() == 0, run.output()
-    assert "checkpoint_2_8.pt, update 8: " in run.output()
+    assert "checkpoint1.pt, update 7: no update is lost" in run.output()
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
-def save(path, updates, written, **changes):
-    """What a start looks at, in a file of a certain time."""
+@pytest.mark.parametrize("put", [shutil.copy, shutil.copy2, os.replace])
+def test_what_the_user_put_there_is_used(undisturbed, start, tmp_path, put):
+    """Newer files of more updates lie in the folder, and the training was complete."""
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    time.sleep(TICK)
+    put(folder / "checkpoint1.pt", folder / "checkpoint_last.pt")
+    run = start(folder)
+    assert run.wait() == 0, run.output()
+    line = f"resuming from {folder}/checkpoint_last.pt, update 7, although update 14 was saved: the"
+    assert line in run.output()
+    assert "the training was complete" not in run.output()
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def save(path, updates, **changes):
+    """What a start looks at, in a file that is newer than those before."""
+    time.sleep(TICK)
     state = {
         "extra_state": {"train_iterator": {"epoch": 1}},
         "last_optimizer_state": {"state": torch.zeros(300)},
         "optimizer_history": [{"num_updates": updates}],
     }
     torch.save(state | changes, path)
-    os.utime(path, (written, written))
+    os.utime(path, (1, 1))  # as a copy that keeps its time
 
 
 @pytest.fixture
 def folder(tmp_path):
     for number, name in enumerate(["checkpoint1", "checkpoint_2_8", "checkpoint_last"]):
-        save(tmp_path / f"{name}.pt", 4 + 4 * number, 10 + number)
+        save(tmp_path / f"{name}.pt", 4 + 4 * number)
     return tmp_path
 
 
@@ -125,22 +150,21 @@ def test_the_last_state_is_the_choice(folder):
 
 def test_then_the_one_of_the_most_updates(folder):
     damage(folder / "checkpoint_last.pt")
-    os.utime(folder / "checkpoint_last.pt", (99, 99))
     assert chosen(folder) == "checkpoint_2_8.pt"
     damage(folder / "checkpoint_2_8.pt")
     assert chosen(folder) == "checkpoint1.pt"
 
 
 def test_a_newer_file_counts_only_with_more_updates(folder):
-    save(folder / "checkpoint_best.pt", 12, 99)
+    save(folder / "checkpoint_best.pt", 12)
     assert chosen(folder) == "checkpoint_last.pt"
-    save(folder / "checkpoint_best.pt", 13, 99)
+    save(folder / "checkpoint_best.pt", 13)
     assert chosen(folder) == "checkpoint_best.pt"
 
 
 @pytest.mark.parametrize("missing", ["last_optimizer_state", "extra_state"])
 def test_what_nobody_can_go_on_from_is_no_choice(folder, missing):
-    save(folder / "checkpoint_best.pt", 13, 99, **{missing: {}})
+    save(folder / "checkpoint_best.pt", 13, **{missing: {}})
     assert chosen(folder) == "checkpoint_last.pt"
 
 

@@ -5,12 +5,12 @@ import re
 
 import pytest
 import torch
-from fairseq.trainer import Trainer
 
 from tests.faults.forks import as_worker, debug_config, start_training, updates_in
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.optim.adam import VaswaniAdam
-from vaswani_plugin.resilience.steps import first_nonfinite
+from vaswani_plugin.training.nonfinite import first_nonfinite
+from vaswani_plugin.training.trainer import VaswaniTrainer
 
 PARAMETER = "encoder.layers.0.feed_forward.inner.weight"
 
@@ -19,7 +19,7 @@ def spoiled(value, when):
     """A fault: before an update of these numbers one gradient gets a value (tries, from 1)."""
 
     def fault():
-        clip, tries = Trainer.clip_grad_norm, []
+        clip, tries = VaswaniTrainer.clip_grad_norm, []
 
         def clip_grad_norm(self, clip_norm):
             tries.append(1)
@@ -30,7 +30,7 @@ def spoiled(value, when):
                 print("spoiled", name, flush=True)
             return clip(self, clip_norm)
 
-        Trainer.clip_grad_norm = clip_grad_norm
+        VaswaniTrainer.clip_grad_norm = clip_grad_norm
 
     return fault
 
@@ -63,7 +63,7 @@ def test_the_skipped_batch_leaves_no_trace(start, tmp_path, precision):
     """The same as a run in which the optimizer did not take that step."""
 
     def passed_over():
-        step, train_step, calls = VaswaniAdam.step, Trainer.train_step, []
+        step, train_step, calls = VaswaniAdam.step, VaswaniTrainer.train_step, []
 
         def not_the_third(self, *args, **kwargs):
             calls.append(1)
@@ -77,7 +77,7 @@ def test_the_skipped_batch_leaves_no_trace(start, tmp_path, precision):
                 self.set_num_updates(before)
             return logged
 
-        VaswaniAdam.step, Trainer.train_step = not_the_third, count_no_third
+        VaswaniAdam.step, VaswaniTrainer.train_step = not_the_third, count_no_third
 
     flags = ("--max-update", 6, "--disable-validation", *precision)
     assert start(tmp_path / "a", *flags, fault=spoiled(math.nan, lambda n: n == 3)).wait() == 0

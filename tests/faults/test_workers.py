@@ -4,26 +4,30 @@ import os
 import signal
 
 import pytest
-from fairseq.trainer import Trainer
+import torch
+from fairseq.distributed import utils as distributed_utils
+from fairseq_flags import training_config
 from torch.multiprocessing import ProcessExitedException
 
 from tests.faults.conftest import TWO_EPOCHS
-from tests.faults.forks import as_worker, debug_config, start_training, updates_in
-from vaswani_plugin.resilience import preemption, workers
+from tests.faults.forks import DEBUG, as_worker, debug_config, start_training, updates_in
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
+from vaswani_plugin.fairseq_patches import distribution
+from vaswani_plugin.training.trainer import VaswaniTrainer
 
 
 def killed_at(update):
     """A fault: SIGKILL within an update."""
 
     def fault():
-        clip = Trainer.clip_grad_norm
+        clip = VaswaniTrainer.clip_grad_norm
 
         def clip_grad_norm(self, clip_norm):
             if self.get_num_updates() == update:
                 os.kill(os.getpid(), signal.SIGKILL)
             return clip(self, clip_norm)
 
-        Trainer.clip_grad_norm = clip_grad_norm
+        VaswaniTrainer.clip_grad_norm = clip_grad_norm
 
     return fault
 
@@ -45,46 +49,43 @@ def test_the_other_worker_does_not_wait_for_ever(data_bin, tmp_path, victim):
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 4
 
 
-@pytest.fixture
-def call_main(monkeypatch):
-    """The service around a `call_main` that ends as its worker does; returns that."""
-
-    class Owner:
-        @staticmethod
-        def call_main(error):
-            raise error
-
-    monkeypatch.setattr(workers, "distributed_utils", Owner)
-    monkeypatch.setattr(preemption, "_request", preemption.Request())
-    workers.end_workers_together()
-    return Owner.call_main
+def end_with(code, name=None):
+    """What comes of the end of a worker."""
+    with distribution.ends_of_workers_reported():
+        raise ProcessExitedException("x", 1, 99, code, name)
 
 
-def ended(code, name=None):
-    return ProcessExitedException("x", 1, 99, code, name)
-
-
-def test_a_worker_that_left_as_asked(call_main):
+def test_a_worker_that_left_as_asked():
     with pytest.raises(SystemExit) as end:
-        call_main(ended(preemption.EXIT_CODE))
-    assert end.value.code == preemption.EXIT_CODE
+        end_with(EXIT_CODE)
+    assert end.value.code == EXIT_CODE
 
 
-def test_workers_that_were_asked_before_they_began(call_main):
-    preemption._request.asked = True
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_workers_that_were_asked_before_they_began(number):
     with pytest.raises(SystemExit) as end:
-        call_main(ended(-15, "SIGTERM"))
-    assert end.value.code == preemption.EXIT_CODE
+        end_with(-number, number.name)
+    assert end.value.code == EXIT_CODE
 
 
-def test_a_worker_that_was_killed_is_named(call_main):
-    with pytest.raises(workers.WorkerLost, match="worker 1 was ended by SIGKILL"):
-        call_main(ended(-9, "SIGKILL"))
+def test_a_worker_that_was_killed_is_named():
+    with pytest.raises(distribution.WorkerLost, match="worker 1 was ended by SIGKILL"):
+        end_with(-9, "SIGKILL")
 
 
-def test_another_end_stays_what_it_is(call_main):
+def test_another_end_stays_what_it_is():
     with pytest.raises(ProcessExitedException):
-        call_main(ended(3))
+        end_with(3)
+
+
+def test_every_command_reports_the_end_of_a_worker(monkeypatch):
+    def spawn(*args, **kwargs):
+        raise ProcessExitedException("x", 1, 99, -9, "SIGKILL")
+
+    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    cfg = training_config(*TWO_EPOCHS, *DEBUG, "--distributed-world-size", "2").copy()
+    with pytest.raises(distribution.WorkerLost):
+        distributed_utils.call_main(cfg, lambda cfg: None)
 
 
 @pytest.mark.slow
@@ -94,5 +95,5 @@ def test_the_starter_hands_the_signal_on(data_bin, tmp_path):
     run = start_training(debug_config(data_bin, tmp_path / "run", *flags), tmp_path / "log")
     run.wait_for("num_updates=6", timeout=300)
     os.kill(run.pid, signal.SIGTERM)
-    assert run.wait() == preemption.EXIT_CODE, run.output()
+    assert run.wait() == EXIT_CODE, run.output()
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") >= 6

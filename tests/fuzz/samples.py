@@ -22,10 +22,10 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import RecordWriter
 
 from vaswani_plugin.cli.__main__ import main as vaswani
-from vaswani_text import bpe, wordpiece
-from vaswani_text.linearization import linearize
-from vaswani_text.settings import TextSettings
-from vaswani_text.trees import parse_tree
+from vaswani_plugin.text import bpe, wordpiece
+from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.settings import TextSettings
+from vaswani_plugin.text.trees import parse_tree
 
 SOURCES = toy_bundle.SENTENCES
 TARGETS = [

@@ -20,7 +20,7 @@ from vaswani_plugin.metrics.bracketing import (
 )
 from vaswani_plugin.metrics.evalb_parameters import COLLINS, Parameters, parse_parameters
 from vaswani_plugin.metrics.evalb_trees import MOST_BRACKETS
-from vaswani_text.trees import Leaf, Tree, leaves, to_line
+from vaswani_plugin.text.trees import Leaf, Tree, leaves, to_line
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA")) / "evalb"
 GOLD = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks) (ADVP (RB now))) (. .)))"

@@ -1,4 +1,4 @@
-"""ROUGE by the library against the definitions, and what is done with several references."""
+"""ROUGE against the definitions and the library, and what is done with several references."""
 
 import re
 from collections import Counter
@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
 
 from vaswani_plugin.metrics.rouge import KINDS, lead, rouge
 
@@ -62,6 +63,18 @@ def test_by_definition(hypotheses, references, over):
             expected[kind].append(choose([score[kind] for score in scores]))
     found = rouge(hypotheses, references, over, stemming=False)
     assert found == {kind: pytest.approx(fmean(column)) for kind, column in expected.items()}
+
+
+TEXTS = st.text(
+    st.one_of(st.sampled_from("aeiouyst -.'\n"), st.characters(codec="utf-8")), max_size=60
+)
+
+
+@given(reference=TEXTS, hypothesis=TEXTS, stemming=st.booleans())
+def test_as_the_library(reference, hypothesis, stemming):
+    library = RougeScorer(KINDS, use_stemmer=stemming).score(reference, hypothesis)
+    expected = {kind: pytest.approx(100 * library[kind].fmeasure) for kind in KINDS}
+    assert rouge([hypothesis], [[reference]], stemming=stemming) == expected
 
 
 def test_stems():

@@ -122,7 +122,7 @@ def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
         ({"d_ff": 0}, "--d-ff is 0; it must be at least 1"),
         ({"encoder_layers": 0}, "--encoder-layers is 0; it must be at least 1"),
         ({"attention_window": -1}, "--attention-window is -1; 0 means no restriction"),
-        ({"d_model": 31, "heads": 1}, "d_model is 31; sinusoidal positions need an even width"),
+        ({"d_model": 31, "heads": 1}, "--d-model is 31; sinusoidal positions need an even width"),
     ],
     ids=str,
 )

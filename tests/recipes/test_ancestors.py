@@ -23,7 +23,7 @@ import ancestors_report
 import ancestors_train
 from ancestors_models import MODELS, Settings, Training, choose_models, trainings_of
 
-from vaswani_text.corpus_io import InputError
+from vaswani_plugin.text.corpus_io import InputError
 
 SCRIPT = ROOT / "recipes" / "ancestors.sh"
 NAMES = ["seq2seq", "attention", "convolution", "transformer"]
@@ -34,6 +34,10 @@ SETTINGS |= {"warmup_updates": 2, "threads": 1, "gpus": 0}
 def in_a_fork(command: list[str], output: Path, environment: dict[str, str]) -> None:
     """What `execute` does, in a copy of this process: fairseq need not be loaded again."""
     import torch
+
+    from vaswani_plugin import register
+
+    register()  # fairseq's loader passes over a package that is imported already
 
     output.parent.mkdir(parents=True, exist_ok=True)
     child = os.fork()

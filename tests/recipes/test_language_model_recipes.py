@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
-from vaswani_text.pipeline import Pipeline
+from vaswani_plugin.text.pipeline import Pipeline
 
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
 LM = "fetch unpack code train average bundle evaluate sample".split()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
-from vaswani_plugin.resilience.folder import note_progress
+from vaswani_plugin.training.folder import note_progress
 
 RECIPES = ["quickstart", "wmt14_en_de", "lm", "summarization", "parsing"]
 OF_MANY_TRAININGS = ["table3", "ancestors"]

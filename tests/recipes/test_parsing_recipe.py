@@ -8,8 +8,8 @@ import pytest
 import toy_trees
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
-from vaswani_text.linearization import linearize
-from vaswani_text.trees import leaves, parse_tree
+from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.trees import leaves, parse_tree
 
 STAGES = "fetch clean code train average bundle parse evalb".split()
 TREES = list(toy_trees.distinct_trees(30, 11))

@@ -21,7 +21,7 @@ import table3_rows
 import table3_train
 from table3_rows import ROWS, Settings, choose_rows, row_key, sizes, training_flags
 
-from vaswani_text.corpus_io import InputError
+from vaswani_plugin.text.corpus_io import InputError
 
 # The paper's Table 3, typed from it: PPL, BLEU, parameters in millions.
 PUBLISHED = """

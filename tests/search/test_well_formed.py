@@ -14,8 +14,8 @@ from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.constraints import Step
 from vaswani_plugin.search.well_formed import SymbolTables, WellFormedTrees, count_words
 from vaswani_plugin.tasks.parsing import symbols_of
-from vaswani_text.linearization import MAX_OPENINGS, restore
-from vaswani_text.trees import BadTree
+from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
+from vaswani_plugin.text.trees import BadTree
 
 THE, DOG, BARK, S, UN, HAPPI, LY, AT = range(4, 4 + len(WORDS))
 # Units of one, four, three and seven words; the last with an unknown word and a dangling @@.

@@ -11,6 +11,8 @@ from omegaconf import DictConfig
 
 import vaswani_plugin
 
+vaswani_plugin.register()
+
 PLUGIN = Path(vaswani_plugin.__file__).parent
 
 

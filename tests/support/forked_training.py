@@ -20,6 +20,8 @@ from fairseq_cli import train as fairseq_train
 
 import vaswani_plugin
 
+vaswani_plugin.register()
+
 PLUGIN = Path(vaswani_plugin.__file__).parent
 SECONDS = 240  # none takes so long, unless workers wait for one another for ever
 

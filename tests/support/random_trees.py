@@ -2,7 +2,7 @@
 
 import random
 
-from vaswani_text.trees import CLOSE, Leaf, Open, Tree
+from vaswani_plugin.text.trees import CLOSE, Leaf, Open, Tree
 
 LABELS = ["S", "NP", "VP", "NP-SBJ-1", "S=2", "PP|x", "ADVP", "-X-", "", "Ünï", "a\u00a0b", "XX"]
 TAGS = ["NN", "-LRB-", "-NONE-", ",", "``", "PRP$", "JJ-x", "XX", "\u2423"]

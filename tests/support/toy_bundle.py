@@ -12,9 +12,9 @@ from fairseq import tasks
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
 
-from vaswani_text import bpe
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import settings_from
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import settings_from
 
 POSITIONS = 24
 SENTENCES = [

@@ -12,7 +12,7 @@ from fairseq_cli import preprocess
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
 
-from vaswani_text.settings import TextSettings
+from vaswani_plugin.text.settings import TextSettings
 
 POSITIONS = 32
 WORDS = [f"{a}{b}" for a in "bcdfgk" for b in "aeiou"]

@@ -10,7 +10,7 @@ from fairseq import tasks
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
 
-from vaswani_text.settings import TreeSettings
+from vaswani_plugin.text.settings import TreeSettings
 
 TREES = list(toy_trees.distinct_trees(60, 1))
 FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")

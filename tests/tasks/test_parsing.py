@@ -11,7 +11,7 @@ from model_factory import make_model
 from tree_models import make_dictionaries, make_parser, make_parsing_task
 
 from vaswani_plugin.architectures import PARSERS
-from vaswani_text.settings import TreeSettings
+from vaswani_plugin.text.settings import TreeSettings
 
 
 def test_decoding_is_the_papers_unless_told():

@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from vaswani_text.messages import message_line
+from vaswani_plugin.text.messages import message_line
 
 # Command: module of vaswani_plugin.cli, in the order of the listing.
 COMMANDS = {

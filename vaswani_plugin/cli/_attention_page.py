@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from vaswani_plugin.cli._attention_weights import KINDS, Attended
-from vaswani_text.corpus_io import write_bytes_atomically
+from vaswani_plugin.cli._attention_weights import Attended
+from vaswani_plugin.cli.attention import KINDS
+from vaswani_plugin.text.corpus_io import write_bytes_atomically
 
 TEMPLATE = Path(__file__).with_name("_attention_page.html")
 LEVELS = 65535

@@ -14,19 +14,14 @@ from fairseq.tasks.translation import TranslationTask
 
 from vaswani_plugin.cli._engine import FairseqEngine
 from vaswani_plugin.cli._sentences import WORD_BORDERS
+from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.interchange.bundle import Bundle
 from vaswani_plugin.interchange.untrusted import load_with_data
-from vaswani_plugin.tasks.translation import PAPER_DECODING
-from vaswani_text.coding import join_bpe
-from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import MODEL
+from vaswani_plugin.text.coding import join_bpe
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import MODEL
 
-KINDS = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "decoder to encoder",
-}
 EOS = "</s>"
 JOINERS: dict[str, Callable[[list[str]], str]] = {
     "subword-nmt": lambda tokens: join_bpe(" ".join(tokens)),
@@ -187,7 +182,7 @@ class Attender:
         if codes is not None:
             if not codes.exists():
                 raise FileNotFoundError(f"{codes} does not exist")
-            from vaswani_text import bpe
+            from vaswani_plugin.text import bpe
 
             split = bpe.make_encoder(str(codes))
         model, task = load_with_data(path, data)

@@ -22,8 +22,8 @@ from vaswani_plugin.metrics.tokenization import (
     replace_unicode_punctuation,
     split_compounds,
 )
-from vaswani_text.corpus_io import InputError
-from vaswani_text.corpus_io import read_lines as read_corpus
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.corpus_io import read_lines as read_corpus
 
 TITLES = {
     "by_length": ("source words", "source length in words"),

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from vaswani_plugin.cli._engine import batches_by_length
 from vaswani_plugin.cli._lm_model import LanguageModel
+from vaswani_plugin.cli.complete import MAX_NEW_TOKENS
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights
-from vaswani_text.messages import message_line
+from vaswani_plugin.text.messages import message_line
 
-MAX_NEW_TOKENS = 100
 BATCH_TOKENS = 4096
 UNKNOWN, LINE_END, REPLACEMENT = "<unk>", "</s>", "\ufffd"
 

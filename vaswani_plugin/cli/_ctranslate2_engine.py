@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.cli._engine import Hypothesis, batches_by_length
+from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.interchange.ctranslate2_export import PADDING, import_ctranslate2
 from vaswani_plugin.modules.length_penalty import length_penalty
-from vaswani_plugin.tasks.translation import PAPER_DECODING
-from vaswani_text.corpus_io import read_json
+from vaswani_plugin.text.corpus_io import read_json
 
 PATIENCE = 2
 # CTranslate2 divides by |Y| to this power: by 1. At 0 it would stop at the first good hypothesis.

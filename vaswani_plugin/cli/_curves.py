@@ -8,19 +8,11 @@ from typing import Any
 import numpy as np
 
 from vaswani_plugin.cli._event_files import read_events
+from vaswani_plugin.cli.curves import SERIES
 from vaswani_plugin.metrics.segments import read_lines
-from vaswani_text.training_log import Curve, read_curves, read_records
+from vaswani_plugin.text.training_log import Curve, read_curves, read_records
 
 LOG_OF_RECIPE = "logs/train.log"
-# Name: (field of fairseq's statistics, what it is called on an axis, what is best).
-SERIES = {
-    "loss": ("loss", "loss (bits)", min),
-    "ppl": ("ppl", "perplexity", min),
-    "lr": ("lr", "learning rate", None),
-    "wps": ("wps", "target tokens/s", max),
-    "gnorm": ("gnorm", "gradient norm", None),
-}
-AXES = {"updates": "updates", "time": "hours", "tokens": "target tokens"}
 
 
 @dataclass
@@ -64,9 +56,9 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
     Args:
         path: of the log.
         label: in the legend; None: from the path.
-        names: keys of `SERIES`; validation's series of the same name come beside training's, as
-            "valid loss".
-        axis: a key of `AXES`.
+        names: keys of `curves.SERIES`; validation's series of the same name come beside
+            training's, as "valid loss".
+        axis: a key of `curves.AXES`.
 
     Raises:
         ValueError: no statistics in it, or none of the kind that the axis needs.

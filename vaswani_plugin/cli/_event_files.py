@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from vaswani_text.training_log import Record
+from vaswani_plugin.text.training_log import Record
 
 _HEADER = struct.Struct("<QI")
 _SUM = struct.Struct("<I")

@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
-
-from tqdm import tqdm
+from typing import IO, TYPE_CHECKING
 
 from vaswani_plugin.cli._flags import count
-from vaswani_text.corpus_io import open_binary
+from vaswani_plugin.text.corpus_io import open_binary
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +83,10 @@ def _write(stream: IO[bytes], name: str, lines: list[str]) -> None:
         raise OSError(error.errno, error.strerror, name) from error
 
 
-def progress(inputs: list[str], output: Path | None) -> tqdm:
+def progress(inputs: list[str], output: Path | None) -> "tqdm":
     """A bar over the lines where somebody watches it and no translation would run into it."""
+    from tqdm import tqdm
+
     watched = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
     total = sum(map(_count_lines, inputs)) if watched and "-" not in inputs else None
     return tqdm(total=total, unit=" lines", disable=not watched)

@@ -10,10 +10,17 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqLanguageModel
 from omegaconf import open_dict
 
+from vaswani_plugin import register
 from vaswani_plugin.interchange.untrusted import untrusted
-from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import MODEL, SETTINGS, TEXT_DICTIONARY, TextSettings, read_settings_file
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import (
+    MODEL,
+    SETTINGS,
+    TEXT_DICTIONARY,
+    TextSettings,
+    read_settings_file,
+)
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
 
@@ -73,6 +80,7 @@ def load_model(path: Path, data: Path | None, device: torch.device) -> LanguageM
     else:
         folder, checkpoint = data, path
         pipeline = load_pipeline(data) if (data / SETTINGS).is_file() else None
+    register()
     with untrusted(checkpoint):
         return _load(checkpoint, folder, pipeline, device)
 

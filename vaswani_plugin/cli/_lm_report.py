@@ -3,10 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
-
-from numpy.typing import NDArray
-from tabulate import tabulate
+from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.metrics.perplexity import (
     UNITS,
@@ -16,6 +13,9 @@ from vaswani_plugin.metrics.perplexity import (
     perplexity,
     rates,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FIGURES = (*(f"bits-per-{unit}" for unit in UNITS), "perplexity-per-word")
 HEADERS = (
@@ -32,7 +32,7 @@ LINE_ENDS = {
 def result(
     name: str,
     coding: str,
-    log_probabilities: NDArray,
+    log_probabilities: "NDArray",
     counts: TextCounts | None,
     **details: Any,
 ) -> dict[str, Any]:
@@ -131,6 +131,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         )
     yield ""
     rows = [_cells(row) for row in report["results"]]
+    from tabulate import tabulate
+
     yield tabulate(rows, headers=HEADERS, disable_numparse=True, colalign=("left", "left"))
     yield ""
     yield LINE_ENDS[report["line_ends"]]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.cli._lm_model import LanguageModel, load_dictionary
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
-from vaswani_text.binary import read_sizes
-from vaswani_text.corpus_io import InputError, read_lines
-from vaswani_text.pipeline import Pipeline
+from vaswani_plugin.text.binary import read_sizes
+from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.pipeline import Pipeline
 
 UNKNOWN_WORD, LINE_END = "<unk>", "</s>"
 

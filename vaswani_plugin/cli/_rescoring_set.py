@@ -9,11 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from vaswani_plugin.cli._nbest import NBest
+from vaswani_plugin.cli.rescore import SCORE, WORDS
 from vaswani_plugin.metrics.segments import read_lines, remove_bpe
 from vaswani_plugin.metrics.tuning import Pool, count_ngrams
-
-SCORE, WORDS = "score", "words"
-"""Names of the features that every list has: the system's own score, and the number of words."""
 
 
 class RescoringSet:

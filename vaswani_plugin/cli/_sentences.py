@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vaswani_text.corpus_io import InputError, decode_lines, open_binary
-from vaswani_text.pipeline import Pipeline
+from vaswani_plugin.text.corpus_io import InputError, decode_lines, open_binary
+from vaswani_plugin.text.pipeline import Pipeline
 
 BYTE_ORDER_MARK = "\ufeff"
 SENTENCE_END = re.compile(r"▁?[.!?;:…。！？؟।]+")

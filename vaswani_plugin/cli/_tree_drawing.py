@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vaswani_plugin.cli._figures import new_figure, save_figure
-from vaswani_text.trees import Leaf, Open, Symbol, Tree, to_line, unescape_brackets
+from vaswani_plugin.text.trees import Leaf, Open, Symbol, Tree, to_line, unescape_brackets
 
 INDENT = "  "
 ROW = 0.5  # inches from a constituent to those below it

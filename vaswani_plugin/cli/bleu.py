@@ -4,8 +4,8 @@ import argparse
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli import _bleu_report as report
 from vaswani_plugin.cli._figures import check_plot_path
 from vaswani_plugin.metrics.segments import (
     GenerateOutput,
@@ -13,6 +13,9 @@ from vaswani_plugin.metrics.segments import (
     read_lines,
     remove_bpe,
 )
+
+if TYPE_CHECKING:
+    from vaswani_plugin.cli._bleu_report import Segments
 
 HELP = "score translations: tokenized, compound-split and sacreBLEU, chrF, and what they mean"
 EXAMPLE = "vaswani bleu --hypothesis test.hyp.de --reference test.de --language de --format json"
@@ -107,11 +110,13 @@ def check_flags(args: argparse.Namespace) -> None:
         check_plot_path(args.plot)
 
 
-def read_segments(args: argparse.Namespace) -> report.Segments:
+def read_segments(args: argparse.Namespace) -> "Segments":
     """The text that the flags name, all of one length.
 
     Raises OSError and ValueError: unreadable, empty or mismatched files; flags that don't fit.
     """
+    from vaswani_plugin.cli._bleu_report import Segments
+
     if args.generate_output is None:
         name, hypotheses = args.hypothesis, read_lines(args.hypothesis)
         words, references = hypotheses, []
@@ -127,7 +132,7 @@ def read_segments(args: argparse.Namespace) -> report.Segments:
         raise ValueError(f"{name}: no T lines; give --reference FILE")
     baseline = args.baseline and _read_matching(args.baseline, name, hypotheses)
     sources = args.source and _read_matching(args.source, name, hypotheses)
-    return report.Segments(hypotheses, words, references, baseline, sources)
+    return Segments(hypotheses, words, references, baseline, sources)
 
 
 def _generate_output(args: argparse.Namespace) -> GenerateOutput:
@@ -156,6 +161,8 @@ def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Score and print; returns 0."""
     check_flags(args)
+    from vaswani_plugin.cli import _bleu_report as report  # imports sacreBLEU
+
     segments = read_segments(args)
     result = report.score(
         segments,

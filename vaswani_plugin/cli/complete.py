@@ -5,20 +5,14 @@ prompt begins a text.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-import torch
-
-from vaswani_plugin.cli._completer import MAX_NEW_TOKENS, Completer
-from vaswani_plugin.cli._flags import add_length_penalty, add_processor, count, processor, share
-from vaswani_plugin.cli._lm_model import load_model
-from vaswani_plugin.cli._sentences import in_buffers, read_raw
-from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.cli._flags import add_length_penalty, add_processor, count, share
+from vaswani_plugin.cli._start import start_fairseq
 
 HELP = "complete texts with a language model"
 EXAMPLE = 'vaswani complete --model work/lm/model --sampling --top-p 0.9 "The history of"'
-BUFFER = 64
+MAX_NEW_TOKENS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,53 +106,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a model or a prompt that can't be used.
         OSError: a file can't be read.
     """
-    options = search_options(args)
-    device = processor(args)
-    model = load_model(args.model, args.data_bin, device)
-    if model.loss_after is not None:
-        raise ValueError(
-            f"{args.model} learned only what follows {model.loss_after} in a line: "
-            "give its bundle to vaswani summarize"
-        )
-    completer = Completer(model, args, options)
-    torch.seed()
-    texts = args.prompts or (line for _, line in read_raw(["-"]))
-    prompts = (completer.prompt(*numbered) for numbered in enumerate(texts, start=1))
-    if options.beam == 1 and args.format == "text" and sys.stdout.isatty():
-        for prompt in prompts:
-            completer.stream(prompt, sys.stdout)
-        return 0
-    one_by_one = args.seed is not None or (not args.prompts and sys.stdin.isatty())
-    for group in in_buffers(prompts, 1 if one_by_one else BUFFER):
-        for prompt, found in zip(group, completer.complete(group), strict=True):
-            for line in completer.shown(prompt, found[: args.samples]):
-                print(line)
-        sys.stdout.flush()
-    return 0
+    start_fairseq()
+    from vaswani_plugin.cli import _completing
 
-
-def search_options(args: argparse.Namespace) -> SearchOptions:
-    """What the flags ask of the search.
-
-    Raises:
-        ValueError: they don't fit together.
-    """
-    if not args.sampling:
-        for name in ("top_k", "top_p", "temperature", "seed"):
-            if getattr(args, name) is not None:
-                raise ValueError(f"--{name.replace('_', '-')} goes with --sampling")
-        if args.samples > args.beam:
-            raise ValueError(
-                f"--samples {args.samples}: a beam of {args.beam} finds no more than {args.beam}; "
-                f"give --beam {args.samples} or --sampling"
-            )
-    return SearchOptions(
-        beam=args.samples if args.sampling else args.beam,
-        nbest=args.samples,
-        lenpen=args.lenpen,
-        min_len=0,
-        sampling=args.sampling,
-        sampling_topk=args.top_k or -1,
-        sampling_topp=args.top_p or -1.0,
-        temperature=1.0 if args.temperature is None else args.temperature,
-    )
+    return _completing.run(args)

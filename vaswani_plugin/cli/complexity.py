@@ -6,11 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-from tqdm import tqdm
-
 from vaswani_plugin.cli._figures import check_plot_path, new_figure, save_figure
-from vaswani_plugin.cli._layer_timing import LAYERS, measure
 from vaswani_plugin.metrics.complexity import LayerCost, fitted_exponent, table_1
 
 HELP = "Table 1: what each kind of layer costs, by formula and by the clock"
@@ -96,6 +92,10 @@ def measured(lengths: list[int], widths: list[int], k: int, r: int) -> dict[str,
     Returns:
         The key "measured" of the JSON output; CPU seconds for one sequence, forward.
     """
+    from tqdm import tqdm
+
+    from vaswani_plugin.cli._layer_timing import LAYERS, measure  # imports PyTorch
+
     n, d = lengths[len(lengths) // 2], widths[len(widths) // 2]
     sizes = [(length, d) for length in lengths] + [(n, width) for width in widths]
     # disable=None: a bar on a terminal only.
@@ -145,6 +145,8 @@ def draw(times: dict[str, Any], path: Path) -> None:
 
 def as_text(args: argparse.Namespace, rows: tuple[LayerCost, ...], result: dict[str, Any]) -> str:
     """The tables for people."""
+    from tabulate import tabulate
+
     table = [
         {
             "layer": row.layer,
@@ -171,6 +173,8 @@ def _number(formula: str, value: float) -> str:
 
 
 def _measured_text(times: dict[str, Any]) -> str:
+    from tabulate import tabulate
+
     table = [
         {
             "layer": layer["layer"],

@@ -5,13 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairseq.models import MODEL_DATACLASS_REGISTRY
-
 from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY
-from vaswani_plugin.cli import _cost_report as report
+from vaswani_plugin.cli._start import start_fairseq
 from vaswani_plugin.metrics.cost import DEVICES, HOUR, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import Sizes, forward_multiply_adds, training_flops
-from vaswani_plugin.tasks._metering import sizes_of
+from vaswani_plugin.metrics.sizes import sizes_of
 
 HELP = "Table 2: what training costs in FLOPs, by time, by counting, and for finished runs"
 EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"
@@ -69,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.hours is None and not args.run and (args.device or args.teraflops or args.devices):
         raise ValueError("--devices, --device and --teraflops need --hours or --run")
+    from vaswani_plugin.cli import _cost_report as report
+
     result: dict[str, Any] = {"paper": report.paper_trainings()}
     if args.hours is not None:
         result["by_time"] = by_time(args)
@@ -106,6 +106,9 @@ def by_time(args: argparse.Namespace) -> dict[str, Any]:
 
 def _sizes(arch: str, vocabulary: int) -> Sizes | None:
     """None for an architecture that is none of ours, or whose multiply-adds can't be counted."""
+    start_fairseq()  # the values that a row leaves out stand in the configurations
+    from fairseq.models import MODEL_DATACLASS_REGISTRY
+
     rows = ((family, row) for family in FAMILIES for row in family.rows if row.name == arch)
     for family, row in rows:
         return sizes_of(MODEL_DATACLASS_REGISTRY[family.model](**row.changes), vocabulary)

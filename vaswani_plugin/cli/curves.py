@@ -4,15 +4,24 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabulate import tabulate
-
-from vaswani_plugin.cli._curves import AXES, SERIES, Run, read_run
 from vaswani_plugin.cli._figures import check_plot_path, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from vaswani_plugin.cli._curves import Run
 
 HELP = "training curves of fairseq's logs and TensorBoard folders: loss, perplexity, speed"
 EXAMPLE = "vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png"
+SERIES = {
+    "loss": ("loss", "loss (bits)", min),
+    "ppl": ("ppl", "perplexity", min),
+    "lr": ("lr", "learning rate", None),
+    "wps": ("wps", "target tokens/s", max),
+    "gnorm": ("gnorm", "gradient norm", None),
+}
+"""Name: (field of fairseq's statistics, what it is called on an axis, what is best)."""
+AXES = {"updates": "updates", "time": "hours", "tokens": "target tokens"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         ValueError: a file without statistics, a series that no log has, labels that don't fit.
         OSError: a log can't be read, the picture can't be written.
     """
+    from vaswani_plugin.cli._curves import read_run
+
     if args.label and len(args.label) != len(args.log):
         raise ValueError(f"--label: {len(args.label)} names for {len(args.log)} logs")
     if args.output:
@@ -75,7 +86,7 @@ def _belongs(key: str, name: str) -> bool:
     return key.split()[-1] == name
 
 
-def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
+def as_json(runs: list["Run"], axis: str) -> dict[str, Any]:
     """Everything, with null for what is no finite number."""
     return {
         "x": axis,
@@ -98,8 +109,10 @@ def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
     }
 
 
-def as_text(runs: list[Run]) -> str:
+def as_text(runs: list["Run"]) -> str:
     """A table for people: of each run and series the first, the best and the last value."""
+    from tabulate import tabulate
+
     rows, remarks = [], []
     for each in runs:
         for number, (key, series) in enumerate(each.series.items()):
@@ -129,7 +142,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
-def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
+def draw(runs: list["Run"], names: list[str], axis: str, path: Path) -> None:
     """A panel a series, a colour a run; validation with dots, over its training's thin line.
 
     Raises:

@@ -7,12 +7,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from tabulate import tabulate
-
 from vaswani_plugin.cli._flags import count
 from vaswani_plugin.metrics.rouge import OVER, lead, rouge
-from vaswani_text.corpus_io import InputError, read_lines
-from vaswani_text.summaries import Example, read_examples, split_sentences
+from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
 
 HELP = "ROUGE-1, -2 and -L of summaries, beside the first sentences of the articles"
 EXAMPLE = (
@@ -133,6 +131,8 @@ def run(args: argparse.Namespace) -> int:
 
 def as_text(report: dict[str, Any]) -> str:
     """The report as a table, a system a row."""
+    from tabulate import tabulate
+
     headers = {"name": "", "words": "words", "rouge1": "ROUGE-1"}
     headers |= {"rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
     table = tabulate(report["systems"], headers=headers, floatfmt=("", ".1f", *[".2f"] * 3))

@@ -1,1 +1,5 @@
 """fairseq criterions: thin classes over vaswani_plugin/modules/loss.py."""
+
+from vaswani_plugin import register
+
+register()

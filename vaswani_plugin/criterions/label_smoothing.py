@@ -14,6 +14,8 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from vaswani_plugin.defaults import RESOLVER, SMOOTHING
+from vaswani_plugin.errors import modules_errors_as_user_errors
 from vaswani_plugin.modules.loss import (
     SmoothedLoss,
     label_smoothed_cross_entropy,
@@ -23,10 +25,14 @@ from vaswani_plugin.modules.loss import (
 
 @dataclass
 class LabelSmoothingConfig(FairseqDataclass):
-    """The default is the paper's."""
+    """The defaults are those of `vaswani_plugin/defaults.py`."""
 
     label_smoothing: float = field(
-        default=0.1, metadata={"help": "epsilon_ls, spread over the V - 1 other tokens"}
+        default=II(f"{RESOLVER}:{SMOOTHING}"),
+        metadata={
+            "help": "epsilon_ls, spread over the V - 1 other tokens (default: 0.1; 0 for language "
+            "models and recurrent models)"
+        },
     )
     report_accuracy: bool = field(
         default=False, metadata={"help": "log the share of tokens predicted right"}
@@ -49,12 +55,13 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         unfused_loss: keep the plain loss.
 
     Raises:
-        ValueError: when label_smoothing is not in [0, 1).
+        UserError: when label_smoothing is not in [0, 1).
     """
 
     def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
         super().__init__(task)
-        smoothing_weights(label_smoothing, vocabulary=2)  # refuses a bad epsilon at start
+        with modules_errors_as_user_errors():  # a bad epsilon is refused at the start
+            smoothing_weights(label_smoothing, vocabulary=2)
         self.sentence_avg = sentence_avg
         self.epsilon = label_smoothing
         self.report_accuracy = report_accuracy
@@ -62,11 +69,9 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the criterion's flags; the smoothing is the task's where that has set a default."""
-        of_task = parser.get_default("label_smoothing")
+        """Add the criterion's flags; fairseq leaves defaults out that refer to other settings."""
         super().add_args(parser)
-        if of_task is not None:
-            parser.set_defaults(label_smoothing=of_task)
+        parser.set_defaults(label_smoothing=LabelSmoothingConfig.label_smoothing)
 
     def forward(self, model, sample, reduce: bool = True):
         """Loss of a batch.

@@ -1,4 +1,4 @@
-"""A bundle's model, ready to translate or to parse; vaswani_text/settings.py says what it holds."""
+"""A bundle's model, ready to translate or to parse; text/settings.py says what it holds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,12 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import open_dict
 
+from vaswani_plugin import register
 from vaswani_plugin.interchange.untrusted import untrusted
-from vaswani_text.corpus_io import InputError
-from vaswani_text.pipeline import Pipeline
-from vaswani_text.settings import MODEL, AnySettings, Settings, TextSettings, TreeSettings
-from vaswani_text.treebank_coding import SYMBOLS, WORDS
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import MODEL, AnySettings, Settings, TextSettings, TreeSettings
+from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
@@ -68,6 +69,7 @@ class Bundle:
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
             OSError: it can't be read.
         """
+        register()
         with untrusted(self.folder / MODEL):
             return self._load_model(task_options)
 

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vaswani_plugin.configurations import VaswaniTransformerConfig, head_sizes
+from vaswani_plugin.architectures import head_sizes
+from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.fairseq_weights import Weights
 from vaswani_plugin.models._fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.modules.positions import sinusoids
 
-QUANTIZATIONS = ("int8", "int8_float32", "bfloat16", "float16")
 PADDING = "<blank>"
 """CTranslate2's name for padding, as in the models of its own fairseq converter."""
 
@@ -189,7 +189,7 @@ def write_model(spec, output: Path, quantization: str | None, files: list[Path])
     Args:
         spec: of `transformer_spec`.
         output: the folder; it may exist if it is empty.
-        quantization: one of `QUANTIZATIONS`, or None for float32.
+        quantization: of CTranslate2, such as "int8"; None for float32.
         files: what makes the folder a bundle.
 
     Raises:

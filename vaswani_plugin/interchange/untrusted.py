@@ -13,7 +13,8 @@ from fairseq import checkpoint_utils
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 
-from vaswani_text.messages import wants_traceback
+from vaswani_plugin import register
+from vaswani_plugin.text.messages import wants_traceback
 
 
 @contextmanager
@@ -49,6 +50,7 @@ def load_with_data(path: Path, data: Path) -> tuple[BaseFairseqModel, FairseqTas
     for needed in (path, data):
         if not needed.exists():
             raise FileNotFoundError(f"{needed} does not exist")
+    register()
     with untrusted(path):
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], arg_overrides={"data": str(data)}

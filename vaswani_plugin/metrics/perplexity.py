@@ -14,8 +14,10 @@ that it is in the file. `rates` without line ends divides the same bits by the r
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from numpy.typing import ArrayLike
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 UNITS = ("word", "character", "byte")
 
@@ -53,7 +55,7 @@ def count_text(lines: Iterable[str]) -> TextCounts:
     return TextCounts(count, words, characters, size)
 
 
-def cross_entropy_rate(log_probabilities: ArrayLike) -> float:
+def cross_entropy_rate(log_probabilities: "ArrayLike") -> float:
     """-1/T sum_t log P(w_t | w_1 .. w_{t-1}), in nats a token.
 
     Args:

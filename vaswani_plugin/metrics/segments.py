@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from vaswani_text.corpus_io import GZIP_ERRORS, MOST_DIGITS, open_binary
+from vaswani_plugin.text.corpus_io import GZIP_ERRORS, MOST_DIGITS, open_binary
 
 
 def read_lines(path: Path) -> list[str]:

@@ -6,26 +6,27 @@ punctuation replaced, Moses' tokenizer, then hyphens within words split off.
 
 import re
 from collections.abc import Callable
+from functools import cache
 
-from sacremoses import MosesPunctNormalizer
-
-from vaswani_text.moses import make_tokenizer
-
-_PUNCTUATION = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION
-]
 # tokenizer.perl parts the full stop from a line's last word whatever that word is; sacremoses
 # leaves it at abbreviations and numbers.
 _LAST_STOP = re.compile(r"([^\s.])\.$")
 _HYPHEN = re.compile(r"(\S)-(\S)")
 
 
+@cache
+def _punctuation() -> list[tuple[re.Pattern[str], str]]:
+    from sacremoses import MosesPunctNormalizer  # takes longer to import than scoring does
+
+    rules = MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION
+    return [(re.compile(pattern), replacement) for pattern, replacement in rules]
+
+
 def replace_unicode_punctuation(line: str) -> str:
     """Moses' replace-unicode-punctuation.perl: ASCII for full-width signs and curly quotes."""
     if line.isascii():
         return line
-    for pattern, replacement in _PUNCTUATION:
+    for pattern, replacement in _punctuation():
         line = pattern.sub(replacement, line)
     return line
 
@@ -37,6 +38,8 @@ def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
         language: two-letter code. For French words are split at hyphens (Moses' -a), as in the
             paper's English-French scores; for no other language.
     """
+    from vaswani_plugin.text.moses import make_tokenizer  # imports sacremoses
+
     tokenize = make_tokenizer(language, aggressive=language == "fr", escape=True)
     return lambda line: _LAST_STOP.sub(r"\1 .", tokenize(line))
 

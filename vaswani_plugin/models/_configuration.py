@@ -9,6 +9,8 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
+from vaswani_plugin.errors import UserError
+
 
 def completed(cfg: DictConfig, kind: type) -> DictConfig:
     """A configuration with defaults for what it lacks: the fields that came after its checkpoint.
@@ -52,10 +54,10 @@ def shared_embeddings(
         make: a matrix V x D of a dictionary.
 
     Raises:
-        ValueError: when one matrix is to serve dictionaries that differ.
+        UserError: when one matrix is to serve dictionaries that differ.
     """
     if share == "all" and source != target:
-        raise ValueError(
+        raise UserError(
             "the source and target dictionaries differ, so one matrix can't serve both; "
             "binarize with --joined-dictionary, or give --share-embeddings decoder"
         )

@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from vaswani_plugin.configurations import OneLayerConfig, VaswaniLanguageModelConfig
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.models._causal_decoder import CausalDecoder, IncrementalState
 from vaswani_plugin.models._parts import Parts
 from vaswani_plugin.modules.embedding import Embedding
@@ -55,7 +56,7 @@ class LanguageDecoder(LanguageModel, CausalDecoder):
             request `inner_states` [(T', B, D)] and `self_attention` [(B, H, T', T) of each layer].
 
         Raises:
-            ValueError: when T exceeds the positions of the model.
+            UserError: when T exceeds the positions of the model.
         """
         require_language_positions(src_tokens.size(1), self.max_target_positions)
         output = super().forward(src_tokens, incremental_state, self.right_padded, need_weights)
@@ -84,10 +85,10 @@ def require_one_dictionary(task) -> None:
     """Refuse a task of which one matrix can't both embed and project.
 
     Raises:
-        ValueError: when the outputs' dictionary is not the inputs'.
+        UserError: when the outputs' dictionary is not the inputs'.
     """
     if task.source_dictionary != task.target_dictionary:
-        raise ValueError(
+        raise UserError(
             "--output-dictionary-size makes another dictionary of the outputs, but one matrix "
             "embeds and projects here; leave it out, or binarize with a smaller dictionary"
         )
@@ -97,10 +98,10 @@ def require_language_positions(length: int, limit: int) -> None:
     """Refuse what has no position.
 
     Raises:
-        ValueError: when a text of `length` tokens exceeds the model's `limit`.
+        UserError: when a text of `length` tokens exceeds the model's `limit`.
     """
     if length > limit:
-        raise ValueError(
+        raise UserError(
             f"a sample has {length} tokens and the language model {limit} positions; give "
             f"--tokens-per-sample {limit} or less, or train with more"
         )

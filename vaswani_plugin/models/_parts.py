@@ -9,7 +9,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from vaswani_plugin.configurations import VaswaniTransformerConfig, check_sizes, head_sizes
+from vaswani_plugin.architectures import head_sizes
+from vaswani_plugin.configurations import VaswaniTransformerConfig, check_sizes
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.models._fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
@@ -59,10 +61,10 @@ class Parts:
         """What tells a parser's decoder its place.
 
         Raises:
-            ValueError: when the task's target has no symbols that stand for words.
+            UserError: when the task's target has no symbols that stand for words.
         """
         if not hasattr(task, "ends_word"):
-            raise ValueError("--next-word is for --task vaswani_parsing: no other counts words")
+            raise UserError("--next-word is for --task vaswani_parsing: no other counts words")
         source = task.source_dictionary
         return NextWord(
             self.cfg.d_model,
@@ -104,10 +106,10 @@ def require_positions(length: int, limit: int, side: str) -> None:
     """Refuse what has no position.
 
     Raises:
-        ValueError: when a sentence of `length` tokens exceeds the model's `limit`.
+        UserError: when a sentence of `length` tokens exceeds the model's `limit`.
     """
     if length > limit:
-        raise ValueError(
+        raise UserError(
             f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "
             f"skip it with --skip-invalid-size-inputs-valid-test, or train with a larger "
             f"--max-{side}-positions"

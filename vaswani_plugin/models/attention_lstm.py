@@ -6,6 +6,7 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import ATTENTION_LSTMS
 from vaswani_plugin.configurations import AttentionLSTMConfig
+from vaswani_plugin.errors import modules_errors_as_user_errors
 from vaswani_plugin.models._recurrent import RecurrentModel
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.recurrent import DotAttention, RecurrentDecoder, RecurrentEncoder
@@ -22,7 +23,8 @@ class VaswaniAttentionLSTM(RecurrentModel):
         """See `RecurrentModel`."""
         sizes = cfg.d_model, cfg.layers, cfg.dropout
         attention = DotAttention(cfg.d_model)
-        encoder = RecurrentEncoder(*sizes, both_ways=True)
+        with modules_errors_as_user_errors():
+            encoder = RecurrentEncoder(*sizes, both_ways=True)
         return encoder, RecurrentDecoder(*sizes, attention, cfg.input_feeding)
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ from fairseq.models import FairseqDecoder, FairseqLanguageModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.configurations import OneLayerConfig
+from vaswani_plugin.errors import modules_errors_as_user_errors
 from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._language_decoder import (
     position_limit,
@@ -30,8 +31,9 @@ class OneLayerDecoder(FairseqDecoder):
         self.dropout = cfg.dropout
         self.limit = position_limit(cfg)
         self.embedding = Embedding(len(dictionary), cfg.d_model, self.padding_idx)
-        self.positions = SinusoidalPositions(self.limit, cfg.d_model)
-        self.layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff)
+        with modules_errors_as_user_errors():
+            self.positions = SinusoidalPositions(self.limit, cfg.d_model)
+            self.layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff)
 
     def forward(
         self,

@@ -11,6 +11,8 @@ from omegaconf import II
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from vaswani_plugin.errors import UserError
+
 
 @dataclass
 class VaswaniAdamConfig(FairseqDataclass):
@@ -116,7 +118,7 @@ class VaswaniAdam(FairseqOptimizer):
     """Section 5.3: Adam with beta_1 0.9, beta_2 0.98, epsilon 1e-9.
 
     Raises:
-        ValueError: when --adam-betas is no pair of numbers.
+        UserError: when --adam-betas is no pair of numbers.
     """
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
@@ -139,9 +141,7 @@ def _betas(text: str) -> tuple[float, float]:
     try:
         beta_1, beta_2 = (float(beta) for beta in ast.literal_eval(str(text)))
     except (ValueError, SyntaxError, TypeError):
-        raise ValueError(
-            f'--adam-betas {text!r} is no pair of numbers like "(0.9, 0.98)"'
-        ) from None
+        raise UserError(f'--adam-betas {text!r} is no pair of numbers like "(0.9, 0.98)"') from None
     if not (0 <= beta_1 < 1 and 0 <= beta_2 < 1):
-        raise ValueError(f"--adam-betas {text!r}: each beta must be in [0, 1)")
+        raise UserError(f"--adam-betas {text!r}: each beta must be in [0, 1)")
     return beta_1, beta_2

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
-from omegaconf import II, DictConfig
+from omegaconf import II
 
-from vaswani_plugin.defaults import report
+from vaswani_plugin.errors import modules_errors_as_user_errors
 from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,11 @@ class VaswaniSchedule(FairseqLRScheduler):
     `--lr` plays no part: Eq. 3 gives the rate.
 
     Raises:
-        ValueError: when warm-up or factor are out of range.
+        UserError: when warm-up or factor are out of range.
     """
 
     def __init__(self, cfg: VaswaniScheduleConfig, optimizer) -> None:
         super().__init__(cfg, optimizer)
-        if isinstance(cfg, DictConfig) and cfg._get_parent() is not None:
-            logger.info(report(cfg._get_parent()))
         self.d_model = cfg.d_model
         if self.d_model == UNKNOWN_WIDTH:
             self.d_model = BASE_WIDTH
@@ -52,7 +50,8 @@ class VaswaniSchedule(FairseqLRScheduler):
                 "--lr-factor, or choose another --lr-scheduler)",
                 BASE_WIDTH,
             )
-        self.step_update(0)
+        with modules_errors_as_user_errors():
+            self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:
         """Set and return the rate of the update after `num_updates` finished ones."""

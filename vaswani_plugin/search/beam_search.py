@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.constraints import (
     Constraint,
     Step,
@@ -92,7 +93,7 @@ class BeamSearch:
             fairseq's dictionaries of each sentence, the best score first.
 
         Raises:
-            ValueError: when a model's output is not a number.
+            UserError: when a model's output is not a number.
         """
         for step in range(self.last_step + 1):
             attention = self.ensemble.advance(self.tokens, self.parents)
@@ -127,7 +128,7 @@ class BeamSearch:
             part = slice(begin, begin + rows)
             log_p = self.ensemble.log_probabilities(part)
             if self._looks(step) and log_p[:, :, 0].isnan().any():  # one is all of them
-                raise ValueError(
+                raise UserError(
                     "the model's scores are not numbers (NaN): its weights are broken; use another "
                     "checkpoint"
                 )

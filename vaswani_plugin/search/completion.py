@@ -14,6 +14,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqLanguageModel
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.constraints import Constraint, Step
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
@@ -73,17 +74,17 @@ def complete(
         Of each prompt at most W completions, the best score first.
 
     Raises:
-        ValueError: when a prompt leaves no position for a new token, `max_new_tokens` is below 1,
+        UserError: when a prompt leaves no position for a new token, `max_new_tokens` is below 1,
             or options contradict each other.
     """
     if max_new_tokens < 1:
-        raise ValueError(f"{max_new_tokens} new tokens: must be at least 1")
+        raise UserError(f"{max_new_tokens} new tokens: must be at least 1")
     positions = model.max_decoder_positions()
     read = [[dictionary.eos(), *prompt] for prompt in prompts]
     limits = [min(max_new_tokens, positions - len(prompt)) for prompt in read]
     for number, (prompt, limit) in enumerate(zip(read, limits, strict=True), start=1):
         if limit < 1:
-            raise ValueError(
+            raise UserError(
                 f"prompt {number} has {len(prompt)} tokens, the sentence's start included, which "
                 f"leaves none of the model's {positions} positions for a new one; shorten it"
             )

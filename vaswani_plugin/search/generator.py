@@ -12,6 +12,7 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.beam_search import BeamSearch, Choose
 from vaswani_plugin.search.constraints import (
     Constraint,
@@ -51,7 +52,7 @@ class BeamSearchGenerator:
         weights: packed weights, shared by generators over the same models; None: its own.
 
     Raises:
-        ValueError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
+        UserError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class BeamSearchGenerator:
     ) -> None:
         _require_one_dictionary(models, dictionary)
         if options.beam > len(dictionary) - 1:
-            raise ValueError(
+            raise UserError(
                 f"--beam is {options.beam} and the target dictionary has {len(dictionary)} tokens; "
                 f"give at most {len(dictionary) - 1}: padding is never output"
             )
@@ -121,7 +122,7 @@ class BeamSearchGenerator:
             and `alignment`, which are empty unless asked for.
 
         Raises:
-            ValueError: when a source is empty or too long, the limits contradict each other,
+            UserError: when a source is empty or too long, the limits contradict each other,
                 or a model's output is not a number.
         """
         net_input = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
@@ -226,7 +227,7 @@ class BeamSearchGenerator:
         """Greatest number of tokens before the end of each sentence."""
         lengths = sources.ne(self.pad).sum(dim=1)
         if not lengths.all():
-            raise ValueError(
+            raise UserError(
                 f"sentence {int(lengths.argmin())} of the batch is empty: not even its end is "
                 f"there; remove it from the data"
             )
@@ -237,7 +238,7 @@ class BeamSearchGenerator:
         wanted = [int(options.max_len_a * n + options.max_len_b) for n in lengths.tolist()]
         limits = [min(n, positions) for n in wanted]
         if min(limits) < options.min_len:
-            raise ValueError(
+            raise UserError(
                 f"--min-len {options.min_len} exceeds the greatest length of an output, "
                 f"{min(limits)}; lower it, or raise --max-len-a or --max-len-b"
             )
@@ -274,7 +275,7 @@ def _require_one_dictionary(models: list, dictionary: Dictionary) -> None:
     for number, model in enumerate(models, start=1):
         own = getattr(model.decoder, "dictionary", None)
         if own is not None and own != dictionary:
-            raise ValueError(
+            raise UserError(
                 f"model {number} of {len(models)} has another target dictionary ({len(own)} "
                 f"tokens) than the task ({len(dictionary)}); an ensemble needs models that were "
                 f"trained on the same binarized data"

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from vaswani_plugin.errors import UserError
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -34,18 +36,18 @@ class SearchOptions:
         """Refuse what can't be meant.
 
         Raises:
-            ValueError: names the flag and the remedy.
+            UserError: names the flag and the remedy.
         """
         if self.beam < 1:
-            raise ValueError(f"--beam is {self.beam}; it must be at least 1")
+            raise UserError(f"--beam is {self.beam}; it must be at least 1")
         if self.temperature <= 0:
-            raise ValueError(f"--temperature is {self.temperature}; it must be greater than 0")
+            raise UserError(f"--temperature is {self.temperature}; it must be greater than 0")
         if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:
-            raise ValueError("--sampling-topk and --sampling-topp need --sampling")
+            raise UserError("--sampling-topk and --sampling-topp need --sampling")
         if self.sampling and self.diverse_beam_groups > 0:
-            raise ValueError("--sampling and --diverse-beam-groups exclude each other; drop one")
+            raise UserError("--sampling and --diverse-beam-groups exclude each other; drop one")
         if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
-            raise ValueError(
+            raise UserError(
                 f"--beam {self.beam} can't be shared by --diverse-beam-groups "
                 f"{self.diverse_beam_groups}; make it a multiple"
             )

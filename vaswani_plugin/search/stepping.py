@@ -14,6 +14,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import BeamableMM
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.packing import PackedWeights
 
 
@@ -143,7 +144,7 @@ class Ensemble:
         """log P of the next token, (b, W, V), a tensor of its own, float32 or better.
 
         Raises:
-            ValueError: when a model has more or fewer tokens than the dictionary.
+            UserError: when a model has more or fewer tokens than the dictionary.
         """
         columns = [self._log_softmax(member, sentences) for member in self.members]
         if len(columns) == 1:
@@ -153,7 +154,7 @@ class Ensemble:
     def _log_softmax(self, member: Beams, sentences: slice) -> Tensor:
         logits = member.logits(sentences)
         if logits.size(-1) != self.vocabulary:
-            raise ValueError(
+            raise UserError(
                 f"the model knows {logits.size(-1)} tokens and the target dictionary "
                 f"{self.vocabulary}; give the data folder (its dict.*.txt) that it was trained on"
             )

@@ -1,6 +1,6 @@
 """Trees out of a search: only well-formed ones, with as many words as the source (section 6.3).
 
-What a well-formed sequence of symbols is, stands in vaswani_text/linearization.py. Every beam is at
+What a well-formed sequence of symbols is, stands in text/linearization.py. Every beam is at
 every step a prefix of such a sequence that the length limit leaves room to complete, so that
 something may always come: a placeholder while words are left, then closing brackets, then the end.
 
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.parser import last_tokens_of_words
 from vaswani_plugin.search.constraints import Step
 
@@ -53,7 +54,7 @@ class SymbolTables:
         eos: number of the end of sentence.
 
     Raises:
-        ValueError: no tree can be written with them.
+        UserError: no tree can be written with them.
     """
 
     def __init__(self, symbols: Sequence[str | None], eos: int) -> None:
@@ -70,7 +71,7 @@ class SymbolTables:
         openings = [n for n, own in enumerate(class_of) if own]
         placeholders = [n for n, kind in enumerate(kinds) if kind == PLACEHOLDER]
         if not openings or not placeholders:
-            raise ValueError(
+            raise UserError(
                 "the target dictionary lacks opening symbols with their closing ones, or "
                 "placeholders: it is none of linearized trees; give the data of data-prep/"
                 "code_trees.py, or --unconstrained"
@@ -103,20 +104,20 @@ class WellFormedTrees:
         max_openings: brackets that may be opened in a row.
 
     Raises:
-        ValueError: a sentence without words has no tree; one has more words than the limit takes.
+        UserError: a sentence without words has no tree; one has more words than the limit takes.
     """
 
     def __init__(
         self, tables: SymbolTables, words: Tensor, limits: Tensor, max_openings: int
     ) -> None:
         if not words.all():
-            raise ValueError(
+            raise UserError(
                 f"sentence {int(words.argmin())} of the batch has no words, and so no tree; leave "
                 f"it out, or give --unconstrained"
             )
         if (words + 2 > limits).any():
             worst = int((limits - words).argmin())
-            raise ValueError(
+            raise UserError(
                 f"sentence {worst} of the batch has {int(words[worst])} words, and its tree may "
                 f"have {int(limits[worst])} symbols only: raise --max-len-a or --max-len-b"
             )

@@ -4,6 +4,8 @@ import torch
 from fairseq.data import BaseWrapperDataset, Dictionary
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
+
 
 class LossAfterDataset(BaseWrapperDataset):
     """A `MonolingualDataset` whose targets up to and including the first `symbol` are padding.
@@ -24,7 +26,7 @@ class LossAfterDataset(BaseWrapperDataset):
         """fairseq's batch, with `ntokens` counting the targets left, and where they start.
 
         Raises:
-            ValueError: when a sample doesn't hold the symbol; it would be learned from nowhere.
+            UserError: when a sample doesn't hold the symbol; it would be learned from nowhere.
         """
         batch = self.dataset.collater(samples)
         if not batch:
@@ -40,7 +42,7 @@ class LossAfterDataset(BaseWrapperDataset):
     def _start(self, sample: dict[str, int | Tensor]) -> int:
         places = sample["target"].eq(self.symbol).nonzero()
         if not len(places):
-            raise ValueError(
+            raise UserError(
                 f"sentence {sample['id'] + 1} holds no {self.name}, after which --loss-after "
                 f"begins to learn; give every line one"
             )

@@ -1,6 +1,5 @@
 """Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
 
-import argparse
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -8,9 +7,9 @@ import numpy as np
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
-from vaswani_plugin.defaults import LANGUAGE_MODEL_SMOOTHING
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.tasks._loss_after import LossAfterDataset
-from vaswani_plugin.tasks._metering import Metered, MeteringConfig
+from vaswani_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.tasks._precision import AutocastOnCPU
 from vaswani_plugin.tasks.translation import DIGESTS, dictionary_digest
 
@@ -29,35 +28,29 @@ class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
 
 
 @register_task("vaswani_language_modeling", dataclass=VaswaniLanguageModelingConfig)
-class VaswaniLanguageModelingTask(AutocastOnCPU, Metered, LanguageModelingTask):
+class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
     """fairseq's language modeling task, which says where fairseq would leave text out.
 
-    The criterion is cross-entropy: label smoothing is 0 unless --label-smoothing is given,
-    because it makes perplexity, which is what a language model is measured by, worse.
+    Unless --label-smoothing is given, our criterion is cross-entropy here; see
+    `vaswani_plugin/defaults.py`.
     """
-
-    @classmethod
-    def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the task's flags, and make cross-entropy the criterion's default."""
-        super().add_args(parser)
-        parser.set_defaults(label_smoothing=LANGUAGE_MODEL_SMOOTHING)
 
     @classmethod
     def setup_task(cls, args, **kwargs) -> "VaswaniLanguageModelingTask":
         """Load the dictionary.
 
         Raises:
-            ValueError: when --loss-after can't be done; names the remedy.
+            UserError: when --loss-after can't be done; names the remedy.
         """
         task = super().setup_task(args, **kwargs)
         symbol = args.loss_after
         if symbol is not None:
             if str(args.sample_break_mode) != "eos":
-                raise ValueError(
+                raise UserError(
                     f"--loss-after {symbol} needs one line a sample: give --sample-break-mode eos"
                 )
             if symbol not in task.dictionary:
-                raise ValueError(
+                raise UserError(
                     f"--loss-after {symbol}: {args.data} has no such word in its dict.txt; give "
                     f"the symbol that stands between the parts of each line"
                 )
@@ -71,12 +64,12 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, Metered, LanguageModelingTask):
         """Take over a checkpoint's state.
 
         Raises:
-            ValueError: when the checkpoint's dictionary holds other words, or the same in
+            UserError: when the checkpoint's dictionary holds other words, or the same in
                 another order.
         """
         own = dictionary_digest(self.dictionary)
         if state_dict.get(DIGESTS, {}).get("target", own) != own:
-            raise ValueError(
+            raise UserError(
                 f"the dictionary of {self.args.data} is not the one that the checkpoint was "
                 f"trained with; give the data folder (its dict.txt) it was trained on"
             )
@@ -95,18 +88,18 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, Metered, LanguageModelingTask):
         """The batches of `fairseq-eval-lm`, all of them.
 
         Raises:
-            ValueError: when a sample exceeds the model's positions, which fairseq would leave
+            UserError: when a sample exceeds the model's positions, which fairseq would leave
                 out (all of them: "Perplexity: 1.00"); or when options don't fit together.
         """
         if context_window > 0 and self.args.loss_after is not None:
-            raise ValueError("--context-window and --loss-after exclude each other; drop one")
+            raise UserError("--context-window and --loss-after exclude each other; drop one")
         if context_window > 0 and kwargs.get("num_workers", 0) > 1:
             kwargs["num_workers"] = 1  # each would keep the context of its own batches only
         if max_positions is not None:
             longest = int(np.max(dataset.sizes)) + context_window
             if longest > max_positions:
                 given = self.args.tokens_per_sample + context_window
-                raise ValueError(
+                raise UserError(
                     f"a sample of {longest} tokens, more than the model's {max_positions} "
                     f"positions, would not be scored: --tokens-per-sample is {given}; give "
                     f"{max_positions} or less, with --sample-break-mode none or --shorten-method"

@@ -1,6 +1,6 @@
 """Constituency parsing as the paper does it (section 6.3): words in, symbols of a tree out.
 
-The symbols are those of vaswani_text/linearization.py. Unlike the paper's decoder ours writes
+The symbols are those of text/linearization.py. Unlike the paper's decoder ours writes
 well-formed trees only, unless it is told otherwise.
 """
 
@@ -12,6 +12,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from torch import Tensor
 
+from vaswani_plugin.decoding import PARSER_DECODING
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.well_formed import (
     PLACEHOLDER,
@@ -21,11 +23,8 @@ from vaswani_plugin.search.well_formed import (
     kind_of,
 )
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
-from vaswani_text.linearization import MAX_OPENINGS
-from vaswani_text.treebank_coding import JOINT
-
-PARSER_DECODING = {"beam": 21, "lenpen": 0.3, "max_len_a": 1.0, "max_len_b": 300}
-"""Section 6.3: beam of 21, alpha 0.3, output at most 300 tokens longer than the input."""
+from vaswani_plugin.text.linearization import MAX_OPENINGS
+from vaswani_plugin.text.treebank_coding import JOINT
 
 AGAINST_TREES = {"no_repeat_ngram_size": 0, "min_len": 1, "prefix_size": 0}
 """Options that forbid or force symbols, with the values that mean that they are not used."""
@@ -74,7 +73,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
         if not self.cfg.unconstrained:
             for name, unused in AGAINST_TREES.items():
                 if getattr(args, name, unused) not in (unused, None):
-                    raise ValueError(
+                    raise UserError(
                         f"--{name.replace('_', '-')} can leave a sentence without any tree; "
                         f"drop it, or give --unconstrained"
                     )
@@ -84,7 +83,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     def _beyond_our_search(self, models, args, extra: dict) -> str | None:
         reason = super()._beyond_our_search(models, args, extra)
         if reason is not None and not self.cfg.unconstrained:
-            raise ValueError(
+            raise UserError(
                 f"{reason}: fairseq's own generator would decode, which knows no trees; drop it, "
                 f"or give --unconstrained"
             )

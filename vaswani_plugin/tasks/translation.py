@@ -11,16 +11,16 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.tasks._batch_order import BatchOrderConfig, PairsByLongerSide
-from vaswani_plugin.tasks._metering import Metered, MeteringConfig
+from vaswani_plugin.tasks._dictionary import TextDictionary
+from vaswani_plugin.tasks._metering import MeteringConfig
+from vaswani_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
 from vaswani_plugin.tasks._precision import AutocastOnCPU
 
 logger = logging.getLogger(__name__)
-
-PAPER_DECODING = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "max_len_b": 50}
-"""Section 6.1: beam of 4, alpha 0.6, output at most 50 tokens longer than the input."""
 
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that fairseq's generator keeps, with the values that mean that they are not used."""
@@ -42,7 +42,7 @@ class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, MeteringConf
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
-class VaswaniTranslationTask(AutocastOnCPU, Metered, TranslationTask):
+class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
     """fairseq's translation task with the paper's decoding as its defaults."""
 
     cfg: VaswaniTranslationConfig
@@ -55,11 +55,19 @@ class VaswaniTranslationTask(AutocastOnCPU, Metered, TranslationTask):
         known = {action.dest for action in parser._actions}
         parser.set_defaults(**{k: v for k, v in cls.decoding.items() if k in known})
 
+    @classmethod
+    def load_dictionary(cls, filename: str) -> TextDictionary:
+        """Load a dict.txt; see fairseq's task."""
+        return TextDictionary.load(filename)
+
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""
         super().load_dataset(split, epoch, combine, **kwargs)
-        if split == self.cfg.train_subset and str(self.cfg.batch_order) == "longer-side":
-            self.datasets[split].__class__ = PairsByLongerSide  # of the same attributes
+        pairs = self.datasets[split]
+        if SentencePairs.can_hold(pairs):
+            is_training = split == self.cfg.train_subset
+            by_longer_side = is_training and str(self.cfg.batch_order) == "longer-side"
+            self.datasets[split] = SentencePairs(pairs, by_longer_side)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the task: digests of its dictionaries."""
@@ -69,13 +77,13 @@ class VaswaniTranslationTask(AutocastOnCPU, Metered, TranslationTask):
         """Take over a checkpoint's state.
 
         Raises:
-            ValueError: when the checkpoint's dictionaries hold other words, or the same in
+            UserError: when the checkpoint's dictionaries hold other words, or the same in
                 another order: sizes may agree by chance, and every output would be wrong.
         """
         trained_with = state_dict.get(DIGESTS, {})
         for side, digest in self._dictionary_digests().items():
             if trained_with.get(side, digest) != digest:
-                raise ValueError(
+                raise UserError(
                     f"the {side} dictionary of {self.cfg.data} is not the one that the checkpoint "
                     f"was trained with; give the data folder (its dict.*.txt) it was trained on"
                 )
@@ -110,7 +118,7 @@ class VaswaniTranslationTask(AutocastOnCPU, Metered, TranslationTask):
             A generator, or a scorer under --score-reference.
 
         Raises:
-            ValueError: when options contradict each other or the models don't fit together.
+            UserError: when options contradict each other or the models don't fit together.
         """
         if isinstance(args, argparse.Namespace):
             args = argparse.Namespace(**{**self.decoding, **vars(args)})

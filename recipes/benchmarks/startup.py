@@ -1,0 +1,131 @@
+"""Seconds from a command's start to its end, beside `python -c "import torch"`; startup.sh runs it.
+
+Each command works on two lines of text, so that what it measures is the start. The commands follow
+each other in turn, and a row is the median of all rounds.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
+
+MEASURE = "import torch"
+TEXTS = {
+    "hyp": "a cat sat .\nthe dog runs .\n",
+    "ref": "the cat sat .\na dog runs .\n",
+    "trees": "(S (NP (D the) (N cat)) (VP (V sat)))\n(S (NP (D a) (N dog)) (VP (V runs)))\n",
+}
+COMMANDS = {
+    "--help": 0.15,
+    "bleu --hypothesis hyp --reference ref": 0.3,
+    "evalb trees trees": 0.3,
+    "rouge --hypothesis hyp --references ref": 0.3,
+    "archs --help": 0.3,
+    "translate --help": 0.3,
+    "cost --hours 3 --device H100": 0.3,
+    "complexity": 0.3,
+}
+"""Arguments of `vaswani`: the ratio to `import torch` that they should not exceed."""
+
+Clock = Callable[[list[str], Path], float]
+
+
+def seconds(command: list[str], folder: Path) -> float:
+    """What a command takes, on the clock.
+
+    Raises:
+        InputError: it fails.
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    took = time.perf_counter() - began
+    if done.returncode != 0:
+        raise InputError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr[-300:]}")
+    return took
+
+
+def compare(
+    commands: dict[str, float | None], repetitions: int, clock: Clock = seconds
+) -> list[dict[str, Any]]:
+    """A row a command: its median in seconds, the ratio to `import torch`, and the goal.
+
+    Args:
+        commands: arguments of `vaswani`, blanks between them: the goal, or None.
+        repetitions: rounds; one more comes first and is not counted.
+        clock: measures a command line in a folder.
+    """
+    lines = {MEASURE: [sys.executable, "-c", MEASURE]}
+    for arguments in commands:
+        lines[arguments] = [sys.executable, "-m", "vaswani_plugin.cli", *arguments.split()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in TEXTS.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        rounds = [
+            {k: clock(line, folder) for k, line in lines.items()} for _ in range(1 + repetitions)
+        ]
+    medians = {name: median(times[name] for times in rounds[1:]) for name in lines}
+    return [
+        {
+            "command": name if name == MEASURE else f"vaswani {name}",
+            "seconds": round(medians[name], 3),
+            "ratio": round(medians[name] / medians[MEASURE], 3),
+            "goal": commands.get(name),
+        }
+        for name in lines
+    ]
+
+
+def as_table(rows: list[dict[str, Any]]) -> str:
+    """For people."""
+    width = max(len(row["command"]) for row in rows)
+    lines = [f"{'':{width}}  seconds  ratio  goal"]
+    for row in rows:
+        goal = "" if row["goal"] is None else f"{row['goal']:6.2f}"
+        lines.append(f"{row['command']:{width}}  {row['seconds']:7.2f}  {row['ratio']:5.2f}{goal}")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line.
+
+    Raises:
+        InputError: a command fails, or flags that make no measurement.
+    """
+    parser = argparse.ArgumentParser(
+        prog="startup.sh",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="(default: 5)")
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a bundle: also translate the text with it"
+    )
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    args = parser.parse_args(argv)
+    if args.repetitions < 1:
+        raise InputError(f"--repetitions {args.repetitions}: must be at least 1")
+    commands: dict[str, float | None] = dict(COMMANDS)
+    if args.model is not None:
+        if len(str(args.model).split()) != 1:
+            raise InputError(f"--model {args.model}: must be a path without blanks here")
+        commands[f"translate --cpu --model {args.model.resolve()} hyp"] = None
+    rows = compare(commands, args.repetitions)
+    print(json.dumps(rows, indent=1) if args.format == "json" else as_table(rows))
+
+
+if __name__ == "__main__":
+    run(main)

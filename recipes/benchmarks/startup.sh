@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# How long commands take to start, as multiples of what `import torch` takes on the same machine.
+#
+#   bash recipes/benchmarks/startup.sh                       medians of 5, half a minute
+#   bash recipes/benchmarks/startup.sh --model WORK/model    also a sentence translated with a bundle
+#
+# --help lists the options. Expected: `vaswani --help` at most 0.15; commands without a model, and
+# the --help of one with a model, at most 0.3.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=recipes/lib/env.sh
+source "$root/recipes/lib/env.sh"
+exec python "$root/recipes/benchmarks/startup.py" "$@"

@@ -1,0 +1,45 @@
+"""Prints docs/fairseq-patches.md, made from the docstrings of the patches.
+
+python recipes/lib/fairseq_patches_table.py >docs/fairseq-patches.md
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / part) for part in ("", "data-prep")]
+
+from vaswani_plugin.fairseq_patches import PATCHES  # noqa: E402
+
+ISSUES = "https://github.com/facebookresearch/fairseq/issues/"
+HEAD = """# What the plugin changes in fairseq
+
+Made by `recipes/lib/fairseq_patches_table.py` from the docstrings in `vaswani_plugin/fairseq_patches/`: change them there.
+
+Each row is a defect of fairseq, as seen by its users, and the function that patches it while the plugin is loaded; fairseq's files stay as they are. A patch does nothing where its defect is gone. Services of training (resuming, preemption, skipped updates) are no patches: `vaswani_plugin/training/trainer.py` is a subclass of fairseq's `Trainer`.
+
+| symptom | upstream | versions | patch |
+|---|---|---|---|
+"""  # noqa: E501
+
+
+def row(patch: Callable[[], None]) -> str:
+    """The line of a patch."""
+    symptom, *_, upstream, versions = inspect.getdoc(patch).split("\n")
+    upstream = upstream.removeprefix("Upstream: ").removesuffix(".")
+    if upstream.startswith("#"):
+        upstream = f"[{upstream}]({ISSUES}{upstream[1:]})"
+    versions = versions.removeprefix("Versions: ").removesuffix(".")
+    module = patch.__module__.rpartition(".")[2]
+    cells = (symptom.replace("``", "`"), upstream, versions, f"`{module}.{patch.__name__}`")
+    return f"| {' | '.join(cells)} |\n"
+
+
+def table() -> str:
+    """The whole page."""
+    return HEAD + "".join(map(row, PATCHES))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,91 @@
+"""What needs no model starts without torch and fairseq; `-X importtime` lists what is imported."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import fairseq_environment
+from vaswani_plugin.cli.__main__ import COMMANDS
+
+HEAVY = {"torch", "fairseq", "hydra", "omegaconf"}
+FILES = {
+    "hyp": "a cat sat .\nthe dog runs .\n",
+    "ref": "the cat sat .\na dog runs .\n",
+    "trees": "(S (NP (D the) (N cat)) (VP (V sat)))\n",
+    "log": "2026 | INFO | train_inner | epoch 001:     1 / 124 loss=8, ppl=8, wps=500, wpb=100, "
+    "bsz=10, num_updates=10, lr=1e-07, gnorm=3, train_wall=1, wall=2\n",
+}
+LIGHT = {
+    "bleu": ("bleu", "--hypothesis", "hyp", "--reference", "ref"),
+    "bleu of words": ("bleu", "--hypothesis", "hyp", "--reference", "ref", "--language", "de"),
+    "bleu, compared": ("bleu", "--hypothesis", "hyp", "--reference", "ref", "--baseline", "ref"),
+    "evalb": ("evalb", "trees", "trees"),
+    "rouge": ("rouge", "--hypothesis", "hyp", "--references", "ref"),
+    "complexity": ("complexity",),
+    "cost": ("cost", "--hours", "3", "--device", "H100"),
+    "curves": ("curves", "log"),
+}
+
+
+def imported(folder: Path, *arguments: str) -> set[str]:
+    """Top-level packages that a command imports, outside the standard library."""
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "vaswani_plugin.cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=fairseq_environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    names = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
+    assert "vaswani_plugin" in names, "the list was not read"
+    return {name.split(".")[0] for name in names} - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_commands_without_a_model_are_light(name, tmp_path):
+    assert not imported(tmp_path, *LIGHT[name]) & HEAVY
+
+
+def test_the_listing_imports_nothing_but_the_plugin(tmp_path):
+    """It loads the module of every command."""
+    assert not imported(tmp_path, "--help") & {*HEAVY, "numpy", "tqdm", "tabulate", "sacrebleu"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_commands_help_is_light(name, tmp_path):
+    assert not imported(tmp_path, name, "--help") & {*HEAVY, "numpy", "tqdm", "tabulate"}
+
+
+def test_a_metric_is_light():
+    program = "import vaswani_plugin.metrics.bleu, sys; print(sorted(set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=fairseq_environment(),
+    )
+    assert "'vaswani_plugin.metrics.bleu'" in done.stdout
+    assert not any(f"'{name}'" in done.stdout for name in HEAVY)
+
+
+@pytest.mark.parametrize("level", [None, "ERROR"])
+def test_a_command_with_a_model_keeps_the_level_of_the_log(level, tmp_path):
+    """Importing fairseq sets it to DEBUG."""
+    program = (
+        "import logging; from vaswani_plugin.cli import __main__ as cli;"
+        "print(cli.main(['archs', '--format', 'json']) or logging.getLogger().level)"
+    )
+    environment = fairseq_environment(**({} if level is None else {"LOGLEVEL": level}))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[-2] == ("30" if level is None else "40")

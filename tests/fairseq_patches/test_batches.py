@@ -1,0 +1,118 @@
+"""Batches: every sentence in exactly one, and the same ones after a resume."""
+
+import argparse
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import FairseqDataset, data_utils
+from fairseq.tasks.fairseq_task import FairseqTask
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vaswani_plugin
+from tests.conftest import STOCK_TINY
+
+vaswani_plugin.register()
+
+LENGTHS = st.lists(st.integers(1, 30), max_size=60)
+
+
+@given(LENGTHS, st.integers(1, 9), st.integers(30, 200), st.booleans())
+def test_every_sentence_is_in_exactly_one_batch(lengths, multiple, max_tokens, precomputed):
+    lengths = np.array(lengths, dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    batches = data_utils.batch_by_size(
+        order,
+        lambda index: lengths[index],
+        num_tokens_vec=lengths[order] if precomputed else None,
+        max_tokens=max_tokens,
+        required_batch_size_multiple=multiple,
+    )
+    assert [index for batch in batches for index in batch] == order.tolist()
+    for batch in batches:
+        assert len(batch) * lengths[batch].max() <= max_tokens
+
+
+def test_an_empty_set_has_no_batches():
+    empty = data_utils.batch_by_size([], lambda i: 1, max_tokens=10, max_sentences=8)
+    assert len(empty) == 0
+    assert data_utils.batch_by_size([], lambda i: 1, required_batch_size_multiple=8) == []
+
+
+def test_fixed_shapes_are_left_to_fairseq():
+    shaped = data_utils.batch_by_size(
+        np.arange(6), lambda i: 4, fixed_shapes=[(2, 4)], required_batch_size_multiple=8
+    )
+    assert [list(batch) for batch in shaped] == [[0, 1], [2, 3], [4, 5]]
+
+
+class Sentences(FairseqDataset):
+    """Forty sentences of one token, in another order at each call."""
+
+    def __init__(self, changes_with_epoch: bool = False):
+        self.epoch = None
+        self.changes_with_epoch = changes_with_epoch
+
+    def __getitem__(self, index):
+        return index
+
+    def __len__(self):
+        return 40
+
+    def num_tokens(self, index):
+        return 1
+
+    def ordered_indices(self):
+        return np.random.permutation(40)
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self):
+        return not self.changes_with_epoch
+
+
+def batches_of(task, dataset, epoch, **options):
+    made = task.get_batch_iterator(dataset, max_sentences=4, epoch=epoch, **options)
+    assert made.epoch == epoch and dataset.epoch == epoch
+    return [list(batch) for batch in made.frozen_batches]
+
+
+def fresh_task(**options):
+    return FairseqTask(argparse.Namespace(**options))
+
+
+def test_a_later_epoch_starts_with_the_first_ones_batches():
+    first = batches_of(fresh_task(), Sentences(), 1)
+    assert batches_of(fresh_task(), Sentences(), 3) == first
+    assert batches_of(fresh_task(), Sentences(), 3, seed=7) != first
+
+
+@pytest.mark.parametrize(
+    ("task", "sentences", "options"),
+    [
+        ({"rebuild_batches": True}, {}, {}),
+        ({}, {"changes_with_epoch": True}, {}),
+        ({}, {}, {"update_epoch_batch_itr": True}),
+        ({}, {}, {"disable_iterator_cache": True}),
+    ],
+)
+def test_batches_made_anew_in_each_epoch_stay_so(task, sentences, options):
+    first = batches_of(fresh_task(**task), Sentences(**sentences), 1, **options)
+    assert batches_of(fresh_task(**task), Sentences(**sentences), 2, **options) != first
+
+
+def test_a_resumed_run_equals_the_uninterrupted_one(
+    toy_data_bin, run_fairseq, stock_checkpoint, tmp_path
+):
+    # seven updates an epoch: stopped in the middle of epoch 3, continued to the end of epoch 4
+    for stop in (["--max-update", 17], ["--max-epoch", 4]):
+        run = run_fairseq("train", toy_data_bin, *STOCK_TINY, *stop, "--save-dir", tmp_path)
+        assert run.returncode == 0, run.stderr
+    resumed = torch.load(tmp_path / "checkpoint_last.pt")
+    straight = torch.load(stock_checkpoint)
+    assert resumed["optimizer_history"][-1] == straight["optimizer_history"][-1]
+    for name, weight in straight["model"].items():
+        assert torch.equal(resumed["model"][name], weight), name

@@ -1,0 +1,27 @@
+"""The sizes that decide on a model's cost are those of its configuration."""
+
+from types import SimpleNamespace
+
+from fairseq_flags import training_config
+
+from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
+from vaswani_plugin.metrics.multiply_adds import TransformerSizes
+from vaswani_plugin.metrics.sizes import sizes_of
+
+
+def test_our_sizes_are_those_of_every_configuration() -> None:
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_b_dk16").model
+    assert sizes_of(cfg, 77) == TransformerSizes(512, 2048, 6, 6, 8, 16, 64, 77)
+    cfg = training_config("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_tiny").model
+    assert sizes_of(cfg, 77) == TransformerSizes(128, 256, 0, 4, 4, 32, 32, 77)
+    lstm = ("--task", "vaswani_translation", "--d-model", "6", "--layers", "3", "--arch")
+    cfg = training_config(*lstm, "vaswani_seq2seq_lstm").model
+    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77)
+    cfg = training_config(*lstm, "vaswani_attention_lstm").model
+    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, attention=True)
+    cfg = training_config(*lstm, "vaswani_attention_lstm", "--input-feeding").model
+    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, attention=True, input_feeding=True)
+
+
+def test_another_model_has_none() -> None:
+    assert sizes_of(SimpleNamespace(encoder_embed_dim=512), 77) is None

@@ -1,0 +1,191 @@
+"""However the plugin gets into a process, fairseq is in the same state afterwards."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PLUGIN, REPO
+
+# What the plugin changed in fairseq: its names in the registries, the defaults, and for each
+# function that it wrapped, of fairseq and of torch's unpickler, how many times.
+STATE = f"""
+import inspect, json, sys
+
+def state():
+    from fairseq import models, registry, tasks, criterions
+    tables = {{"model": models.MODEL_REGISTRY, "arch": models.ARCH_MODEL_REGISTRY}}
+    tables |= {{"task": tasks.TASK_REGISTRY}}
+    tables |= {{name: found["registry"] for name, found in registry.REGISTRIES.items()}}
+    names = {{kind: sorted(n for n in t if n.startswith("vaswani")) for kind, t in tables.items()}}
+    defaults = {{name: found["default"] for name, found in registry.REGISTRIES.items()}}
+    return {{"names": names, "defaults": defaults, "patched": patched()}}
+
+def patched():
+    found = {{}}
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(("fairseq", "torch._weights_only")) or module is None:
+            continue
+        for owner in [module, *(c for c in vars(module).values() if inspect.isclass(c))]:
+            place = f"{{owner.__module__}}:{{owner.__name__}}" if owner is not module else name
+            for key, value in list(vars(owner).items()):
+                if isinstance(value, (classmethod, staticmethod)):
+                    value = value.__func__
+                if inspect.isfunction(value) and layers(value):
+                    found[f"{{place}}.{{key}}"] = layers(value)
+    return found
+
+def layers(function):
+    count = 0
+    while function is not None:
+        code = getattr(function, "__code__", None)  # what is written in C has none
+        count += code is not None and code.co_filename.startswith({str(PLUGIN) + os.sep!r})
+        function = getattr(function, "__wrapped__", None)
+    return count
+
+def load_user_dir():
+    from argparse import Namespace
+    from fairseq.utils import import_user_module
+    import_user_module(Namespace(user_dir={str(PLUGIN)!r}))
+"""
+SHOW = "\nif __name__ == '__main__':\n    print(json.dumps(state()))\n"
+REGISTER = "import vaswani_plugin; vaswani_plugin.register()"
+WAYS = {
+    "register, twice, then the loader": f"{REGISTER}; vaswani_plugin.register(); load_user_dir()",
+    "the loader, twice, then register": f"load_user_dir(); load_user_dir(); {REGISTER}",
+    "after fairseq and its commands": "import fairseq, fairseq_cli.train; load_user_dir()",
+    "a task alone": "import vaswani_plugin.tasks.parsing",
+    "a model alone, after fairseq": "import fairseq, vaswani_plugin.models.transformer",
+    "a criterion alone": "import vaswani_plugin.criterions.label_smoothing",
+    "the optimizer alone": "import vaswani_plugin.optim.adam",
+    "a public name": "import vaswani_plugin; vaswani_plugin.VaswaniTransformer",
+}
+
+
+def run(program: str, folder: Path) -> dict:
+    """The state that a program prints; it runs from a file, as spawned processes need."""
+    script = folder / "program.py"
+    script.write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().split("\n")[-1])
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict:
+    """The state after fairseq's loader alone, with all that a training imports."""
+    program = STATE + "load_user_dir()\nimport fairseq_cli.train, fairseq_cli.hydra_train\n" + SHOW
+    return run(program, tmp_path_factory.mktemp("expected"))
+
+
+def comparable(state: dict) -> dict:
+    """Without the copies of functions that the command modules keep, where they are imported."""
+    own = {k: n for k, n in state["patched"].items() if not k.startswith("fairseq_cli")}
+    return state | {"patched": own}
+
+
+def test_the_loader_registers_and_patches(expected):
+    assert "vaswani_transformer" in expected["names"]["model"]
+    assert {"vaswani_base", "vaswani_debug", "vaswani_lm_debug"} <= set(expected["names"]["arch"])
+    assert "vaswani_translation" in expected["names"]["task"]
+    assert expected["defaults"]["criterion"] == "vaswani_label_smoothing"
+    assert expected["names"]["lr_scheduler"] == ["vaswani"]
+    assert any("Trainer.train_step" in name for name in expected["patched"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_gives_the_same_state(way, expected, tmp_path):
+    found = run(f"{STATE}\n{WAYS[way]}\n{SHOW}", tmp_path)
+    assert comparable(found) == comparable(expected)
+
+
+@pytest.mark.parametrize("before", ["", "import vaswani_plugin.tasks.translation"])
+def test_a_spawned_worker_has_the_same_state(before, expected, tmp_path):
+    """A new process that fairseq's command loads the user directory in, or unpickles our class."""
+    program = f"""{STATE}
+import multiprocessing
+
+def work(queue, kind):
+    load_user_dir()
+    queue.put(state())
+
+if __name__ == "__main__":
+    {before or "load_user_dir()"}
+    kind = {"vaswani_plugin.tasks.translation.VaswaniTranslationTask" if before else "None"}
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    worker = context.Process(target=work, args=(queue, kind))
+    worker.start()
+    print(json.dumps(queue.get(timeout=120)))
+    worker.join()
+"""
+    assert comparable(run(program, tmp_path)) == comparable(expected)
+
+
+def test_hydra_gives_the_same_state(expected, tmp_path):
+    program = f"""{STATE}
+from fairseq import utils
+from fairseq_cli import hydra_train
+
+def instead_of_training(cfg):
+    utils.import_user_module(cfg.common)
+    print(json.dumps(state()))
+
+hydra_train.pre_main = instead_of_training
+sys.argv = ["fairseq-hydra-train", "--config-dir", {str(REPO / "recipes/config")!r},
+            "--config-name", "vaswani_debug", "task.data=unused", "common.cpu=true",
+            "common.user_dir={PLUGIN}", "hydra.run.dir={tmp_path}"]
+hydra_train.cli_main()
+"""
+    assert comparable(run(program, tmp_path)) == comparable(expected)
+
+
+def test_importing_the_package_does_nothing(tmp_path):
+    program = f"""{STATE}
+import vaswani_plugin
+heavy = sorted({{"torch", "fairseq", "numpy"}} & set(sys.modules))
+names = dir(vaswani_plugin)
+before = heavy == sorted({{"torch", "fairseq", "numpy"}} & set(sys.modules))
+found = state()
+print(json.dumps([heavy, before, "VaswaniTransformer" in names, found["names"], found["patched"]]))
+"""
+    heavy, dir_is_light, is_listed, names, patched = run(program, tmp_path)
+    assert heavy == [] and dir_is_light and is_listed
+    assert not any(names.values()) and not patched
+
+
+def test_each_public_name_is_there():
+    import vaswani_plugin
+
+    for name in vaswani_plugin.__all__:
+        assert getattr(vaswani_plugin, name) is not None
+        assert name in dir(vaswani_plugin)
+    with pytest.raises(AttributeError, match="has no attribute 'Transformers'"):
+        vaswani_plugin.Transformers  # noqa: B018
+
+
+def test_a_failed_start_can_be_repeated(tmp_path):
+    """Without fairseq each call says so; nothing counts as registered."""
+    program = """
+import json, sys
+sys.modules["fairseq"] = None  # as where it is not installed
+import vaswani_plugin
+errors = []
+for _ in range(2):
+    try:
+        vaswani_plugin.register()
+    except ImportError as error:
+        errors.append(str(error))
+print(json.dumps(errors))
+"""
+    errors = run(program, tmp_path)
+    assert len(errors) == 2 and all("fairseq" in error for error in errors)

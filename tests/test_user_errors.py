@@ -1,0 +1,83 @@
+"""What a flag causes in a module, which knows no flags, is still a user's error at the border."""
+
+import pytest
+from fairseq import tasks
+from fairseq.optim import build_optimizer
+from fairseq.optim.lr_scheduler import build_lr_scheduler
+from fairseq_flags import training_config
+from torch import nn
+from toy_language_model import write_data
+
+from vaswani_plugin.errors import CheckpointError, UserError, modules_errors_as_user_errors
+from vaswani_plugin.training.trainer import VaswaniTrainer
+
+TRANSLATION = ("--task", "vaswani_translation", "--arch")
+DEBUG = (*TRANSLATION, "vaswani_debug")
+LSTM = (*TRANSLATION, "vaswani_attention_lstm")
+LANGUAGE = ("--task", "vaswani_language_modeling", "--arch")
+
+
+@pytest.fixture(scope="module")
+def text_data_bin(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("text"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((*DEBUG, "--d-ff", "0"), "--d-ff is 0"),
+        (
+            (*DEBUG, "--d-model", "33", "--heads", "3"),
+            "--d-model is 33; sin",
+        ),
+        (
+            (*LSTM, "--d-model", "33"),
+            "--d-model 33 can't be halved",
+        ),
+        ((*DEBUG, "--label-smoothing", "1.5"), "label smoothing is 1.5"),
+        ((*DEBUG, "--warmup-updates", "-1"), "warm-up is -1 updates"),
+        ((*DEBUG, "--adam-betas", "2"), "--adam-betas '2' is no pair"),
+        ((*LANGUAGE, "vaswani_lm_one_layer", "--d-hidden", "0"), "--d-hidden is 0"),
+        ((*LANGUAGE, "vaswani_lm_one_layer", "--d-model", "33"), "d_model is 33; sinusoidal"),
+    ],
+    ids=str,
+)
+def test_a_flag_that_makes_no_training(toy_data_bin, text_data_bin, flags, message):
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin if TRANSLATION[1] in flags else text_data_bin)
+    task = tasks.setup_task(cfg.task)
+    with pytest.raises(UserError, match=message):
+        model = task.build_model(cfg.model)
+        task.build_criterion(cfg.criterion)
+        optimizer = build_optimizer(cfg.optimizer, list(model.parameters()))
+        build_lr_scheduler(cfg.lr_scheduler, optimizer)
+
+
+def test_compiling_without_a_compiler(monkeypatch, toy_data_bin):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    cfg = training_config(*DEBUG, "--compile", "--cpu").copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    model = task.build_model(cfg.model)
+    with pytest.raises(UserError, match="--compile needs a C.. compiler"):
+        VaswaniTrainer(cfg, task, model, task.build_criterion(cfg.criterion))
+
+
+def test_only_the_errors_of_values_are_converted():
+    for error, expected in (
+        (ValueError("d is 0"), UserError),
+        (CheckpointError("broken"), CheckpointError),
+        (KeyError("x"), KeyError),
+    ):
+        with pytest.raises(expected) as found, modules_errors_as_user_errors():
+            raise error
+        assert found.type is expected and str(found.value) == str(error)
+
+
+def test_a_trainer_puts_its_model_into_training(toy_data_bin):
+    cfg = training_config(*DEBUG, "--cpu").copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    model: nn.Module = task.build_model(cfg.model).eval()
+    VaswaniTrainer(cfg, task, model, task.build_criterion(cfg.criterion))
+    assert model.training

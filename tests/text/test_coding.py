@@ -1,0 +1,162 @@
+"""Codings of language models: every line comes back, no unit of text is a special symbol."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vaswani_plugin.text import bpe
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.coding import (
+    SEPARATOR,
+    bpe_units,
+    decode_characters,
+    make_coding,
+    to_letters,
+)
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import TextSettings, read_settings, settings_from
+
+TRAINING = [
+    "The old doctor's friends didn't see a well-known bird in the garden.",
+    "  Two blanks, <unk> and <sep> and </s>, an e-mail: a@@ b.org @@",
+    "The garden, the garden; the na\u00efve birds of the garden",
+    "",
+    "\u4e2d\u6587 \u4e2d\u6587 \u4e2d\u6587",
+] * 3
+RESERVED = {*SPECIAL_SYMBOLS, SEPARATOR}
+LINES = st.text().map(lambda text: text.replace("\n", ""))
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("coding")
+    (folder / "text").write_text("".join(f"{to_letters(line)}\n" for line in TRAINING), "utf-8")
+    bpe.learn([str(folder / "text")], 200, 2, str(folder / "codes"))
+    return folder / "codes"
+
+
+@pytest.fixture(scope="module")
+def dictionary(codes) -> Dictionary:
+    """fairseq's, of all units."""
+    path = codes.with_name("dict.txt")
+    path.write_text("".join(f"{unit} 1\n" for unit in bpe_units(str(codes))), "utf-8")
+    return Dictionary.load(str(path))
+
+
+@pytest.fixture(scope="module")
+def bpe_coding(codes):
+    return make_coding("bpe", str(codes))
+
+
+@given(line=LINES)
+@example("")
+@example(" ")
+@example("  a  \u2205 \u0100 ")
+@example("<unk> <sep> </s> <pad> <s> a@@ b@@")
+@example("\r\x85\u2028\u2029\x0b\x0c\x1c\x00\u3000\u00a0")
+@example("\U0001f600 \u05d0\u05d1")
+def test_bpe_gives_every_line_back_through_fairseqs_dictionary(bpe_coding, dictionary, line):
+    encode, decode = bpe_coding
+    numbers = dictionary.encode_line(encode(line), append_eos=False, add_if_not_exist=False)
+    assert not {dictionary.unk(), dictionary.eos(), dictionary.pad()} & set(numbers.tolist())
+    assert decode(" ".join(dictionary[number] for number in numbers)) == line
+
+
+def test_bpe_merges_what_is_frequent(bpe_coding):
+    encode, _ = bpe_coding
+    assert "garden" in encode("the garden of").split()
+    units = encode("\u4e2d\u6587").split()
+    assert len(units) == 1, "bytes of a frequent word were not merged"
+    assert len(encode("\u6587\u4e2d").split()) > 1, "a word that was never seen"
+
+
+def test_no_unit_of_text_is_reserved(codes):
+    units = bpe_units(str(codes))
+    assert not RESERVED & set(units)
+    assert len(units) == len(set(units)) and all(unit.split() == [unit] for unit in units)
+    letters = {unit.removesuffix("@@") for unit in units}
+    assert not any("<" in letter or "@" in letter for letter in letters)
+
+
+def test_whatever_units_a_model_writes_are_text(bpe_coding):
+    _, decode = bpe_coding
+    assert decode("\u01c3@@ a") == "\ufffda"  # the first byte of two alone
+    assert decode("<unk> the") == "<unk> the"
+    assert decode("gar@@") == "gar"
+    assert "\n" not in decode(" ".join(chr(0x100 + byte) for byte in range(256)))
+
+
+@given(line=LINES)
+@example(" \u2581 <U+2581> <unk> \t\r\x85\u2028\u3000")
+def test_characters_come_back(line):
+    encode, decode = make_coding("characters", None)
+    units = encode(line).split()
+    assert len(units) == len(line) and not RESERVED & set(units)
+    assert decode(" ".join(units)) == line
+    # The dictionary's file is read line by line, and split at the last space.
+    assert all(unit.split() == [unit] and len(unit.splitlines()) == 1 for unit in units)
+
+
+def test_an_unknown_character_is_replaced():
+    _, decode = make_coding("characters", None)
+    assert decode("a \u2581 <unk> b") == "a \ufffdb"
+
+
+@given(line=LINES)
+def test_words_come_back_but_for_blanks(line):
+    encode, decode = make_coding("words", None)
+    words = [word if word not in RESERVED else "<unk>" for word in line.split()]
+    assert decode(encode(line)) == " ".join(words)
+
+
+def test_words_that_the_dictionary_keeps_for_itself_are_unknown():
+    encode, _ = make_coding("words", None)
+    assert encode(" a <sep> </s>  b <unk> <pad> <s>") == "a <unk> <unk> b <unk> <unk> <unk>"
+
+
+def test_settings_are_written_and_read(tmp_path):
+    settings = TextSettings("bpe", "codes", article_tokens=30, summary_tokens=10, beam=4)
+    assert list(json.loads(settings.to_json())) == [
+        "version", "coding", "codes", "article_tokens", "summary_tokens", "beam",
+    ]  # fmt: skip
+    assert settings.files() == ["model.pt", "dict.txt", "codes"]
+    (tmp_path / "preprocessing.json").write_text(settings.to_json())
+    for name in settings.files():
+        (tmp_path / name).touch()
+    assert read_settings(tmp_path) == settings
+    (tmp_path / "dict.txt").unlink()
+    with pytest.raises(InputError, match="dict.txt does not exist: the bundle is incomplete"):
+        read_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ({"coding": "letters"}, "coding is 'letters': must be words, bpe, characters"),
+        ({"coding": "bpe"}, "coding is bpe, codes None"),
+        ({"coding": "words", "codes": "codes"}, "coding is words, codes codes"),
+        ({"coding": "words", "article_tokens": 5}, "give both or neither"),
+        ({"coding": "words", "article_tokens": 5, "summary_tokens": 0}, "summary_tokens is 0"),
+        ({"coding": "words", "beam": True}, "beam is True: must be int or null"),
+        ({"coding": "words", "beams": 1}, "unknown key beams"),
+    ],
+)
+def test_bad_settings_are_named(content, part):
+    with pytest.raises(InputError, match=part):
+        settings_from(content, TextSettings)
+
+
+def test_a_pipeline_of_one_language(codes):
+    pipeline = Pipeline(TextSettings("bpe", codes="codes"), codes.parent)
+    line = "the garden\u2028 of  na\u00efve"
+    assert pipeline.decode(pipeline.encode(line)) == line
+
+
+@pytest.mark.parametrize("unit", ["<U+110000>", "<U+D800>", "<U+0041>", "<U+FFFFFF>"])
+def test_a_unit_that_names_no_space_is_text(unit):
+    assert decode_characters(f"a {unit}") == f"a{unit}"

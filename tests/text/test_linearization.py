@@ -1,0 +1,208 @@
+"""Trees as sequences: there and back, and which sequences are well-formed.
+
+Reference: the grammar applied as rewriting of a string, to all sequences up to a length.
+"""
+
+import os
+import random
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.support.random_trees import random_tree
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_plugin.text.linearization import (
+    MAX_OPENINGS,
+    escape_space,
+    linearize,
+    restore,
+    unescape_space,
+)
+from vaswani_plugin.text.tree_statistics import tree_measures
+from vaswani_plugin.text.trees import BadTree, Leaf, Tree, leaves, parse_tree, read_trees, to_line
+
+DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))
+TREE = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks))))"
+
+
+def without_tags(tree: Tree) -> Tree:
+    return [Leaf("XX", s.word) if isinstance(s, Leaf) else s for s in tree]
+
+
+def check_there_and_back(tree: Tree) -> None:
+    for keep_tags, label_closings in ((False, False), (False, True), (True, True)):
+        words, symbols = linearize(tree, keep_tags, label_closings)
+        # As lines of a file, and as any tokenizer splits them.
+        words, symbols = " ".join(words).split(), " ".join(symbols).split()
+        expected = tree if keep_tags else without_tags(tree)
+        assert restore(symbols, words) == expected
+        assert restore(symbols, words, [leaf.tag for leaf in leaves(tree)]) == tree
+
+
+def test_the_sequences_of_a_tree():
+    words, symbols = linearize(parse_tree(TREE))
+    assert words == ["the", "dog", "barks"]
+    assert " ".join(symbols) == "(TOP (S (NP XX XX ) (VP XX ) ) )"
+    tagged = linearize(parse_tree(TREE), keep_tags=True, label_closings=True)[1]
+    assert " ".join(tagged) == "(TOP (S (NP DT NN )NP (VP VBZ )VP )S )TOP"
+
+
+def test_ten_thousand_random_trees_come_back():
+    rng = random.Random(4)
+    for _ in range(10_000):
+        check_there_and_back(random_tree(rng))
+
+
+def test_white_space_in_words():
+    assert escape_space("Xpd TTD") == "Xpd\u242320;TTD"
+    for text in ("a b", "\u2423", "\u242320;", "\u2028\u00a0\x1c", "a\u24237", ""):
+        escaped = escape_space(text)
+        assert len(f"x{escaped}x".split()) == 1 and not re.search(r"\s", escaped)
+        assert unescape_space(escaped) == text
+
+
+def is_well_formed(kinds: str, words: int) -> bool:
+    """o opens, c closes, x is a placeholder: rewrite each innermost constituent into t."""
+    rewritten, before = kinds, None
+    while rewritten != before:
+        before, rewritten = rewritten, re.sub("o[xt]+c", "t", rewritten)
+    return rewritten == "t" and kinds.count("x") == words
+
+
+def test_all_short_sequences_are_judged_by_the_grammar():
+    names = {"o": "(A", "c": ")", "x": "XX"}
+    good = 0
+    for length in range(9):
+        for kinds in map("".join, product("ocx", repeat=length)):
+            for words in (1, 2, 3):
+                expected = is_well_formed(kinds, words)
+                good += expected
+                try:
+                    restore([names[kind] for kind in kinds], ["w"] * words)
+                except BadTree:
+                    assert not expected, kinds
+                else:
+                    assert expected, kinds
+    assert good > 10
+
+
+@pytest.mark.parametrize(
+    ("symbols", "reason"),
+    [
+        ("(S XX )NP", r"symbol 3, \)NP: closes \(S"),
+        ("(S XX ) XX", "symbol 4, XX: the root is closed already"),
+        ("(S (NP ) XX )", r"symbol 3, \): the constituent \(NP is empty"),
+        ("XX", "symbol 1, XX: no bracket is open"),
+        ("(S XX XX )", "symbol 3, XX: a placeholder without a word"),
+        ("(S (NP XX )", "1 brackets are not closed"),
+        ("", "no symbols"),
+    ],
+)
+def test_what_is_wrong_is_said(symbols, reason):
+    with pytest.raises(BadTree, match=reason):
+        restore(symbols.split(), ["w"])
+
+
+def test_missing_placeholders_are_wrong():
+    with pytest.raises(BadTree, match="1 placeholders for 2 words"):
+        restore("(S XX )".split(), ["a", "b"])
+
+
+def test_a_bare_word_has_no_sequence():
+    with pytest.raises(BadTree, match="clean the tree first"):
+        linearize([Leaf("NN", "a")])
+
+
+def test_the_longest_sequence_within_the_bound():
+    n = 3
+    symbols = (["(A"] * MAX_OPENINGS + ["XX"]) * n + [")"] * (MAX_OPENINGS * n)
+    assert len(symbols) == n * (2 * MAX_OPENINGS + 1)
+    assert len(leaves(restore(symbols, ["w"] * n))) == n
+
+
+def test_deep_trees_need_no_recursion():
+    depth = 100_000
+    tree = parse_tree("(S " * depth + "(NN a)" + ")" * depth)
+    words, symbols = linearize(tree, keep_tags=True)
+    assert restore(symbols, words) == tree
+
+
+def test_script_there_and_back(tmp_path):
+    trees = [TREE, "(TOP (NP (NN Xpd TTD) (, ,)))"]
+    gold, source, target = (tmp_path / name for name in ("gold.trees", "words", "symbols"))
+    gold.write_text("\n".join(trees) + "\n")
+    options = ("--source", source, "--target", target)
+    done = run_script("data-prep/trees.py", "linearize", gold, *options, "--label-closings")
+    assert done.returncode == 0, done.stderr
+    assert source.read_text() == "the dog barks\nXpd\u242320;TTD ,\n"
+    assert target.read_text().endswith("\n(TOP (NP XX XX )NP )TOP\n")
+    done = run_script("data-prep/trees.py", "restore", *options, "--tags-from", gold)
+    assert done.stdout.split("\n") == [*trees, ""]
+    done = run_script("data-prep/trees.py", "restore", *options)
+    assert done.stdout.startswith("(TOP (S (NP (XX the) (XX dog)) (VP (XX barks))))\n")
+    gold.write_text(trees[1])
+    done = run_script("data-prep/trees.py", "restore", *options, "--tags-from", gold)
+    assert_one_line_error(done, "tree 1 hasn't the words", "words:1")
+
+
+def test_script_names_bad_sequences_and_keeps_lines_together(tmp_path):
+    source, target, output = (tmp_path / name for name in ("words", "symbols", "out"))
+    source.write_text("a\nb c\nd\n")
+    target.write_text("(S XX )\n(S XX )\n(S XX )\n")
+    options = ("--source", source, "--target", target, "--output", output)
+    done = run_script("data-prep/trees.py", "restore", *options)
+    assert_one_line_error(done, "symbols:2: 1 placeholders for 2 words", "--skip-bad")
+    assert not output.exists()
+    done = run_script("data-prep/trees.py", "restore", *options, "--skip-bad")
+    assert done.returncode == 0 and "1 of them empty" in done.stderr
+    assert output.read_text() == "(S (XX a))\n\n(S (XX d))\n"
+
+
+def test_script_leaves_out_bare_words(tmp_path):
+    (tmp_path / "gold").write_text(f"(NN a)\n{TREE}\n")
+    options = ("--source", tmp_path / "words", "--target", tmp_path / "symbols")
+    done = run_script("data-prep/trees.py", "linearize", tmp_path / "gold", *options)
+    assert_one_line_error(done, "gold: (NN a): a word without a constituent", "--skip-bad")
+    assert not (tmp_path / "words").exists() and not (tmp_path / "symbols").exists()
+    done = run_script("data-prep/trees.py", "linearize", tmp_path / "gold", *options, "--skip-bad")
+    assert "1 bad trees left out" in done.stderr
+    assert (tmp_path / "words").read_text() == "the dog barks\n"
+
+
+def test_script_refuses_one_file_for_both(tmp_path):
+    path = tmp_path / "same"
+    (tmp_path / "gold").write_text(TREE)
+    done = run_script(
+        *("data-prep/trees.py", "linearize", tmp_path / "gold"),
+        *("--source", path, "--target", tmp_path / "." / "same"),
+    )
+    assert_one_line_error(done, "must differ from --source")
+    assert not path.exists()
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"craft-treebank/{part}.mrg.gz" for part in ("train", "valid", "test")),
+        *(f"gum-treebank/{part}.ptb.gz" for part in ("train", "valid", "test")),
+        *("evalb/craft-valid-perturbed/gold.txt", "evalb/bug/bug.gld", "evalb/sample/sample.gld"),
+    ],
+)
+def test_real_treebanks_come_back(name):
+    path = DATA / name
+    if not path.is_file():
+        pytest.skip(f"NOT TESTED: no {path} (set VASWANI_DATA to the folder of corpora)")
+    for tree in read_trees(path):
+        check_there_and_back(tree)
+        assert tree_measures(tree)["openings_in_a_row"] <= MAX_OPENINGS
+        assert parse_tree(to_line(tree)) == tree
+
+
+@pytest.mark.parametrize("number", ["110000", "d800", "41", "0", "ffffffffff"])
+def test_only_what_was_escaped_is_unescaped(number):
+    text = f"a\u2423{number};b"
+    assert unescape_space(text) == text
+    assert unescape_space("a\u242320;b\u2423a0;c\u24232423;") == "a b\u00a0c\u2423"

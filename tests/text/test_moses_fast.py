@@ -1,0 +1,129 @@
+"""vaswani_plugin.text.moses against sacremoses itself, on arbitrary and on nasty text."""
+
+import functools
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+from vaswani_plugin.text import moses
+
+DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))
+LANGUAGES = ("en", "de", "fr")
+
+# What some rule of Moses asks for, and what its port uses for signs of its own.
+NASTY = (
+    *("'", "' '", "''", "n't", "'s", "'S ", "l'", "`", "``", '"', "\u00b4", "\u00b4\u00b4"),
+    *(".", "..", "...", ". ", ".'", ". '", "etc.", "Nr.", "No.", "z.B.", "Mr.", "p.", "A.", "a."),
+    *(",", ", ", " ,", ",,", "5", "5,3", "\u0663", "\u00bd", "\u00b2", "1 %", " :", " ;"),
+    *("-", "--", "a-b", "\u2013", "\u2014", "\u2026", "/", "&", "|", "<", ">", "[", "]", "(", ")"),
+    *("@-@", "&amp;", "DOT", "MULTI", "DOTMULTI", "DOTDOTMULTI", "THISISPROTECTED000"),
+    *("\u201e", "\u201c", "\u2018", "\u2019", "a\u2019b", "\u00ab\u00a0", "\u00a0\u00bb"),
+    *("\u00a0", "\u00a0!", "5\u00a0000", "n\u00ba\u00a0", "\u00a0\u00baC", "\u00a0cm", "\u00ba"),
+    *(" ", "  ", "\t", "\r", "\x01", "\x1f", "\x7f", "\u0085", "\u2028", "\u200b", "\u00ad"),
+    *("a", "A", "\u00e9", "\u00df", "\u00aa", "\u0301", "\u4e2d", "\u0926\u094d", "\U0001f600"),
+)
+TEXTS = st.one_of(
+    st.lists(st.sampled_from(NASTY), max_size=12).map("".join),
+    st.lists(st.sampled_from(NASTY), max_size=12).map(" ".join),
+    st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=40),
+)
+
+
+@functools.cache
+def reference(language: str) -> tuple[MosesTokenizer, MosesPunctNormalizer]:
+    """sacremoses' own objects."""
+    return MosesTokenizer(lang=language), MosesPunctNormalizer(lang=language)
+
+
+@functools.cache
+def ours(language: str, normalize: bool, tokenize: bool, aggressive: bool, escape: bool):
+    """Our function; kept, so that its memory of chunks fills as in use."""
+    return moses.make_processor(language, False, normalize, tokenize, aggressive, escape)
+
+
+def expected(line: str, language: str, normalize: bool, aggressive: bool, escape: bool) -> str:
+    """What sacremoses makes of a line."""
+    tokenizer, normalizer = reference(language)
+    if normalize:
+        line = normalizer.normalize(line + "\n")  # as its command does
+    tokens = tokenizer.tokenize(line, aggressive_dash_splits=aggressive, escape=escape)
+    return " ".join(tokens)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXTS, st.sampled_from((*LANGUAGES, "it", "zh")), st.booleans(), st.booleans())
+@example("DOTMULTI xDOTMULTI.", "en", False, False)
+@example("5' '5 a' 'b", "en", False, True)
+@example("No. 5 No. A No. a pp. 7 etc. A. No.", "en", False, True)
+@example("Nr. 5 Nr. A z.B. 3. a ca. A.", "de", False, True)
+def test_tokens_are_those_of_sacremoses(text, language, aggressive, escape):
+    result = ours(language, False, True, aggressive, escape)(text)
+    assert result == expected(text, language, False, aggressive, escape)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXTS, st.sampled_from((*LANGUAGES, "cs", "fi")))
+@example("\u201eNein.\u201c", "de")
+def test_normalized_text_is_that_of_sacremoses(text, language):
+    normalized = ours(language, True, False, False, False)(text)
+    assert normalized == " ".join(reference(language)[1].normalize(text + "\n").split())
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.sampled_from(LANGUAGES))
+def test_both_together(text, language):
+    result = ours(language, True, True, False, True)(text)
+    assert result == expected(text, language, True, False, True)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_rule_of_normalization_is_reached(language):
+    """A needed text that a matching text lacks would switch its rule off in silence."""
+    matching = {
+        r"\r": "\r", r"\(": "(", r"\)": ")", " +": "  ", r"\) ([.!:?;,])": ") ,", r"\( ": "( ",
+        r" \)": " )", r"(\d) %": "1 %", "([a-zA-Z])\u2018([a-zA-Z])": "a\u2018b",
+        "([a-zA-Z])\u2019([a-zA-Z])": "a\u2019b", "\u00a0\\?": "\u00a0?", "\u00a0\\!": "\u00a0!",
+        r'"([,.]+)': '",', r'(\.+)"(\s*[^<])': '." a', "(\\d)\u00a0(\\d)": "1\u00a02",
+    }  # fmt: skip
+    for pattern, _ in reference(language)[1].substitutions:
+        needed = moses._needed_text(pattern)
+        assert needed, pattern
+        assert needed in matching.get(pattern, pattern), pattern
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(moses, "REMEMBERED_CHUNKS", 50)
+    chunks = moses._Chunks(moses._Tokenizer("en"), False, True)
+    for number in range(200):
+        assert chunks[f"it's{number}"] == f"it &apos;s{number}"
+        assert len(chunks) <= 51  # a chunk and, while it is being taken apart, its parts
+    long = "x" * moses.LONGEST_REMEMBERED + "'s"
+    assert chunks[long] == long[:-2] + " &apos;s"
+    assert long not in chunks
+
+
+FILES = [
+    *("newstest/en-de/train.en", "newstest/en-de/train.de", "newstest/en-fr/train.fr"),
+    *("tatoeba-en-de/valid.de", "tatoeba-en-fr/valid.fr", "tatoeba-en-fr/valid.en"),
+    *("multi30k/val.en", "multi30k/val.de", "multi30k/val.fr"),
+]
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_real_text(name, normalize):
+    path = DATA / f"{name}.gz"
+    if not path.is_file():
+        pytest.skip(f"NOT TESTED: no {path} (set VASWANI_DATA to the folder of corpora)")
+    lines = gzip.decompress(path.read_bytes()).decode("utf-8").removesuffix("\n").split("\n")
+    language = name.rpartition(".")[2]
+    aggressive = normalize
+    process = ours(language, normalize, True, aggressive, True)
+    for line in lines[:4000]:
+        assert process(line) == expected(line, language, normalize, aggressive, True)

@@ -1,0 +1,124 @@
+"""text.parallel: blocks of whole lines, results in order, workers that are killed."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.scripts import ROOT
+from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.parallel import count_lines, map_blocks, process_file, read_blocks
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@given(st.text(st.characters(codec="utf-8")))
+def test_blocks_hold_the_lines_of_the_file(tmp_path_factory, name, size, text):
+    path = tmp_path_factory.mktemp("blocks") / name
+    data = text.encode("utf-8")
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    blocks = list(read_blocks(str(path), size))
+    assert b"".join(block.data for block in blocks) == data
+    assert all(block.data.endswith(b"\n") for block in blocks[:-1])
+    lines = list(read_lines(path))
+    if not data.endswith(b"\r"):  # read_lines takes a lone one before the end of the file as text
+        assert [line for block in blocks for line in block.lines()] == lines
+    number = 1
+    for block in blocks:
+        assert block.first == number
+        number += len(block.lines())
+    assert count_lines(str(path)) == len(lines)
+
+
+def test_errors_name_file_and_line(tmp_path):
+    path = tmp_path / "bad"
+    path.write_bytes(b"good\n" * 3 + "\u00e9\n".encode() + b"b\xffad\n")
+    with pytest.raises(InputError, match=r"bad:5: invalid UTF-8 \(byte 0xff at offset 1 "):
+        [block.lines() for block in read_blocks(str(path), 6)]
+    (tmp_path / "a.gz").write_bytes(gzip.compress(os.urandom(5000))[:-2000])
+    with pytest.raises(InputError, match=r"a\.gz: broken \.gz file"):
+        list(read_blocks(str(tmp_path / "a.gz")))
+
+
+def reverse():
+    """A line function's factory."""
+    return lambda line: line[::-1]
+
+
+def test_any_number_of_workers_gives_the_same_file(tmp_path):
+    lines = [f"{number} {'x' * (number % 50)}" for number in range(60_000)]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
+    for workers in (1, 3):
+        count = process_file(reverse, str(tmp_path / "in"), str(tmp_path / "out"), workers)
+        assert count == len(lines)
+        expected = "".join(f"{line[::-1]}\n" for line in lines)
+        assert (tmp_path / "out").read_text() == expected
+
+
+TESTING_PROCESS = os.getpid()
+
+
+def die(block):
+    """Ends the process as a lack of memory does."""
+    assert os.getpid() != TESTING_PROCESS, "must run in a worker"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying():
+    """A block function's factory."""
+    return die
+
+
+def test_a_killed_worker_is_an_error_and_not_a_wait(tmp_path):
+    (tmp_path / "in").write_text("a\n" * 100)
+    with pytest.raises(InputError, match="in: a worker process was killed"):
+        list(map_blocks(dying, str(tmp_path / "in"), 2, 20))
+
+
+def children(pid: int) -> list[int]:
+    """Living child processes."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+def wait_until(condition, what: str) -> None:
+    """Waits for some seconds for a condition."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"waited in vain until {what}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED: looks for processes in /proc")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_parent(tmp_path, sent):
+    script = [sys.executable, str(ROOT / "data-prep" / "normalize_tokenize.py")]
+    with subprocess.Popen(
+        [*script, "--language", "en", "--workers", "2", "--output", str(tmp_path / "out")],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        # Ignored by whatever a shell started in the background, this test perhaps among it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        process.stdin.write(b"Some words, and some more.\n" * 200_000)
+        wait_until(lambda: len(children(process.pid)) == 2, "two workers are there")
+        workers = children(process.pid)
+        if sent == signal.SIGINT:
+            os.killpg(process.pid, sent)  # as a terminal does
+        else:
+            process.send_signal(sent)
+        messages = process.communicate()[1]
+    assert messages == b""
+    assert process.returncode == (130 if sent == signal.SIGINT else -sent)
+    wait_until(lambda: not any(Path(f"/proc/{w}").exists() for w in workers), "they have ended")
+    if sent == signal.SIGINT:
+        assert list(tmp_path.iterdir()) == []

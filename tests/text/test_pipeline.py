@@ -1,0 +1,195 @@
+"""The pipeline of a bundle does what the recipes' scripts do; bad settings are named.
+
+Text is compared byte for byte with the scripts and with fairseq's own --remove-bpe.
+"""
+
+import json
+import re
+
+import pytest
+from fairseq.data.data_utils import post_process
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from toy_bundle import SENTENCES, write_data
+
+from tests.support.scripts import run_script
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import Settings, read_settings, read_settings_file, settings_from
+
+REQUIRED = {
+    "source_language": "en",
+    "target_language": "de",
+    "lowercase": False,
+    "normalize_punctuation": False,
+    "tokenizer": "moses",
+    "subwords": "none",
+}
+ODD = [
+    "",
+    " \t ",
+    "\u201eGr\u00fc\u00df Gott\u201c \u2013 5,300.50 \u20ac at 10:30 a.m.",
+    "a\u2028b\u0085c\x0bd\re",
+    "NUL \x00 and \x1b bell \x07",
+    "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 emoji",
+    "@-@ @@ a@@ b &amp; &lt;tag&gt; [x] | y",
+    "\u4e2d\u6587 \u0939\u093f\u0928\u094d\u0926\u0940 \u05d0\u05d1",
+    "x" * 300,
+    "\ufeffmark",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pipeline")
+    write_data(folder)
+    return folder
+
+
+def through(script: str, lines: list[str], *flags: object) -> list[str]:
+    """The lines after a script of data-prep/."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    done = run_script(f"data-prep/{script}", *flags, "--workers", 1, stdin=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.removesuffix("\n").split("\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
+        ({"lowercase": True, "normalize_punctuation": True}, ["--lowercase"]),
+        ({}, ["--no-normalize"]),
+        (
+            {"normalize_punctuation": True, "aggressive_dash_splits": True, "escape": False},
+            ["--aggressive", "--no-escape"],
+        ),
+    ],
+)
+def test_encode_is_what_the_recipes_scripts_do(data, changes, flags):
+    settings = settings_from(REQUIRED | changes | {"subwords": "subword-nmt", "codes": "codes"})
+    lines = SENTENCES + ODD
+    words = through("normalize_tokenize.py", lines, "--language", "en", *flags)
+    expected = through("bpe.py", words, "apply", "--codes", data / "codes")
+    pipeline = Pipeline(settings, data)
+    assert [pipeline.encode(line) for line in lines] == expected
+
+
+def test_a_vocabulary_limits_the_subwords(data):
+    (data / "seen").write_text("t 9\nth 2\nthe 9\nb@@ 9\nbir 9\nd 9\n")
+    codes = {"subwords": "subword-nmt", "codes": "codes"}
+    limited = codes | {"vocabulary": "seen", "vocabulary_threshold": 3}
+    lines = ["the old bird", "over the sea"]
+    flags = ("--codes", data / "codes", "--vocabulary", data / "seen", "--vocabulary-threshold", 3)
+    expected = through("bpe.py", lines, "apply", *flags)
+    encode = Pipeline(settings_from(REQUIRED | limited), data).encode
+    assert [encode(line) for line in lines] == expected
+    assert expected != [Pipeline(settings_from(REQUIRED | codes), data).encode(x) for x in lines]
+
+
+def test_decode_is_what_the_recipes_scripts_do(data):
+    settings = settings_from(REQUIRED | {"subwords": "subword-nmt", "codes": "codes"})
+    pipeline = Pipeline(settings, data)
+    lines = [pipeline.encode(line) for line in SENTENCES + ODD]
+    lines += ["a@@ b@@", "@@ x", "<unk> &quot; <unk> &quot; @-@ y", "@@ @@ @@", "don &apos;t"]
+    words = [post_process(line, "@@ ") for line in lines]
+    expected = through("normalize_tokenize.py", words, "--language", "de", "--detokenize")
+    assert [pipeline.decode(line) for line in lines] == expected
+
+
+def test_decode_never_gives_a_line_break():
+    pipeline = Pipeline(settings_from(REQUIRED | {"tokenizer": "none"}), None)
+    assert pipeline.decode("a\u2028b\x85c\nd\re") == "a b c d e"
+
+
+def test_sentencepiece_takes_raw_text_and_gives_it_back(tmp_path):
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in SENTENCES * 3))
+    SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=80,
+        byte_fallback=False, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    changes = {"tokenizer": "none", "subwords": "sentencepiece", "codes": "m.model"}
+    pipeline = Pipeline(settings_from(REQUIRED | changes), tmp_path)
+    original = SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    for line in SENTENCES:
+        pieces = pipeline.encode(line)
+        assert pieces.split(" ") == original.encode(line, out_type=str)
+        assert pipeline.decode(pieces) == line
+
+
+def write_settings(folder, content) -> None:
+    """preprocessing.json and, empty, the files that any bundle has."""
+    (folder / "preprocessing.json").write_text(json.dumps(content))
+    for name in ("model.pt", "dict.en.txt", "dict.de.txt"):
+        (folder / name).touch()
+
+
+def test_what_is_written_is_read(tmp_path):
+    settings = settings_from(REQUIRED | {"beam": 5})
+    write_settings(tmp_path, json.loads(settings.to_json()))
+    assert read_settings(tmp_path) == settings
+    # Later work and other programs read these names.
+    assert list(json.loads(settings.to_json())) == [
+        "version", "source_language", "target_language", "lowercase", "normalize_punctuation",
+        "tokenizer", "subwords", "aggressive_dash_splits", "escape", "codes", "vocabulary",
+        "vocabulary_threshold", "beam",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"version": None}, "its version is None"),
+        ({"version": 2}, "its version is 2, this program reads 1"),
+        ({"lower": True}, "unknown key lower"),
+        ({"lowercase": "true"}, "lowercase is 'true': must be bool"),
+        ({"beam": True}, "beam is True: must be int or null"),
+        ({"beam": 0}, "must be at least 1"),
+        ({"tokenizer": "spacy"}, "tokenizer is 'spacy': must be moses, none"),
+        ({"subwords": "subword-nmt"}, "subwords is subword-nmt, codes None"),
+        ({"codes": "codes"}, "subwords is none, codes codes"),
+        ({"vocabulary": "v"}, "give both or neither"),
+        (
+            {"vocabulary": "v", "vocabulary_threshold": 5, "subwords": "sentencepiece",
+             "codes": "c"},
+            "vocabulary goes with subword-nmt",
+        ),
+        ({"subwords": "subword-nmt", "codes": "gone"}, "gone does not exist"),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_named(tmp_path, changes, part):
+    write_settings(tmp_path, {"version": 1, **REQUIRED, **changes})
+    with pytest.raises(InputError, match=re.escape(part)) as caught:
+        read_settings(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("field", [key for key in REQUIRED if key != "subwords"])
+def test_a_missing_setting_is_named(field):
+    with pytest.raises(InputError, match=f"the key {field} is missing"):
+        settings_from({key: value for key, value in REQUIRED.items() if key != field})
+
+
+@pytest.mark.parametrize(("content", "part"), [("{", "no JSON"), ("[]", "its version is None")])
+def test_no_settings_at_all(tmp_path, content, part):
+    with pytest.raises(InputError, match="is no bundle"):
+        read_settings(tmp_path)
+    (tmp_path / "preprocessing.json").write_text(content)
+    with pytest.raises(InputError, match=part):
+        read_settings(tmp_path)
+
+
+def test_files_of_a_bundle():
+    settings = Settings(**REQUIRED | {"subwords": "subword-nmt", "codes": "codes"})
+    assert settings.files() == ["model.pt", "dict.en.txt", "dict.de.txt", "codes"]
+
+
+@pytest.mark.parametrize("key", ["codes", "vocabulary", "source_language"])
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "", "a\0b"])
+def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
+    settings = REQUIRED | {"version": 1, "subwords": "subword-nmt", "codes": "codes"}
+    settings |= {"vocabulary": "vocabulary", "vocabulary_threshold": 1}
+    if key == "source_language":
+        name = f"x/../../{name}"
+    text = json.dumps(settings | {key: name})
+    (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="preprocessing.json: .*"):
+        read_settings_file(tmp_path / "preprocessing.json")

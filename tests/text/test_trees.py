@@ -1,0 +1,338 @@
+"""Reading, cleaning and writing of bracketings, and the script trees.py; reference: nltk's Tree."""
+
+import gzip
+import json
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+from nltk.tree import Tree as NltkTree
+
+from tests.support.random_trees import WORDS, random_tree
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.tree_cleaning import clean
+from vaswani_plugin.text.tree_statistics import statistics
+from vaswani_plugin.text.treebanks import tree_files, wsj_files
+from vaswani_plugin.text.trees import (
+    CLOSE,
+    BadTree,
+    Leaf,
+    Open,
+    Tree,
+    escape_brackets,
+    parse_tree,
+    read_trees,
+    to_line,
+    unescape_brackets,
+)
+
+DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))
+ORIGINALS = [f"craft-treebank/{part}.mrg.gz" for part in ("train", "valid", "test")]
+ORIGINALS += [f"gum-treebank/{part}.ptb.gz" for part in ("train", "valid", "test")]
+
+PRETTY = """\
+( (S
+    (NP-SBJ-1 (DT The) (NN dog))
+    (VP (VBZ barks)
+      (NP (-NONE- *T*-1)))
+    (. .)) )
+
+( (S (NP=2 (-NONE- *)) (VP (VB Run))) ) ( (FRAG (NN
+  Xpd   TTD)) )
+"""
+
+
+def read_text(text: str | bytes, folder: Path) -> list[Tree]:
+    path = folder / "trees.mrg"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return list(read_trees(path))
+
+
+def to_nltk(tree: Tree) -> NltkTree:
+    """The tree as nltk's, built without our writer: words are (tag, word) pairs."""
+    stack: list[NltkTree] = [NltkTree("outside", [])]
+    for symbol in tree:
+        if isinstance(symbol, Open):
+            stack.append(NltkTree(symbol.label, []))
+        elif isinstance(symbol, Leaf):
+            stack[-1].append(NltkTree(symbol.tag, [symbol.word]))
+        else:
+            done = stack.pop()
+            stack[-1].append(done)
+    return stack[0][0]
+
+
+def test_reads_pretty_printed_trees_and_several_on_a_line(tmp_path):
+    first, second, third = read_text(PRETTY, tmp_path)
+    assert first == [
+        *(Open(""), Open("S"), Open("NP-SBJ-1"), Leaf("DT", "The"), Leaf("NN", "dog"), CLOSE),
+        *(Open("VP"), Leaf("VBZ", "barks"), Open("NP"), Leaf("-NONE-", "*T*-1"), CLOSE, CLOSE),
+        *(Leaf(".", "."), CLOSE, CLOSE),
+    ]
+    assert to_line(second) == "( (S (NP=2 (-NONE- *)) (VP (VB Run))))"
+    assert third == [Open(""), Open("FRAG"), Leaf("NN", "Xpd TTD"), CLOSE, CLOSE]
+
+
+def test_reads_gzip_and_bare_words(tmp_path):
+    path = tmp_path / "one.mrg.gz"
+    path.write_bytes(gzip.compress(b"(NN dog)\r\n(TOP (NN cat))"))
+    assert list(read_trees(path)) == [
+        [Leaf("NN", "dog")],
+        [Open("TOP"), Leaf("NN", "cat"), CLOSE],
+    ]
+
+
+def test_random_trees_are_read_as_nltk_reads_them():
+    rng = random.Random(1)
+    plain = ["S", "NP", "VP-X", "a|b"]
+    for _ in range(500):
+        tree = random_tree(rng, plain)
+        line = to_line(tree)
+        assert parse_tree(line) == tree
+        pretty = to_nltk(tree).pformat(margin=rng.choice([5, 40, 200]))
+        assert parse_tree(pretty) == tree
+        # nltk takes each blank-separated part of a word for a leaf of its own.
+        assert NltkTree.fromstring(line).leaves() == re.split(
+            r"\s+", " ".join(to_nltk(tree).leaves())
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("(S (NN a))\n(S (NP (NN b))\n(S (NN c))\n", 2, "not closed before line 3"),
+        ("(S (NN a))\n(S (NP\n  (NN b))\n", 2, "missing at the end of the file"),
+        ("(S (NN a)))\n", 1, "stands outside|too many"),
+        ("(S (NN a))\n)\n", 2, "too many"),
+        ("(S (NP) (NN a))\n", 1, "holds nothing"),
+        ("()\n", 1, "holds nothing"),
+        ("(S ((NN a)))\n", 1, "no label"),
+        ("(S (NP the (NN dog)))\n", 1, "'the' stands beside brackets"),
+        ("(S (NN a) b)\n", 1, "'b' stands beside brackets"),
+        ("\n\nhello\n", 3, "'hello' stands outside"),
+        (b"(S (NN a))\n(S (NN \xff))\n", 2, "invalid UTF-8"),
+        (b"(S (NN a\x00))\n", 1, r"U\+0000"),
+        (bytes(range(256)), 1, "U|UTF-8"),
+    ],
+)
+def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
+    with pytest.raises(InputError, match=rf"trees\.mrg:{line}: .*({reason}).*--skip-bad") as error:
+        read_text(text, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_skipping_goes_on_at_the_next_tree(tmp_path):
+    bad = b"(S (NN a))\n(S (NP (NN b))\n(S (NN c))\n(S))\n  (X y)\n\xff\n(S\n  (NN d))\n(S (NN"
+    (tmp_path / "trees").write_bytes(bad)
+    messages = []
+    kept = [to_line(tree) for tree in read_trees(tmp_path / "trees", messages.append)]
+    assert kept == ["(S (NN a))", "(S (NN c))", "(S (NN d))"]
+    assert [re.search(r":(\d+):", message)[1] for message in messages] == ["2", "4", "9"]
+
+
+def test_files_without_trees_and_broken_gzip(tmp_path):
+    for content in ("", "\n \n"):
+        with pytest.raises(InputError, match=r"trees\.mrg: no trees"):
+            read_text(content, tmp_path)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"(S (NN a))\n" * 99)[:-9])
+    with pytest.raises(InputError, match=r"x\.gz: broken"):
+        list(read_trees(tmp_path / "x.gz"))
+
+
+def test_parse_tree_takes_one_tree():
+    for text in ("(S (NN a)) (S (NN b))", "", "(S (NN a)", "x"):
+        with pytest.raises(BadTree):
+            parse_tree(text)
+
+
+def test_brackets_in_words_are_escaped():
+    assert escape_brackets(":-)(") == ":--RRB--LRB-"
+    assert unescape_brackets(escape_brackets("f(x)")) == "f(x)"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("( (S (NP-SBJ-1 (DT the)) (VP=2 (VB go))) )", "(TOP (S (NP (DT the)) (VP (VB go))))"),
+        ("(ROOT (NP (NN a)))", "(TOP (NP (NN a)))"),
+        ("(S1 (NP (NN a)))", "(TOP (NP (NN a)))"),
+        ("(S-HLN (NP (NN a)))", "(TOP (S (NP (NN a))))"),
+        ("(NN a)", "(TOP (NN a))"),
+        ("( (NP (NP (NN a)) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))))", "(TOP (NP (NP (NN a))))"),
+        ("( (NP (-LRB- -LRB-) (NN-X b) (-RRB- ])))", "(TOP (NP (-LRB- -LRB-) (NN b) (-RRB- ])))"),
+        ("( (X (X (X (X=3 (NN a))))))", "(TOP (X (X (X (X (NN a))))))"),
+        ("( (NP (NN \u2009a\u00a0b\u00a0)))", "(TOP (NP (NN a\u00a0b)))"),
+    ],
+)
+def test_cleaning(raw, expected):
+    assert to_line(clean(parse_tree(raw))) == expected
+
+
+def test_a_tree_of_empty_elements_is_nothing():
+    assert clean(parse_tree("( (S (NP (-NONE- *)) (-NONE- 0)))")) is None
+
+
+def reference_clean(tree: NltkTree) -> NltkTree | None:
+    """Cleaning by recursion, on nltk's trees."""
+
+    def category(label: str) -> str:
+        return label if label[:1] == "-" else re.split("(?<=.)[-=]", label)[0]
+
+    if isinstance(tree[0], str):
+        return None if tree.label() == "-NONE-" else NltkTree(category(tree.label()), [*tree])
+    children = [kept for child in tree if (kept := reference_clean(child)) is not None]
+    return NltkTree(category(tree.label()), children) if children else None
+
+
+def test_random_trees_are_cleaned_as_by_recursion():
+    rng = random.Random(2)
+    dropped = 0
+    for _ in range(1000):
+        tree = random_tree(rng, leaves=5)
+        expected = reference_clean(to_nltk(tree))
+        got = clean(tree)
+        if expected is None:
+            assert got is None
+            dropped += 1
+            continue
+        root = "TOP" if expected.label() == "" else expected.label()
+        if root != "TOP":
+            expected = NltkTree("TOP", [expected])
+        expected.set_label("TOP")
+        assert to_nltk(got) == expected
+    assert 0 < dropped < 500
+
+
+def test_deep_trees_need_no_recursion():
+    depth = 100_000
+    line = "(S " * depth + "(NN a)" + ")" * depth
+    tree = parse_tree(line)
+    assert to_line(tree) == line
+    assert len(clean(tree)) == 2 * depth + 3
+
+
+def test_statistics_of_two_trees():
+    lines = ["(S (NP (DT a) (NN b)) (VP (VB c)))", "(S (S (NP (NN d))) (X (NN e)))"]
+    trees = map(parse_tree, lines)
+    assert statistics(trees) == {
+        **{"trees": 2, "words": 5, "brackets": 7, "words_mean": 2.5, "words_max": 3},
+        **{"depth_max": 3, "openings_in_a_row_max": 3, "symbols_max": 10},
+        "symbols_over_words_max": 8,
+        "labels": {"S": 3, "NP": 2, "VP": 1, "X": 1},
+        "tags": {"NN": 3, "DT": 1, "VB": 1},
+    }
+
+
+def make_wsj(folder: Path, sections: range = range(0, 25)) -> None:
+    for section in sections:
+        place = folder / "parsed" / "mrg" / "wsj" / f"{section:02}"
+        place.mkdir(parents=True)
+        for part in (1, 0):
+            word = f"w{section:02}{part}"
+            (place / f"wsj_{section:02}{part:02}.mrg").write_text(f"\n( (S-X\n  (NN {word})) )\n")
+
+
+def test_wall_street_journal_split(tmp_path):
+    make_wsj(tmp_path / "ptb")
+    done = run_script("data-prep/trees.py", "split", tmp_path / "ptb", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    numbers = {
+        split: re.findall(r"^\(TOP \(S \(NN w(\d+)\)\)\)$", path.read_text(), re.MULTILINE)
+        for split in ("train", "valid", "test")
+        for path in [tmp_path / "out" / f"{split}.trees"]
+    }
+    assert numbers["valid"] == ["220", "221"] and numbers["test"] == ["230", "231"]
+    assert numbers["train"] == [f"{s:02}{p}" for s in range(2, 22) for p in (0, 1)]
+    inner = wsj_files(tmp_path / "ptb" / "parsed" / "mrg", "test")
+    assert inner == wsj_files(tmp_path / "ptb" / "parsed" / "mrg" / "wsj", "test")
+
+
+def test_wall_street_journal_with_a_section_missing(tmp_path):
+    make_wsj(tmp_path / "ptb", range(3, 24))
+    done = run_script("data-prep/trees.py", "split", tmp_path / "ptb", "--output", tmp_path / "out")
+    assert_one_line_error(done, "no .mrg files of section 02")
+    assert not (tmp_path / "out").exists()
+    done = run_script("data-prep/trees.py", "split", tmp_path, "--output", tmp_path / "out")
+    assert_one_line_error(done, "no sections 02 to 23")
+
+
+def test_folders_stand_for_their_treebank_files(tmp_path):
+    for name in ("b/2.mrg", "a/1.mrg.gz", "a/README", "c.tree"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [str(path.relative_to(tmp_path)) for path in tree_files([str(tmp_path)])]
+    assert found == ["a/1.mrg.gz", "b/2.mrg", "c.tree"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no treebank files"):
+        tree_files([str(tmp_path / "empty")])
+
+
+def test_script_skips_and_counts_bad_trees(tmp_path):
+    path = tmp_path / "bad.mrg"
+    path.write_text("( (S (NN a)) )\n( (S (NN b) )\n( (S (-NONE- *)) )\n( (NP-X (NN c)) )\n")
+    output = tmp_path / "out.trees"
+    done = run_script("data-prep/trees.py", "clean", path, "--output", output)
+    assert_one_line_error(done, "bad.mrg:2: not closed before line 3", "--skip-bad")
+    assert not output.exists()
+    done = run_script("data-prep/trees.py", "clean", path, "--output", output, "--skip-bad")
+    assert done.returncode == 0
+    assert output.read_text() == "(TOP (S (NN a)))\n(TOP (NP (NN c)))\n"
+    assert "bad.mrg:2: not closed" in done.stderr and "1 bad trees left out" in done.stderr
+    done = run_script("data-prep/trees.py", "statistics", path, "--skip-bad", "--format", "json")
+    assert json.loads(done.stdout)["trees"] == 3 and json.loads(done.stdout)["bad_trees"] == 1
+    shown = run_script("data-prep/trees.py", "statistics", path, "--skip-bad").stdout
+    assert "trees: 3" in shown and "labels: 3: (none) 3  S 2  NP-X 1" in shown
+
+
+def test_junk_is_refused_or_read_but_never_breaks_the_reader(tmp_path):
+    rng = random.Random(8)
+    outcomes = set()
+    for _ in range(400):
+        parts = rng.choices(["(", ")", "NN", " ", "\n", "\t", "é", "(S ", "(NN a)"], k=9)
+        text = "".join(parts).encode() + (rng.randbytes(2) if rng.random() < 0.1 else b"")
+        try:
+            trees = read_text(text, tmp_path)
+        except InputError:
+            outcomes.add("refused")
+            continue
+        outcomes.add("read")
+        assert all(parse_tree(to_line(tree)) == tree for tree in trees)
+        kept = [to_line(tree) for tree in read_trees(tmp_path / "trees.mrg", lambda message: None)]
+        assert kept == [to_line(tree) for tree in trees]
+    assert outcomes == {"refused", "read"}
+
+
+def original(name: str) -> Path:
+    path = DATA / name
+    if not path.is_file():
+        pytest.skip(f"NOT TESTED: no {path} (set VASWANI_DATA to the folder of corpora)")
+    return path
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_real_treebanks_come_back_symbol_for_symbol(name):
+    path = original(name)
+    text = gzip.decompress(path.read_bytes()).decode("utf-8")
+    parts = re.findall(r"[()]|[^()\s]+", text, re.ASCII)
+    written = " ".join(to_line(tree) for tree in read_trees(path))
+    assert re.findall(r"[()]|[^()\s]+", written, re.ASCII) == parts
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", [name for name in ORIGINALS if "train" not in name])
+def test_real_treebanks_are_cleaned_as_by_another_hand(name):
+    path = original(name)
+    cleaned = path.with_name(path.name.split(".")[0] + ".clean.gz")
+    expected = gzip.decompress(cleaned.read_bytes()).decode("utf-8")
+    lines = [to_line(kept) for tree in read_trees(path) if (kept := clean(tree))]
+    assert "".join(f"{line}\n" for line in lines) == expected
+
+
+def test_the_random_trees_hold_what_they_should():
+    rng = random.Random(3)
+    words = {symbol.word for _ in range(200) for symbol in random_tree(rng) if len(symbol) == 2}
+    assert words == set(WORDS)

@@ -1,0 +1,121 @@
+"""What `vaswani average` does once its flags are read: which checkpoints, and their mean."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from vaswani_plugin.interchange.average import average_checkpoints
+from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+
+EPOCH = re.compile(r"checkpoint(\d+)\.pt")
+UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+BEST = re.compile(r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)\.pt")
+
+
+def find_files(inputs: list[Path]) -> list[Path]:
+    """The files of `inputs`, where a folder stands for its ``*.pt`` files.
+
+    Raises ValueError for a name that doesn't exist or is given twice.
+    """
+    files: list[Path] = []
+    for item in inputs:
+        if item.is_dir():
+            files.extend(sorted(item.glob("*.pt")))
+        elif item.exists():
+            files.append(item)
+        else:
+            raise ValueError(f"--inputs {item}: there is no such file or folder")
+    for position, path in enumerate(files):
+        if any(path.samefile(other) for other in files[:position]):
+            raise ValueError(f"--inputs {path}: given twice, which would weigh it double")
+    return files
+
+
+def choose(
+    files: list[Path], flag: str, count: int, pattern: re.Pattern[str], shape: str
+) -> list[Path]:
+    """The `count` files with the highest number (last group of `pattern`), ascending.
+
+    Raises ValueError where there are fewer; `flag` and `shape` name the wish in the message.
+    """
+    found = sorted((m, path) for path in files if (m := _number(pattern, path)) is not None)
+    if len(found) < count:
+        raise ValueError(
+            f"{flag} {count}: there are only {len(found)} checkpoints named {shape} in --inputs; "
+            "ask for fewer, or train on"
+        )
+    return [path for _, path in found[-count:]]
+
+
+def _number(pattern: re.Pattern[str], path: Path) -> float | None:
+    match = pattern.fullmatch(path.name)
+    return float(match[match.re.groups]) if match else None
+
+
+def choose_best(files: list[Path], count: int) -> list[Path]:
+    """The `count` best files by the value in their names, the best one last.
+
+    Whether high values are good stands in the checkpoints. Raises ValueError where there are fewer,
+    or files of several metrics.
+    """
+    matches = {path: match for path in files if (match := BEST.fullmatch(path.name))}
+    metrics = sorted({match[1] for match in matches.values()})
+    if len(metrics) > 1:
+        raise ValueError(
+            f"--best {count}: --inputs has the best by {' and by '.join(metrics)}; name the files"
+        )
+    ordered = choose(files, "--best", count, BEST, "checkpoint.best_METRIC_VALUE.pt")
+    if len(ordered) == len(matches) or _high_is_good(ordered[0]):
+        return ordered
+    values = sorted(((float(match[2]), path) for path, match in matches.items()), reverse=True)
+    return [path for _, path in values[-count:]]
+
+
+def _high_is_good(path: Path) -> bool:
+    sections = load_checkpoint(path).get("cfg") or {}
+    return bool((sections.get("checkpoint") or {}).get("maximize_best_checkpoint_metric"))
+
+
+def select(args: argparse.Namespace) -> list[Path]:
+    """The files to average, the newest (or best) last.
+
+    Raises ValueError where the flags and files don't fit.
+    """
+    files = find_files(args.inputs)
+    if args.last is not None:
+        return choose(files, "--last", args.last, EPOCH, "checkpointN.pt")
+    if args.last_updates is not None:
+        shape = "checkpoint_EPOCH_UPDATE.pt"
+        return choose(files, "--last-updates", args.last_updates, UPDATE, shape)
+    if args.best is not None:
+        return choose_best(files, args.best)
+    folder = next((item for item in args.inputs if item.is_dir()), None)
+    if folder is not None:
+        raise ValueError(
+            f"--inputs {folder} is a folder: say which of its checkpoints with --last N, "
+            "--last-updates N or --best N"
+        )
+    return files
+
+
+def run(args: argparse.Namespace) -> int:
+    """Average and write; returns 0."""
+    paths = select(args)
+    if args.output.exists() and any(args.output.samefile(path) for path in paths):
+        raise ValueError(f"--output {args.output} is one of the inputs and would be lost")
+    # Before the long work, so that a folder that can't be made is known at once.
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    progress: Callable = tqdm if sys.stderr.isatty() else iter
+    state = average_checkpoints(progress(paths))
+    save_checkpoint(state, args.output)
+    if args.format == "json":
+        print(json.dumps({"output": str(args.output), "inputs": [str(path) for path in paths]}))
+    else:
+        names = ", ".join(path.name for path in paths)
+        print(f"wrote {args.output}, the average of {len(paths)}: {names}")
+    return 0

@@ -1,0 +1,131 @@
+"""What `vaswani import` does once its flags are read: a stock checkpoint becomes one of ours."""
+
+import argparse
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary, data_utils
+from omegaconf import OmegaConf
+from torch import nn
+
+from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
+from vaswani_plugin.interchange.fairseq_transformer import (
+    checkpoint_of,
+    import_weights,
+    recognize_sinusoids,
+    refuse_not_finite,
+    updates_of,
+)
+from vaswani_plugin.interchange.untrusted import untrusted
+from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
+
+TASK = "vaswani_translation"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, convert and write; returns 0.
+
+    Raises:
+        ValueError: the checkpoint can't be used, ours has no such model, or the dictionaries are
+            others; names the file.
+        OSError: a file can't be read or written.
+    """
+    if args.output.exists() and args.output.samefile(args.checkpoint):
+        raise ValueError(f"--output {args.output} is the checkpoint itself and would be lost")
+    state = load_checkpoint(args.checkpoint)
+    with untrusted(args.checkpoint):
+        imported, config = convert(state, args.data_bin, args.source_lang, args.target_lang)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(imported, args.output)
+    if args.format == "json":
+        print(json.dumps({"output": str(args.output), "model": config}))
+    else:
+        sizes = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
+        print(f"wrote {args.output}, a {MODEL}: {sizes}")
+    return 0
+
+
+def convert(
+    state: Checkpoint, data_bin: Path, source_lang: str | None, target_lang: str | None
+) -> tuple[Checkpoint, dict[str, Any]]:
+    """The checkpoint as one of ours, and the model's configuration; errors as `run`."""
+    options = stock_options(state)
+    config = our_config(options)
+    refuse_not_finite(state["model"])
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    task_options = {
+        **stock_task(state),
+        **{name: language for name, language in languages.items() if language},
+        "max_source_positions": config["max_source_positions"],
+        "max_target_positions": config["max_target_positions"],
+    }
+    task = make_task(data_bin, task_options)
+    weights = import_weights(state, options, task.source_dictionary, task.target_dictionary)
+    recognize_sinusoids(weights, config)
+    with torch.device("meta"):  # does it fit? Without the work of initial weights
+        cfg = OmegaConf.structured(VaswaniTransformerConfig(**config))
+        model = VaswaniTransformer.build_model(cfg, task)
+    nn.Module.load_state_dict(model, weights, assign=True)
+    imported = checkpoint_of(
+        weights,
+        {"_name": MODEL, **config},
+        {
+            "_name": TASK,
+            "data": str(data_bin),
+            **task_options,
+            "source_lang": task.cfg.source_lang,
+            "target_lang": task.cfg.target_lang,
+        },
+        updates_of(state),
+        task.state_dict(),
+    )
+    return imported, config
+
+
+def make_task(data_bin: Path, options: dict[str, Any]) -> VaswaniTranslationTask:
+    """The task over the dictionaries of a folder.
+
+    Args:
+        data_bin: the folder; languages that `options` lacks are read off its files' names.
+        options: of the task.
+
+    Raises:
+        ValueError: a language isn't known, or a file is no dictionary.
+        OSError: a dictionary is missing.
+    """
+    if not data_bin.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "no folder with dictionaries", str(data_bin))
+    found = data_utils.infer_language_pair(str(data_bin))
+    languages = {
+        name: options.get(name) or inferred
+        for name, inferred in zip(("source_lang", "target_lang"), found, strict=True)
+    }
+    if None in languages.values():
+        raise ValueError(
+            f"neither the checkpoint nor the files of {data_bin} name its languages; "
+            "`vaswani import` takes --source-lang and --target-lang"
+        )
+    dictionaries = [
+        load_dictionary(data_bin / f"dict.{language}.txt") for language in languages.values()
+    ]
+    options = {**options, **languages, "data": str(data_bin)}
+    return VaswaniTranslationTask(
+        OmegaConf.structured(VaswaniTranslationConfig(**options)), *dictionaries
+    )
+
+
+def load_dictionary(path: Path) -> Dictionary:
+    """Read a dictionary of fairseq's.
+
+    Raises:
+        ValueError: the file is none; names it.
+        OSError: it can't be read.
+    """
+    path.read_bytes()  # fairseq's own error of a missing file names it no better
+    return Dictionary.load(str(path))

@@ -1,0 +1,70 @@
+"""What is broken in fairseq on today's Python, PyTorch and numpy, patched.
+
+One function patches one defect. Its docstring names the symptom, upstream's issue and the versions;
+docs/fairseq-patches.md is made from them. It does nothing where the defect is gone, and can be
+called twice. The subjects:
+
+* ``messages``: a user's mistake ends in one line, not in a traceback;
+* ``quiet``: known-harmless warnings;
+* ``numerics``: numpy 2's removed names, bfloat16 without XLA;
+* ``batches``: every sentence in exactly one batch, the same batches after a resume;
+* ``epochs``: resuming within an epoch, with other workers than before;
+* ``updates``: a batch that fits into no memory;
+* ``checkpoints``: loading with ``weights_only`` on, clear errors, atomic saves;
+* ``dictionaries``: a broken one is named;
+* ``threads``: they end before the process;
+* ``distribution``: several workers, without GPUs and on several nodes.
+"""
+
+import logging
+
+# fairseq logs at its import that tensorboardX is missing, which nothing here uses; silenced where
+# this is the first to import fairseq (the `vaswani` command).
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
+from vaswani_plugin.fairseq_patches import (
+    batches,
+    checkpoints,
+    dictionaries,
+    distribution,
+    epochs,
+    messages,
+    numerics,
+    quiet,
+    threads,
+    updates,
+)
+
+PATCHES = (
+    messages.print_users_errors_in_one_line,
+    quiet.silence_known_warnings,
+    quiet.log_from_info_up,
+    numerics.restore_removed_numpy_names,
+    numerics.train_in_bf16_without_xla,
+    batches.keep_last_batch,
+    batches.rebuild_the_same_batches,
+    epochs.keep_place_with_other_workers,
+    epochs.finish_epochs_of_other_groups,
+    epochs.start_the_clock_of_a_resumed_training,
+    updates.skip_batches_beyond_the_cpus_memory,
+    checkpoints.allow_harmless_globals,
+    checkpoints.shorten_messages_about_pickles,
+    checkpoints.refuse_unusable_checkpoints,
+    checkpoints.explain_mismatched_models,
+    checkpoints.begin_failed_saves_anew,
+    checkpoints.copy_checkpoints_atomically,
+    checkpoints.sync_before_rename,
+    dictionaries.name_broken_dictionaries,
+    threads.stop_batch_threads_before_exit,
+    distribution.join_torchrun,
+    distribution.start_workers,
+    distribution.wrap_cpu_modules,
+    distribution.broadcast_checkpoints,
+    distribution.gather_lists_on_cpu,
+)
+
+
+def apply() -> None:
+    """Apply every patch, in order. Calling it again changes nothing."""
+    for patch in PATCHES:
+        patch()

@@ -1,0 +1,109 @@
+"""Batches: every sentence in exactly one, and the same ones after a resume."""
+
+import argparse
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from fairseq.data import FairseqDataset, data_utils, iterators
+from fairseq.tasks import fairseq_task
+
+from vaswani_plugin.fairseq_patches._patching import is_patched, patch, silenced
+
+
+def keep_last_batch() -> None:
+    """Sentences are lost: fairseq-generate translates 56 of 60.
+
+    ``batch_by_size`` drops the last batch when its size is no multiple of
+    ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too. An
+    empty set raises ``IndexError``.
+
+    Upstream: none known; fairseq 0.12.2 kept them.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    nine = data_utils.batch_by_size(
+        np.arange(9), lambda i: 1, max_sentences=8, required_batch_size_multiple=8
+    )
+    if sum(map(len, nine)) == 9 and not is_patched(data_utils.batch_by_size):
+        return
+
+    @patch(data_utils, "batch_by_size")
+    def batch_by_size(original: Callable, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(original).bind(indices, *args, **kwargs).arguments
+        if given.get("fixed_shapes") is not None:
+            return original(indices, *args, **kwargs)
+        if not isinstance(indices, np.ndarray):
+            indices = np.fromiter(indices, dtype=np.int64, count=-1)
+        if len(indices) == 0:
+            return []
+        batches = original(indices, *args, **kwargs)
+        kept = sum(map(len, batches))
+        # Batches are slices of the indices in order: the missing ones are the last batch.
+        return batches if kept == len(indices) else [*batches, indices[kept:]]
+
+
+class _Shuffled(FairseqDataset):
+    """Eight sentences of one token in random order, for the check below."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return 8
+
+    def num_tokens(self, index: int) -> int:
+        return 1
+
+    def ordered_indices(self) -> np.ndarray:
+        return np.random.permutation(len(self))
+
+
+def _do_batches_depend_on_the_first_epoch() -> bool:
+    """Whether a process that starts in epoch 2 makes other batches than one that starts in 1."""
+
+    def made_in(epoch: int) -> list[list[int]]:
+        task = fairseq_task.FairseqTask(argparse.Namespace())
+        made = task.get_batch_iterator(_Shuffled(), max_sentences=1, epoch=epoch)
+        return [list(batch) for batch in made.frozen_batches]
+
+    with silenced(fairseq_task.logger):
+        return made_in(1) != made_in(2)
+
+
+def rebuild_the_same_batches() -> None:
+    """A run resumed in epoch 2 or later trains on other batches than an uninterrupted one.
+
+    Batches are made once, with ``seed + epoch`` of the epoch in which the *process* starts, and
+    kept for all later epochs. Now each process makes those of epoch 1. Batches that are made anew
+    in each epoch (``--update-epoch-batch-itr``, a task's ``rebuild_batches``, sharded data) are the
+    same in both runs already.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    task = fairseq_task.FairseqTask
+    if not (is_patched(task.get_batch_iterator) or _do_batches_depend_on_the_first_epoch()):
+        return
+
+    @patch(task, "get_batch_iterator")
+    def get_batch_iterator(
+        original: Callable, self: fairseq_task.FairseqTask, *args: Any, **kwargs: Any
+    ) -> iterators.EpochBatchIterating:
+        given = inspect.signature(original).bind(self, *args, **kwargs)
+        given.apply_defaults()
+        values = given.arguments
+        dataset, epoch = values["dataset"], values["epoch"]
+        kept_for_all_epochs = (
+            self.can_reuse_epoch_itr(dataset)
+            and not values["disable_iterator_cache"]
+            and not values["update_epoch_batch_itr"]
+            and not getattr(self.cfg, "rebuild_batches", False)
+        )
+        if epoch <= 1 or not kept_for_all_epochs or dataset in self.dataset_to_epoch_iter:
+            return original(*given.args, **given.kwargs)
+        values["epoch"] = 1
+        made = original(*given.args, **given.kwargs)
+        made.epoch = epoch
+        dataset.set_epoch(epoch)
+        return made

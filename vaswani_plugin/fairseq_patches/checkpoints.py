@@ -1,0 +1,285 @@
+"""Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved without a gap."""
+
+import argparse
+import contextlib
+import errno
+import io
+import os
+import pickle
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from torch import _weights_only_unpickler
+
+from vaswani_plugin.checkpoint_sums import damage
+from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch
+
+_MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
+_NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
+HARMLESS_GLOBALS = (
+    # models registered without a dataclass keep their flags in one
+    argparse.Namespace,
+    # --eval-bleu keeps its sums as numpy scalars and arrays of numbers
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(number)) for number in _NUMBERS),
+    *(
+        (getattr(_MULTIARRAY, name), f"numpy.{module}.multiarray.{name}")
+        for name in ("scalar", "_reconstruct")
+        for module in ("core", "_core")  # as numpy 1 and numpy 2 write them
+    ),
+)
+
+LONGEST_REFUSAL = 2000
+_OTHER_COPY = "use another one of the same folder, or copy it again"
+
+
+def allow_harmless_globals() -> None:
+    """fairseq's own checkpoints do not load any more.
+
+    Since PyTorch 2.6, ``torch.load`` unpickles tensors and plain containers only. That is right,
+    because a checkpoint may be anybody's file, and stays on: only classes that hold data, and run
+    nothing when they are built, are added.
+
+    Upstream: #5610.
+    Versions: seen in fairseq-fixed 0.12.3.1, with PyTorch 2.6 or newer.
+    """
+    probe = io.BytesIO()
+    torch.save([argparse.Namespace(), np.float64(1), np.zeros(1)], probe)
+    probe.seek(0)
+    try:
+        torch.load(probe)
+    except pickle.UnpicklingError:
+        torch.serialization.add_safe_globals(list(HARMLESS_GLOBALS))
+
+
+def shorten_messages_about_pickles() -> None:
+    """A small file that is no checkpoint keeps ``torch.load`` busy for minutes.
+
+    PyTorch searches the message of a refused pickle for a pattern, in a time that grows with the
+    square of its length, and the file decides how long that is.
+
+    Upstream: none known; a defect of PyTorch.
+    Versions: PyTorch 2.13 with any fairseq.
+    """
+
+    @patch(_weights_only_unpickler.Unpickler, "load")
+    def load(original: Callable, self: _weights_only_unpickler.Unpickler) -> Any:
+        try:
+            return original(self)
+        except pickle.UnpicklingError as error:
+            raise pickle.UnpicklingError(str(error)[:LONGEST_REFUSAL]) from error
+
+
+def refuse_unusable_checkpoints() -> None:
+    """A bad checkpoint fails in a page of PyTorch's words, without its name, or not at all.
+
+    PyTorch does not check the sums that it wrote, so a flipped bit becomes a weight. Now a file
+    that would run code is refused and named together with the function that it would call; a
+    foreign or damaged one is named with the remedy. All as ``CheckpointError``.
+
+    Upstream: #5610.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(
+        original: Callable, path: str, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        wrong = damage(path) if os.path.isfile(path) else None
+        if wrong:
+            raise CheckpointError(f"checkpoint {path} cannot be read: it {wrong}; {_OTHER_COPY}")
+        try:
+            return original(path, *args, **kwargs)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # PyTorch seeks before the start of a short file
+                raise
+            raise CheckpointError(f"checkpoint {path} {_why_unusable(error)}") from error
+        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError) as error:
+            raise CheckpointError(f"checkpoint {path} {_why_unusable(error)}") from error
+
+
+def _why_unusable(error: Exception) -> str:
+    """The rest of a sentence that starts with the file's name."""
+    text = str(error)
+    foreign = re.search(r"GLOBAL ([\w.]+)", text) if isinstance(error, pickle.PickleError) else None
+    if foreign is not None:
+        return (
+            f"refused: it would call {foreign[1]}, which is no data of a model, and nothing of it"
+            " was run; use a checkpoint from a source that you trust"
+        )
+    if isinstance(error, (KeyError, TypeError)):
+        return f"is no checkpoint of fairseq ({error!r}); give one that fairseq-train wrote"
+    reason = next(filter(None, map(str.strip, text.splitlines())), type(error).__name__)
+    return f"cannot be read: the file is truncated or no checkpoint ({reason}); {_OTHER_COPY}"
+
+
+def explain_mismatched_models() -> None:
+    """Another dictionary or architecture than the checkpoint's ends in a list of all weights.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(checkpoint_utils, "load_model_ensemble_and_task")
+    def load_model_ensemble_and_task(
+        original: Callable, filenames: list[str], *args: Any, **kwargs: Any
+    ) -> Any:
+        with mismatches_explained(", ".join(filenames)):
+            return original(filenames, *args, **kwargs)
+
+
+@contextmanager
+def mismatches_explained(files: str) -> Iterator[None]:
+    """Raise what PyTorch says about weights that don't fit as a `CheckpointError`.
+
+    Args:
+        files: the checkpoints' names, for the message.
+    """
+    try:
+        yield
+    except Exception as error:
+        # fairseq's Trainer raises a bare Exception while it handles PyTorch's RuntimeError
+        cause: BaseException | None = error
+        while cause is not None and "Error(s) in loading state_dict" not in str(cause):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise CheckpointError(f"checkpoint {files} {_why_mismatched(str(cause))}") from error
+
+
+def _why_mismatched(text: str) -> str:
+    """The reason, from PyTorch's list: another dictionary, or another architecture."""
+    size = r"torch\.Size\(\[([\d, ]*)\]\)"
+    sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
+    shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]
+    rows = {(a[0], b[0]) for a, b in shapes if a[1:] == b[1:] and len(a) == 2}
+    listed = re.search(r"(Missing|Unexpected) key\(s\) in state_dict: \"([^\"]+)\"", text)
+    of_words = not any("position" in name for name, *_ in sizes)
+    if of_words and len(rows) == 1 and listed is None and all(len(a) == 2 for a, _ in shapes):
+        theirs, ours = rows.pop()
+        return (
+            f"was trained with a dictionary of {theirs} entries, the data folder's has {ours}:"
+            " give the data folder (its dict.*.txt) that the checkpoint was trained on"
+        )
+    if sizes:
+        name, theirs, ours = sizes[0]
+        first = f"{name} is [{theirs}] in the file and [{ours}] in the model"
+    else:
+        first = f"{listed[1].lower()} key {listed[2]}" if listed else " ".join(text.split())[:200]
+    return (
+        f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
+        " or another --save-dir"
+    )
+
+
+SAVE_TRIES = 3
+SAVE_PAUSE = 2.5
+"""Seconds before a failed save is tried again; the numbers are fairseq's."""
+
+
+def begin_failed_saves_anew() -> None:
+    """A save that is tried again is written behind the failed try.
+
+    After a disk that was full, or away, for a second, the checkpoint begins with half a checkpoint
+    and cannot be read. And a save that failed for good leaves its file on the full disk.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(checkpoint_utils, "_torch_persistent_save")
+    def _torch_persistent_save(original: Callable, obj: Any, f: str | BinaryIO) -> None:
+        if isinstance(f, str) or not f.seekable():
+            original(obj, f)
+            return
+        for tries_left in reversed(range(SAVE_TRIES)):
+            try:
+                torch.save(obj, f)
+                return
+            except Exception:
+                if not tries_left:
+                    raise
+                time.sleep(SAVE_PAUSE)
+                f.seek(0)
+                f.truncate()
+
+    @patch(checkpoint_utils, "torch_persistent_save")
+    def torch_persistent_save(
+        original: Callable, obj: Any, filename: str, async_write: bool = False
+    ) -> None:
+        with _removed_on_failure(filename + ".tmp"):
+            original(obj, filename, async_write=async_write)
+
+
+def copy_checkpoints_atomically() -> None:
+    """A kill while checkpoint_last.pt is written leaves half a file.
+
+    Of each save, the first file is renamed into place, but the others, ``checkpoint_last.pt``
+    among them, are copied over the old ones. Now they too are written under another name first;
+    a copy that fails ends in one line.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(PathManager, "copy")
+    def copy(original: Callable, src_path: str, dst_path: str, overwrite: bool = False) -> Any:
+        if not overwrite or not PathManager.supports_rename(dst_path):
+            return original(src_path, dst_path, overwrite=overwrite)
+        temporary = dst_path + ".tmp"
+        try:
+            with _removed_on_failure(temporary):
+                copied = original(src_path, temporary, overwrite=True)
+                _sync(temporary)
+                os.replace(temporary, dst_path)
+        except OSError as error:
+            raise UserError(
+                f"{dst_path} can't be made a copy of {src_path} ({error.strerror or error}): make"
+                " room, and the same command continues from the last save"
+            ) from error
+        return copied
+
+
+def sync_before_rename() -> None:
+    """A checkpoint is renamed before it is on the disk.
+
+    After a power cut the new name may stand for an empty file, and the old one is gone.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(PathManager, "rename")
+    def rename(original: Callable, src: str, dst: str) -> None:
+        _sync(src)
+        original(src, dst)
+
+
+@contextmanager
+def _removed_on_failure(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+        raise
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

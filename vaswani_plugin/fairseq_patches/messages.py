@@ -1,0 +1,68 @@
+"""A user's mistake ends in one line on stderr and exit code 1; any other error in a traceback."""
+
+import sys
+from pathlib import Path
+from types import TracebackType
+
+import fairseq
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.messages import message_line, wants_traceback
+
+FAIRSEQ = Path(fairseq.__file__).resolve().parent
+
+
+def is_users_error(error: BaseException) -> bool:
+    """Whether the user can correct what `error` says.
+
+    That is a `UserError`; and of the errors that fairseq raised itself an `OSError`
+    ("Model file not found: ...") or a bare `Exception` ("Size of sample #9 is invalid ..."), which
+    is how fairseq addresses users, unless it hides another error.
+    """
+    if isinstance(error, UserError):
+        return True
+    traceback = error.__traceback__
+    if traceback is None:
+        return False
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
+    addresses_users = type(error) is Exception and error.__context__ is None
+    return origin.is_relative_to(FAIRSEQ) and (isinstance(error, OSError) or addresses_users)
+
+
+def one_line(error: BaseException) -> str:
+    """``error: `` and the message without line breaks."""
+    return message_line("error: " + " ".join(str(error).split()))
+
+
+def is_fairseq_command(argv0: str) -> bool:
+    """Whether a process with this ``sys.argv[0]`` is fairseq's: ``fairseq-train`` or a module."""
+    program = Path(argv0)
+    return program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"
+
+
+def print_users_errors_in_one_line() -> None:
+    """A mistyped path ends in forty lines of traceback.
+
+    Replaced is Python's hook for uncaught errors, in fairseq's own commands only: a program that
+    imports the plugin keeps its hook. With ``VASWANI_TRACEBACK=1`` every error keeps its traceback.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_fairseq_command(sys.argv[0]) or hasattr(sys.excepthook, "patched_by"):
+        return
+    previous = sys.excepthook
+
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        if wants_traceback() or not is_users_error(error):
+            previous(kind, error, traceback)
+            return
+        sys.stdout.flush()
+        print(one_line(error), file=sys.stderr)
+
+    hook.patched_by = __name__
+    sys.excepthook = hook

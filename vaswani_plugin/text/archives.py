@@ -1,0 +1,142 @@
+"""Members of archives as streams, read in one pass and never unpacked to disk.
+
+A member's name is only compared, never used as a path: an archive can't write anywhere.
+"""
+
+import difflib
+import gzip
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from vaswani_plugin.text.corpus_io import GZIP_ERRORS, InputError
+from vaswani_plugin.text.expansion import bounded, most_expanded
+from vaswani_plugin.text.progress import progress
+
+_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
+# A zip file of a later version than Python knows is a NotImplementedError.
+_BROKEN = (*GZIP_ERRORS, tarfile.TarError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+
+
+class _Watched(io.FileIO):
+    """A file that says how many bytes are read."""
+
+    def __init__(self, path: str | Path, advance: Callable[[int], None]) -> None:
+        super().__init__(path, "rb")
+        self._advance = advance
+
+    def readinto(self, buffer: memoryview) -> int:
+        """As FileIO's."""
+        count = super().readinto(buffer)
+        self._advance(count)
+        return count
+
+
+def has_members(archive: str | Path) -> bool:
+    """Whether a file, by its name, is an archive of several files."""
+    return str(archive).lower().endswith((*_TAR_SUFFIXES, ".zip"))
+
+
+def _plain_name(name: str) -> str:
+    return name.removeprefix("./")
+
+
+def _missing(archive: str | Path, wanted: set[str], names: list[str]) -> InputError:
+    member = min(wanted)
+    close = difflib.get_close_matches(member, names, n=3, cutoff=0.4)
+    # A member with the right name in another folder is the likeliest of all.
+    same = [name for name in names if Path(name).name == Path(member).name]
+    shown = ", ".join(dict.fromkeys([*same[:3], *close])) or ", ".join(names[:5]) or "none"
+    return InputError(
+        f"{archive}: no member {member} among its {len(names)}, nearest: {shown}: correct "
+        "--member, or fetch the archive again if it was cut short"
+    )
+
+
+def _tar_members(
+    archive: str | Path, raw: IO[bytes], size: int, wanted: set[str]
+) -> Iterator[tuple[str, IO[bytes]]]:
+    # Opened here and not by tarfile, which takes a cut-off .gz for the archive's end.
+    plain = str(archive).lower().endswith(".tar")
+    names: list[str] = []
+    wanted = set(wanted)
+    stream = raw if plain else bounded(gzip.GzipFile(fileobj=raw), size, str(archive))
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 18) as tar:
+        for entry in tar:
+            name = _plain_name(entry.name)
+            if entry.size > most_expanded(size):  # tarfile would read as far, end or not
+                raise InputError(f"{archive}: {name} claims {entry.size} bytes: fetch it again")
+            names.append(name)
+            if name not in wanted:
+                continue
+            if not entry.isfile():
+                raise InputError(f"{archive}: {name} is no regular file: name the file itself")
+            wanted.discard(name)
+            yield name, tar.extractfile(entry)
+            if not wanted:
+                return
+    raise _missing(archive, wanted, names)
+
+
+def _zip_members(
+    archive: str | Path, raw: IO[bytes], wanted: set[str]
+) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(raw) as opened:
+        entries = {_plain_name(entry.filename): entry for entry in opened.infolist()}
+        if absent := wanted - entries.keys():
+            raise _missing(archive, absent, list(entries))
+        for name in sorted(wanted, key=lambda name: entries[name].header_offset):
+            try:
+                stream = opened.open(entries[name])
+            except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed strangely
+                raise InputError(f"{archive}: {name}: {error}: unpack it by other means") from error
+            with stream:
+                yield name, stream
+
+
+def _decompressed(archive: str | Path, size: int, name: str, stream: IO[bytes]) -> IO[bytes]:
+    # A member of a .zip, a sparse one of a .tar and a .gz can all expand without end.
+    unpacked = gzip.GzipFile(fileobj=stream) if name.lower().endswith(".gz") else stream
+    return (
+        unpacked
+        if unpacked is stream and name == str(archive)
+        else bounded(unpacked, size, f"{archive}({name})")
+    )
+
+
+@contextmanager
+def open_members(
+    archive: str | Path, wanted: set[str]
+) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
+    """Gives the wanted members, in the archive's order; a stream holds until the next is taken.
+
+    Args:
+        archive: .tar, .tar.gz, .tgz or .zip; any other file is its own only member, whose name is
+            the file's. A member whose name ends in .gz is decompressed.
+
+    Raises:
+        InputError: no such member, or the archive is broken, cut short or a bomb.
+        OSError: the archive can't be read.
+    """
+    try:
+        size = Path(archive).stat().st_size
+        with (
+            progress(f"unpacking {archive}", size) as advance,
+            io.BufferedReader(_Watched(archive, advance), 1 << 18) as raw,
+        ):
+            if str(archive).lower().endswith(".zip"):
+                members = _zip_members(archive, raw, wanted)
+            elif has_members(archive):
+                members = _tar_members(archive, raw, size, wanted)
+            else:
+                members = iter([(str(archive), raw)])
+            yield ((name, _decompressed(archive, size, name, stream)) for name, stream in members)
+    except _BROKEN as error:
+        raise InputError(
+            f"{archive}: broken or cut short ({error}): remove it and fetch it again"
+        ) from error

@@ -1,0 +1,242 @@
+"""A corpus of subwords in fairseq's binary form, byte for byte what `fairseq-preprocess` writes.
+
+Dictionary, `dict.LANG.txt`: a line `symbol count` for each symbol, the most frequent first, equal
+ones in the order of their code points. The numbers 0 to 3 belong to <s>, <pad>, </s> and <unk>,
+which are not in the file; the symbol of line 1 has number 4.
+
+Text, `SPLIT.SOURCE-TARGET.LANG.{bin,idx}`, fairseq's "mmap" kind: the `.bin` file holds the numbers
+of all lines one after the other, each line ended by </s>, as 16 bits where the dictionary has fewer
+than 65,500 rows, else as 32. The `.idx` file holds, little-endian:
+
+    9 bytes   "MMIDIDX\\0\\0"
+    8 bytes   version, 1
+    1 byte    kind of number: 8 for 16 bits without sign, 9 for 32
+    8 bytes   number of lines N
+    4 N       tokens of each line, with its </s>
+    8 N       offset of each line in the .bin file, in bytes
+
+One thing differs on purpose: a line ends at "\\n" alone, for fairseq at a lone "\\r" as well, which
+shifts one side of a corpus against the other.
+"""
+
+import io
+import struct
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from vaswani_plugin.text.corpus_io import (
+    MOST_DIGITS,
+    InputError,
+    NamedFile,
+    read_lines,
+    write_atomically,
+    write_bytes_atomically,
+)
+from vaswani_plugin.text.parallel import Block, map_blocks
+
+SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
+EOS, UNKNOWN = 2, 3
+_HEADER = struct.Struct("<9sQBQ")
+_MAGIC = b"MMIDIDX\0\0"
+# Bytes of fairseq's kinds of whole numbers.
+_ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8}
+_COUNTED_BYTES = 1 << 21
+_SIZES_AT_A_TIME = 1 << 20
+
+
+def _count_symbols(block: Block) -> Counter[str]:
+    return Counter(block.text().split())
+
+
+def _symbol_counter() -> Callable[[Block], Counter[str]]:
+    return _count_symbols
+
+
+def build_dictionary(
+    paths: Iterable[str],
+    threshold: int,
+    padding_factor: int,
+    workers: int,
+    also: Iterable[str] = (),
+) -> list[tuple[str, int]]:
+    """Counts the symbols of all files.
+
+    Args:
+        threshold: rarer symbols are left out and become <unk>.
+        padding_factor: `madeupword0000` and so on are added, with count 0, until the number of
+            rows, the four special ones included, is a multiple of this.
+        also: symbols that get a row, whether the files have them or not.
+
+    Returns:
+        Symbols and counts, the row of number 4 first.
+
+    Raises:
+        InputError: a file can't be read as text.
+    """
+    counts: Counter[str] = Counter()
+    for path in paths:
+        for block in map_blocks(_symbol_counter, path, workers, _COUNTED_BYTES):
+            counts.update(block)
+    for symbol in SPECIAL_SYMBOLS:
+        del counts[symbol]
+    entries = {
+        symbol: count
+        for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if count >= threshold
+    }
+    for symbol in also:
+        entries.setdefault(symbol, counts[symbol])
+    return _padded(entries, padding_factor)
+
+
+def _padded(entries: dict[str, int], padding_factor: int) -> list[tuple[str, int]]:
+    number = 0
+    while (len(SPECIAL_SYMBOLS) + len(entries)) % padding_factor:
+        entries.setdefault(f"madeupword{number:04d}", 0)
+        number += 1
+    return list(entries.items())
+
+
+def dictionary_entries(path: str | Path) -> Iterator[tuple[str, int]]:
+    """Yields symbol and count of each line of a dictionary of fairseq's.
+
+    Raises:
+        InputError: a line of another form; names it.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        symbol, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if symbol.split() != [symbol] or not count.isdecimal() or len(count) > MOST_DIGITS:
+            raise InputError(f"{path}:{number}: must be a symbol, a space and a count: {line!r}")
+        yield symbol, int(count)
+
+
+def read_dictionary(path: str | Path, padding_factor: int) -> list[tuple[str, int]]:
+    """Reads a dictionary of fairseq's (`SYMBOL COUNT` a line), as `build_dictionary` returns one.
+
+    Raises:
+        InputError: a line of another form, a symbol that comes twice or is one of the special
+            ones (names the line), or no line at all.
+    """
+    entries: dict[str, int] = {}
+    for number, (symbol, count) in enumerate(dictionary_entries(path), start=1):
+        if symbol in entries or symbol in SPECIAL_SYMBOLS:
+            raise InputError(f"{path}:{number}: {symbol} is in the dictionary already: remove it")
+        entries[symbol] = count
+    if not entries:
+        raise InputError(f"{path}: the file is empty")
+    return _padded(entries, padding_factor)
+
+
+def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
+    """Writes `dict.LANG.txt`."""
+    with write_atomically(path) as write:
+        for symbol, count in entries:
+            write(f"{symbol} {count}")
+
+
+def read_sizes(prefix: str | Path) -> np.ndarray:
+    """Tokens of each line of a binary text, its </s> included.
+
+    Args:
+        prefix: path without `.bin` or `.idx`.
+
+    Returns:
+        (lines,), int64.
+
+    Raises:
+        InputError: the index is none, or isn't that of the text; names the file.
+        OSError: a file can't be read.
+    """
+    content = Path(f"{prefix}.idx").read_bytes()
+    magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
+    expected = _HEADER.size + 12 * lines
+    if (magic, version) != (_MAGIC, 1) or kind not in _ITEM_SIZES or len(content) != expected:
+        raise InputError(f"{prefix}.idx: no index of fairseq's mmap kind: binarize the text again")
+    sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
+    offsets = np.frombuffer(content, "<i8", lines, _HEADER.size + 4 * lines)
+    ends = np.cumsum(sizes) * _ITEM_SIZES[kind]
+    total = int(ends[-1]) if lines else 0
+    fits = (sizes >= 0).all() and (offsets == ends - sizes * _ITEM_SIZES[kind]).all()
+    if not fits or total != Path(f"{prefix}.bin").stat().st_size:
+        raise InputError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
+    return sizes
+
+
+def type_code(rows: int) -> str:
+    """Type of number, as the modules array and NumPy call it, for a dictionary of so many rows."""
+    return "H" if rows < 65500 else "I"
+
+
+class _Numbers(dict[str, int]):
+    """From a symbol to its number."""
+
+    def __missing__(self, symbol: str) -> int:
+        return UNKNOWN
+
+
+def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
+    """Returns the function from a block to its part of the .bin file and its lines' sizes (int32).
+
+    Args:
+        symbols: of the dictionary, the special ones left out.
+    """
+    numbers = _Numbers((symbol, n) for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols)))
+    number_of = numbers.__getitem__
+    code = type_code(len(numbers))
+
+    def convert(block: Block) -> tuple[bytes, bytes]:
+        tokens, sizes = array(code), array("i")
+        for line in block.lines():
+            words = line.split()
+            tokens.extend(map(number_of, words))
+            tokens.append(EOS)
+            sizes.append(len(words) + 1)
+        return tokens.tobytes(), sizes.tobytes()
+
+    return convert
+
+
+def _complete_index(index: io.BufferedRandom, lines: int, code: str) -> None:
+    """Completes an .idx file that has the sizes: the offsets behind them, and the header."""
+    item_size = array(code).itemsize
+    offset = 0
+    for start in range(0, lines, _SIZES_AT_A_TIME):
+        count = min(_SIZES_AT_A_TIME, lines - start)
+        index.seek(_HEADER.size + 4 * start)
+        sizes = np.frombuffer(index.read(4 * count), dtype=np.int32).astype(np.int64)
+        ends = offset + np.cumsum(sizes) * item_size
+        index.seek(_HEADER.size + 4 * lines + 8 * start)
+        index.write((ends - sizes * item_size).tobytes())
+        offset = int(ends[-1])
+    index.seek(0)
+    index.write(_HEADER.pack(_MAGIC, 1, {"H": 8, "I": 9}[code], lines))
+
+
+def binarize(source: str, prefix: Path, symbols: list[str], workers: int) -> int:
+    """Writes PREFIX.bin and PREFIX.idx; returns the number of lines.
+
+    Args:
+        source: the text, plain or `.gz`.
+        prefix: path without `.bin` or `.idx`.
+        symbols: of the dictionary, the special ones left out.
+
+    Raises:
+        InputError: the file can't be read as text.
+    """
+    assert sys.byteorder == "little", "fairseq's format is little-endian"
+    lines = 0
+    index_file = NamedFile(f"{prefix}.idx", "w+b", f"{prefix}.idx")
+    with write_bytes_atomically(f"{prefix}.bin") as data, io.BufferedRandom(index_file) as index:
+        index.write(b"\0" * _HEADER.size)
+        for tokens, sizes in map_blocks(partial(make_numberer, symbols), source, workers):
+            data.write(tokens)
+            index.write(sizes)
+            lines += len(sizes) // 4
+        _complete_index(index, lines, type_code(len(SPECIAL_SYMBOLS) + len(symbols)))
+    return lines

@@ -1,0 +1,225 @@
+"""Byte-pair encoding (Sennrich et al. 2016): joint codes, learned and applied.
+
+The results are those of subword-nmt's own commands, byte for byte; its segmentation does the work,
+once for each word. Two details follow from that: its commands end a line also where
+`str.splitlines` does (a word is encoded as two around a U+2028 in it), and they keep spaces at the
+ends of lines but not double ones inside. Only line ends differ: "\\r\\n" is written as "\\n".
+"""
+
+import io
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from subword_nmt.apply_bpe import BPE
+from tqdm import tqdm
+
+from vaswani_plugin.text.corpus_io import MOST_DIGITS, InputError, read_lines, write_atomically
+from vaswani_plugin.text.long_words import Table
+from vaswani_plugin.text.merges import learn_merges
+from vaswani_plugin.text.parallel import Block, map_blocks, process_file, write_results
+
+# Words remembered by a process: about 60 MB. A longer word is unlikely to come again.
+REMEMBERED_WORDS = 1 << 18
+LONGEST_REMEMBERED = 40
+# Fewer and larger results to add up than with the blocks of other steps.
+COUNTED_BYTES = 1 << 21
+
+
+def _count_block(block: Block) -> Counter[str]:
+    text = block.text()
+    lines = text.splitlines(keepends=True)
+    if len(lines) != text.count("\n"):
+        text = "\n".join(line.strip("\r\n ") for line in lines)
+    counts = Counter(text.replace("\n", " ").split(" "))
+    del counts[""]
+    return counts
+
+
+def _block_counter() -> Callable[[Block], Counter[str]]:
+    return _count_block
+
+
+def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
+    """Counts the words (between spaces) of all files, in the order of their first occurrences.
+
+    Raises:
+        InputError: a file holds no word.
+    """
+    counts: Counter[str] = Counter()
+    for path in paths:
+        found = False
+        for block in map_blocks(_block_counter, path, workers, COUNTED_BYTES):
+            counts.update(block)
+            found = found or bool(block)
+        if not found:
+            raise InputError(f"{path}: the file holds no words")
+    return counts
+
+
+def learn(
+    paths: list[str], operations: int, min_frequency: int, output: str, workers: int = 1
+) -> int:
+    """Learns merge operations from all files together; returns how many there were to learn.
+
+    Raises:
+        InputError: nothing to learn from.
+    """
+    counts = count_words(paths, workers)
+    if all(len(word) == 1 for word in counts):
+        raise InputError(f"{', '.join(paths)}: every word has one letter, nothing to merge")
+    learned = 0
+    with write_atomically(output) as write:
+        write("#version: 0.2")
+        merges = learn_merges(counts, operations, min_frequency)
+        for pair in tqdm(merges, total=operations, disable=not sys.stderr.isatty()):
+            write(" ".join(pair))
+            learned += 1
+        if not learned:
+            raise InputError(
+                f"{', '.join(paths)}: no pair of letters comes {min_frequency} times, nothing to "
+                "merge: give more text, or a lower --min-frequency"
+            )
+    return learned
+
+
+def write_vocabulary(source: str, output: str, workers: int = 1) -> int:
+    """Writes the units of a text with their frequencies, the most frequent first; returns how many.
+
+    Raises:
+        InputError: the text holds no word.
+    """
+    counts = count_words([source], workers)
+    with write_atomically(output) as write:
+        for word, count in counts.most_common():
+            write(f"{word} {count}")
+    return len(counts)
+
+
+def read_vocabulary(path: str, threshold: int) -> set[str]:
+    """Reads the units of a vocabulary that occur at least `threshold` times.
+
+    Raises:
+        InputError: the file is no vocabulary; names the line.
+    """
+    units = set()
+    for number, line in enumerate(read_lines(path), start=1):
+        unit, _, count = line.strip("\r\n ").partition(" ")
+        if not unit or not re.fullmatch(rf"[0-9]{{1,{MOST_DIGITS}}}", count):
+            raise InputError(
+                f"{path}:{number}: a line of a vocabulary holds a unit and its frequency, not "
+                f"{line!r}: make it with `bpe.py vocabulary`"
+            )
+        if int(count) >= threshold:
+            units.add(unit)
+    if not units:
+        raise InputError(f"{path}: no unit occurs {threshold} times: lower --vocabulary-threshold")
+    return units
+
+
+def load_codes(path: str, vocabulary: str | None = None, threshold: int = 0) -> BPE:
+    """Reads a table of merge operations and, if there is one, the vocabulary that restricts it.
+
+    Raises:
+        InputError: the file is no such table; names the line.
+    """
+    lines = list(read_lines(path))
+    if not lines or lines[0].split() not in (["#version:", "0.1"], ["#version:", "0.2"]):
+        raise InputError(f"{path}: no BPE codes (first line must be '#version: 0.2')")
+    if len(lines) == 1:
+        raise InputError(f"{path}: no merge in it: learn the codes again, from more text")
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line.strip("\r\n ").split(" ")) != 2:
+            raise InputError(f"{path}:{number}: a line of BPE codes holds two units, not {line!r}")
+    units = read_vocabulary(vocabulary, threshold) if vocabulary else None
+    return Table(io.StringIO("\n".join(lines) + "\n"), vocab=units)
+
+
+def _encode(bpe: BPE, text: str, dropout: float = 0) -> str:
+    """What subword-nmt's command writes for a text."""
+    return "".join(bpe.process_line(line, dropout) for line in text.splitlines(keepends=True))
+
+
+class _Words(dict[str, str]):
+    """From a word to its units."""
+
+    def __init__(self, bpe: BPE) -> None:
+        super().__init__()
+        self._bpe = bpe
+
+    def __missing__(self, word: str) -> str:
+        units = _encode(self._bpe, word)
+        self._bpe.cache.clear()
+        if len(word) <= LONGEST_REMEMBERED:
+            if len(self) >= REMEMBERED_WORDS:
+                self.clear()
+            self[word] = units
+        return units
+
+
+def make_encoder(
+    path: str, vocabulary: str | None = None, threshold: int = 0
+) -> Callable[[str], str]:
+    """Returns the function from a line to its units.
+
+    Args:
+        path: the codes.
+        vocabulary: a file of units with their frequencies; a unit that is not in it, or rarer than
+            `threshold`, is split up again until its parts are.
+    """
+    bpe = load_codes(path, vocabulary, threshold)
+    units_of = _Words(bpe).__getitem__
+
+    def encode(line: str) -> str:
+        words = line.split(" ")
+        if "" in words or len(line.splitlines()) != 1:
+            return _encode(bpe, line + "\n")[:-1]
+        return " ".join(map(units_of, words))
+
+    return encode
+
+
+def _make_dropping_encoder(
+    path: str, vocabulary: str | None, threshold: int, dropout: float, seed: int
+) -> Callable[[Block], list[str]]:
+    bpe = load_codes(path, vocabulary, threshold)
+
+    def encode(block: Block) -> list[str]:
+        # subword-nmt draws from this global generator. Blocks do not depend on the workers.
+        random.seed(f"{seed} {block.first}")
+        lines = [_encode(bpe, line + "\n", dropout)[:-1] for line in block.lines()]
+        bpe.cache.clear()
+        return lines
+
+    return encode
+
+
+def apply(
+    codes: str,
+    source: str,
+    output: str,
+    *,
+    vocabulary: str | None = None,
+    threshold: int = 0,
+    dropout: float = 0,
+    seed: int = 1,
+    workers: int = 1,
+) -> int:
+    """Splits the words of a file into units; returns the number of lines.
+
+    Args:
+        dropout: probability with which a merge is left out (Provilkov et al. 2020); then every
+            occurrence of a word is split anew. For training texts only.
+        seed: decides, with the text, on what is left out, whatever the number of workers.
+
+    Raises:
+        InputError: codes, vocabulary or text are not what they should be.
+    """
+    options = (codes, vocabulary, threshold)
+    if not dropout:
+        return process_file(partial(make_encoder, *options), source, output, workers)
+    factory = partial(_make_dropping_encoder, *options, dropout, seed)
+    return write_results(map_blocks(factory, source, workers), source, output)

@@ -1,0 +1,124 @@
+"""Codings of one language's text for language models: a raw line as units, and back.
+
+    words       the words between blanks, as wikitext and the Penn Treebank come. What the training
+                text lacks becomes <unk>, and of blanks it is only kept that there are some.
+    characters  a character each; the space is ▁, other white space and ▁ itself are named, as in
+                <U+0009>. Exact for lines of characters that the training text has.
+    bpe         byte-pair encoding (Sennrich et al. 2016) of the raw line's UTF-8 bytes: every line
+                comes back exactly, whatever it holds, and there are no unknowns.
+
+A line's end is no unit: fairseq writes </s> there. `SEPARATOR` stands between an article and its
+summary; no text is coded as it.
+
+The bytes of `bpe` are letters, so that codes can be learned and read as text: printable ASCII
+stands for itself, all else is shifted to U+0100 and on. So are < and @, by which no unit of text
+is ever one of the dictionary's special symbols or looks like the joint @@ of two units.
+"""
+
+import re
+from collections.abc import Callable
+
+CODINGS = ("words", "bpe", "characters")
+SEPARATOR = "<sep>"
+UNKNOWN = "<unk>"
+_RESERVED = dict.fromkeys(("<s>", "<pad>", "</s>", SEPARATOR), UNKNOWN)
+_SPACE = "\u2581"
+_NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
+_WORD_END = "</w>"  # as subword-nmt's table of merges marks the last unit of a word
+_NOTHING = "\u2205"  # an empty word: what lies between two spaces
+
+_PRINTABLE = set(range(0x21, 0x7F)) - set(b"<@")
+_LETTERS = {b: chr(b if b in _PRINTABLE else 0x100 + b) for b in range(256) if chr(b) not in "\n "}
+_BYTES = {ord(letter): byte for byte, letter in _LETTERS.items()} | {ord(_NOTHING): ""}
+
+LineFunction = Callable[[str], str]
+
+
+def encode_words(line: str) -> str:
+    """The words joined by single spaces; one that the dictionary keeps for itself is <unk>."""
+    return " ".join(_RESERVED.get(word, word) for word in line.split())
+
+
+def decode_words(units: str) -> str:
+    """The line as it is."""
+    return units
+
+
+def _character_unit(character: str) -> str:
+    if character == " ":
+        return _SPACE
+    if character.isspace() or character == _SPACE:
+        return f"<U+{ord(character):04X}>"
+    return character
+
+
+def encode_characters(line: str) -> str:
+    """Every character as a unit."""
+    return " ".join(map(_character_unit, line))
+
+
+def _character(unit: str) -> str:
+    named = _NAMED.fullmatch(unit)
+    if named and ((character := chr(int(named[1], 16))).isspace() or character == _SPACE):
+        return character
+    return {_SPACE: " ", UNKNOWN: "\ufffd"}.get(unit, unit)
+
+
+def decode_characters(units: str) -> str:
+    """The characters; an unknown one becomes U+FFFD."""
+    return "".join(map(_character, units.split()))
+
+
+def to_letters(line: str) -> str:
+    """A raw line with its bytes as letters, words between single spaces; as BPE learns it."""
+    words = line.encode("utf-8").decode("latin-1").translate(_LETTERS).split(" ")
+    return " ".join(word or _NOTHING for word in words) if line else ""
+
+
+def from_letters(text: str) -> str:
+    """Undoes `to_letters`; bytes that are no UTF-8 (a model may write any) become U+FFFD."""
+    raw = text.translate(_BYTES).encode("latin-1", errors="replace")
+    return raw.decode("utf-8", errors="replace")
+
+
+def join_bpe(line: str) -> str:
+    """Undoes byte-pair encoding, as fairseq-generate's --remove-bpe does."""
+    return (line + " ").replace("@@ ", "").rstrip()
+
+
+def bpe_units(codes: str) -> list[str]:
+    """All units that BPE by a table of merges can make of bytes.
+
+    Raises:
+        InputError: the file is no such table.
+    """
+    from vaswani_plugin.text.bpe import (
+        load_codes,  # imports subword-nmt, which no other coding needs
+    )
+
+    units = [unit for letter in _LETTERS.values() for unit in (letter, f"{letter}@@")]
+    for left, right in load_codes(codes).bpe_codes:
+        end = right.endswith(_WORD_END)
+        units.append(left + right.removesuffix(_WORD_END) if end else f"{left}{right}@@")
+    return [_NOTHING, *dict.fromkeys(units)]
+
+
+def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunction]:
+    """The functions from a raw line to units joined by spaces, and back.
+
+    Args:
+        coding: one of `CODINGS`.
+        codes: the table of merges of `bpe`.
+
+    Raises:
+        InputError: the codes can't be read.
+    """
+    if coding == "words":
+        return encode_words, decode_words
+    if coding == "characters":
+        return encode_characters, decode_characters
+    assert coding == "bpe" and codes is not None, (coding, codes)
+    from vaswani_plugin.text.bpe import make_encoder
+
+    split = make_encoder(codes)
+    return lambda line: split(to_letters(line)), lambda units: from_letters(join_bpe(units))

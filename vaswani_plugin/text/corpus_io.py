@@ -1,0 +1,265 @@
+"""Reading and writing corpora.
+
+A corpus is UTF-8 text, plain or `.gz`, one sentence a line. Lines end at "\\n" and nowhere else:
+`str.splitlines` and text-mode files would also end them at U+0085, U+2028 or a lone "\\r" and so
+shift one side of a parallel corpus against the other.
+"""
+
+import gzip
+import io
+import json
+import os
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any
+
+from vaswani_plugin.text.expansion import bounded
+from vaswani_plugin.text.messages import InputError, message_line
+
+BLOCK_BYTES = 1 << 18
+GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
+MOST_DIGITS = 18
+"""Of a number in a file: what fits into 64 bits."""
+
+
+class NamedFile(io.FileIO):
+    """An unbuffered file for writing whose errors (a full disk) carry a name that the user knows.
+
+    Args:
+        path: where the bytes go, or a file descriptor.
+        name: what an error calls it.
+    """
+
+    def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
+        super().__init__(path, mode)
+        self._shown = name
+
+    def write(self, data: bytes) -> int:
+        """As FileIO's."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._shown) from error
+
+
+@contextmanager
+def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file for reading bytes; `.gz` is decompressed (`bounded`), `-` is standard input."""
+    if str(path) == "-":
+        yield sys.stdin.buffer
+    elif str(path).endswith(".gz"):
+        with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
+            status = os.fstat(packed.fileno())
+            is_file = stat.S_ISREG(status.st_mode)  # nobody knows the size of a pipe
+            yield bounded(stream, status.st_size, str(path)) if is_file else stream
+    else:
+        with open(path, "rb") as stream:
+            yield stream
+
+
+def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    # `read1` hands over what is there, so that a pipe's first line need not wait for its last.
+    rest: list[bytes] = []
+    while block := stream.read1(BLOCK_BYTES):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*rest, block[:end]])
+            rest = []
+        if end < len(block):
+            rest.append(block[end:])
+    if rest:
+        yield b"".join(rest)
+
+
+def _split(block: bytes) -> list[str]:
+    lines = block.decode("utf-8").replace("\r\n", "\n").split("\n")
+    if not lines[-1]:  # after the last line end
+        lines.pop()
+    return lines
+
+
+def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Yields a binary stream's lines without their line ends ("\\n", or Windows' "\\r\\n").
+
+    Args:
+        stream: anything with `read1`.
+        name: what an error calls it.
+
+    Raises:
+        InputError: invalid UTF-8, with the line, or a broken .gz file.
+    """
+    number = 0
+    try:
+        for block in _whole_lines(stream):
+            try:
+                lines = _split(block)
+            except UnicodeDecodeError as error:
+                start = block.rfind(b"\n", 0, error.start) + 1
+                good = _split(block[:start])
+                yield from good
+                raise InputError(
+                    f"{name}:{number + len(good) + 1}: invalid UTF-8 (byte "
+                    f"0x{block[error.start]:02x} at offset {error.start - start} of the line): "
+                    "convert the file with iconv, or remove the line"
+                ) from error
+            number += len(lines)
+            yield from lines
+    except GZIP_ERRORS as error:
+        raise InputError(f"{name}: broken .gz file ({error}): fetch it again") from error
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yields the lines of a corpus without their line ends; `-` is standard input.
+
+    Raises:
+        InputError: invalid UTF-8 or a broken .gz file; names the file, and the line where there
+            is one.
+        OSError: the file can't be opened.
+    """
+    with open_binary(path) as stream:
+        yield from decode_lines(stream, str(path))
+
+
+def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
+    """Yields line pairs.
+
+    Raises:
+        InputError: the files differ in their number of lines, or both are empty.
+    """
+    count = 0
+    missing = object()
+    sides = [read_lines(source), read_lines(target)]
+    for left, right in zip_longest(*sides, fillvalue=missing):
+        if left is missing or right is missing:
+            short, long = (source, target) if left is missing else (target, source)
+            rest = 1 + sum(1 for _ in sides[0]) + sum(1 for _ in sides[1])
+            if count == 0:
+                raise InputError(f"{short}: the file is empty, {long} has {rest} lines")
+            raise InputError(
+                f"{source} and {target} differ in length: {short} has {count} lines, {long} has "
+                f"{count + rest}: they must correspond line by line"
+            )
+        count += 1
+        yield left, right
+    if count == 0:
+        raise InputError(f"{source} and {target}: both files are empty")
+
+
+def read_json(path: str | Path, remedy: str) -> Any:
+    """Reads a JSON file.
+
+    Args:
+        path: of the file.
+        remedy: what an error tells the user to do.
+
+    Raises:
+        InputError: it is none, nested too deeply, or holds what no file of text can (a surrogate);
+            names it.
+        OSError: it can't be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: no JSON ({error}): {remedy}") from error
+
+
+@contextmanager
+def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file for writing bytes; it appears under its name only when complete.
+
+    `.gz` is compressed, `-` is standard output. On any error the old file, if there is one, stays
+    as it was and nothing half-written is left. A device or a pipe is written to directly, never
+    replaced (`/dev/null` would become a file), and a link keeps pointing where it does.
+
+    Raises:
+        OSError: the file can't be written; carries `path`.
+    """
+    if str(path) == "-":
+        sys.stdout.flush()
+        raw = NamedFile(os.dup(sys.stdout.fileno()), "wb", "standard output")
+    elif Path(path).exists() and not Path(path).is_file():
+        raw = NamedFile(str(path), "wb", str(path))
+    else:
+        with _replacing(str(path)) as stream:
+            yield stream
+        return
+    with io.BufferedWriter(raw, BLOCK_BYTES) as stream:
+        yield stream
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[IO[bytes]]:
+    target = Path(os.path.realpath(path))
+    handle, temporary = _temporary_beside(target)
+    try:
+        with io.BufferedWriter(NamedFile(handle, "wb", path), BLOCK_BYTES) as stream:
+            if path.endswith(".gz"):
+                # Without name and time in the header equal content gives equal bytes.
+                with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as packed:
+                    yield packed
+            else:
+                yield stream
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _temporary_beside(target: Path) -> tuple[int, str]:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+@contextmanager
+def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
+    """Gives a function that writes one line; otherwise as `write_bytes_atomically`."""
+    with write_bytes_atomically(path) as stream:
+        put = stream.write
+        yield lambda line: put(line.encode("utf-8") + b"\n")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a script's `main`; what the user can mend becomes one line on stderr and exit code 1."""
+    name = Path(sys.argv[0]).name
+    try:
+        main()
+        sys.stdout.flush()
+    except InputError as error:
+        sys.exit(message_line(f"{name}: error: {error}"))
+    except BrokenPipeError:
+        # The reader of a pipe left (`| head`).
+        _silence_stdout()
+        sys.exit(141)
+    except OSError as error:
+        _silence_stdout()
+        place = f"{error.filename}: " if error.filename else ""
+        sys.exit(message_line(f"{name}: error: {place}{error.strerror or error}"))
+    except MemoryError:
+        sys.exit(f"{name}: error: the memory is too small for this input: divide it")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _silence_stdout() -> None:
+    # Python flushes stdout once more at exit and would complain a second time.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

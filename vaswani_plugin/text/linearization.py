@@ -1,0 +1,136 @@
+"""Trees as sequences, for a model that reads words and writes symbols (Vinyals et al., 2015).
+
+The tree ``(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks))))`` becomes two lines of equal meaning::
+
+    source   the dog barks
+    target   (TOP (S (NP XX XX ) (VP XX ) ) )
+
+Target symbols, one a blank:
+
+- ``(LABEL`` opens a constituent;
+- a placeholder stands for the next word: ``XX``, or by option its tag, such as ``DT``;
+- ``)`` closes the innermost constituent; by option ``)LABEL``, with the label that it opened with.
+
+A symbol is told by its first character: "(" opens, ")" closes, anything else is a placeholder
+(neither labels nor tags have brackets in them).
+
+A sequence is **well-formed** for n words when
+
+1. its first symbol opens the root, and the root is closed by the last symbol and no earlier one;
+2. it has exactly n placeholders, all within the root;
+3. no constituent is closed before it holds a placeholder or a closed constituent;
+4. a labelled closing symbol bears the label of the constituent that it closes.
+
+Read from the left that needs a count of the words so far, the stack of open labels (without
+labelled closing its depth) and the last symbol: a bracket may be opened while words are left; a
+placeholder, while words are left and a bracket is open; a closing symbol, unless the last symbol
+opened, or it would close the root while words are left. Such sequences can grow without end, but by
+opening alone; a search therefore also opens no more than `MAX_OPENINGS` times in a row. Then a
+placeholder must come, so n words take at most ``n * (2 * MAX_OPENINGS + 1)`` symbols; and a prefix
+with `depth` open brackets and r words left can still be completed in ``depth + r`` symbols.
+
+White space within a word or a label (a CRAFT word is "Xpd TTD") would part it: it is written as
+``\u2423`` and its hexadecimal number and ``;``, here ``Xpd\u242320;TTD``.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree
+
+PLACEHOLDER = "XX"
+# CRAFT and GUM have at most 9, empty elements included.
+MAX_OPENINGS = 20
+
+_SPACE = re.compile(r"[\s\u2423]")
+_ESCAPE = re.compile(r"\u2423([0-9a-f]{1,5});")
+
+
+def escape_space(text: str) -> str:
+    """A word or a label without white space."""
+    return _SPACE.sub(lambda found: f"\u2423{ord(found[0]):x};", text)
+
+
+def unescape_space(text: str) -> str:
+    """The inverse of `escape_space`; an escape of anything else stays as it is."""
+    return _ESCAPE.sub(_space_or_escape, text)
+
+
+def _space_or_escape(found: re.Match[str]) -> str:
+    character = chr(int(found[1], 16))
+    return character if _SPACE.fullmatch(character) else found[0]
+
+
+def linearize(
+    tree: Tree, keep_tags: bool = False, label_closings: bool = False
+) -> tuple[list[str], list[str]]:
+    """The words of a tree, and its symbols.
+
+    Args:
+        keep_tags: the placeholder of a word is its tag.
+        label_closings: close by ``)LABEL``.
+
+    Raises:
+        BadTree: the tree is a single word without a constituent round it.
+    """
+    if not isinstance(tree[0], Open):
+        raise BadTree("a word without a constituent round it; clean the tree first")
+    words, symbols, labels = [], [], []
+    for symbol in tree:
+        if isinstance(symbol, Leaf):
+            words.append(escape_space(symbol.word))
+            symbols.append(escape_space(symbol.tag) if keep_tags else PLACEHOLDER)
+        elif isinstance(symbol, Open):
+            labels.append(escape_space(symbol.label))
+            symbols.append(f"({labels[-1]}")
+        else:
+            label = labels.pop()
+            symbols.append(f"){label}" if label_closings else ")")
+    return words, symbols
+
+
+def restore(
+    symbols: Iterable[str], words: Sequence[str], tags: Sequence[str] | None = None
+) -> Tree:
+    """The tree of a well-formed sequence: the inverse of `linearize`.
+
+    Args:
+        symbols: with labelled closings or without.
+        words: as `linearize` gave them.
+        tags: of the words; the placeholders are the tags unless given.
+
+    Raises:
+        BadTree: the sequence is not well-formed; says which symbol breaks the rules.
+    """
+    tree: Tree = []
+    labels: list[str] = []
+    count = 0
+    for position, symbol in enumerate(symbols, 1):
+        if tree and not labels:
+            raise BadTree(f"symbol {position}, {symbol}: the root is closed already")
+        if symbol.startswith("("):
+            labels.append(symbol[1:])
+            tree.append(Open(unescape_space(labels[-1])))
+        elif not labels:
+            raise BadTree(f"symbol {position}, {symbol}: no bracket is open")
+        elif symbol.startswith(")"):
+            _check_closing(position, symbol, labels.pop(), tree)
+            tree.append(CLOSE)
+        else:
+            if count == len(words):
+                raise BadTree(f"symbol {position}, {symbol}: a placeholder without a word")
+            tag = tags[count] if tags is not None else unescape_space(symbol)
+            tree.append(Leaf(tag, unescape_space(words[count])))
+            count += 1
+    if labels or not tree:
+        raise BadTree(f"{len(labels)} brackets are not closed" if labels else "no symbols")
+    if count < len(words):
+        raise BadTree(f"{count} placeholders for {len(words)} words")
+    return tree
+
+
+def _check_closing(position: int, symbol: str, label: str, tree: Tree) -> None:
+    if isinstance(tree[-1], Open):
+        raise BadTree(f"symbol {position}, {symbol}: the constituent ({label} is empty")
+    if symbol not in (")", f"){label}"):
+        raise BadTree(f"symbol {position}, {symbol}: closes ({label}")

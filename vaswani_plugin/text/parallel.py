@@ -1,0 +1,187 @@
+"""Runs a function over the blocks of a corpus, in worker processes, in the order of the file.
+
+A block is some hundred kilobytes of whole lines as bytes: cutting and sending it costs the parent
+process next to nothing, and decoding is the workers' part. A few blocks are held at a time, so
+memory does not grow with the corpus, and where blocks begin does not depend on the number of
+workers, so neither does any result.
+"""
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import chain, islice
+from multiprocessing import parent_process
+from typing import Any, TypeVar
+
+from vaswani_plugin.text.corpus_io import GZIP_ERRORS, InputError, open_binary, write_atomically
+
+Result = TypeVar("Result")
+BLOCK_BYTES = 1 << 19
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a file.
+
+    Attributes:
+        path: the file, for messages.
+        first: number of the first line, from 1 on.
+        data: the lines with their line ends; only the file's last line may lack one.
+    """
+
+    path: str
+    first: int
+    data: bytes
+
+    def text(self) -> str:
+        """The lines as text, each ended by "\\n" alone.
+
+        Raises:
+            InputError: invalid UTF-8; names the line.
+        """
+        try:
+            text = self.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            number = self.first + self.data.count(b"\n", 0, error.start)
+            offset = error.start - (self.data.rfind(b"\n", 0, error.start) + 1)
+            raise InputError(
+                f"{self.path}:{number}: invalid UTF-8 (byte 0x{self.data[error.start]:02x} at "
+                f"offset {offset} of the line): convert the file with iconv, or remove the line"
+            ) from error
+        if "\r\n" in text:
+            text = text.replace("\r\n", "\n")
+        return text if text.endswith("\n") else text + "\n"
+
+    def lines(self) -> list[str]:
+        """The lines without their ends; raises as `text` does."""
+        return self.text()[:-1].split("\n")
+
+
+def read_blocks(path: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Yields a corpus (plain, `.gz`, or `-` for standard input) as blocks of about `size` bytes.
+
+    Raises:
+        InputError: a broken .gz file.
+        OSError: the file can't be opened.
+    """
+    first = 1
+    try:
+        with open_binary(path) as stream:
+            while data := stream.read(size):
+                data += stream.readline()
+                yield Block(str(path), first, data)
+                first += data.count(b"\n")
+    except GZIP_ERRORS as error:
+        raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
+
+
+def count_lines(path: str) -> int:
+    """Number of lines of a corpus; raises as `read_blocks` does."""
+    return sum(
+        block.data.count(b"\n") + (not block.data.endswith(b"\n")) for block in read_blocks(path)
+    )
+
+
+_function: Callable[[Block], Any]
+
+
+def _start_worker(factory: Callable[[], Callable[[Block], Any]]) -> None:
+    global _function
+    # The parent answers Ctrl-C, and a worker ends when its parent does, however that ended.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _function = factory()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _call(block: Block) -> Any:
+    return _function(block)
+
+
+def map_blocks(
+    factory: Callable[[], Callable[[Block], Result]],
+    path: str,
+    workers: int,
+    size: int = BLOCK_BYTES,
+) -> Iterator[Result]:
+    """Yields a function's results for the blocks of a file, in their order.
+
+    Args:
+        factory: makes the function, in each worker once; must be picklable. It is called here
+            first, so that its errors come from this process.
+        workers: number of processes; with one, or where the file is a single block, the work is
+            done here.
+
+    Raises:
+        InputError: as `read_blocks` and `Block.text` do, or when a worker was killed.
+    """
+    blocks = read_blocks(path, size)
+    head = list(islice(blocks, 2))
+    function = factory()
+    if workers == 1 or len(head) < 2:
+        yield from map(function, chain(head, blocks))
+        return
+    pool = ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(factory,))
+    pending: deque[Future[Result]] = deque()
+    try:
+        for block in chain(head, blocks):
+            pending.append(pool.submit(_call, block))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"{path}: a worker process was killed, perhaps for want of memory: use fewer --workers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _LineByLine:
+    """From a line function to a block function; a class, because workers unpickle it."""
+
+    def __init__(self, factory: Callable[[], Callable[[str], str]]) -> None:
+        self._factory = factory
+
+    def __call__(self) -> Callable[[Block], list[str]]:
+        process = self._factory()
+        return lambda block: [process(line) for line in block.lines()]
+
+
+def write_results(results: Iterator[list[str]], source: str, output: str) -> int:
+    """Writes lists of lines to a file; returns the number of lines.
+
+    Raises:
+        InputError: there are none, because `source` is empty.
+    """
+    count = 0
+    with write_atomically(output) as write:
+        for lines in results:
+            write("\n".join(lines))
+            count += len(lines)
+        if count == 0:
+            raise InputError(f"{source}: the file is empty")
+    return count
+
+
+def process_file(
+    factory: Callable[[], Callable[[str], str]], source: str, output: str, workers: int
+) -> int:
+    """Runs a line function, built once in each worker, over a file; returns the line count.
+
+    Raises:
+        InputError: the file is empty or can't be read as text.
+    """
+    return write_results(map_blocks(_LineByLine(factory), source, workers), source, output)

@@ -1,0 +1,106 @@
+"""From a raw line to a model's subwords and back, by the settings that lie beside the model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vaswani_plugin.text.coding import join_bpe, make_coding
+from vaswani_plugin.text.settings import (
+    AnySettings,
+    Settings,
+    TextSettings,
+    TreeSettings,
+    read_settings,
+)
+from vaswani_plugin.text.treebank_coding import make_word_coding, words_of
+
+LineFunction = Callable[[str], str]
+
+
+class Pipeline:
+    """The functions between raw lines and a model's subwords.
+
+    Args:
+        settings: how the model's text was prepared.
+        folder: where the settings' files lie.
+
+    Raises:
+        InputError: the codes can't be read.
+    """
+
+    def __init__(self, settings: AnySettings, folder: Path) -> None:
+        self.settings = settings
+        if isinstance(settings, TreeSettings):
+            codes = settings.codes and str(folder / settings.codes)
+            encode_words = make_word_coding(settings.coding, codes)
+            self._encode = lambda line: encode_words(words_of(line))
+            self._decode = _unchanged
+            return
+        if isinstance(settings, TextSettings):
+            codes = settings.codes and str(folder / settings.codes)
+            self._encode, self._decode = make_coding(settings.coding, codes)
+            return
+        to_words, from_words = _to_words(settings), _from_words(settings)
+        split, join = _subwords(settings, folder)
+        self._encode = lambda line: split(to_words(line))
+        self._decode = lambda line: " ".join(from_words(join(line)).splitlines())
+
+    @classmethod
+    def load(cls, folder: Path) -> "Pipeline":
+        """Reads a bundle's settings and codes; see `read_settings`."""
+        return cls(read_settings(folder), folder)
+
+    def encode(self, line: str) -> str:
+        """A raw line as the model's subwords, joined by spaces; empty where nothing is left."""
+        return self._encode(line)
+
+    def decode(self, line: str) -> str:
+        """The model's subwords as running text.
+
+        Translations have no line break of any kind in them; a language model's line comes back as
+        it was, also where it holds a U+2028 or the like.
+        """
+        return self._decode(line)
+
+
+def _unchanged(line: str) -> str:
+    return line
+
+
+def _to_words(settings: Settings) -> LineFunction:
+    tokenize = settings.tokenizer == "moses"
+    if not (tokenize or settings.lowercase or settings.normalize_punctuation):
+        return _unchanged
+    from vaswani_plugin.text.moses import make_processor
+
+    return make_processor(
+        settings.source_language,
+        settings.lowercase,
+        settings.normalize_punctuation,
+        tokenize,
+        settings.aggressive_dash_splits,
+        settings.escape,
+    )
+
+
+def _from_words(settings: Settings) -> LineFunction:
+    if settings.tokenizer == "none":
+        return _unchanged
+    from vaswani_plugin.text.moses import make_detokenizer
+
+    return make_detokenizer(settings.target_language)
+
+
+def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunction]:
+    if settings.subwords == "none":
+        return _unchanged, _unchanged
+    codes = str(folder / settings.codes)
+    if settings.subwords == "sentencepiece":
+        from vaswani_plugin.text import wordpiece
+
+        return wordpiece.make_encoder(codes), wordpiece.make_decoder(codes)
+    from vaswani_plugin.text import bpe
+
+    if settings.vocabulary is None:
+        return bpe.make_encoder(codes), join_bpe
+    vocabulary = str(folder / settings.vocabulary)
+    return bpe.make_encoder(codes, vocabulary, settings.vocabulary_threshold), join_bpe

@@ -1,0 +1,256 @@
+"""What a bundle says of its text: the fields of preprocessing.json, for each kind of model.
+
+A bundle is a folder from which text can be translated without anything else:
+
+    model.pt              the checkpoint
+    dict.en.txt           the dictionaries, one a language
+    dict.de.txt
+    codes                 the subword model, under the name that preprocessing.json gives it
+    preprocessing.json    `"version": 1` and the fields of `Settings`
+
+That of a language model has one dictionary, dict.txt, and the fields of `TextSettings`; that of a
+parser has dict.words.txt and dict.symbols.txt, and the fields of `TreeSettings`.
+preprocessing.json is written last: a folder that has it is complete.
+"""
+
+import json
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from vaswani_plugin.text.coding import CODINGS
+from vaswani_plugin.text.corpus_io import InputError, read_json
+from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS
+
+VERSION = 1
+MODEL = "model.pt"
+CTRANSLATE2_MODEL = "model.bin"
+"""Stands for model.pt in a bundle that `vaswani export --to ctranslate2` made."""
+SETTINGS = "preprocessing.json"
+TEXT_DICTIONARY = "dict.txt"
+TOKENIZERS = ("moses", "none")
+SUBWORDS = ("subword-nmt", "sentencepiece", "none")
+
+
+class _Fields:
+    """What the settings of both kinds of model share."""
+
+    def to_json(self) -> str:
+        """The text of preprocessing.json."""
+        return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
+
+    def _check_types(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            allowed = get_args(field.type) or (field.type,)
+            # bool is an int to Python, and `beam=true` would pass.
+            if type(value) not in allowed:
+                names = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
+                raise InputError(f"{field.name} is {value!r}: must be {names}")
+
+    def _at_least_1(self, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} is {value}: must be at least 1")
+
+
+@dataclass(frozen=True)
+class Settings(_Fields):
+    """How raw text became the words of a model.
+
+    Args:
+        source_language: two-letter code; names the dictionary and chooses Moses' rules.
+        target_language: the same for the other side.
+        lowercase: before all else.
+        normalize_punctuation: by Moses' rules, after that.
+        tokenizer: "moses" or "none".
+        aggressive_dash_splits: Moses' -a ("well-known": "well @-@ known").
+        escape: Moses' XML entities for & | < > ' " [ ].
+        subwords: "subword-nmt", "sentencepiece" or "none".
+        codes: file with the merges, or sentencepiece's model; none where subwords is "none".
+        vocabulary: file with the source language's subwords and their counts, which limits
+            subword-nmt to those seen in training.
+        vocabulary_threshold: counts below it do as if not seen.
+        beam: the beam with which the model was scored.
+    """
+
+    source_language: str
+    target_language: str
+    lowercase: bool
+    normalize_punctuation: bool
+    tokenizer: str
+    subwords: str
+    aggressive_dash_splits: bool = False
+    escape: bool = True
+    codes: str | None = None
+    vocabulary: str | None = None
+    vocabulary_threshold: int | None = None
+    beam: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what the types don't say.
+
+        Raises:
+            InputError: an unknown tokenizer or kind of subwords; settings that don't go together.
+        """
+        self._check_types()
+        _one_of("tokenizer", self.tokenizer, TOKENIZERS)
+        _one_of("subwords", self.subwords, SUBWORDS)
+        if (self.codes is None) != (self.subwords == "none"):
+            raise InputError(f"subwords is {self.subwords}, codes {self.codes}: don't fit together")
+        if (self.vocabulary is None) != (self.vocabulary_threshold is None):
+            raise InputError("vocabulary and vocabulary_threshold: give both or neither")
+        if self.vocabulary is not None and self.subwords != "subword-nmt":
+            raise InputError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
+        self._at_least_1("beam")
+
+    def files(self) -> list[str]:
+        """Names of the bundle's files without preprocessing.json."""
+        languages = dict.fromkeys((self.source_language, self.target_language))
+        optional = (self.codes, self.vocabulary)
+        return [MODEL, *map(dictionary_name, languages), *filter(None, optional)]
+
+
+@dataclass(frozen=True)
+class TextSettings(_Fields):
+    """How one language's raw text became the units of a language model.
+
+    Args:
+        coding: "words", "bpe" or "characters"; coding.py explains them.
+        codes: file with the merges of "bpe".
+        article_tokens: for a model that summarizes: so many units of an article are read, from its
+            beginning; the rest is left out.
+        summary_tokens: and so many of a summary.
+        beam: the beam with which the model was scored.
+    """
+
+    coding: str
+    codes: str | None = None
+    article_tokens: int | None = None
+    summary_tokens: int | None = None
+    beam: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what the types don't say.
+
+        Raises:
+            InputError: an unknown coding; settings that don't go together.
+        """
+        self._check_types()
+        _one_of("coding", self.coding, CODINGS)
+        if (self.codes is not None) != (self.coding == "bpe"):
+            raise InputError(f"coding is {self.coding}, codes {self.codes}: don't fit together")
+        if (self.article_tokens is None) != (self.summary_tokens is None):
+            raise InputError("article_tokens and summary_tokens: give both or neither")
+        self._at_least_1("article_tokens", "summary_tokens", "beam")
+
+    def files(self) -> list[str]:
+        """Names of the bundle's files without preprocessing.json."""
+        return [MODEL, TEXT_DICTIONARY, *filter(None, (self.codes,))]
+
+
+@dataclass(frozen=True)
+class TreeSettings(_Fields):
+    """How trees became the words and symbols of a parser.
+
+    Args:
+        coding: of the words, "bpe" or "words"; treebank_coding.py explains them.
+        keep_tags: a word's symbol is its tag; otherwise all words have the same.
+        label_closings: closing symbols bear labels.
+        codes: file with the merges of "bpe".
+        beam: the beam with which the model was scored.
+    """
+
+    coding: str
+    keep_tags: bool
+    label_closings: bool
+    codes: str | None = None
+    beam: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks what the types don't say.
+
+        Raises:
+            InputError: an unknown coding; settings that don't go together.
+        """
+        self._check_types()
+        _one_of("coding", self.coding, TREE_CODINGS)
+        if (self.codes is not None) != (self.coding == "bpe"):
+            raise InputError(f"coding is {self.coding}, codes {self.codes}: don't fit together")
+        self._at_least_1("beam")
+
+    def files(self) -> list[str]:
+        """Names of the bundle's files without preprocessing.json."""
+        dictionaries = map(dictionary_name, (WORDS, SYMBOLS))
+        return [MODEL, *dictionaries, *filter(None, (self.codes,))]
+
+
+AnySettings = Settings | TextSettings | TreeSettings
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}: must be {', '.join(choices)}")
+
+
+def dictionary_name(language: str) -> str:
+    """The file name of a language's dictionary."""
+    return f"dict.{language}.txt"
+
+
+def read_settings(folder: Path) -> AnySettings:
+    """Reads a bundle's preprocessing.json and looks that every file it needs is there.
+
+    Raises:
+        InputError: no bundle, an incomplete one, or one of another version; names the file.
+    """
+    path = folder / SETTINGS
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: {folder} is no bundle; make one with bundle.py")
+    settings = read_settings_file(path)
+    for name in settings.files():
+        found = (folder / name).is_file()
+        if not found and name == MODEL:
+            found = (folder / CTRANSLATE2_MODEL).is_file()
+        if not found:
+            raise InputError(f"{folder / name} does not exist: the bundle is incomplete")
+    return settings
+
+
+def read_settings_file(path: Path) -> AnySettings:
+    """Reads a preprocessing.json alone; raises as `read_settings` does."""
+    content = read_json(path, "make the bundle again")
+    version = content.pop("version", None) if isinstance(content, dict) else None
+    if version != VERSION:
+        raise InputError(
+            f"{path}: its version is {version!r}, this program reads {VERSION}: make the bundle "
+            "again with this bundle.py"
+        )
+    kind: type[AnySettings] = TextSettings if "coding" in content else Settings
+    if "keep_tags" in content:
+        kind = TreeSettings
+    try:
+        settings = settings_from(content, kind)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    optional = (getattr(settings, key, None) for key in ("codes", "vocabulary"))
+    for name in (*settings.files(), *(name for name in optional if name is not None)):
+        # A bundle is somebody else's folder: it may name no file but its own.
+        if name in ("", ".", "..") or name != Path(name).name or "\0" in name:
+            raise InputError(f"{path}: names {name!r}, which is no file of the folder itself")
+    return settings
+
+
+def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
+    """Makes settings of keys and values.
+
+    Raises:
+        InputError: a key is missing or unknown, or a value is of another type.
+    """
+    known = {field.name: field for field in fields(kind)}
+    if unknown := content.keys() - known.keys():
+        raise InputError(f"unknown key {min(unknown)}; known are {', '.join(known)}")
+    needed = {name for name, field in known.items() if field.default is MISSING}
+    if missing := needed - content.keys():
+        raise InputError(f"the key {min(missing)} is missing")
+    return kind(**content)

@@ -1,0 +1,187 @@
+"""Articles and their summaries, out of the layouts in which they are published.
+
+    scitldr   a JSON object a line (plain or .gz): `source`, the article's sentences, and `target`,
+              its summaries (Cachola et al. 2020)
+    stories   a folder of *.story files: paragraphs, then each highlight after a line `@highlight`;
+              the highlights together are the summary (CNN/Daily Mail, Hermann et al. 2015)
+    csv       columns `article` and `highlights` (the same corpus as a table)
+    jsonl     what `write_examples` writes: `article`, its sentences, and `references`
+
+White space of any kind, line breaks among it, becomes single spaces: an article is a line.
+"""
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vaswani_plugin.text.corpus_io import InputError, read_lines, write_atomically
+
+_HIGHLIGHT = "@highlight"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\W_a-z])""")
+
+
+@dataclass(frozen=True)
+class Example:
+    """An article, by sentences, and its summaries."""
+
+    article: list[str]
+    references: list[str]
+
+
+def one_line(text: str) -> str:
+    """The words of a text between single spaces."""
+    return " ".join(text.split())
+
+
+def split_sentences(text: str) -> list[str]:
+    """Cuts after . ! or ? (and closing quotes) where a space and no small letter follow.
+
+    A rule for lead baselines; an abbreviation before a name ends a sentence, too.
+    """
+    marked = _SENTENCE_END.sub(lambda end: f"{end[1]}\n", one_line(text))
+    return [sentence for sentence in marked.split("\n") if sentence]
+
+
+def _cleaned(sentences: list[str], references: list[str]) -> Example:
+    return Example(
+        *([text for t in texts if (text := one_line(t))] for texts in (sentences, references))
+    )
+
+
+def _texts(record: object, key: str, place: str) -> list[str]:
+    texts = record.get(key) if isinstance(record, dict) else None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"{place}: needs {key!r}, a list of texts")
+    if any(_SURROGATE.search(text) for text in texts):
+        raise InputError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) is no text")
+    return texts
+
+
+def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
+    for number, line in enumerate(read_lines(path), start=1):
+        place = f"{path}:{number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{place}: no JSON ({error})") from error
+        yield _cleaned(*(_texts(record, key, place) for key in keys))
+
+
+def read_scitldr(path: str) -> Iterator[Example]:
+    """Yields SciTLDR's examples."""
+    return _read_json(path, ("source", "target"))
+
+
+def read_examples(path: str) -> Iterator[Example]:
+    """Yields what `write_examples` wrote."""
+    return _read_json(path, ("article", "references"))
+
+
+def read_csv(path: str) -> Iterator[Example]:
+    """Yields the rows of a table.
+
+    Raises:
+        InputError: a column is missing.
+    """
+    # Fields hold line breaks, so that lines are joined again for the csv module.
+    rows = csv.DictReader(f"{line}\n" for line in read_lines(path))
+    csv.field_size_limit(1 << 24)
+    try:
+        for row in rows:
+            article, highlights = row.get("article"), row.get("highlights")
+            if article is None or highlights is None:
+                raise InputError(
+                    f"{path}:{rows.line_num}: needs the columns article and highlights, has "
+                    f"{', '.join(rows.fieldnames or [])}"
+                )
+            yield _cleaned(split_sentences(article), [highlights])
+    except csv.Error as error:
+        raise InputError(f"{path}:{rows.line_num}: no CSV ({error})") from error
+
+
+def read_story(path: Path) -> Example:
+    """Reads a .story file."""
+    article: list[str] = []
+    highlights: list[str] = []
+    current = article
+    for line in map(one_line, read_lines(path)):
+        if line == _HIGHLIGHT:
+            current = highlights
+        elif line:
+            current.append(line)
+    # As published: a highlight has no full stop.
+    summary = " ".join(text if text[-1] in ".!?" else f"{text} ." for text in highlights)
+    return _cleaned(article, [summary])
+
+
+def read_stories(folder: str, urls: str | None = None) -> Iterator[Example]:
+    """Yields the stories below a folder, in the order of their paths.
+
+    Args:
+        folder: where the .story files lie.
+        urls: a list of addresses, one a line: only the stories of these, in this order; a story's
+            name is the SHA-1 of its address (the corpus's published splits are such lists).
+
+    Raises:
+        InputError: no story there, or none of an address.
+    """
+    paths = {path.name: path for path in sorted(Path(folder).rglob("*.story"))}
+    if not paths:
+        raise InputError(f"{folder}: no .story files")
+    names = list(paths)
+    if urls is not None:
+        hashes = (hashlib.sha1(url.strip().encode()).hexdigest() for url in read_lines(urls))
+        names = [f"{name}.story" for name in hashes]
+    for number, name in enumerate(names, start=1):
+        if name not in paths:
+            raise InputError(f"{urls}:{number}: {folder} has no {name}, the story of this address")
+        yield read_story(paths[name])
+
+
+READERS: dict[str, Callable[[str], Iterator[Example]]] = {
+    "scitldr": read_scitldr,
+    "stories": read_stories,
+    "csv": read_csv,
+    "jsonl": read_examples,
+}
+
+
+def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> tuple[int, int]:
+    """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (all of it).
+
+    Args:
+        examples: those without an article or a summary are left out.
+        prefix: of the files.
+        most: examples to write; 0: all.
+
+    Returns:
+        How many were written, how many left out.
+
+    Raises:
+        InputError: none is left.
+        OSError: a file can't be written.
+    """
+    written = dropped = 0
+    with (
+        write_atomically(f"{prefix}.article") as article,
+        write_atomically(f"{prefix}.summary") as summary,
+        write_atomically(f"{prefix}.jsonl") as whole,
+    ):
+        for example in examples:
+            if not example.article or not example.references:
+                dropped += 1
+                continue
+            article(" ".join(example.article))
+            summary(example.references[0])
+            whole(json.dumps(asdict(example), ensure_ascii=False))
+            written += 1
+            if written == most:
+                break
+        if not written:
+            raise InputError(f"{prefix}: no example with an article and a summary")
+    return written, dropped

@@ -1,0 +1,82 @@
+"""A save folder: the checkpoints in it, and what the trainer notes beside them."""
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PREVIOUS = "checkpoint_previous"
+
+_PROGRESS = ".progress.json"
+# Errors of the unpickler on a broken file, or on one that is no pickle.
+_UNREADABLE = (
+    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError, LookupError),
+    *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
+)
+
+
+def saved_states(folder: Path, suffix: str) -> list[Path]:
+    """The checkpoints of fairseq or `saving` in a folder, without checkpoint_last.pt.
+
+    Args:
+        folder: --save-dir.
+        suffix: of the file names; "" without shards.
+    """
+    names = rf"checkpoint(\d+|_\d+_\d+|_best|_previous|\.best_.+){re.escape(suffix)}\.pt"
+    return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
+
+
+def numbered_states(folder: Path, suffix: str) -> list[Path]:
+    """The checkpoints of an epoch's end or of an interval; see `saved_states`."""
+    names = rf"checkpoint(\d+|_\d+_\d+){re.escape(suffix)}\.pt"
+    return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
+
+
+def updates_of(path: Path) -> int | None:
+    """The update after which a checkpoint was saved; None where no training can resume from it.
+
+    Reads the table of contents, not the weights.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        resumable = "train_iterator" in state["extra_state"] and state.get("last_optimizer_state")
+        return state["optimizer_history"][-1]["num_updates"] if resumable else None
+    except _UNREADABLE:
+        return None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file of `write_json`; None where it is missing or broken."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def note_progress(folder: Path, updates: int) -> None:
+    """Note the update of the last save, in case its file is damaged later."""
+    write_json(folder / _PROGRESS, {"updates": updates})
+
+
+def noted_progress(folder: Path) -> int | None:
+    """The update that `note_progress` noted last; None without a note."""
+    noted = read_json(folder / _PROGRESS)
+    return noted.get("updates") if isinstance(noted, dict) else None

@@ -1,0 +1,129 @@
+"""SIGTERM and SIGUSR1: save and leave, with an exit code of its own; the next start resumes.
+
+Schedulers send these signals before they take a machine away. The current update is finished and a
+checkpoint saved at once. Then the training ends where no step is half done: a validation that has
+begun, or is due, is finished and saved as usual.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data.iterators import EpochBatchIterating
+from fairseq.distributed import utils as distributed_utils
+from fairseq.trainer import Trainer
+
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED
+from vaswani_plugin.fairseq_patches.messages import is_fairseq_command
+
+logger = logging.getLogger(__name__)
+
+SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+
+
+@dataclass
+class Request:
+    """What this process was asked by a signal, and what it has done about it.
+
+    A process has one, `REQUEST`, because signals are sent to processes.
+    """
+
+    asked: bool = False
+    saved: bool = False
+    is_training: bool = False
+    batches: EpochBatchIterating | None = None  # of the current epoch
+
+    def save_if_asked(self, trainer: Trainer) -> None:
+        """Save once, after a step in which any of the workers was asked; waits for all."""
+        if self.saved or not self.is_training or not agreed(trainer, self.asked):
+            return
+        logger.warning("asked to leave: saving update %d", trainer.get_num_updates())
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, self.batches, None)
+        self.saved = True
+
+    def leave_if_saved(self, trainer: Trainer) -> None:
+        """End the process before the next step.
+
+        Raises:
+            SystemExit: with `EXIT_CODE_WHEN_PREEMPTED`.
+        """
+        if not self.saved:
+            return
+        agreed(trainer, True)  # the worker that saves may need longer than the others
+        logger.warning(
+            "left as asked after update %d, exit code %d: the same command resumes",
+            trainer.get_num_updates(),
+            EXIT_CODE_WHEN_PREEMPTED,
+        )
+        raise SystemExit(EXIT_CODE_WHEN_PREEMPTED)
+
+
+REQUEST = Request()
+
+
+def listen(is_training: bool = False) -> None:
+    """Handle the signals, in fairseq's training commands; a program's own handlers stay.
+
+    Args:
+        is_training: whether this process trains from now on.
+    """
+    REQUEST.is_training |= is_training
+    program = Path(sys.argv[0])
+    trains = program.stem.removeprefix("fairseq-").replace("-", "_") in ("train", "hydra_train")
+    if not (trains and is_fairseq_command(sys.argv[0])):
+        return
+    for number in SIGNALS:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _on_signal)
+    if is_training:
+        _shield_loader_workers()
+
+
+def agreed(trainer: Trainer, mine: bool) -> bool:
+    """Whether any worker says yes; waits for all."""
+    if trainer.data_parallel_world_size == 1:
+        return mine
+    votes = torch.tensor([float(mine)], device=trainer.device)
+    group = trainer.data_parallel_process_group
+    return bool(distributed_utils.all_reduce(votes, group=group, op="max").item())
+
+
+def _on_signal(number: int, frame: Any) -> None:
+    REQUEST.asked = True
+    # data-loader workers are daemons; those that fairseq starts to train are not
+    workers = [child for child in multiprocessing.active_children() if not child.daemon]
+    for worker in workers:
+        os.kill(worker.pid, number)
+    if not (REQUEST.is_training or workers):
+        raise SystemExit(EXIT_CODE_WHEN_PREEMPTED)  # there is nothing to save yet
+
+
+@cache  # it can't be undone
+def _shield_loader_workers() -> None:
+    if hasattr(signal, "sigwaitinfo"):  # Linux, where data-loader workers are forks
+        os.register_at_fork(after_in_child=_obey_parent_only)
+
+
+def _obey_parent_only() -> None:
+    """In a new data-loader worker: only the process that it loads for may end it.
+
+    A scheduler signals the whole group. Without its data-loader workers the training would fail
+    before it could save.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    threading.Thread(target=_obey_parent, daemon=True).start()
+
+
+def _obey_parent() -> None:
+    while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():
+        pass
+    os._exit(0)

@@ -1,0 +1,96 @@
+"""A start resumes from the newest good checkpoint of its folder, and says what was lost."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vaswani_plugin.checkpoint_sums import damage
+from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.training.folder import noted_progress, saved_states, updates_of
+
+logger = logging.getLogger(__name__)
+
+AUTOMATIC = "checkpoint_last.pt"
+"""fairseq's default of --restore-file: resume if there is a checkpoint."""
+
+
+def choose(last: Path, suffix: str) -> Path:
+    """The newest good checkpoint of a folder; `last` where there is none, as at a first start.
+
+    Args:
+        last: where fairseq looks.
+        suffix: of the file names; "" without shards.
+
+    Raises:
+        CheckpointError: when there are checkpoints, and all are damaged.
+    """
+    damaged = []
+    for path in in_order_of_use(last, suffix):
+        wrong = damage(path)
+        if wrong is None:
+            return path
+        logger.warning("%s %s: looking for the checkpoint before it", path, wrong)
+        damaged.append((path, wrong))
+    # one so damaged that it doesn't tell its update is no candidate, but no reason to begin anew
+    unknown = ((path, damage(path)) for path in saved_states(last.parent, suffix))
+    damaged += [(path, wrong) for path, wrong in unknown if wrong]
+    if damaged:
+        path, wrong = damaged[0]
+        raise CheckpointError(
+            f"checkpoint {path} cannot be read: it {wrong}, and there is no good one in its folder;"
+            " use another one that you put back there, or give another --save-dir to train from the"
+            " start"
+        )
+    return last
+
+
+def in_order_of_use(last: Path, suffix: str) -> Iterator[Path]:
+    """The checkpoints of a folder in the order in which a start tries them.
+
+    A save writes its other files before `last`. One of more updates that was written after `last`
+    is complete, and was left by a save that was broken off: it comes first. The order of writing is
+    read from the time of change (ctime), which moving or copying an older file to the place of
+    `last` sets too: what the user put there is used. Other files are opened only when they are
+    newer than `last`, or when `last` is damaged.
+    """
+    others = saved_states(last.parent, suffix)
+    newer: list[Path] = others
+    if last.is_file():
+        written = last.stat().st_ctime_ns
+        newer = [path for path in others if path.stat().st_ctime_ns > written]
+        newer = [path for path in newer if (updates_of(path) or 0) > (updates_of(last) or 0)]
+    yield from _by_updates(newer)
+    if last.is_file():
+        yield last
+        yield from _by_updates(path for path in others if path not in newer)
+
+
+def _by_updates(paths: Iterable[Path]) -> list[Path]:
+    found = [(updates, path) for path in paths if (updates := updates_of(path)) is not None]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def log_lost_updates(path: Path, last: Path, updates: int) -> None:
+    """Log which checkpoint is used, unless it is the last save's, and what is trained again.
+
+    Args:
+        path: the checkpoint that was loaded.
+        last: where fairseq looks.
+        updates: of the loaded checkpoint.
+    """
+    saved = noted_progress(last.parent)
+    if path == last:
+        if saved is not None and saved > updates:
+            logger.warning(
+                "resuming from %s, update %d, although update %d was saved: the file was replaced,"
+                " or the later ones are damaged or gone",
+                *(path, updates, saved),
+            )
+        return
+    if saved is None:
+        lost = "what was saved after it, if anything, is lost and trained again"
+    elif saved > updates:
+        lost = f"{saved - updates} updates, up to the last save's {saved}, are trained again"
+    else:
+        lost = "no update is lost"
+    logger.warning("resuming from %s, update %d: %s", path, updates, lost)

@@ -1,0 +1,75 @@
+"""Saves: one that fails ends the training in one line, and the one before it is always kept."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.training.folder import PREVIOUS, note_progress, numbered_states
+
+
+class SaveFailed(UserError):
+    """A checkpoint can't be written; the message says why and what is still there."""
+
+
+class Saves:
+    """Keeps a good checkpoint in the folder at any time, and reports a save that fails."""
+
+    def __init__(self) -> None:
+        self.is_last_good = False  # checkpoint_last.pt was loaded or saved by this process
+
+    @contextlib.contextmanager
+    def saving(self, folder: Path, suffix: str, updates: int, notes: bool) -> Iterator[None]:
+        """Around the writing of a save's first file.
+
+        Args:
+            folder: --save-dir.
+            suffix: of the file names; "" without shards.
+            updates: the update that is saved.
+            notes: whether this worker notes the update in the folder.
+
+        Raises:
+            SaveFailed: the system can't write the file, as on a full disk.
+        """
+        if self.is_last_good:
+            _keep_previous(folder, suffix)
+        try:
+            yield
+            if notes:
+                note_progress(folder, updates)
+        except Exception as error:
+            cause = _system_error_behind(error)
+            if cause is None:
+                raise
+            raise SaveFailed(
+                f"the checkpoint of update {updates} can't be saved to {folder}"
+                f" ({cause.strerror or cause}): the training ends here, earlier checkpoints are"
+                " unharmed; make room, and the same command resumes"
+            ) from error
+
+
+def _keep_previous(folder: Path, suffix: str) -> None:
+    """Give checkpoint_last.pt a second name before it is replaced, where it is the only one.
+
+    With --no-epoch-checkpoints and no --save-interval-updates, nothing else could be resumed from
+    when it turns out damaged. Where there are numbered ones, the second name goes.
+    """
+    last = folder / f"checkpoint_last{suffix}.pt"
+    previous = folder / f"{PREVIOUS}{suffix}.pt"
+    if numbered_states(folder, suffix):
+        previous.unlink(missing_ok=True)
+    elif last.is_file():
+        link = previous.with_name(previous.name + ".tmp")
+        with contextlib.suppress(OSError):  # a file system without hard links
+            link.unlink(missing_ok=True)
+            os.link(last, link)
+            os.replace(link, previous)
+
+
+def _system_error_behind(error: BaseException) -> OSError | None:
+    """The operating system's error that caused PyTorch's or fairseq's."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return cause

@@ -1,0 +1,276 @@
+"""fairseq's trainer, made to survive what happens to trainings.
+
+Each method calls fairseq's and adds one service; what a service needs to know is kept in a small
+object that the trainer owns.
+"""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data.iterators import EpochBatchIterating
+from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
+from fairseq.trainer import Trainer
+from torch import Tensor
+
+from vaswani_plugin.defaults import REGISTERED_DEFAULTS, report
+from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
+from vaswani_plugin.fairseq_patches.checkpoints import mismatches_explained
+from vaswani_plugin.training import lock, preemption, resuming
+from vaswani_plugin.training.folder import saved_states
+from vaswani_plugin.training.manifest import DataManifest, data_files
+from vaswani_plugin.training.metering import Metering
+from vaswani_plugin.training.nonfinite import NonfiniteNorm, NonfiniteUpdates, refuse_nonfinite
+from vaswani_plugin.training.saving import Saves
+
+logger = logging.getLogger(__name__)
+
+
+class OutOfMemory(UserError):
+    """A batch doesn't fit into the memory of one of several workers."""
+
+
+class VaswaniTrainer(Trainer):
+    """Resumes, leaves when asked, skips impossible updates, and saves without a gap.
+
+    Args:
+        cfg: fairseq's whole configuration; a service whose settings are missing is off.
+        task: of fairseq or ours.
+        model: the model.
+        criterion: the loss.
+        quantizer: fairseq's, or None.
+
+    Raises:
+        UserError: when --log-mfu can't be done.
+    """
+
+    def __init__(
+        self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
+    ) -> None:
+        preemption.listen()
+        with modules_errors_as_user_errors():  # --compile without a compiler
+            model.train()
+        super().__init__(cfg, task, model, criterion, quantizer)
+        self.preemption = preemption.REQUEST
+        self.nonfinite = NonfiniteUpdates()
+        self.saves = Saves()
+        self.manifest: DataManifest | None = None
+        self.metering = Metering.of_task(self.cfg, task)
+        if self._setting("lr_scheduler._name") == REGISTERED_DEFAULTS["lr_scheduler"]:
+            logger.info(report(self.cfg))
+
+    def _setting(self, path: str, default: Any = None) -> Any:
+        """A value of the configuration; the default where it is missing or None."""
+        value = self.cfg
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return default if value is None else value
+
+    # --- the start ---
+
+    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        """Lock the folder, check the data, load; see fairseq's method.
+
+        Where fairseq's default --restore-file is used and `filename` is damaged, missing, or older
+        than a save that was broken off, the newest good checkpoint is loaded instead. A training
+        that has all its updates ends then: fairseq would add one.
+
+        Raises:
+            UserError: the folder is in use, the data changed, or no checkpoint can be used.
+        """
+        self._begin_run()
+        last = self._automatic_checkpoint()
+        if last is None or Path(filename) != last:
+            extra_state = self._load(filename, *args, **kwargs)
+        else:
+            chosen = self._choose(last)
+            extra_state = self._load(str(chosen), *args, **kwargs)
+            self.saves.is_last_good = chosen == last
+            if extra_state is not None:
+                resuming.log_lost_updates(chosen, last, self.get_num_updates())
+            if chosen != last and self._is_complete():
+                self._put_back(chosen, last)
+        if self._is_complete():
+            updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
+            logger.info("the training was complete: %d of %d updates", updates, wanted)
+            self.cfg.optimization.stop_min_lr = math.inf  # fairseq's only exit before an update
+        return extra_state
+
+    def _begin_run(self) -> None:
+        """Signals, lock, files of broken saves, data."""
+        preemption.listen(is_training=True)
+        folder = self._setting("checkpoint.save_dir")
+        if (
+            folder is None
+            or self._setting("checkpoint.no_save")
+            or not self.is_data_parallel_master
+        ):
+            return
+        lock.hold(Path(folder))
+        for leftover in Path(folder).glob("checkpoint*.pt.tmp"):
+            leftover.unlink()
+        self.manifest = self._checked_data(Path(folder))
+
+    def _checked_data(self, folder: Path) -> DataManifest:
+        train = self._setting("dataset.train_subset", "train")
+        valid = self._setting("dataset.valid_subset", "valid")
+        files = data_files(self._setting("task.data", ""), [*train.split(","), *valid.split(",")])
+        manifest = DataManifest(files, folder)
+        last = self._automatic_checkpoint()
+        has_begun = last and (last.is_file() or saved_states(folder, self.checkpoint_suffix))
+        if has_begun and not self._setting("checkpoint.reset_dataloader"):
+            manifest.resume()
+        else:
+            manifest.begin()
+        return manifest
+
+    def _automatic_checkpoint(self) -> Path | None:
+        """Where fairseq looks unless the user named a file; None where the user did.
+
+        Also None for shards, of which each worker has another.
+        """
+        folder = self._setting("checkpoint.save_dir")
+        is_named = self._setting("checkpoint.restore_file") != resuming.AUTOMATIC
+        if folder is None or is_named or self.is_fsdp:
+            return None
+        if self._setting("checkpoint.no_last_checkpoints"):
+            return None
+        return Path(folder, f"checkpoint_last{self.checkpoint_suffix}.pt")
+
+    def _choose(self, last: Path) -> Path:
+        """The first worker's choice, in each worker's own folder: only one reads the files."""
+        is_first = self.is_data_parallel_master
+        name = resuming.choose(last, self.checkpoint_suffix).name if is_first else None
+        if self.data_parallel_world_size > 1:
+            group, device = self.data_parallel_process_group, self.device
+            name = distributed_utils.broadcast_object(name, 0, group, device)
+        return last.with_name(name)
+
+    def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        """fairseq's loading; nodes that don't share the folder would wait for one another."""
+        workers = self.data_parallel_world_size
+        if workers > 1:
+            seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
+            distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
+            if 0 < seen.item() < workers:
+                raise UserError(
+                    f"checkpoint {filename}: only {seen.item():.0f} of {workers} workers see it;"
+                    " give all nodes the same --save-dir, in a folder that they share"
+                )
+        with mismatches_explained(filename):
+            return super().load_checkpoint(filename, *args, **kwargs)
+
+    def _is_complete(self) -> bool:
+        wanted = self._setting("optimization.max_update", 0)
+        return wanted > 0 and self.get_num_updates() >= wanted
+
+    def _put_back(self, chosen: Path, last: Path) -> None:
+        """Copy to checkpoint_last.pt: a training that is complete doesn't save again."""
+        if self._setting("checkpoint.no_save") or not self.should_save_checkpoint_on_current_rank:
+            return
+        PathManager.copy(str(chosen), str(last), overwrite=True)  # whole, or not at all
+        logger.warning("%s is put back: a copy of %s", last, chosen)
+
+    # --- the steps ---
+
+    def get_train_iterator(self, *args: Any, **kwargs: Any) -> EpochBatchIterating:
+        """fairseq's iterator over an epoch; the place in it is saved when a signal comes."""
+        self.preemption.batches = super().get_train_iterator(*args, **kwargs)
+        return self.preemption.batches
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Check that the data are unchanged; see fairseq's method.
+
+        Raises:
+            DataChanged: names the file.
+        """
+        if self.manifest is not None:
+            self.manifest.check()
+        super().begin_epoch(epoch)
+
+    def train_step(self, samples: list, raise_oom: bool = False) -> dict[str, Any] | None:
+        """One update; see fairseq's method.
+
+        Returns:
+            What is logged; None where the update was skipped: its gradient was not finite, or a
+            batch did not fit into the memory of the only worker.
+
+        Raises:
+            SystemExit: when a signal asked to leave, after the save.
+            NonfiniteGradients: too many updates were skipped in a row.
+            OutOfMemory: one of several workers can't skip, as the others wait for its gradients.
+        """
+        self.preemption.leave_if_saved(self)
+        several = self.data_parallel_world_size > 1
+        try:
+            logged = super().train_step(samples, raise_oom or several)
+            self.nonfinite.in_a_row = 0
+        except NonfiniteNorm:
+            update = self.get_num_updates() + 1
+            self.nonfinite.skip(update, self.get_model(), self._setting("optimizer"))
+            self._forget_gradients()
+            logged = None
+        except RuntimeError as error:
+            if not several or "out of memory" not in str(error):
+                raise
+            raise self._out_of_memory(error) from error
+        if self.metering is not None and logged is not None:
+            self.metering.log(samples, self)
+        self.preemption.save_if_asked(self)
+        return logged
+
+    def clip_grad_norm(self, clip_norm: float) -> Tensor:
+        """fairseq's method, which ends the step where the norm is not finite.
+
+        fairseq ends the training then. --fp16 and --amp keep fairseq's way: an overflow is how they
+        find the loss scale.
+
+        Raises:
+            NonfiniteNorm: before the norm scales the gradients: a NaN would spread to all of them.
+        """
+        scaled = self._setting("common.fp16") or self._setting("common.amp")
+        apart = self._setting("optimization.use_bmuf") or (
+            self._setting("distributed_training.ddp_backend") == "slowmo"
+        )
+        if scaled or apart or self.is_fsdp or self.tpu:
+            return super().clip_grad_norm(clip_norm)
+        return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
+
+    def _forget_gradients(self) -> None:
+        self.zero_grad()
+        if hasattr(self.optimizer, "_multiply_factor"):
+            # fairseq's --bf16 resets it only in a finished step: it would scale the next one too
+            self.optimizer._multiply_factor = 1.0
+
+    def _out_of_memory(self, error: RuntimeError) -> OutOfMemory:
+        return OutOfMemory(
+            f"update {self.get_num_updates() + 1}: a batch doesn't fit into memory"
+            f" ({' '.join(str(error).split())[:200]}); with several workers it can't be skipped:"
+            " lower --max-tokens (and raise --update-freq), and the same command resumes"
+        )
+
+    def valid_step(self, sample: Any, raise_oom: bool = False) -> dict[str, Any]:
+        """One batch of a validation; see fairseq's method."""
+        logged = super().valid_step(sample, raise_oom)
+        if not raise_oom:  # else fairseq tries a batch again from within
+            self.preemption.save_if_asked(self)
+        return logged
+
+    def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
+        """Write a save's first file; see fairseq's method, which copies the others.
+
+        Raises:
+            SaveFailed: when the disk is full or can't be written to.
+        """
+        is_resumable = "train_iterator" in extra_state  # fairseq's crash.pt is not
+        if not (is_resumable and self.should_save_checkpoint_on_current_rank):
+            return super().save_checkpoint(filename, extra_state)
+        folder, updates = Path(filename).parent, self.get_num_updates()
+        notes = self.is_data_parallel_master
+        with self.saves.saving(folder, self.checkpoint_suffix, updates, notes):
+            saved = super().save_checkpoint(filename, extra_state)
+        self.saves.is_last_good = not self._setting("checkpoint.no_last_checkpoints")
+        return saved
