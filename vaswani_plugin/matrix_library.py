@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
+
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
 LIBRARIES = ("pytorch", "onednn")
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
@@ -34,11 +36,11 @@ def chosen_library() -> str:
     """The library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names.
 
     Raises:
-        ValueError: when the variable names neither.
+        UserError: when the variable names neither.
     """
     named = os.environ.get(VARIABLE)
     if named is not None and named not in LIBRARIES:
-        raise ValueError(f"{VARIABLE}={named}: must be one of {', '.join(LIBRARIES)}")
+        raise UserError(f"{VARIABLE}={named}: must be one of {', '.join(LIBRARIES)}")
     if not has_onednn():
         return "pytorch"
     capability = torch.backends.cpu.get_cpu_capability()

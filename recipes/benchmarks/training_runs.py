@@ -25,8 +25,6 @@ PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN = ROOT / "vaswani_plugin"
 SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
 """GLIBC_TUNABLES with --checkpoint-activations, as recipes/lib/launch.sh sets it."""
-SHAPES_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-"""As recipes/lib/env.sh sets it."""
 
 # Log-normal sentence lengths. newstest2014's words have these spreads; a quarter is added for
 # punctuation and subwords.
@@ -126,7 +124,6 @@ def run_training(
             stdout=stream,
             stderr=stream,
             env=os.environ
-            | (SHAPES_KEPT if side == "ours" else {})
             | ({"GLIBC_TUNABLES": SAVING_ALLOCATOR} if saves_memory else {})
             | {"OMP_NUM_THREADS": str(setting.threads), "PYTHONPATH": str(ROOT)}
             | {"VASWANI_KERNELS": setting.kernels},

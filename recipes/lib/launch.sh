@@ -107,13 +107,14 @@ device_key() {
   if [[ "$device" == cpu && "$(all_workers)" == 1 ]]; then echo "cpu 0"; else echo "$device $(all_workers)"; fi
 }
 
-# What glibc's malloc is told with --checkpoint-activations: to give blocks of 4 MiB and more back at
-# once, and to ask for large pages. Else what was freed lies in holes, half as much again as is used.
-saving_allocator=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304
+# What glibc's malloc is told with --checkpoint-activations: to return blocks of 4 MiB and more to the
+# system at once. Otherwise freed blocks leave holes, half as much memory again as is in use.
+default_allocator=glibc.malloc.hugetlb=1 # as env.sh sets it
+saving_allocator=$default_allocator:glibc.malloc.mmap_threshold=4194304
 
 add_launcher() { # to `command`, a fairseq-train
   local each
-  if [[ " ${command[*]} " == *' --checkpoint-activations '* && -z "${GLIBC_TUNABLES:-}" ]]; then
+  if [[ " ${command[*]} " == *' --checkpoint-activations '* && "${GLIBC_TUNABLES:-}" == "$default_allocator" ]]; then
     command=(env "GLIBC_TUNABLES=$saving_allocator" "${command[@]}")
   fi
   each=$(workers_of_node)

@@ -8,7 +8,7 @@ import torch
 from vaswani_plugin import matrix_library
 from vaswani_plugin.kernels import fused_loss as loss_module
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
-from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
+from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_loss
 
 PAD = 1
 TOKENS, WIDTH, VOCABULARY = 13, 5, 9
@@ -204,3 +204,75 @@ def test_the_loss_may_be_changed_in_place():
     loss = fused_projected_loss(*leaves, target, 0.1, PAD).loss
     loss *= 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, leaves))
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 2, 31])
+@pytest.mark.parametrize("strided", [False, True])
+def test_any_number_of_tokens_in_any_layout(tokens, strided):
+    generator = torch.Generator().manual_seed(tokens)
+    shape = (WIDTH, tokens) if strided else (tokens, WIDTH)
+    features = torch.randn(shape, generator=generator, dtype=torch.float64)
+    features = features.T if strided else features
+    weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=torch.float64)
+    target = torch.randint(1, VOCABULARY, (tokens,), generator=generator)  # padding among them
+    inputs = features.requires_grad_(), weight.requires_grad_()
+    results = []
+    for compute in (fused_projected_loss, projected_loss):
+        sums = compute(*inputs, target, 0.1, PAD, True)
+        results.append((*sums, *torch.autograd.grad(sums.loss, inputs)))
+    for fused, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, atol=1e-10, rtol=0)
+
+
+def test_gold_tokens_whose_probability_underflows():
+    """Their loss is the difference of two logits, not the logarithm of 0."""
+    features, weight, _ = make_case(torch.float32)
+    logits = 3000 * features @ weight.T
+    target = logits.argmin(dim=-1)
+    features, weight = (3000 * features).requires_grad_(), weight.requires_grad_()
+    fused = fused_projected_loss(features, weight, target, 0.1, PAD)
+    plain = projected_loss(features, weight, target, 0.1, PAD)
+    assert logits.softmax(-1).gather(-1, target[:, None]).eq(0).any()
+    for one, other in zip(fused[:2], plain[:2], strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=1e-5)
+
+
+class TestSteppingAside:
+    @pytest.fixture(autouse=True)
+    def no_kernel(self, monkeypatch):
+        monkeypatch.setattr(loss_module, "_FusedLoss", None)
+
+    def test_in_float16(self):
+        features, weight, target = make_case(torch.float16)
+        expected = projected_loss(features, weight, target, 0.1, PAD).loss
+        assert fused_projected_loss(features, weight, target, 0.1, PAD).loss.equal(expected)
+
+    def test_under_float16_autocast(self):
+        features, weight, target = make_case(torch.float32)
+        with torch.autocast("cpu", dtype=torch.float16):
+            assert fused_projected_loss(features, weight, target, 0.1, PAD).loss.isfinite()
+
+    def test_under_torch_func(self):
+        features, weight, target = make_case()
+
+        def loss(weight, x, gold):
+            return fused_projected_loss(x[None], weight, gold[None], 0.1, PAD).loss
+
+        rows = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(
+            weight, features, target
+        )
+        weight.requires_grad_()
+        total = projected_loss(features, weight, target, 0.1, PAD).loss
+        (expected,) = torch.autograd.grad(total, weight)
+        torch.testing.assert_close(rows.sum(0), expected, atol=1e-10, rtol=0)
+
+    def test_on_another_device(self):
+        features, weight = (torch.empty(n, WIDTH, device="meta") for n in (TOKENS, VOCABULARY))
+        target = torch.empty(TOKENS, dtype=torch.long, device="meta")
+        assert fused_projected_loss(features, weight, target, 0.1, PAD).loss.shape == ()
+
+    def test_under_torch_compile(self):
+        features, weight, target = make_case()
+        compiled = torch.compile(fused_projected_loss, backend="eager")
+        found = compiled(features, weight, target, 0.1, PAD).loss
+        torch.testing.assert_close(found, projected_loss(features, weight, target, 0.1, PAD).loss)

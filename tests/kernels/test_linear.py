@@ -146,6 +146,11 @@ class TestSteppingAside:
         rows = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
         assert rows["weight"].shape == (40, 7, 9)
 
+    def test_for_torch_compile(self, layer, no_kernel):
+        x = torch.randn(40, 9)
+        compiled = torch.compile(layer, backend="eager")
+        torch.testing.assert_close(compiled(x), F.linear(x, layer.weight, layer.bias))
+
     def test_for_another_device(self, layer, no_kernel):
         assert layer.to("meta")(torch.empty(40, 9, device="meta")).shape == (40, 7)
 

@@ -12,6 +12,7 @@ import os
 
 from torch import nn
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels.add_norm import FusedAddNorm
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.linear import OneDNNLinear
@@ -28,7 +29,7 @@ def wanted_kernels() -> tuple[str, ...]:
     """The names of the kernels that `VASWANI_KERNELS` asks for: all where it isn't set.
 
     Raises:
-        ValueError: when it names something else.
+        UserError: when it names something else.
     """
     text = os.environ.get(VARIABLE, "on").strip()
     if text in ("on", ""):
@@ -37,7 +38,7 @@ def wanted_kernels() -> tuple[str, ...]:
         return ()
     names = tuple(text.split(","))
     if unknown := set(names) - set(NAMES):
-        raise ValueError(
+        raise UserError(
             f"{VARIABLE}={text}: no kernel is named {', '.join(sorted(unknown))}; give on, off, or "
             f"some of {','.join(NAMES)}"
         )
@@ -54,7 +55,7 @@ def accelerate(model: nn.Module) -> nn.Module:
         The model.
 
     Raises:
-        ValueError: see `wanted_kernels`.
+        UserError: see `wanted_kernels`.
     """
     wanted = wanted_kernels()
     kernels = {MODULES[name].equals: MODULES[name] for name in wanted if name in MODULES}

@@ -82,7 +82,7 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             `cross_attention` [(B, H, T', S) of each layer].
 
         Raises:
-            ValueError: when T exceeds the positions of the model.
+            UserError: when T exceeds the positions of the model.
         """
         wants_alignment = not features_only or alignment_layer is not None
         if incremental_state is not None:

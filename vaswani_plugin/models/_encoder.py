@@ -55,7 +55,7 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
             input and each layer's output] and `attention` [(B, H, S, S) of each layer].
 
         Raises:
-            ValueError: when S exceeds the positions of the model.
+            UserError: when S exceeds the positions of the model.
         """
         require_positions(src_tokens.size(1), self.max_source_positions, "source")
         embedded = None

@@ -92,11 +92,11 @@ def require_compiler(cfg: VaswaniTransformerConfig) -> None:
     """Refuse to train with --compile where PyTorch would find no C++ compiler.
 
     Raises:
-        ValueError: names the compiler that is missing.
+        UserError: names the compiler that is missing.
     """
     compiler = os.environ.get("CXX", "g++")
     if cfg.compile and not shutil.which(compiler):
-        raise ValueError(
+        raise UserError(
             f"--compile needs a C++ compiler and there is no {compiler}; install one, name "
             f"it in the variable CXX, or train without --compile"
         )

@@ -50,7 +50,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
         """`torch.nn.Module.train`.
 
         Raises:
-            ValueError: when the layers are to be compiled and there is no C++ compiler.
+            UserError: when the layers are to be compiled and there is no C++ compiler.
         """
         if mode:
             require_compiler(self.cfg)

@@ -52,7 +52,7 @@ class OneLayerDecoder(FairseqDecoder):
             Logits (B, T, V), or features O (B, T, D), and fairseq's dictionary of extras.
 
         Raises:
-            ValueError: when T exceeds the positions of the model.
+            UserError: when T exceeds the positions of the model.
         """
         length = src_tokens.size(1)
         require_language_positions(length, self.limit)

@@ -95,7 +95,7 @@ class VaswaniTransformer(FairseqEncoderDecoderModel):
         """`torch.nn.Module.train`.
 
         Raises:
-            ValueError: when the layers are to be compiled and there is no C++ compiler.
+            UserError: when the layers are to be compiled and there is no C++ compiler.
         """
         if mode:
             require_compiler(self.cfg)

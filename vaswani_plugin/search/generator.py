@@ -246,7 +246,7 @@ class BeamSearchGenerator:
             forced = prefix.ne(self.pad).sum(dim=1).tolist()
             limits = [max(limit, given) for limit, given in zip(limits, forced, strict=True)]
             if max(limits) > positions:
-                raise ValueError(
+                raise UserError(
                     f"a prefix has {max(limits)} tokens and the model {positions + 1} positions, "
                     f"the end of sentence included; shorten the prefix"
                 )
