@@ -19,11 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fairseq import options, tasks  # noqa: E402
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 
-import vaswani_plugin  # noqa: E402, F401
+import vaswani_plugin  # noqa: E402
 
 
 def main() -> None:
     """Command line."""
+    vaswani_plugin.register()
     data, arch, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     parser = options.get_training_parser(default_task="vaswani_translation")
     flags = [data, "--task", "vaswani_translation", "--arch", arch, "--cpu"]
