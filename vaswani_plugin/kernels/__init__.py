@@ -61,7 +61,7 @@ def accelerate(model: nn.Module) -> nn.Module:
     kernels = {MODULES[name].equals: MODULES[name] for name in wanted if name in MODULES}
     if chosen_library() != "onednn":
         kernels.pop(nn.Linear, None)
-    for module in reversed(list(model.modules())):  # children before their parents
+    for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if type(child) in kernels:
                 setattr(module, name, kernels[type(child)](child).train(child.training))
