@@ -15,6 +15,7 @@ PUBLIC_NAMES = {
     "Bundle": "vaswani_plugin.interchange.bundle",
     "MultiHeadAttention": "vaswani_plugin.modules.attention",
     "Pipeline": "vaswani_plugin.text.pipeline",
+    "Transformer": "vaswani_plugin.modules.transformer",
     "VaswaniLanguageModel": "vaswani_plugin.models.language_model",
     "VaswaniTransformer": "vaswani_plugin.models.transformer",
 }
