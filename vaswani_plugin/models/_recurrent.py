@@ -169,6 +169,11 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         (padding,) = encoder_out["encoder_padding_mask"]
         return encoder_out["encoder_out"][0].transpose(0, 1), padding if padding.any() else None
 
+    @property
+    def attention(self) -> nn.Module | None:
+        """The attention to the source, if the model has one; named as fairseq's LSTM names it."""
+        return self.layers.attention
+
     def output_layer(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
         return F.linear(features, self.projection.weight)

@@ -125,9 +125,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         extra = dict(extra_gen_cls_kwargs or {})
         wants_attention = bool(getattr(args, "print_alignment", None))
         wants_attention |= getattr(args, "replace_unk", None) is not None
-        for model in models:
-            if hasattr(getattr(model, "decoder", None), "alignment_wanted"):
-                model.decoder.alignment_wanted = wants_attention
+        request_attention(models, wants_attention)
         reason = None
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._beyond_our_search(models, args, extra)
@@ -146,6 +144,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             for name in known
             if getattr(args, name, None) is not None and name != "length_penalty"
         }
+        if getattr(args, "replace_unk", None) is not None:
+            given.setdefault("print_alignment", "hard")
         options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
         extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
         choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
@@ -167,6 +167,27 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
             return "--diverse-beam-groups with --length-penalty fairseq"
         return None
+
+
+def request_attention(models: list, is_wanted: bool) -> None:
+    """Let models return their attention to the source in incremental decoding, or save the work.
+
+    fairseq itself asks convolutional and recurrent models for it under --print-alignment only, not
+    under --replace-unk, and whoever comes by Python doesn't ask at all.
+
+    Raises:
+        UserError: when attention is wanted and no model has any.
+    """
+    decoders = [model.decoder for model in models if hasattr(model, "decoder")]
+    if is_wanted and all(getattr(decoder, "attention", True) is None for decoder in decoders):
+        raise UserError(
+            "the model has no attention, so there are no alignments; drop --print-alignment and "
+            "--replace-unk"
+        )
+    for decoder in decoders:
+        for name in ("alignment_wanted", "need_attn"):
+            if hasattr(decoder, name):
+                setattr(decoder, name, is_wanted)
 
 
 def dictionary_digest(dictionary: Dictionary) -> str:
