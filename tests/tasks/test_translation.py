@@ -3,9 +3,11 @@
 import argparse
 
 import pytest
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config, training_config
+from omegaconf import OmegaConf
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.search.generator import BeamSearchGenerator
@@ -35,16 +37,18 @@ def test_decoding_is_the_papers_unless_told(model):
 
 def test_flags_win(model):
     flags = ("--beam", "7", "--lenpen", "1.1", "--max-len-a", "0", "--max-len-b", "33")
-    generation = generation_config("--task", "vaswani_translation", *flags).generation
-    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    cfg = generation_config("--task", "vaswani_translation", *flags)
+    task = make_translation_task(SYMBOLS, decoding_is_complete=cfg.task.decoding_is_complete)
+    generator = task.build_generator([model], cfg.generation)
     assert settings(generator) == (7, 1.1, 0.0, 33)
 
 
 def test_flags_equal_to_fairseqs_defaults_win_too(model):
     """--beam 5 must not be taken for silence."""
     flags = ("--beam", "5", "--lenpen", "1", "--max-len-a", "0", "--max-len-b", "200")
-    generation = generation_config("--task", "vaswani_translation", *flags).generation
-    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    cfg = generation_config("--task", "vaswani_translation", *flags)
+    task = make_translation_task(SYMBOLS, decoding_is_complete=cfg.task.decoding_is_complete)
+    generator = task.build_generator([model], cfg.generation)
     assert settings(generator) == (5, 1.0, 0.0, 200)
 
 
@@ -61,6 +65,17 @@ def test_partial_options_of_eval_bleu_are_filled_up(model):
     assert settings(task.build_generator([model], args)) == (2, 0.6, 1.0, 50)
     assert vars(args) == {"beam": 2}
     assert settings(task.build_generator([model], argparse.Namespace())) == (4, 0.6, 1.0, 50)
+
+
+@pytest.mark.parametrize("make", [GenerationConfig, lambda: OmegaConf.structured(GenerationConfig)])
+def test_a_configuration_that_no_parser_made_is_filled_up(model, make):
+    """A checkpoint's `cfg.generation`, or Hydra's: fairseq's defaults are nobody's choice."""
+    task = make_translation_task(SYMBOLS)
+    assert settings(task.build_generator([model], make())) == (4, 0.6, 1.0, 50)
+    given = make()
+    given.beam, given.max_len_b = 3, 20
+    assert settings(task.build_generator([model], given)) == (3, 0.6, 1.0, 20)
+    assert (given.beam, given.lenpen) == (3, 1)  # it is the caller's
 
 
 def test_length_penalty_is_a_flag_of_the_task():

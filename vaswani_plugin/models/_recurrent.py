@@ -16,6 +16,7 @@ from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._configuration import shared_embeddings
+from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
@@ -191,7 +192,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-class RecurrentModel(FairseqEncoderDecoderModel):
+class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
     """An encoder and a decoder of LSTMs; a subclass says which."""
 
     projected_loss = staticmethod(projected_loss)

@@ -17,6 +17,7 @@ from vaswani_plugin.models._causal_decoder import pads_right
 from vaswani_plugin.models._configuration import completed, shared_embeddings
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
+from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.models._parts import Parts, require_compiler
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
@@ -24,7 +25,7 @@ from vaswani_plugin.modules.loss import projected_loss
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
-class VaswaniTransformer(FairseqEncoderDecoderModel):
+class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/architectures.py`."""
 
     projected_loss = staticmethod(projected_loss)

@@ -3,11 +3,13 @@
 import argparse
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -39,6 +41,9 @@ class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, MeteringConf
             "rule (paper), or |Y| with fairseq's own search (fairseq)"
         },
     )
+    decoding_is_complete: bool = field(default=False, metadata={"help": argparse.SUPPRESS})
+    """Whether every generation option is meant as it is; else fairseq's defaults mean silence.
+    Set by the parser and the hub interface, which fill in the paper's values themselves."""
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
@@ -53,7 +58,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         """Add the task's flags; in generation, make the paper's values the defaults."""
         super().add_args(parser)
         known = {action.dest for action in parser._actions}
-        parser.set_defaults(**{k: v for k, v in cls.decoding.items() if k in known})
+        if "beam" in known:
+            parser.set_defaults(**cls.decoding, decoding_is_complete=True)
 
     @classmethod
     def load_dictionary(cls, filename: str) -> TextDictionary:
@@ -109,7 +115,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
 
         Args:
             models: the ensemble.
-            args: fairseq's generation options, complete or (from --eval-bleu-args) partial.
+            args: fairseq's generation options: a configuration, or a Namespace, complete or (from
+                --eval-bleu-args) partial.
             seq_gen_cls: a generator class that overrides the task's.
             extra_gen_cls_kwargs: passed to the generator.
             prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
@@ -120,8 +127,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         Raises:
             UserError: when options contradict each other or the models don't fit together.
         """
-        if isinstance(args, argparse.Namespace):
-            args = argparse.Namespace(**{**self.decoding, **vars(args)})
+        args = self.complete_decoding(args)
         extra = dict(extra_gen_cls_kwargs or {})
         wants_attention = bool(getattr(args, "print_alignment", None))
         wants_attention |= getattr(args, "replace_unk", None) is not None
@@ -135,7 +141,27 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             logger.warning(
                 "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
             )
+        if getattr(args, "replace_unk", None) is not None and not args.print_alignment:
+            args.print_alignment = "hard"
         return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+
+    def complete_decoding(self, args: Any) -> argparse.Namespace:
+        """Generation options with the paper's values where the user gave none.
+
+        Args:
+            args: a Namespace: what it holds was given. A configuration, such as a checkpoint's:
+                what equals fairseq's default was not given, unless `decoding_is_complete`.
+        """
+        if isinstance(args, argparse.Namespace):
+            return argparse.Namespace(**{**self.decoding, **vars(args)})
+        names = args.keys() if isinstance(args, Mapping) else [f.name for f in fields(args)]
+        given = {name: getattr(args, name) for name in names}
+        if not self.cfg.get("decoding_is_complete", False):
+            silence = GenerationConfig()
+            for name in self.decoding:
+                if given.get(name) == getattr(silence, name):
+                    given.pop(name, None)
+        return argparse.Namespace(**{**self.decoding, **given})
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         known = {f.name for f in fields(SearchOptions)}
