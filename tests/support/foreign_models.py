@@ -31,9 +31,9 @@ def make_lstm(task, **changes) -> lstm.LSTMModel:
     """fairseq's, small, as fairseq-generate prepares it without --print-alignment."""
     torch.manual_seed(4)
     sizes = {"encoder_embed_dim": 12, "decoder_embed_dim": 12, "decoder_out_embed_dim": 12}
-    args = Namespace(
-        **sizes, encoder_hidden_size=12, decoder_hidden_size=12, criterion="", **changes
-    )
+    sizes |= {"encoder_hidden_size": 12, "decoder_hidden_size": 12}
+    criterion = "adaptive_loss" if "adaptive_softmax_cutoff" in changes else ""
+    args = Namespace(**sizes, criterion=criterion, **changes)
     lstm.base_architecture(args)
     model = lstm.LSTMModel.build_model(args, task)
     with torch.no_grad():
