@@ -3,13 +3,18 @@
 import argparse
 
 import pytest
+import torch
+from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq_flags import generation_config, training_config
+from model_factory import make_task
 from omegaconf import OmegaConf
+from recurrent_models import make_recurrent
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 
@@ -153,3 +158,37 @@ def test_attention_is_computed_only_where_something_reads_it(model, options, wan
     generator = task.build_generator([model], argparse.Namespace(**options))
     ((best, *_),) = generator.generate([model], make_sample([[5, 6, 7]]))
     assert (best["attention"].numel() > 0) == wanted
+
+
+@pytest.mark.parametrize("name", ["print_step", "retain_iter_history"])
+def test_flags_of_models_that_edit_are_refused(model, name):
+    task = make_translation_task(SYMBOLS)
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(UserError, match=f"{flag} is for models that edit.*drop it"):
+        task.build_generator([model], argparse.Namespace(**{name: True}))
+
+
+def test_retained_dropout_is_refused(model):
+    generation = argparse.Namespace(retain_dropout=True, retain_dropout_modules=None)
+    for one in (make_peaked_model(SYMBOLS), make_recurrent("attention", make_task(SYMBOLS))):
+        with pytest.raises(UserError, match="--retain-dropout.*without dropout; drop the flag"):
+            one.prepare_for_inference_(argparse.Namespace(generation=generation))
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_a_scorer_gives_alignments(model, kind):
+    """--score-reference --print-alignment."""
+    task = make_translation_task(SYMBOLS)
+    args = argparse.Namespace(score_reference=True, print_alignment=kind)
+    scorer = task.build_generator([model], args)
+    sample = make_sample([[5, 6, 7], [8, 9]])
+    sample["target"] = torch.tensor([[9, 8, 2], [7, 2, 1]])
+    sample["net_input"]["prev_output_tokens"] = torch.tensor([[2, 9, 8], [2, 7, 1]])
+    found = [hypotheses[0]["alignment"] for hypotheses in scorer.generate([model], sample)]
+    attention = model(**sample["net_input"])[1]["attn"][0]
+    sources = sample["net_input"]["src_tokens"]
+    expected = [
+        utils.extract_hard_alignment(attention[row].clone(), sources[row], target, 1, 2)
+        for row, target in enumerate(sample["target"])
+    ]
+    assert found == expected and [len(pairs) for pairs in found] == [2, 1]

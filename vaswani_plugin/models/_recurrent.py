@@ -5,7 +5,7 @@ Axes: B batch, S source length, T target length, D d_model, N layers, V vocabula
 
 import argparse
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from fairseq.data import Dictionary
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.models._accelerate import accelerated
+from vaswani_plugin.models._causal_decoder import refuse_retained_dropout
 from vaswani_plugin.models._configuration import shared_embeddings
 from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.modules.loss import projected_loss
@@ -169,6 +170,14 @@ class LSTMDecoder(FairseqIncrementalDecoder):
             return None, None
         (padding,) = encoder_out["encoder_padding_mask"]
         return encoder_out["encoder_out"][0].transpose(0, 1), padding if padding.any() else None
+
+    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
+        """fairseq's commands call this before they generate.
+
+        Raises:
+            UserError: when dropout is to stay on.
+        """
+        refuse_retained_dropout(retain_dropout)
 
     @property
     def attention(self) -> nn.Module | None:

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that fairseq's generator keeps, with the values that mean that they are not used."""
 
+OF_EDITING_MODELS = "print_step", "retain_iter_history"
+
 DIGESTS = "dictionary_sha256"
 
 
@@ -128,6 +130,12 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             UserError: when options contradict each other or the models don't fit together.
         """
         args = self.complete_decoding(args)
+        for name in OF_EDITING_MODELS:
+            if getattr(args, name, False):
+                raise UserError(
+                    f"--{name.replace('_', '-')} is for models that edit a whole output step by "
+                    f"step (--task translation_lev); this task writes word by word: drop it"
+                )
         extra = dict(extra_gen_cls_kwargs or {})
         wants_attention = bool(getattr(args, "print_alignment", None))
         wants_attention |= getattr(args, "replace_unk", None) is not None
