@@ -8,6 +8,7 @@ from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
+from fairseq.token_generation_constraints import pack_constraints
 from fairseq_flags import generation_config, training_config
 from model_factory import make_task
 from omegaconf import OmegaConf
@@ -192,3 +193,14 @@ def test_a_scorer_gives_alignments(model, kind):
         for row, target in enumerate(sample["target"])
     ]
     assert found == expected and [len(pairs) for pairs in found] == [2, 1]
+
+
+def test_constraints_need_an_input_that_has_them(model):
+    """fairseq-generate has none to give, fairseq-interactive has."""
+    task = make_translation_task(SYMBOLS)
+    generator = task.build_generator([model], argparse.Namespace(constraints="ordered"))
+    with pytest.raises(UserError, match="--constraints: the data has none; fairseq-interactive"):
+        task.inference_step(generator, [model], make_sample([[5, 6]]))
+    word = pack_constraints([[torch.tensor([9])]])
+    ((best, *_),) = task.inference_step(generator, [model], make_sample([[5, 6]]), None, word)
+    assert 9 in best["tokens"].tolist()

@@ -153,6 +153,20 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             args.print_alignment = "hard"
         return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
 
+    def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
+        """Hypotheses of a batch; see fairseq's task.
+
+        Raises:
+            UserError: when --constraints is given and the batch has none.
+        """
+        search = getattr(generator, "search", None)
+        if constraints is None and getattr(search, "supports_constraints", False):
+            raise UserError(
+                "--constraints: the data has none; fairseq-interactive reads them from its input, "
+                "behind each sentence and a tab"
+            )
+        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
+
     def complete_decoding(self, args: Any) -> argparse.Namespace:
         """Generation options with the paper's values where the user gave none.
 
