@@ -3,6 +3,7 @@
 import pytest
 from fairseq_flags import training_config
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.models._stock_flags import INSTEAD
 
 
@@ -35,3 +36,9 @@ def test_what_is_named_is_a_flag_of_ours():
 def test_stock_models_keep_their_flags():
     cfg = training_config("--arch", "transformer", "--encoder-embed-dim", "16")
     assert cfg.model.encoder_embed_dim == 16
+
+
+def test_one_encoder_is_not_one_a_language():
+    flags = ("--task", "multilingual_translation", "--lang-pairs", "a-b")
+    with pytest.raises(UserError, match="such as multilingual_transformer; --arch vaswani_debug"):
+        training_config("--arch", "vaswani_debug", *flags)
