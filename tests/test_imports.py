@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "models": {
         *("modules", "architectures", "configurations", "errors"),
         "defaults",  # recurrent ones train by other defaults
+        "text",  # the hub interface takes raw text
         "kernels",  # in one file: see below
     },
     "criterions": {"modules", "defaults", "errors"},

@@ -2,11 +2,15 @@
 
 import sys
 import types
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fairseq import checkpoint_utils
 from fairseq.data.dictionary import Dictionary
+from fairseq.data.indexed_dataset import make_dataset
+from fairseq.scoring.wer import WerScorer, WerScorerConfig
+from fairseq.sequence_scorer import SequenceScorer
 
 import vaswani_plugin
 from tests.conftest import PLUGIN
@@ -61,6 +65,17 @@ def test_fairseqs_own_words_count(tmp_path):
     missing = caught(lambda: checkpoint_utils.load_model_ensemble([str(tmp_path / "none.pt")]))
     assert messages.is_users_error(missing) and "none.pt" in messages.one_line(missing)
     assert messages.is_users_error(caught(lambda: Dictionary.load(str(tmp_path / "dict.txt"))))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "editdistance", None)  # not installed
+        uninstalled = caught(lambda: WerScorer(WerScorerConfig()))
+    assert messages.is_users_error(uninstalled) and "editdistance" in messages.one_line(uninstalled)
+    (tmp_path / "text.idx").write_bytes(bytes(20))
+    (tmp_path / "text.bin").write_bytes(bytes(20))
+    for kind in ("cached", "lazy"):
+        other_format = caught(partial(make_dataset, str(tmp_path / "text"), kind))
+        assert messages.is_users_error(other_format), kind
+        assert "--dataset-impl" in messages.one_line(other_format)
+    assert not messages.is_users_error(caught(lambda: SequenceScorer(Dictionary(), -1)))
     assert not messages.is_users_error(ValueError("never raised"))
 
 

@@ -3,11 +3,19 @@
 import argparse
 
 import pytest
+import torch
+from fairseq import utils
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.sequence_scorer import SequenceScorer
+from fairseq.token_generation_constraints import pack_constraints
 from fairseq_flags import generation_config, training_config
+from model_factory import make_task
+from omegaconf import OmegaConf
+from recurrent_models import make_recurrent
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 
@@ -35,16 +43,18 @@ def test_decoding_is_the_papers_unless_told(model):
 
 def test_flags_win(model):
     flags = ("--beam", "7", "--lenpen", "1.1", "--max-len-a", "0", "--max-len-b", "33")
-    generation = generation_config("--task", "vaswani_translation", *flags).generation
-    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    cfg = generation_config("--task", "vaswani_translation", *flags)
+    task = make_translation_task(SYMBOLS, decoding_is_complete=cfg.task.decoding_is_complete)
+    generator = task.build_generator([model], cfg.generation)
     assert settings(generator) == (7, 1.1, 0.0, 33)
 
 
 def test_flags_equal_to_fairseqs_defaults_win_too(model):
     """--beam 5 must not be taken for silence."""
     flags = ("--beam", "5", "--lenpen", "1", "--max-len-a", "0", "--max-len-b", "200")
-    generation = generation_config("--task", "vaswani_translation", *flags).generation
-    generator = make_translation_task(SYMBOLS).build_generator([model], generation)
+    cfg = generation_config("--task", "vaswani_translation", *flags)
+    task = make_translation_task(SYMBOLS, decoding_is_complete=cfg.task.decoding_is_complete)
+    generator = task.build_generator([model], cfg.generation)
     assert settings(generator) == (5, 1.0, 0.0, 200)
 
 
@@ -61,6 +71,17 @@ def test_partial_options_of_eval_bleu_are_filled_up(model):
     assert settings(task.build_generator([model], args)) == (2, 0.6, 1.0, 50)
     assert vars(args) == {"beam": 2}
     assert settings(task.build_generator([model], argparse.Namespace())) == (4, 0.6, 1.0, 50)
+
+
+@pytest.mark.parametrize("make", [GenerationConfig, lambda: OmegaConf.structured(GenerationConfig)])
+def test_a_configuration_that_no_parser_made_is_filled_up(model, make):
+    """A checkpoint's `cfg.generation`, or Hydra's: fairseq's defaults are nobody's choice."""
+    task = make_translation_task(SYMBOLS)
+    assert settings(task.build_generator([model], make())) == (4, 0.6, 1.0, 50)
+    given = make()
+    given.beam, given.max_len_b = 3, 20
+    assert settings(task.build_generator([model], given)) == (3, 0.6, 1.0, 20)
+    assert (given.beam, given.lenpen) == (3, 1)  # it is the caller's
 
 
 def test_length_penalty_is_a_flag_of_the_task():
@@ -138,3 +159,48 @@ def test_attention_is_computed_only_where_something_reads_it(model, options, wan
     generator = task.build_generator([model], argparse.Namespace(**options))
     ((best, *_),) = generator.generate([model], make_sample([[5, 6, 7]]))
     assert (best["attention"].numel() > 0) == wanted
+
+
+@pytest.mark.parametrize("name", ["print_step", "retain_iter_history"])
+def test_flags_of_models_that_edit_are_refused(model, name):
+    task = make_translation_task(SYMBOLS)
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(UserError, match=f"{flag} is for models that edit.*drop it"):
+        task.build_generator([model], argparse.Namespace(**{name: True}))
+
+
+def test_retained_dropout_is_refused(model):
+    generation = argparse.Namespace(retain_dropout=True, retain_dropout_modules=None)
+    for one in (make_peaked_model(SYMBOLS), make_recurrent("attention", make_task(SYMBOLS))):
+        with pytest.raises(UserError, match="--retain-dropout.*without dropout; drop the flag"):
+            one.prepare_for_inference_(argparse.Namespace(generation=generation))
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_a_scorer_gives_alignments(model, kind):
+    """--score-reference --print-alignment."""
+    task = make_translation_task(SYMBOLS)
+    args = argparse.Namespace(score_reference=True, print_alignment=kind)
+    scorer = task.build_generator([model], args)
+    sample = make_sample([[5, 6, 7], [8, 9]])
+    sample["target"] = torch.tensor([[9, 8, 2], [7, 2, 1]])
+    sample["net_input"]["prev_output_tokens"] = torch.tensor([[2, 9, 8], [2, 7, 1]])
+    found = [hypotheses[0]["alignment"] for hypotheses in scorer.generate([model], sample)]
+    attention = model(**sample["net_input"])[1]["attn"][0]
+    sources = sample["net_input"]["src_tokens"]
+    expected = [
+        utils.extract_hard_alignment(attention[row].clone(), sources[row], target, 1, 2)
+        for row, target in enumerate(sample["target"])
+    ]
+    assert found == expected and [len(pairs) for pairs in found] == [2, 1]
+
+
+def test_constraints_need_an_input_that_has_them(model):
+    """fairseq-generate has none to give, fairseq-interactive has."""
+    task = make_translation_task(SYMBOLS)
+    generator = task.build_generator([model], argparse.Namespace(constraints="ordered"))
+    with pytest.raises(UserError, match="--constraints: the data has none; fairseq-interactive"):
+        task.inference_step(generator, [model], make_sample([[5, 6]]))
+    word = pack_constraints([[torch.tensor([9])]])
+    ((best, *_),) = task.inference_step(generator, [model], make_sample([[5, 6]]), None, word)
+    assert 9 in best["tokens"].tolist()

@@ -7,6 +7,7 @@ import argparse
 import math
 from dataclasses import dataclass, field
 
+import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
@@ -15,7 +16,7 @@ from omegaconf import II
 from torch import Tensor
 
 from vaswani_plugin.defaults import RESOLVER, SMOOTHING
-from vaswani_plugin.errors import modules_errors_as_user_errors
+from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
 from vaswani_plugin.modules.loss import (
     SmoothedLoss,
     label_smoothed_cross_entropy,
@@ -83,6 +84,9 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
         Returns:
             Loss in nats, the number that divides the gradient, and what is logged.
+
+        Raises:
+            UserError: in training, when the model has an adaptive softmax.
         """
         if reduce and self._projects_in_loss(model):
             sums = self._projected(model, sample)
@@ -120,13 +124,26 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         )
 
     def _plain(self, model, sample, reduce: bool) -> SmoothedLoss:
-        logits = model(**sample["net_input"])[0].flatten(0, 1)  # (B, T, V) -> (N, V)
+        logits = self._logits(model, sample).flatten(0, 1)  # (B, T, V) -> (N, V)
         target = sample["target"].flatten()
         loss, nll = label_smoothed_cross_entropy(logits, target, self.epsilon, self.padding_idx)
         hits = logits.argmax(dim=-1).eq(target) & target.ne(self.padding_idx)
         if reduce:
             loss, nll = loss.sum(), nll.sum()
         return SmoothedLoss(loss, nll, hits.sum())
+
+    def _logits(self, model, sample) -> Tensor:
+        """(B, T, V). Log-probabilities serve as well: the softmax leaves them as they are."""
+        output = model(**sample["net_input"])
+        decoder = getattr(getattr(model, "module", model), "decoder", None)  # DDP wraps the model
+        if getattr(decoder, "adaptive_softmax", None) is None:
+            return output[0]
+        if torch.is_grad_enabled():
+            raise UserError(
+                "the model has an adaptive softmax, through which no label-smoothed loss can be "
+                "trained; give --criterion adaptive_loss, or leave out --adaptive-softmax-cutoff"
+            )
+        return decoder.get_normalized_probs(output, log_probs=True)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Tensor | int]]) -> None:

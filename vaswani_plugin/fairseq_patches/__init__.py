@@ -12,6 +12,7 @@ called twice. The subjects:
 * ``updates``: a batch that fits into no memory;
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, atomic saves;
 * ``dictionaries``: a broken one is named;
+* ``alignments``: pairs of positions, as --replace-unk reads them;
 * ``threads``: they end before the process;
 * ``distribution``: several workers, without GPUs and on several nodes.
 """
@@ -23,6 +24,7 @@ import logging
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from vaswani_plugin.fairseq_patches import (
+    alignments,
     batches,
     checkpoints,
     dictionaries,
@@ -55,6 +57,8 @@ PATCHES = (
     checkpoints.copy_checkpoints_atomically,
     checkpoints.sync_before_rename,
     dictionaries.name_broken_dictionaries,
+    alignments.replace_unknown_words_by_pairs,
+    alignments.replace_unknown_words_without_a_table,
     threads.stop_batch_threads_before_exit,
     distribution.join_torchrun,
     distribution.start_workers,

@@ -16,8 +16,10 @@ def is_users_error(error: BaseException) -> bool:
     """Whether the user can correct what `error` says.
 
     That is a `UserError`; and of the errors that fairseq raised itself an `OSError`
-    ("Model file not found: ...") or a bare `Exception` ("Size of sample #9 is invalid ..."), which
-    is how fairseq addresses users, unless it hides another error.
+    ("Model file not found: ..."), an `ImportError` ("Please install ..."), an assertion that names
+    a flag ("... Make sure that --dataset-impl is configured properly") or a bare `Exception`
+    ("Size of sample #9 is invalid ..."), which is how fairseq addresses users, unless it hides
+    another error.
     """
     if isinstance(error, UserError):
         return True
@@ -28,6 +30,8 @@ def is_users_error(error: BaseException) -> bool:
         traceback = traceback.tb_next
     origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
     addresses_users = type(error) is Exception and error.__context__ is None
+    addresses_users |= type(error) is ImportError  # a missing module is another class
+    addresses_users |= isinstance(error, AssertionError) and " --" in f" {error}"
     return origin.is_relative_to(FAIRSEQ) and (isinstance(error, OSError) or addresses_users)
 
 

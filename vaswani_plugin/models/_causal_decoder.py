@@ -8,6 +8,8 @@ from typing import Any
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor
 
+from vaswani_plugin.errors import UserError
+
 IncrementalState = dict[str, dict[str, Tensor]]
 """The cache of `modules.transformer` under fairseq's name."""
 
@@ -28,8 +30,13 @@ class CausalDecoder(FairseqIncrementalDecoder):
     def __init__(self) -> None:
         super().__init__(dictionary=None)
 
-    def make_generation_fast_(self, **unused: Any) -> None:
-        """fairseq's commands call this before they generate: the weights don't change any more."""
+    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
+        """fairseq's commands call this before they generate: the weights don't change any more.
+
+        Raises:
+            UserError: when dropout is to stay on.
+        """
+        refuse_retained_dropout(retain_dropout)
         self.weights_are_final = True
 
     @property
@@ -52,6 +59,18 @@ class CausalDecoder(FairseqIncrementalDecoder):
     def max_positions(self) -> int:
         """Longest sequence in tokens, the end-of-sentence token included."""
         return self.max_target_positions
+
+
+def refuse_retained_dropout(is_wanted: bool) -> None:
+    """Refuse what would have no effect.
+
+    Raises:
+        UserError: when dropout is to stay on in generation.
+    """
+    if is_wanted:
+        raise UserError(
+            "--retain-dropout: models of this plugin generate without dropout; drop the flag"
+        )
 
 
 def pads_right(task: Any) -> bool:

@@ -5,7 +5,7 @@ Axes: B batch, S source length, T target length, D d_model, N layers, V vocabula
 
 import argparse
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from fairseq.data import Dictionary
@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.models._accelerate import accelerated
+from vaswani_plugin.models._causal_decoder import refuse_retained_dropout
 from vaswani_plugin.models._configuration import shared_embeddings
+from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
@@ -169,6 +171,19 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         (padding,) = encoder_out["encoder_padding_mask"]
         return encoder_out["encoder_out"][0].transpose(0, 1), padding if padding.any() else None
 
+    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
+        """fairseq's commands call this before they generate.
+
+        Raises:
+            UserError: when dropout is to stay on.
+        """
+        refuse_retained_dropout(retain_dropout)
+
+    @property
+    def attention(self) -> nn.Module | None:
+        """The attention to the source, if the model has one; named as fairseq's LSTM names it."""
+        return self.layers.attention
+
     def output_layer(self, features: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
         return F.linear(features, self.projection.weight)
@@ -186,7 +201,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-class RecurrentModel(FairseqEncoderDecoderModel):
+class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
     """An encoder and a decoder of LSTMs; a subclass says which."""
 
     projected_loss = staticmethod(projected_loss)

@@ -7,6 +7,9 @@ from dataclasses import fields
 from fairseq.models import register_model_architecture
 
 from vaswani_plugin.architectures import Architecture
+from vaswani_plugin.errors import UserError
+
+MULTILINGUAL = "multilingual_translation"
 
 
 def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
@@ -27,6 +30,11 @@ def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -
 
 def _setter(row: Architecture):
     def set_unset_keys(args: argparse.Namespace) -> None:
+        if getattr(args, "task", None) == MULTILINGUAL:
+            raise UserError(
+                f"--task {MULTILINGUAL} needs an architecture with an encoder and a decoder a "
+                f"language, such as multilingual_transformer; --arch {row.name} has one of each"
+            )
         for key, value in row.changes.items():
             if getattr(args, key, None) is None:
                 setattr(args, key, value)

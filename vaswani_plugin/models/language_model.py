@@ -3,6 +3,8 @@
 Axes: B batch, T tokens, V vocabulary.
 """
 
+import argparse
+
 from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from vaswani_plugin.models._language_decoder import (
 )
 from vaswani_plugin.models._parts import Parts, require_compiler
 from vaswani_plugin.models._rows import register_rows
+from vaswani_plugin.models._stock_flags import refuse_stock_flags
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.loss import projected_loss
 
@@ -27,6 +30,12 @@ class VaswaniLanguageModel(FairseqLanguageModel):
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the model's flags; fairseq's for its own Transformer are refused by ours' name."""
+        super().add_args(parser)
+        refuse_stock_flags(parser)
 
     @classmethod
     def build_model(cls, cfg: VaswaniLanguageModelConfig, task) -> "VaswaniLanguageModel":

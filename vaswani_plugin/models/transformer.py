@@ -6,6 +6,8 @@ generator, scorer and ensembles expect it.
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
+import argparse
+
 import torch
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
@@ -17,18 +19,26 @@ from vaswani_plugin.models._causal_decoder import pads_right
 from vaswani_plugin.models._configuration import completed, shared_embeddings
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
+from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.models._parts import Parts, require_compiler
 from vaswani_plugin.models._rows import register_rows
+from vaswani_plugin.models._stock_flags import refuse_stock_flags
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.loss import projected_loss
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
-class VaswaniTransformer(FairseqEncoderDecoderModel):
+class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/architectures.py`."""
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the model's flags; fairseq's for its own Transformer are refused by ours' name."""
+        super().add_args(parser)
+        refuse_stock_flags(parser)
 
     @classmethod
     def build_model(cls, cfg: VaswaniTransformerConfig, task) -> "VaswaniTransformer":

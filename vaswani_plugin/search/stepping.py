@@ -37,6 +37,19 @@ class Beams(Protocol):
         """Go on with these sentences only, (B',)."""
 
 
+def attention_of(extra: object) -> Tensor | None:
+    """The attention (R, T, S) in what a decoder of fairseq returns beside its logits, if any.
+
+    A Transformer's is in a dictionary, in a list of its own; a convolutional or recurrent model's
+    is the tensor itself.
+    """
+    if isinstance(extra, dict):
+        extra = extra.get("attn")
+    if isinstance(extra, list):
+        extra = extra[0] if extra else None
+    return extra if torch.is_tensor(extra) else None
+
+
 class ForeignBeams:
     """`Beams` over any encoder-decoder of fairseq, by its decoder's `forward`.
 
@@ -73,9 +86,7 @@ class ForeignBeams:
         logits, extra = decoder(self.history, encoder_out=self.encoder_out, **state)
         logits = logits[:, -1:] / self.temperature
         self.log_p = self.model.get_normalized_probs((logits, extra), log_probs=True)[:, -1]
-        attention = extra.get("attn") if isinstance(extra, dict) else None
-        if isinstance(attention, list):
-            attention = attention[0] if attention else None
+        attention = attention_of(extra)
         if attention is None:
             return None
         return attention[:, -1].unflatten(0, (self.sentences, self.beams))

@@ -3,11 +3,13 @@
 import argparse
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that fairseq's generator keeps, with the values that mean that they are not used."""
 
+OF_EDITING_MODELS = "print_step", "retain_iter_history"
+
 DIGESTS = "dictionary_sha256"
 
 
@@ -39,6 +43,9 @@ class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, MeteringConf
             "rule (paper), or |Y| with fairseq's own search (fairseq)"
         },
     )
+    decoding_is_complete: bool = field(default=False, metadata={"help": argparse.SUPPRESS})
+    """Whether every generation option is meant as it is; else fairseq's defaults mean silence.
+    Set by the parser and the hub interface, which fill in the paper's values themselves."""
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
@@ -53,7 +60,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         """Add the task's flags; in generation, make the paper's values the defaults."""
         super().add_args(parser)
         known = {action.dest for action in parser._actions}
-        parser.set_defaults(**{k: v for k, v in cls.decoding.items() if k in known})
+        if "beam" in known:
+            parser.set_defaults(**cls.decoding, decoding_is_complete=True)
 
     @classmethod
     def load_dictionary(cls, filename: str) -> TextDictionary:
@@ -109,7 +117,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
 
         Args:
             models: the ensemble.
-            args: fairseq's generation options, complete or (from --eval-bleu-args) partial.
+            args: fairseq's generation options: a configuration, or a Namespace, complete or (from
+                --eval-bleu-args) partial.
             seq_gen_cls: a generator class that overrides the task's.
             extra_gen_cls_kwargs: passed to the generator.
             prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
@@ -120,14 +129,17 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         Raises:
             UserError: when options contradict each other or the models don't fit together.
         """
-        if isinstance(args, argparse.Namespace):
-            args = argparse.Namespace(**{**self.decoding, **vars(args)})
+        args = self.complete_decoding(args)
+        for name in OF_EDITING_MODELS:
+            if getattr(args, name, False):
+                raise UserError(
+                    f"--{name.replace('_', '-')} is for models that edit a whole output step by "
+                    f"step (--task translation_lev); this task writes word by word: drop it"
+                )
         extra = dict(extra_gen_cls_kwargs or {})
         wants_attention = bool(getattr(args, "print_alignment", None))
         wants_attention |= getattr(args, "replace_unk", None) is not None
-        for model in models:
-            if hasattr(getattr(model, "decoder", None), "alignment_wanted"):
-                model.decoder.alignment_wanted = wants_attention
+        request_attention(models, wants_attention)
         reason = None
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._beyond_our_search(models, args, extra)
@@ -137,7 +149,41 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             logger.warning(
                 "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
             )
+        if getattr(args, "replace_unk", None) is not None and not args.print_alignment:
+            args.print_alignment = "hard"
         return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+
+    def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
+        """Hypotheses of a batch; see fairseq's task.
+
+        Raises:
+            UserError: when --constraints is given and the batch has none.
+        """
+        search = getattr(generator, "search", None)
+        if constraints is None and getattr(search, "supports_constraints", False):
+            raise UserError(
+                "--constraints: the data has none; fairseq-interactive reads them from its input, "
+                "behind each sentence and a tab"
+            )
+        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
+
+    def complete_decoding(self, args: Any) -> argparse.Namespace:
+        """Generation options with the paper's values where the user gave none.
+
+        Args:
+            args: a Namespace: what it holds was given. A configuration, such as a checkpoint's:
+                what equals fairseq's default was not given, unless `decoding_is_complete`.
+        """
+        if isinstance(args, argparse.Namespace):
+            return argparse.Namespace(**{**self.decoding, **vars(args)})
+        names = args.keys() if isinstance(args, Mapping) else [f.name for f in fields(args)]
+        given = {name: getattr(args, name) for name in names}
+        if not self.cfg.get("decoding_is_complete", False):
+            silence = GenerationConfig()
+            for name in self.decoding:
+                if given.get(name) == getattr(silence, name):
+                    given.pop(name, None)
+        return argparse.Namespace(**{**self.decoding, **given})
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         known = {f.name for f in fields(SearchOptions)}
@@ -146,6 +192,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             for name in known
             if getattr(args, name, None) is not None and name != "length_penalty"
         }
+        if getattr(args, "replace_unk", None) is not None:
+            given.setdefault("print_alignment", "hard")
         options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
         extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
         choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
@@ -167,6 +215,27 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
             return "--diverse-beam-groups with --length-penalty fairseq"
         return None
+
+
+def request_attention(models: list, is_wanted: bool) -> None:
+    """Let models return their attention to the source in incremental decoding, or save the work.
+
+    fairseq itself asks convolutional and recurrent models for it under --print-alignment only, not
+    under --replace-unk, and whoever comes by Python doesn't ask at all.
+
+    Raises:
+        UserError: when attention is wanted and no model has any.
+    """
+    decoders = [model.decoder for model in models if hasattr(model, "decoder")]
+    if is_wanted and all(getattr(decoder, "attention", True) is None for decoder in decoders):
+        raise UserError(
+            "the model has no attention, so there are no alignments; drop --print-alignment and "
+            "--replace-unk"
+        )
+    for decoder in decoders:
+        for name in ("alignment_wanted", "need_attn"):
+            if hasattr(decoder, name):
+                setattr(decoder, name, is_wanted)
 
 
 def dictionary_digest(dictionary: Dictionary) -> str:

@@ -28,9 +28,32 @@ from vaswani_plugin.training.saving import Saves
 
 logger = logging.getLogger(__name__)
 
+FAIRSEQS_RATE = [0.25]
+"""fairseq's --lr where none is given."""
+
 
 class OutOfMemory(UserError):
     """A batch doesn't fit into the memory of one of several workers."""
+
+
+def refuse_what_cannot_train(cfg: Any) -> None:
+    """Refuse half precision on a CPU, and say so where --lr has no effect.
+
+    Raises:
+        UserError: names the flag and the remedy.
+    """
+    common = getattr(cfg, "common", None)
+    on_cpu = getattr(common, "cpu", False) or not torch.cuda.is_available()
+    if on_cpu and getattr(common, "fp16", False):
+        raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
+    schedule = getattr(getattr(cfg, "lr_scheduler", None), "_name", None)
+    rates = list(getattr(getattr(cfg, "optimization", None), "lr", None) or [])
+    if schedule == REGISTERED_DEFAULTS["lr_scheduler"] and rates not in ([], FAIRSEQS_RATE):
+        logger.warning(
+            "--lr %s has no effect: --lr-scheduler vaswani takes the rate from Eq. 3; scale it "
+            "with --lr-factor, or choose another scheduler",
+            ",".join(map(str, rates)),
+        )
 
 
 class VaswaniTrainer(Trainer):
@@ -51,6 +74,7 @@ class VaswaniTrainer(Trainer):
         self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
     ) -> None:
         preemption.listen()
+        refuse_what_cannot_train(cfg)
         with modules_errors_as_user_errors():  # --compile without a compiler
             model.train()
         super().__init__(cfg, task, model, criterion, quantizer)
