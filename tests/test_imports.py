@@ -69,9 +69,6 @@ KNOW_FAIRSEQ = {
     "interchange/fairseq_options.py": "reads the options of fairseq's own transformer",
     "interchange/fairseq_transformer.py": "reads and writes fairseq's own transformer",
     "interchange/untrusted.py": "fairseq builds the model of a checkpoint with its data",
-    "search/completion.py": "takes fairseq's dictionary and language models",
-    "search/generator.py": "takes fairseq's dictionary; its base class is what fairseq calls",
-    "search/stepping.py": "takes fairseq's own decoders, too",
 }
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
