@@ -19,6 +19,8 @@ MAY_IMPORT = {
         *("modules", "architectures", "errors"),
         "kernels",  # in one file: see below
     },
+    "checkpoint_errors": {"errors"},
+    "checkpoint_globals": set(),
     "configurations": {"building", "errors"},
     "decoding": set(),
     "defaults": set(),
@@ -29,9 +31,12 @@ MAY_IMPORT = {
     "kernels": {"modules", "matrix_library", "errors"},
     "analysis": {"matrix_library"},
     "search": {"modules", "matrix_library", "errors"},
+    "inference": {
+        *("modules", "building", "search", "text", "architectures", "errors"),
+        *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
+    },
     "interchange": {
-        *("modules", "building", "models", "architectures", "configurations"),
-        *("checkpoint_sums", "text"),
+        *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
     },
     "models": {
         *("modules", "building", "architectures", "configurations", "errors"),
@@ -40,15 +45,17 @@ MAY_IMPORT = {
     "criterions": {"modules", "defaults", "errors"},
     "optim": {"modules", "errors"},
     "tasks": {"modules", "models", "search", "text", "decoding", "errors"},
-    "fairseq_patches": {"checkpoint_sums", "errors", "text"},
+    "fairseq_patches": {
+        *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums", "errors", "text"),
+    },
     "training": {
-        *("fairseq_patches", "checkpoint_sums", "errors"),
+        *("fairseq_patches", "checkpoint_errors", "checkpoint_sums", "errors"),
         "defaults",  # the log names those of the paper that hold
         *("metrics", "analysis"),  # metering
     },
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
-        *("metrics", "interchange", "configurations", "defaults", "text", "decoding"),
+        *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
     },
 }
 LIBRARIES = {"torch", "fairseq"}
@@ -58,8 +65,13 @@ MAY_KNOW = {
         ["architectures", "checkpoint_sums", "decoding", "errors", "text", "metrics"], set()
     ),
     **dict.fromkeys(
-        ["matrix_library", "modules", "kernels", "building", "analysis", "search", "interchange"],
+        ["matrix_library", "modules", "kernels", "building", "analysis", "search", "inference"],
         {"torch"},
+    ),
+    "interchange": {"torch"},
+    **dict.fromkeys(
+        ["checkpoint_errors", "checkpoint_globals"],
+        set(),
     ),
     **dict.fromkeys(["configurations", "defaults"], {"fairseq"}),
     **dict.fromkeys(
@@ -70,10 +82,9 @@ MAY_KNOW = {
 }
 # Files that know fairseq though their package should not, and why.
 KNOW_FAIRSEQ = {
-    "interchange/bundle.py": "fairseq builds the model of a bundle",
+    "interchange/bundle.py": "fairseq builds its own models",
     "interchange/fairseq_options.py": "reads the options of fairseq's own transformer",
     "interchange/fairseq_transformer.py": "reads and writes fairseq's own transformer",
-    "interchange/untrusted.py": "fairseq builds the model of a checkpoint with its data",
 }
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
