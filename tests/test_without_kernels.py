@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPO, fairseq_environment
 
-CALLER = "vaswani_plugin/models/_accelerate.py"
+CALLER = "vaswani_plugin/building/acceleration.py"
 LINES = ("from vaswani_plugin import kernels\n\n\n", "    return kernels.accelerate(model)\n")
 TRAINING = (
     *("--arch", "vaswani_debug", "--task", "vaswani_translation", "--cpu", "--seed", "1"),

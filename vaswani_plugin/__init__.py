@@ -12,7 +12,7 @@ from typing import Any
 PUBLIC_NAMES = {
     "ARCHITECTURES": "vaswani_plugin.architectures",
     "BeamSearchGenerator": "vaswani_plugin.search.generator",
-    "Bundle": "vaswani_plugin.interchange.bundle",
+    "Bundle": "vaswani_plugin.inference.bundle",
     "MultiHeadAttention": "vaswani_plugin.modules.attention",
     "Pipeline": "vaswani_plugin.text.pipeline",
     "Transformer": "vaswani_plugin.modules.transformer",

@@ -6,10 +6,12 @@ from typing import Any, Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
+from vaswani_plugin.building import sizes
+from vaswani_plugin.building.sizes import flag
 from vaswani_plugin.errors import UserError
 
-POSITIONS = ChoiceEnum(["sinusoidal", "sinusoidal-fairseq", "learned"])
-SHARING = ChoiceEnum(["all", "decoder", "none"])
+POSITIONS = ChoiceEnum(list(sizes.POSITIONS))
+SHARING = ChoiceEnum(list(sizes.SHARING))
 
 
 @dataclass
@@ -166,28 +168,4 @@ def check_recurrent_sizes(cfg: RecurrentConfig) -> None:
     """
     for name in ("d_model", "layers"):
         if getattr(cfg, name) < 1:
-            raise UserError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
-
-
-def check_sizes(cfg: VaswaniTransformerConfig) -> None:
-    """Refuse widths and numbers of layers that make no model.
-
-    Raises:
-        UserError: when a size is below 1, d_model odd for sinusoids, or the window negative; names
-            the flag.
-    """
-    for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
-        if getattr(cfg, name, 1) < 1:  # a language model has no encoder
-            raise UserError(f"{_flag(name)} is {getattr(cfg, name)}; it must be at least 1")
-    least = 4 if cfg.positions == "sinusoidal-fairseq" else 2
-    if cfg.positions != "learned" and (cfg.d_model % 2 or cfg.d_model < least):
-        raise UserError(
-            f"--d-model is {cfg.d_model}; sinusoidal positions need an even width, at least"
-            f" {least}: change it, or give --positions learned"
-        )
-    if cfg.attention_window < 0:
-        raise UserError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+            raise UserError(f"{flag(name)} is {getattr(cfg, name)}; it must be at least 1")

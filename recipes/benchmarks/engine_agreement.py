@@ -21,17 +21,17 @@ import torch
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli._engine import Engine, Hypothesis
 from vaswani_plugin.cli._translating import make_engine
-from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.interchange.bundle import FairseqBundle
 from vaswani_plugin.text.corpus_io import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}
 TIE = 1e-4  # scores that differ by less are float32's noise
 
 
-def engine_of(folder: Path, beam: int) -> tuple[Engine, Bundle]:
+def engine_of(folder: Path, beam: int) -> tuple[Engine, FairseqBundle]:
     """The engine that `vaswani translate` takes for a folder, on one thread of the CPU."""
     flags = ["--model", str(folder), "--cpu", "--threads", "1", "--beam", str(beam)]
-    bundle = Bundle.load(folder)
+    bundle = FairseqBundle.load(folder)
     return make_engine(cli.command_parser("translate").parse_args(flags), bundle), bundle
 
 
@@ -71,7 +71,7 @@ def main() -> int:
     args = parser.parse_args()
     torch.set_num_threads(1)
     lines, references = list(read_lines(args.input)), list(read_lines(args.reference))
-    lowercase = Bundle.load(args.model).pipeline.settings.lowercase
+    lowercase = FairseqBundle.load(args.model).pipeline.settings.lowercase
     report = {}
     ours, text, seconds = translate(args.model, lines, args.beam)
     rows = {"fairseq": (ours, text, seconds)}

@@ -25,6 +25,7 @@ MEASURE = "import torch"
 TEXTS = {
     "hyp": "a cat sat .\nthe dog runs .\n",
     "ref": "the cat sat .\na dog runs .\n",
+    "sentence": "The old doctor saw a bird in the garden.\n",
     "trees": "(S (NP (D the) (N cat)) (VP (V sat)))\n(S (NP (D a) (N dog)) (VP (V runs)))\n",
 }
 COMMANDS = {
@@ -38,6 +39,9 @@ COMMANDS = {
     "complexity": 0.3,
 }
 """Arguments of `vaswani`: the ratio to `import torch` that they should not exceed."""
+
+MODEL_COMMANDS = {"translate --cpu --model {model} sentence": 1.5}
+"""The same for commands that need a bundle: `{model}` is its folder."""
 
 Clock = Callable[[list[str], Path], float]
 
@@ -112,7 +116,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="(default: 5)")
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a bundle: also translate the text with it"
+        "--model", type=Path, metavar="DIR", help="a bundle: also translate a sentence with it"
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     args = parser.parse_args(argv)
@@ -122,7 +126,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.model is not None:
         if len(str(args.model).split()) != 1:
             raise InputError(f"--model {args.model}: must be a path without blanks here")
-        commands[f"translate --cpu --model {args.model.resolve()} hyp"] = None
+        for command, goal in MODEL_COMMANDS.items():
+            commands[command.format(model=args.model.resolve())] = goal
     rows = compare(commands, args.repetitions)
     print(json.dumps(rows, indent=1) if args.format == "json" else as_table(rows))
 

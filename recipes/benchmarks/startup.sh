@@ -5,7 +5,8 @@
 #   bash recipes/benchmarks/startup.sh --model WORK/model    also a sentence translated with a bundle
 #
 # --help lists the options. Expected: `vaswani --help` at most 0.15; commands without a model, and
-# the --help of one with a model, at most 0.3.
+# the --help of one with a model, at most 0.3; a sentence translated with the quickstart's model at
+# most 1.5.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -19,7 +19,7 @@ from toy_bundle import write_toy_bundle
 from vaswani_plugin.cli import _attention_figures as figures
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli._attention_weights import Attention
-from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.interchange.bundle import FairseqBundle
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SOURCE, TARGET = "The tired farmer slept.", "The cat & a bird!"
@@ -82,7 +82,7 @@ def unmerged(attend):
 
 
 def test_a_bundles_weights_are_the_models(unmerged, folder):
-    model, task = Bundle.load(folder).load_model()
+    model, task = FairseqBundle.load(folder).load_model()
     dictionary = task.source_dictionary
     source, read = unmerged["encoder"].keys, unmerged["decoder"].keys
     assert source[-1] == "</s>" and read[0] == "</s>"
@@ -155,7 +155,7 @@ def test_without_a_target_the_model_translates(attend, folder):
     code, out, err = attend("--source", SOURCE, "--format", "json")
     assert code == 0, err
     found = json.loads(out)
-    bundle = Bundle.load(folder)
+    bundle = FairseqBundle.load(folder)
     model, task = bundle.load_model()
     generator = task.build_generator([model], Namespace(beam=2))
     ids = task.source_dictionary.encode_line(bundle.pipeline.encode(SOURCE)).long()

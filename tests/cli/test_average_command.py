@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 
 from tests.conftest import RunFairseq
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 Save = Callable[..., Path]
 

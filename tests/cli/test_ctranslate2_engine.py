@@ -12,7 +12,7 @@ from toy_bundle import SENTENCES, write_toy_bundle
 
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.cli._engine import FairseqEngine
+from vaswani_plugin.cli._fairseq_engine import FairseqEngine
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
 

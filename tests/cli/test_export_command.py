@@ -17,7 +17,7 @@ from tests.conftest import run_module
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.cli._importing import make_task
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.interchange.ctranslate2_export import import_ctranslate2
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
 

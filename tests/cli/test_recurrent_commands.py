@@ -9,7 +9,7 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 SENTENCES = ["The tired farmer slept.", "A cat & a bird!", "The sea", "Why the river?"]
 ARCHS = ["vaswani_seq2seq_lstm_tiny", "vaswani_attention_lstm_tiny"]

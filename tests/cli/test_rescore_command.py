@@ -17,7 +17,7 @@ from toy_bundle import write_checkpoint, write_data
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.cli._forced import ForcedDecoder, _batches
 from vaswani_plugin.cli._nbest import read_nbest
-from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14

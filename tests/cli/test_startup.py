@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from toy_bundle import write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli.__main__ import COMMANDS
@@ -61,6 +62,16 @@ def test_the_listing_imports_nothing_but_the_plugin(tmp_path):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_commands_help_is_light(name, tmp_path):
     assert not imported(tmp_path, name, "--help") & {*HEAVY, "numpy", "tqdm", "tabulate"}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory) -> Path:
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+def test_translating_needs_torch_but_not_fairseq(bundle, tmp_path):
+    names = imported(tmp_path, "translate", "--cpu", "--model", str(bundle), "hyp")
+    assert names & HEAVY == {"torch"}
 
 
 def test_a_metric_is_light():

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,10 @@ from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import _engine, _sentences
 from vaswani_plugin.cli import _translating as command
 from vaswani_plugin.cli.__main__ import command_parser, main
-from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.interchange.bundle import FairseqBundle
+from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.text.settings import MODEL
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
 # What other programs break lines or choke at; none is longer than the toy model's limit.
@@ -327,7 +331,7 @@ def test_json(translate, bundle):
 def test_alignments_are_the_models_own(bundle):
     """By a full forward pass: the source with the highest attention of the last layer's mean."""
     engine = make_engine(bundle, "--format", "json")
-    model, task = bundle.load_model()
+    model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
     line = bundle.pipeline.encode("the cat and the bird")
     (hypothesis, *_) = engine.translate([line])[0]
     source = task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
@@ -398,6 +402,11 @@ def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
     assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
 
 
+def refuse_to_load(bundle: Bundle) -> None:
+    raise ForeignModel("as if only fairseq could build it")
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
 @pytest.mark.parametrize(
     ("flags", "device", "dtype"),
     [
@@ -407,20 +416,25 @@ def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
         (["--cpu"], "cpu", torch.float32),
     ],
 )
-def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype):
+def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype, is_foreign):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(command, "FairseqEngine", lambda *args, **named: named)
+    monkeypatch.setattr(command, "SearchEngine", lambda *arguments: arguments[2:4])
+    monkeypatch.setattr(
+        command, "fairseq_engine", lambda _, device, dtype, **others: (device, dtype)
+    )
+    if is_foreign:
+        monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
     args = command_parser("translate").parse_args(["--model", str(bundle.folder), *flags])
-    engine = command.make_engine(args, bundle)
-    assert (engine["device"], engine["dtype"]) == (torch.device(device), dtype)
+    assert command.make_engine(args, bundle) == (torch.device(device), dtype)
 
 
 def test_half_precision_translates_much_the_same(bundle):
     lines = [bundle.pipeline.encode(line) for line in ("a bird", "the cat", "the sea")]
     exact = make_engine(bundle).translate(lines)
-    model, task = bundle.load_model()
+    options = SearchOptions(beam=2)
     cpu = torch.device("cpu")
-    engine = _engine.FairseqEngine(model, task, cpu, torch.bfloat16, 4096, False, 2, 0.6)
+    loaded = bundle.load_transformer()
+    engine = _engine.SearchEngine(loaded, options, cpu, torch.bfloat16, 4096)
     rough = engine.translate(lines)
     assert {weight.dtype for weight in engine.model.parameters()} == {torch.bfloat16}
     for (first, *_), (second, *_) in zip(exact, rough, strict=True):
@@ -433,9 +447,64 @@ def test_memory_that_does_not_suffice_is_one_line(bundle, monkeypatch):
     def fail(*args):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(engine.task, "inference_step", fail)
+    monkeypatch.setattr(engine.generator, "generate", fail)
     with pytest.raises(ValueError, match="2 sentences of up to 3 tokens: give less than --batch"):
         engine.translate(["a b", "c"])
+
+
+FLAGS = [
+    ["--long", "split", "--format", "json", "--nbest", "2"],
+    ["--long", "truncate", "--beam", "5", "--lenpen", "1.2", "--batch-tokens", "40"],
+]
+WITHOUT_FAIRSEQ = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("fairseq", "fairseq_cli", "hydra", "omegaconf"):
+            raise ModuleNotFoundError(f"No module named {name!r}: blocked by the test")
+
+sys.meta_path.insert(0, Blocked())
+from vaswani_plugin.cli.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_it_translates_the_same_where_fairseq_is_missing(folder, flags, tmp_path, monkeypatch):
+    """Byte for byte what fairseq's own model and task give."""
+    (tmp_path / "in").write_bytes(encoded([*SENTENCES, *ODD]))
+    arguments = ["translate", "--model", str(folder), "--cpu", *flags, str(tmp_path / "in")]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FAIRSEQ, *arguments],
+        capture_output=True,
+        env=fairseq_environment(),
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+    monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
+    assert main([*arguments, "--output", str(tmp_path / "out")]) == 0
+    assert done.stdout == (tmp_path / "out").read_bytes() != b""
+
+
+def test_a_model_that_only_fairseq_builds_needs_fairseq(folder, tmp_path):
+    """It also shows that the block of the test above blocks."""
+    shutil.copytree(folder, tmp_path / "model")
+    state = torch.load(tmp_path / "model" / MODEL)
+    state["cfg"]["model"]["_name"] = "fconv"
+    torch.save(state, tmp_path / "model" / MODEL)
+    arguments = ["translate", "--model", str(tmp_path / "model"), "--cpu", os.devnull]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FAIRSEQ, *arguments],
+        capture_output=True,
+        env=fairseq_environment(),
+        timeout=120,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+    assert "model.pt holds 'fconv', which only fairseq builds" in done.stderr
+    assert "fairseq can't be imported (No module named 'fairseq" in done.stderr
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))

@@ -18,6 +18,7 @@ from fairseq.file_io import PathManager
 
 import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
+from vaswani_plugin.checkpoint_errors import why_mismatched
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_patches import checkpoints
 
@@ -111,7 +112,7 @@ def mismatch(ours: dict[str, tuple], theirs: dict[str, tuple]) -> str:
 
     with pytest.raises(RuntimeError) as error:
         model(ours).load_state_dict(model(theirs).state_dict())
-    return checkpoints._why_mismatched(str(error.value))
+    return why_mismatched(str(error.value))
 
 
 def test_the_reason_of_a_mismatch():

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.interchange.average import (
     Averager,
     average_checkpoints,
     model_config,
     shared_owners,
 )
-from vaswani_plugin.interchange.checkpoints import save_checkpoint
 
 CONFIG = {"_name": "some_arch", "d_model": 4}
 

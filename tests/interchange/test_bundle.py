@@ -8,7 +8,7 @@ import torch
 from bundle import make_bundle, parse_settings
 from toy_bundle import write_toy_bundle
 
-from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.interchange.bundle import FairseqBundle
 from vaswani_plugin.tasks.translation import VaswaniTranslationTask
 
 
@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 
 def test_the_model_is_the_checkpoints(folder):
-    model, task = Bundle.load(folder).load_model()
+    model, task = FairseqBundle.load(folder).load_model()
     expected = torch.load(folder / "model.pt")["model"]
     found = model.state_dict()
     assert found.keys() == expected.keys()
@@ -34,7 +34,7 @@ def test_a_model_of_fairseqs_own_task_gets_ours(stock_checkpoint, toy_data_bin, 
     pairs = ["lowercase=false", "normalize_punctuation=false", "tokenizer=none", "subwords=none"]
     settings = parse_settings(pairs, "src", "tgt")
     make_bundle(stock_checkpoint, toy_data_bin, settings, tmp_path / "model")
-    model, task = Bundle.load(tmp_path / "model").load_model()
+    model, task = FairseqBundle.load(tmp_path / "model").load_model()
     assert type(task) is VaswaniTranslationTask
     assert task.cfg.length_penalty == "paper"
     assert "encoder.embed_tokens.weight" in model.state_dict()
@@ -45,7 +45,7 @@ def test_how_it_was_decoded_in_training_does_not_matter(folder, tmp_path):
     state = torch.load(folder / "model.pt")
     state["cfg"]["task"] |= {"length_penalty": "fairseq", "eval_bleu": True}
     torch.save(state, tmp_path / "model" / "model.pt")
-    _, task = Bundle.load(tmp_path / "model").load_model()
+    _, task = FairseqBundle.load(tmp_path / "model").load_model()
     assert task.cfg.length_penalty == "paper" and not task.cfg.eval_bleu
 
 
@@ -55,16 +55,16 @@ def test_a_model_of_another_task_is_named(folder, tmp_path):
     state["cfg"]["task"] |= {"_name": "language_modeling"}
     torch.save(state, tmp_path / "model" / "model.pt")
     with pytest.raises(ValueError, match="trained by --task language_modeling: .* translation"):
-        Bundle.load(tmp_path / "model").load_model()
+        FairseqBundle.load(tmp_path / "model").load_model()
 
 
 def test_what_is_missing_is_named(folder, tmp_path):
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path} is no bundle")):
-        Bundle.load(tmp_path)
+        FairseqBundle.load(tmp_path)
     shutil.copytree(folder, tmp_path / "model")
     (tmp_path / "model" / "codes").unlink()
     with pytest.raises(ValueError, match="codes does not exist: the bundle is incomplete"):
-        Bundle.load(tmp_path / "model")
+        FairseqBundle.load(tmp_path / "model")
 
 
 def test_another_dictionary_is_refused(folder, tmp_path):
@@ -74,7 +74,7 @@ def test_another_dictionary_is_refused(folder, tmp_path):
         first, second, *rest = path.read_text().splitlines(keepends=True)
         path.write_text("".join([second, first, *rest]))
     with pytest.raises(ValueError, match="source dictionary .* is not the one"):
-        Bundle.load(tmp_path / "model").load_model()
+        FairseqBundle.load(tmp_path / "model").load_model()
 
 
 def test_a_truncated_model_is_named(folder, tmp_path):
@@ -82,4 +82,4 @@ def test_a_truncated_model_is_named(folder, tmp_path):
     path = tmp_path / "model" / "model.pt"
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(ValueError, match=re.escape(f"checkpoint {path} cannot be read")):
-        Bundle.load(tmp_path / "model").load_model()
+        FairseqBundle.load(tmp_path / "model").load_model()

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from toy_bundle import write_toy_bundle
 
 from tests.conftest import REPO
 
@@ -39,6 +40,15 @@ def test_a_real_round(monkeypatch, capsys) -> None:
         ["import", "torch"], ["vaswani", "--help"], ["vaswani", "evalb"],
     ]  # fmt: skip
     assert all(row["seconds"] > 0 for row in rows)
+
+
+def test_a_bundle_translates_a_sentence(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setattr(startup, "COMMANDS", {})
+    model = write_toy_bundle(tmp_path)
+    startup.main(["--repetitions", "1", "--format", "json", "--model", str(model)])
+    _, row = json.loads(capsys.readouterr().out)
+    assert row["command"] == f"vaswani translate --cpu --model {model} sentence"
+    assert row["seconds"] > 0 and row["goal"] == 1.5
 
 
 def test_bad_flags_and_commands(monkeypatch, tmp_path) -> None:

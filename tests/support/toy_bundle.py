@@ -43,12 +43,24 @@ def write_data(folder: Path) -> Path:
 
 
 def write_checkpoint(
-    data: Path, path: Path, seed: int = 1, model: tuple[str, ...] = ("--arch", "vaswani_debug")
+    data: Path,
+    path: Path,
+    seed: int = 1,
+    model: tuple[str, ...] = ("--arch", "vaswani_debug"),
+    share: str = "none",
 ) -> None:
-    """A checkpoint as fairseq-train writes it, without training; `model` are flags."""
+    """A checkpoint as fairseq-train writes it, without training.
+
+    Args:
+        data: folder of the dictionaries.
+        path: of the checkpoint.
+        seed: of the weights.
+        model: flags.
+        share: which embeddings are one matrix.
+    """
     limits = ("--max-source-positions", str(POSITIONS), "--max-target-positions", str(POSITIONS))
     flags = ("--task", "vaswani_translation", *model, *limits)
-    flags += ("--share-embeddings", "none", "--source-lang", "en", "--target-lang", "de")
+    flags += ("--share-embeddings", share, "--source-lang", "en", "--target-lang", "de")
     cfg = training_config(*flags).copy()
     cfg.task.data = str(data)
     task = tasks.setup_task(cfg.task)

@@ -12,11 +12,10 @@ import torch
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks.translation import TranslationTask
 
-from vaswani_plugin.cli._engine import FairseqEngine
+from vaswani_plugin.cli._fairseq_engine import FairseqEngine
 from vaswani_plugin.cli._sentences import WORD_BORDERS
 from vaswani_plugin.decoding import PAPER_DECODING
-from vaswani_plugin.interchange.bundle import Bundle
-from vaswani_plugin.interchange.untrusted import load_with_data
+from vaswani_plugin.interchange.bundle import FairseqBundle, load_with_data
 from vaswani_plugin.text.coding import join_bpe
 from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.pipeline import Pipeline
@@ -144,7 +143,7 @@ class Attender:
             ValueError: the folder can't be used, or holds no translation model of ours.
             OSError: a file can't be read.
         """
-        bundle = Bundle.load(folder)
+        bundle = FairseqBundle.load(folder)
         if not (folder / MODEL).is_file():
             raise ValueError(
                 f"{folder}: CTranslate2 gives no per-head weights; give the bundle it was made of"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.interchange.average import average_checkpoints
-from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
 
 EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")

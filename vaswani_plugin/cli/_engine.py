@@ -1,18 +1,19 @@
-"""What translates lines of subwords for `vaswani translate`: the protocol, and fairseq's search.
+"""What translates lines of subwords for `vaswani translate`: the protocol, and our search.
 
 Axes: B sentences of a batch, S their longest source in tokens, end of sentence included.
 """
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from fairseq.data.data_utils import collate_tokens
-from fairseq.models import BaseFairseqModel
-from fairseq.tasks.translation import TranslationTask
-from torch import Tensor
+from torch import Tensor, nn
+
+from vaswani_plugin.inference.bundle import Loaded
+from vaswani_plugin.search.dictionary import Dictionary
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
 
 
 @dataclass(frozen=True)
@@ -63,43 +64,32 @@ def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-class FairseqEngine:
-    """The task's own generator, as fairseq-interactive drives it.
+class BatchEngine:
+    """An `Engine` over a generator of hypotheses.
 
     Args:
-        model: on the CPU.
-        task: builds the generator and knows the dictionaries.
+        model: on the device; its `max_positions` says how long a source may be.
+        generator: has `generate(models, sample)`, as `search.generator` has it.
+        source: dictionary.
+        target: dictionary; its `string` writes a hypothesis.
         device: where to decode.
-        dtype: of the weights, such as torch.float32.
         batch_tokens: most source tokens of a batch, padding included.
-        align: also give the alignments.
-        beam: width of the beam.
-        lenpen: alpha of the length penalty.
-        nbest: how many hypotheses will be looked at; None: all.
     """
 
     def __init__(
         self,
-        model: BaseFairseqModel,
-        task: TranslationTask,
+        model: nn.Module,
+        generator: Any,
+        source: Dictionary,
+        target: Dictionary,
         device: torch.device,
-        dtype: torch.dtype,
         batch_tokens: int,
-        align: bool,
-        beam: int,
-        lenpen: float,
-        nbest: int | None = None,
     ) -> None:
-        alignment = "hard" if align else None
-        generation = argparse.Namespace(
-            beam=beam, lenpen=lenpen, nbest=nbest, print_alignment=alignment
-        )
-        self.model = model.to(device=device, dtype=dtype)
-        self.model.prepare_for_inference_(argparse.Namespace(generation=generation))
-        self.task = task
+        self.model = model
+        self.generator = generator
+        self.source, self.target = source, target
         self.device = device
         self.batch_tokens = batch_tokens
-        self.generator = task.build_generator([self.model], generation)
         self.longest = model.max_positions()[0] - 1
 
     def translate(self, lines: list[str]) -> list[list[Hypothesis]]:
@@ -108,37 +98,65 @@ class FairseqEngine:
         Raises:
             ValueError: a batch doesn't fit into the GPU's memory.
         """
-        sources, lengths = self.task.get_interactive_tokens_and_lengths(lines, lambda line: line)
+        sources = [[*map(self.source.index, line.split()), self.source.eos()] for line in lines]
         found: dict[int, list[Hypothesis]] = {}
-        for batch in batches_by_length(lengths, self.batch_tokens):
+        for batch in batches_by_length([len(source) for source in sources], self.batch_tokens):
             decoded = self._decode([sources[number] for number in batch])
             for number, hypotheses in zip(batch, decoded, strict=True):
                 found[number] = [self._readable(hypothesis) for hypothesis in hypotheses]
         return [found[number] for number in range(len(lines))]
 
-    def _decode(self, sources: list[Tensor]) -> list[list[dict]]:
-        dictionary = self.task.source_dictionary
-        padded = collate_tokens(sources, dictionary.pad(), dictionary.eos(), left_pad=True)
-        lengths = torch.tensor([len(source) for source in sources])
+    def _decode(self, sources: list[list[int]]) -> list[list[dict]]:
+        longest = max(map(len, sources))
+        # Padded on the left, as fairseq's translation task does.
+        padded = [[self.source.pad()] * (longest - len(row)) + row for row in sources]
         net_input = {
-            "src_tokens": padded.to(self.device),  # (B, S)
-            "src_lengths": lengths.to(self.device),  # (B,)
+            "src_tokens": torch.tensor(padded, device=self.device),  # (B, S)
+            "src_lengths": torch.tensor([len(row) for row in sources], device=self.device),  # (B,)
         }
         try:
-            return self.task.inference_step(self.generator, [self.model], {"net_input": net_input})
+            return self._generate({"net_input": net_input})
         except torch.OutOfMemoryError as error:
             raise ValueError(
                 f"the GPU's memory does not hold a batch of {len(sources)} sentences of up to "
-                f"{len(sources[0])} tokens: give less than --batch-tokens "
+                f"{longest} tokens: give less than --batch-tokens "
                 f"{self.batch_tokens}, or --cpu"
             ) from error
 
+    def _generate(self, sample: dict) -> list[list[dict]]:
+        return self.generator.generate([self.model], sample)
+
     def _readable(self, hypothesis: dict[str, Tensor]) -> Hypothesis:
         # The dictionary's own text, as fairseq prints it, without the end of sentence.
-        text = self.task.target_dictionary.string(hypothesis["tokens"].tolist())
+        text = self.target.string(hypothesis["tokens"].tolist())
         return Hypothesis(
             tokens=text.split(),
             score=float(hypothesis["score"]),
             positional_scores=hypothesis["positional_scores"].float().tolist(),
             alignment=[tuple(pair) for pair in hypothesis["alignment"]],
         )
+
+
+class SearchEngine(BatchEngine):
+    """Our search over a Transformer that was loaded without fairseq.
+
+    Args:
+        loaded: the model and its dictionaries.
+        options: of the search.
+        device: where to decode.
+        dtype: of the weights, such as torch.float32.
+        batch_tokens: most source tokens of a batch, padding included.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        options: SearchOptions,
+        device: torch.device,
+        dtype: torch.dtype,
+        batch_tokens: int,
+    ) -> None:
+        model = loaded.model.to(device=device, dtype=dtype)
+        model.decoder.alignment_wanted = options.print_alignment is not None
+        generator = BeamSearchGenerator([model], loaded.target, options)
+        super().__init__(model, generator, loaded.source, loaded.target, device, batch_tokens)

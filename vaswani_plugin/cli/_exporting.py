@@ -5,7 +5,8 @@ import json
 
 from vaswani_plugin.cli._importing import make_task
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.ctranslate2_export import (
     import_ctranslate2,
     transformer_spec,
@@ -18,7 +19,6 @@ from vaswani_plugin.interchange.fairseq_transformer import (
     stock_model,
     updates_of,
 )
-from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.settings import MODEL, SETTINGS, dictionary_name, read_settings
 

@@ -15,7 +15,7 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 from tqdm import tqdm
 
-from vaswani_plugin.interchange.untrusted import load_with_data
+from vaswani_plugin.interchange.bundle import load_with_data
 
 
 class ForcedDecoder:

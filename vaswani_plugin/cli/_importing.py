@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,
@@ -21,7 +22,6 @@ from vaswani_plugin.interchange.fairseq_transformer import (
     refuse_not_finite,
     updates_of,
 )
-from vaswani_plugin.interchange.untrusted import untrusted
 from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
 

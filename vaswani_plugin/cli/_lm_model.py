@@ -11,7 +11,7 @@ from fairseq.models import FairseqLanguageModel
 from omegaconf import open_dict
 
 from vaswani_plugin import register
-from vaswani_plugin.interchange.untrusted import untrusted
+from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from vaswani_plugin.cli._engine import FairseqEngine, Hypothesis
+from vaswani_plugin.cli._engine import Hypothesis
+from vaswani_plugin.cli._fairseq_engine import FairseqEngine
 from vaswani_plugin.cli._flags import (
     processor,
 )
@@ -17,7 +18,7 @@ from vaswani_plugin.cli._lines import buffer_size, opened, progress
 from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.cli._tree_drawing import draw_tree, pretty
 from vaswani_plugin.decoding import PARSER_DECODING
-from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.interchange.bundle import FairseqBundle
 from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.linearization import restore
 from vaswani_plugin.text.settings import TreeSettings
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    parser = Parser(Bundle.load(args.model, TreeSettings), args)
+    parser = Parser(FairseqBundle.load(args.model, TreeSettings), args)
     inputs = args.inputs or ["-"]
     with opened(args.output) as write, progress(inputs, args.output) as bar:
         for sentences in in_buffers(parser.read(inputs), buffer_size(args, inputs)):
@@ -67,7 +68,7 @@ class Parser:
         OSError: it can't be read.
     """
 
-    def __init__(self, bundle: Bundle, args: argparse.Namespace) -> None:
+    def __init__(self, bundle: FairseqBundle, args: argparse.Namespace) -> None:
         model, task = bundle.load_model(unconstrained=args.unconstrained)
         self.pipeline = bundle.pipeline
         self.engine = FairseqEngine(

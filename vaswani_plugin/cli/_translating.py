@@ -3,18 +3,18 @@
 import argparse
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.cli._engine import Engine, FairseqEngine, Hypothesis
-from vaswani_plugin.cli._flags import (
-    processor,
-)
+from vaswani_plugin.cli._engine import Engine, Hypothesis, SearchEngine
+from vaswani_plugin.cli._flags import processor
 from vaswani_plugin.cli._lines import buffer_size, opened, progress
 from vaswani_plugin.cli._sentences import Sentence, in_buffers, read_sentences
+from vaswani_plugin.cli._start import start_fairseq
 from vaswani_plugin.decoding import PAPER_DECODING
-from vaswani_plugin.interchange.bundle import Bundle
+from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import MODEL
 
@@ -53,20 +53,53 @@ def make_engine(args: argparse.Namespace, bundle: Bundle) -> Engine:
     if (args.fp16 or args.bf16) and device.type != "cuda":
         flag = "--fp16" if args.fp16 else "--bf16"
         raise ValueError(f"{flag} is for a GPU; leave it out on the CPU")
-    search = {
+    is_exported = not (bundle.folder / MODEL).is_file()
+    if args.engine == "ctranslate2" or (args.engine is None and is_exported):
+        from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine  # knows fairseq
+
+        compute_type = "float16" if args.fp16 else "bfloat16" if args.bf16 else "default"
+        return CTranslate2Engine(
+            bundle.folder, device.type, compute_type, args.threads or 0, **search_flags(args, beam)
+        )
+    dtype = torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else torch.float32
+    try:
+        loaded = bundle.load_transformer()
+    except ForeignModel as foreign:
+        options = {"device": device, "dtype": dtype, **search_flags(args, beam)}
+        try:
+            return fairseq_engine(bundle, **options)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"{foreign}, and fairseq can't be imported ({error})") from error
+    alignment = "hard" if args.format == "json" else None
+    given = {"beam": beam, "lenpen": args.lenpen, "print_alignment": alignment}
+    options = SearchOptions(**{**PAPER_DECODING, **given})
+    return SearchEngine(loaded, options, device, dtype, args.batch_tokens)
+
+
+def search_flags(args: argparse.Namespace, beam: int) -> dict[str, Any]:
+    """What the engines beside ours are told of the search."""
+    return {
         "batch_tokens": args.batch_tokens,
         "align": args.format == "json",
         "beam": beam,
         "lenpen": args.lenpen,
     }
-    is_exported = not (bundle.folder / MODEL).is_file()
-    if args.engine == "ctranslate2" or (args.engine is None and is_exported):
-        compute_type = "float16" if args.fp16 else "bfloat16" if args.bf16 else "default"
-        threads = args.threads or 0
-        return CTranslate2Engine(bundle.folder, device.type, compute_type, threads, **search)
-    model, task = bundle.load_model()
-    dtype = torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else torch.float32
-    return FairseqEngine(model, task, device=device, dtype=dtype, **search)
+
+
+def fairseq_engine(bundle: Bundle, **options: Any) -> Engine:
+    """The engine for a model that only fairseq can build.
+
+    Raises:
+        ModuleNotFoundError: fairseq is not installed.
+        ValueError: the model can't be used.
+        OSError: it can't be read.
+    """
+    start_fairseq()
+    from vaswani_plugin.cli._fairseq_engine import FairseqEngine
+    from vaswani_plugin.interchange.bundle import FairseqBundle
+
+    model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
+    return FairseqEngine(model, task, **options)
 
 
 def translate(

@@ -13,7 +13,6 @@ from vaswani_plugin.cli._flags import (
     count,
 )
 from vaswani_plugin.cli._lines import add_buffer, add_output
-from vaswani_plugin.cli._start import start_fairseq
 from vaswani_plugin.decoding import PAPER_DECODING
 
 HELP = "translate raw text with a bundle (model, dictionaries, subword codes)"
@@ -71,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    start_fairseq()
-    from vaswani_plugin.cli import _translating
+    from vaswani_plugin.cli import _translating  # torch takes a second
 
     return _translating.run(args)

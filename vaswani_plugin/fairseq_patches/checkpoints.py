@@ -18,27 +18,12 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from torch import _weights_only_unpickler
 
+from vaswani_plugin.checkpoint_errors import mismatches_explained
+from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch
 
-_MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
-_NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
-HARMLESS_GLOBALS = (
-    # models registered without a dataclass keep their flags in one
-    argparse.Namespace,
-    # --eval-bleu keeps its sums as numpy scalars and arrays of numbers
-    np.ndarray,
-    np.dtype,
-    *(type(np.dtype(number)) for number in _NUMBERS),
-    *(
-        (getattr(_MULTIARRAY, name), f"numpy.{module}.multiarray.{name}")
-        for name in ("scalar", "_reconstruct")
-        for module in ("core", "_core")  # as numpy 1 and numpy 2 write them
-    ),
-)
-
-LONGEST_REFUSAL = 2000
 _OTHER_COPY = "use another one of the same folder, or copy it again"
 
 
@@ -135,50 +120,6 @@ def explain_mismatched_models() -> None:
     ) -> Any:
         with mismatches_explained(", ".join(filenames)):
             return original(filenames, *args, **kwargs)
-
-
-@contextmanager
-def mismatches_explained(files: str) -> Iterator[None]:
-    """Raise what PyTorch says about weights that don't fit as a `CheckpointError`.
-
-    Args:
-        files: the checkpoints' names, for the message.
-    """
-    try:
-        yield
-    except Exception as error:
-        # fairseq's Trainer raises a bare Exception while it handles PyTorch's RuntimeError
-        cause: BaseException | None = error
-        while cause is not None and "Error(s) in loading state_dict" not in str(cause):
-            cause = cause.__context__
-        if cause is None:
-            raise
-        raise CheckpointError(f"checkpoint {files} {_why_mismatched(str(cause))}") from error
-
-
-def _why_mismatched(text: str) -> str:
-    """The reason, from PyTorch's list: another dictionary, or another architecture."""
-    size = r"torch\.Size\(\[([\d, ]*)\]\)"
-    sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
-    shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]
-    rows = {(a[0], b[0]) for a, b in shapes if a[1:] == b[1:] and len(a) == 2}
-    listed = re.search(r"(Missing|Unexpected) key\(s\) in state_dict: \"([^\"]+)\"", text)
-    of_words = not any("position" in name for name, *_ in sizes)
-    if of_words and len(rows) == 1 and listed is None and all(len(a) == 2 for a, _ in shapes):
-        theirs, ours = rows.pop()
-        return (
-            f"was trained with a dictionary of {theirs} entries, the data folder's has {ours}:"
-            " give the data folder (its dict.*.txt) that the checkpoint was trained on"
-        )
-    if sizes:
-        name, theirs, ours = sizes[0]
-        first = f"{name} is [{theirs}] in the file and [{ours}] in the model"
-    else:
-        first = f"{listed[1].lower()} key {listed[2]}" if listed else " ".join(text.split())[:200]
-    return (
-        f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
-        " or another --save-dir"
-    )
 
 
 SAVE_TRIES = 3

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from vaswani_plugin.interchange.checkpoints import Checkpoint, load_checkpoint
-from vaswani_plugin.interchange.untrusted import untrusted
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
+from vaswani_plugin.inference.untrusted import untrusted
 
 Weights = dict[str, torch.Tensor]
 _ABSENT = "(absent)"

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.architectures import head_sizes
+from vaswani_plugin.building.fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.interchange.fairseq_weights import Weights
-from vaswani_plugin.models._fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.modules.positions import sinusoids
 
 PADDING = "<blank>"

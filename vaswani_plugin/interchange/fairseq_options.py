@@ -10,7 +10,7 @@ from typing import Any
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import TransformerConfig, base_architecture
 
-from vaswani_plugin.interchange.checkpoints import Checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint
 
 MODEL = "vaswani_transformer"
 FAIRSEQ_LAYER_NORM_EPS = 1e-5

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.architectures import ARCHITECTURES, head_sizes
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.interchange.checkpoints import Checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint
 from vaswani_plugin.interchange.fairseq_options import FAIRSEQ_LAYER_NORM_EPS, MODEL
 from vaswani_plugin.interchange.fairseq_weights import (
     Weights,

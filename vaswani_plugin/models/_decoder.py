@@ -6,8 +6,9 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from vaswani_plugin.building.parts import require_positions
 from vaswani_plugin.models._causal_decoder import CausalDecoder, IncrementalState
-from vaswani_plugin.models._parts import Parts, require_positions
+from vaswani_plugin.models._parts import Parts
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.transformer import Decoder, Output, cached_positions

@@ -7,7 +7,8 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor
 
-from vaswani_plugin.models._parts import Parts, require_positions
+from vaswani_plugin.building.parts import require_positions
+from vaswani_plugin.models._parts import Parts
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.transformer import Encoder
 

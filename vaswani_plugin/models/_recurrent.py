@@ -12,11 +12,11 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
+from vaswani_plugin.building.acceleration import accelerated
+from vaswani_plugin.building.parts import shared_embeddings
 from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
-from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._causal_decoder import refuse_retained_dropout
-from vaswani_plugin.models._configuration import shared_embeddings
 from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.recurrent import (

@@ -9,8 +9,8 @@ from fairseq.models import FairseqLanguageModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.architectures import LANGUAGE_MODELS
+from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.configurations import VaswaniLanguageModelConfig
-from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._configuration import completed
 from vaswani_plugin.models._language_decoder import (
     LanguageDecoder,

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from fairseq.models import FairseqDecoder, FairseqLanguageModel, register_model
 from torch import Tensor
 
+from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.configurations import OneLayerConfig
 from vaswani_plugin.errors import modules_errors_as_user_errors
-from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._language_decoder import (
     position_limit,
     require_language_positions,

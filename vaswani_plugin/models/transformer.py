@@ -13,17 +13,17 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
 from vaswani_plugin.architectures import ARCHITECTURES, PARSERS
+from vaswani_plugin.building.acceleration import accelerated
+from vaswani_plugin.building.parts import shared_embeddings
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.models._accelerate import accelerated
 from vaswani_plugin.models._causal_decoder import pads_right
-from vaswani_plugin.models._configuration import completed, shared_embeddings
+from vaswani_plugin.models._configuration import completed
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
 from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.models._parts import Parts, require_compiler
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.models._stock_flags import refuse_stock_flags
-from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.loss import projected_loss
 
 
@@ -52,10 +52,7 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
         parts = Parts(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         of_source, of_target, projection = shared_embeddings(
-            cfg.share_embeddings,
-            source,
-            target,
-            lambda dictionary: Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
+            cfg.share_embeddings, source, target, parts.embedding
         )
         encoder = VaswaniEncoder(source, of_source, parts)
         next_word = parts.next_word(task) if cfg.next_word else None

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
-from fairseq.models import FairseqLanguageModel
-from torch import Tensor
+from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.constraints import Constraint, Step
+from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights
@@ -44,7 +43,7 @@ class Completion:
 
 @torch.no_grad()
 def complete(
-    model: FairseqLanguageModel,
+    model: nn.Module,
     dictionary: Dictionary,
     prompts: list[list[int]],
     options: SearchOptions,
@@ -154,7 +153,7 @@ class _CompletionGenerator(BeamSearchGenerator):
 class _Prompted:
     """A language model as the generator sees models: the prompt is source and encoder's output."""
 
-    def __init__(self, model: FairseqLanguageModel, pad: int) -> None:
+    def __init__(self, model: nn.Module, pad: int) -> None:
         self.model, self.decoder = model, model.decoder
         self.pad = pad
         self.encoder = self

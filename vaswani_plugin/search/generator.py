@@ -8,11 +8,10 @@ from copy import copy
 from functools import partial
 
 import torch
-from fairseq import utils
-from fairseq.data import Dictionary
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.search.alignment import hard_alignment, soft_alignment
 from vaswani_plugin.search.beam_search import BeamSearch, Choose
 from vaswani_plugin.search.constraints import (
     Constraint,
@@ -23,6 +22,7 @@ from vaswani_plugin.search.constraints import (
     block_repeats,
     forbid,
 )
+from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.hypotheses import Hypothesis
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights
@@ -261,14 +261,11 @@ class BeamSearchGenerator:
                 results[row] = [{k: v.clone() for k, v in one.items()} for _ in copies]
 
     def _align(self, results: list[list[Hypothesis]], sources: Tensor) -> None:
-        extract = utils.extract_hard_alignment
-        if self.options.print_alignment == "soft":
-            extract = utils.extract_soft_alignment
+        align = soft_alignment if self.options.print_alignment == "soft" else hard_alignment
         for source, hypotheses in zip(sources, results, strict=True):
             for hypothesis in hypotheses:
-                weights = hypothesis["attention"].T.clone()  # fairseq writes into it
-                tokens = hypothesis["tokens"]
-                hypothesis["alignment"] = extract(weights, source, tokens, self.pad, self.eos)
+                weights, tokens = hypothesis["attention"].T, hypothesis["tokens"]
+                hypothesis["alignment"] = align(weights, source, tokens, self.pad, self.eos)
 
 
 def _require_one_dictionary(models: list, dictionary: Dictionary) -> None:

@@ -10,8 +10,6 @@ import math
 from typing import Protocol
 
 import torch
-from fairseq.models import FairseqIncrementalDecoder
-from fairseq.modules import BeamableMM
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
@@ -64,12 +62,14 @@ class ForeignBeams:
         self.encoder_out = encoder_out
         self.temperature = temperature
         self.normalized = True
-        self.incremental = isinstance(model.decoder, FairseqIncrementalDecoder)
+        self.incremental = hasattr(model.decoder, "reorder_incremental_state_scripting")
         self.state: dict = {}
         self.history: Tensor | None = None  # (R, T)
         for module in model.modules():
-            if isinstance(module, BeamableMM):  # takes the rows of a beam for one sentence's
-                module.set_beam_size(None)  # at every step, but the first has a row each
+            # Some attentions of fairseq take every `beam_size` rows for one sentence's. Here a
+            # sentence has one row at the first step: with 1 each row is for itself.
+            if hasattr(module, "set_beam_size"):
+                module.set_beam_size(1)
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""

@@ -16,9 +16,9 @@ from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 from torch import Tensor
 
+from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.defaults import REGISTERED_DEFAULTS, report
 from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
-from vaswani_plugin.fairseq_patches.checkpoints import mismatches_explained
 from vaswani_plugin.training import lock, preemption, resuming
 from vaswani_plugin.training.folder import saved_states
 from vaswani_plugin.training.manifest import DataManifest, data_files

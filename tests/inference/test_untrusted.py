@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.interchange.untrusted import untrusted
+from vaswani_plugin.inference.untrusted import untrusted
 
 PATH = Path("folder/model.pt")
 

@@ -1,27 +1,27 @@
 """Checkpoint files: loaded without running their code, written whole or not at all. Torch only.
 
 A checkpoint is somebody else's file. PyTorch's restricted unpickler builds tensors and plain
-containers; beside those only `argparse.Namespace`, in which fairseq keeps the flags of models
-without a dataclass, is allowed here, and only while a file is read.
+containers; beside those only `HARMLESS_GLOBALS` are allowed here, and only while a file is read.
 """
 
-import argparse
 import contextlib
 import errno
 import os
 import pickle
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import _weights_only_unpickler
 
+from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
 from vaswani_plugin.checkpoint_sums import damage
 
 Checkpoint = dict[str, Any]
 
-_ALLOWED = (argparse.Namespace,)
 # What the unpickler stumbles over in bytes that are a broken pickle or never were one.
 _UNREADABLE = (
     *(pickle.UnpicklingError, RuntimeError, EOFError, KeyError, IndexError),
@@ -43,8 +43,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
         ValueError: it would run code, is truncated, or is no fairseq checkpoint; with the name.
     """
     # safe_globals takes back what it allowed, even what was allowed before: only add what is not.
-    added = [kind for kind in _ALLOWED if kind not in torch.serialization.get_safe_globals()]
-    with open(path, "rb") as file, torch.serialization.safe_globals(added):
+    added = [
+        kind for kind in HARMLESS_GLOBALS if kind not in torch.serialization.get_safe_globals()
+    ]
+    with open(path, "rb") as file, torch.serialization.safe_globals(added), _short_refusals():
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
         except OSError as error:
@@ -66,6 +68,28 @@ def load_checkpoint(path: Path) -> Checkpoint:
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise ValueError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
     return state
+
+
+@contextlib.contextmanager
+def _short_refusals() -> Iterator[None]:
+    """Within, a refused pickle's message is short: see `LONGEST_REFUSAL`.
+
+    PyTorch has no public way to shorten it before it is searched.
+    """
+    unpickler = _weights_only_unpickler.Unpickler
+    original = unpickler.load
+
+    def load(self: _weights_only_unpickler.Unpickler) -> Any:
+        try:
+            return original(self)
+        except pickle.UnpicklingError as error:
+            raise pickle.UnpicklingError(str(error)[:LONGEST_REFUSAL]) from error
+
+    unpickler.load = load
+    try:
+        yield
+    finally:
+        unpickler.load = original
 
 
 def _why_unreadable(error: Exception) -> str:

@@ -9,11 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairseq import checkpoint_utils
-from fairseq.models import BaseFairseqModel
-from fairseq.tasks import FairseqTask
-
-from vaswani_plugin import register
 from vaswani_plugin.text.messages import wants_traceback
 
 
@@ -38,21 +33,3 @@ def untrusted(path: Path) -> Iterator[None]:
         if not isinstance(error, ValueError):
             text = f"can't be used ({type(error).__name__}: {text}): damaged, or of another program"
         raise ValueError(f"{path}: {text}") from error
-
-
-def load_with_data(path: Path, data: Path) -> tuple[BaseFairseqModel, FairseqTask]:
-    """A checkpoint's model, on the CPU, and its task with the dictionaries of a folder.
-
-    Raises:
-        FileNotFoundError: the file or the folder is missing.
-        ValueError: they make no model; with the file's name.
-    """
-    for needed in (path, data):
-        if not needed.exists():
-            raise FileNotFoundError(f"{needed} does not exist")
-    register()
-    with untrusted(path):
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], arg_overrides={"data": str(data)}
-        )
-    return model, task

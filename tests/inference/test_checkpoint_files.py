@@ -3,12 +3,17 @@
 import argparse
 import os
 import pickle
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from vaswani_plugin.interchange.checkpoints import load_checkpoint, save_checkpoint
+from tests.conftest import fairseq_environment
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 STATE = {"model": {"w": torch.arange(3.0)}, "cfg": {"model": {"_name": "x"}}}
 
@@ -45,6 +50,48 @@ def test_flags_in_a_namespace_load_and_permissions_are_as_before(
     finally:
         torch.serialization.clear_safe_globals()
         torch.serialization.add_safe_globals(kept)
+
+
+def test_sums_of_eval_bleu_load(tmp_path: Path) -> None:
+    """Numbers and arrays of numpy; PyTorch refuses them where they are not allowed."""
+    sums = {"one": np.float64(2.5), "many": np.arange(4)}
+    path, kept = tmp_path / "a.pt", torch.serialization.get_safe_globals()
+    torch.save(STATE | {"extra_state": sums}, path)
+    try:
+        torch.serialization.clear_safe_globals()
+        with pytest.raises(pickle.UnpicklingError):
+            torch.load(path)
+        found = load_checkpoint(path)["extra_state"]
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(kept)
+    assert found["one"] == 2.5 and found["many"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_long_name_is_not_searched(tmp_path: Path) -> None:
+    """In a process without fairseq's patches, where it would take minutes."""
+    path = tmp_path / "long.pt"
+    torch.save(STATE, tmp_path / "whole.pt")
+    with zipfile.ZipFile(tmp_path / "whole.pt") as whole, zipfile.ZipFile(path, "w") as changed:
+        for name in whole.namelist():
+            pickled = b"\x80\x02c" + b"x" * 300_000 + b"\nname\n."
+            changed.writestr(name, pickled if name.endswith("data.pkl") else whole.read(name))
+    program = (
+        "import sys; from pathlib import Path; from torch._weights_only_unpickler import Unpickler;"
+        "from vaswani_plugin.inference.checkpoints import load_checkpoint; load = Unpickler.load\n"
+        "try: load_checkpoint(Path(sys.argv[1]))\n"
+        "except ValueError as error: print(error)\n"
+        "assert Unpickler.load is load and 'fairseq' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=fairseq_environment(),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{path}: refused") or f"{path}: truncated" in done.stdout
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -142,7 +189,7 @@ def test_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_full_disk_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_open = open
     monkeypatch.setattr(
-        "vaswani_plugin.interchange.checkpoints.open",
+        "vaswani_plugin.inference.checkpoints.open",
         lambda path, mode: real_open("/dev/full", mode),
         raising=False,
     )

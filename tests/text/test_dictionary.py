@@ -1,0 +1,93 @@
+"""Our reader of dictionaries numbers symbols as fairseq's, and refuses what fairseq refuses."""
+
+import pytest
+from fairseq.data import Dictionary as FairseqDictionary
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from vaswani_plugin.tasks.translation import dictionary_digest
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.messages import InputError
+
+SYMBOL = st.one_of(
+    st.sampled_from(["a", "b@@", "<s>", "<unk>", "madeupword0000", "a b", "\u2028", "\x85x", ""]),
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=4),
+)
+COUNT = st.sampled_from(["1", "0", "-3", "1_000", " 7", "x", "", "1.5", "\u0663"])
+END = st.sampled_from(["\n", "\n", "\n", "\r\n", " \n", "\r", " #fairseq:overwrite\n"])
+LINES = st.lists(st.tuples(SYMBOL, st.just(" ") | st.just(""), COUNT, END).map("".join), max_size=6)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("dictionary") / "dict.en.txt"
+
+
+@settings(max_examples=300, deadline=None)
+@given(LINES)
+@example(["a 1\n", "b 1\n", "a 2 #fairseq:overwrite\n", "c 1\n"])
+@example(["<pad> 2 #fairseq:overwrite\n", "a 1\n"])
+@example(["a 1\n", "a 1\n"])
+@example(["a 1\n", "<unk> 1\n"])
+@example(["a 1\n", "\n"])
+@example(["a b 1\n", "\u2028 1\n"])
+@example(["a 1 #fairseq:overwrite #fairseq:overwrite\n"])
+def test_it_is_fairseqs(path, lines):
+    path.write_bytes("".join(lines).encode("utf-8"))
+    try:
+        expected = FairseqDictionary.load(str(path))
+    except Exception:
+        with pytest.raises(InputError, match="dict.en.txt: no dictionary: .*; give the one"):
+            Dictionary.load(path)
+        return
+    found = Dictionary.load(path)
+    assert found.symbols == expected.symbols and len(found) == len(expected)
+    for symbol in (*expected.symbols, "missing", ""):
+        assert found.index(symbol) == expected.index(symbol)
+    numbers = list(range(len(found))) * 2
+    assert found.string(numbers) == expected.string(numbers)
+    assert [found[n] for n in numbers] == [expected[n] for n in numbers]
+    for name in ("bos", "pad", "eos", "unk"):
+        assert getattr(found, name)() == getattr(expected, name)()
+    assert found.nspecial == expected.nspecial
+    assert found.digest() == dictionary_digest(expected)
+
+
+@pytest.mark.parametrize("factor", [1, 8])
+def test_rows_that_fill_up_a_dictionary_are_read(path, factor):
+    made = FairseqDictionary()
+    for word in ("b", "a", "c", "a"):
+        made.add_symbol(word)
+    made.finalize(padding_factor=factor)
+    made.save(str(path))
+    assert Dictionary.load(path).symbols == made.symbols
+    assert len(made) % factor == 0
+
+
+def test_dictionaries_are_equal_by_their_numbers():
+    assert Dictionary(["a", "b"]) == Dictionary(["a", "b"])
+    assert Dictionary(["a", "b"]) != Dictionary(["b", "a"])
+    assert Dictionary(["a"]) != ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"a 1\nb\n", "line 2 must be a symbol, a space and a count: 'b'"),
+        (b"a one\n", "line 1 must end in a count: 'a one'"),
+        (b"a 1\n\nb 1\n", "line 2 must be a symbol"),
+        (b"a 1\nb 1\na 1\n", "line 3: 'a' is in the dictionary already"),
+        (b"</s> 1\n", "line 1: '</s>' is in the dictionary already"),
+        (b"\xff 1\n", "it is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_named(path, content, part):
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        Dictionary.load(path)
+    assert str(caught.value).startswith(f"{path}: no dictionary: {part}")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="dict.xx.txt"):
+        Dictionary.load(tmp_path / "dict.xx.txt")

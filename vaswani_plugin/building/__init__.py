@@ -1,0 +1,1 @@
+"""Numbers in, modules out: what builds a model, with fairseq and without it. Torch only."""

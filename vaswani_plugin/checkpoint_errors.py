@@ -1,0 +1,51 @@
+"""What PyTorch says of a checkpoint whose weights fit no model, in one line with the remedy."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vaswani_plugin.errors import CheckpointError
+
+
+@contextmanager
+def mismatches_explained(files: str) -> Iterator[None]:
+    """Raise what PyTorch says about weights that don't fit as a `CheckpointError`.
+
+    Args:
+        files: the checkpoints' names, for the message.
+    """
+    try:
+        yield
+    except Exception as error:
+        # fairseq's Trainer raises a bare Exception while it handles PyTorch's RuntimeError
+        cause: BaseException | None = error
+        while cause is not None and "Error(s) in loading state_dict" not in str(cause):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise CheckpointError(f"checkpoint {files} {why_mismatched(str(cause))}") from error
+
+
+def why_mismatched(text: str) -> str:
+    """The reason, from PyTorch's list: another dictionary, or another architecture."""
+    size = r"torch\.Size\(\[([\d, ]*)\]\)"
+    sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
+    shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]
+    rows = {(a[0], b[0]) for a, b in shapes if a[1:] == b[1:] and len(a) == 2}
+    listed = re.search(r"(Missing|Unexpected) key\(s\) in state_dict: \"([^\"]+)\"", text)
+    of_words = not any("position" in name for name, *_ in sizes)
+    if of_words and len(rows) == 1 and listed is None and all(len(a) == 2 for a, _ in shapes):
+        theirs, ours = rows.pop()
+        return (
+            f"was trained with a dictionary of {theirs} entries, the data folder's has {ours}:"
+            " give the data folder (its dict.*.txt) that the checkpoint was trained on"
+        )
+    if sizes:
+        name, theirs, ours = sizes[0]
+        first = f"{name} is [{theirs}] in the file and [{ours}] in the model"
+    else:
+        first = f"{listed[1].lower()} key {listed[2]}" if listed else " ".join(text.split())[:200]
+    return (
+        f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
+        " or another --save-dir"
+    )

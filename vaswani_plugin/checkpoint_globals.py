@@ -1,0 +1,25 @@
+"""What a checkpoint may hold beside tensors and plain containers: classes that run nothing."""
+
+import argparse
+
+import numpy as np
+
+_MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
+_NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
+HARMLESS_GLOBALS = (
+    # models registered without a dataclass keep their flags in one
+    argparse.Namespace,
+    # --eval-bleu keeps its sums as numpy scalars and arrays of numbers
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(number)) for number in _NUMBERS),
+    *(
+        (getattr(_MULTIARRAY, name), f"numpy.{module}.multiarray.{name}")
+        for name in ("scalar", "_reconstruct")
+        for module in ("core", "_core")  # as numpy 1 and numpy 2 write them
+    ),
+)
+"""For `torch.serialization.safe_globals`: classes and functions, some with their names in files."""
+LONGEST_REFUSAL = 2000
+"""Characters of a refused pickle's message that PyTorch is given: it searches them in a time that
+grows with the square of their number, and the file decides how many there are."""

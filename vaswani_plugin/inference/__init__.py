@@ -1,0 +1,1 @@
+"""From a bundle to a model that searches, with torch alone."""

@@ -1,0 +1,130 @@
+"""A trained Transformer as the search takes models: `modules`, and what it asks of them.
+
+The search calls models by fairseq's names, so that it also takes fairseq's own; these classes have
+those names and need torch alone. Parameters are named as in a checkpoint.
+
+Axes: B batch, S source length, D d_model.
+"""
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+from vaswani_plugin.building.parts import ModuleParts, require_positions, shared_embeddings
+from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.layers import DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.transformer import Decoder, Encoder
+from vaswani_plugin.text.dictionary import Dictionary
+
+
+class SourceEncoder(Encoder):
+    """`modules.transformer.Encoder` with the output that the search hands to decoders."""
+
+    def __init__(
+        self, embedding: Embedding, layers: Iterable[EncoderLayer], parts: ModuleParts
+    ) -> None:
+        cfg = parts.cfg
+        positions = parts.positions(cfg.max_source_positions)
+        super().__init__(embedding, positions, layers, cfg.dropout, cfg.attention_window)
+        self.max_source_positions = cfg.max_source_positions
+
+    def forward_torchscript(self, net_input: dict[str, Tensor]) -> dict[str, list[Tensor]]:
+        """Encode a batch.
+
+        Args:
+            net_input: `src_tokens` (B, S), padded on either side.
+
+        Returns:
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding] and
+            `src_tokens` [(B, S)].
+
+        Raises:
+            UserError: when S exceeds the positions of the model.
+        """
+        tokens = net_input["src_tokens"]
+        require_positions(tokens.size(1), self.max_source_positions, "source")
+        return {
+            "encoder_out": [self(tokens).features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [tokens.eq(self.padding_idx)],
+            "src_tokens": [tokens],
+        }
+
+
+class TargetDecoder(Decoder):
+    """`modules.transformer.Decoder` with what the search looks for.
+
+    Attributes:
+        dictionary: of the target; models of an ensemble must have the same.
+        next_word: of a parser that is handed the next word, else None.
+        alignment_wanted: whether decoding returns the attention to the source.
+        weights_are_final: nothing writes into the weights any more.
+    """
+
+    weights_are_final = True
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        embedding: Embedding,
+        projection: Embedding,
+        layers: Iterable[DecoderLayer],
+        parts: ModuleParts,
+        next_word: NextWord | None = None,
+    ) -> None:
+        cfg = parts.cfg
+        positions = parts.positions(cfg.max_target_positions)
+        super().__init__(
+            embedding, positions, layers, cfg.dropout, cfg.attention_window, projection
+        )
+        self.dictionary = dictionary
+        self.next_word = next_word
+        self.alignment_wanted = True
+
+
+class TrainedTransformer(nn.Module):
+    """Figure 1, for the search.
+
+    Args:
+        sizes: of the model.
+        source: dictionary.
+        target: dictionary.
+        words: of a parser with `next_word`: which tokens of the source end a word, and which of
+            the target stand for one, each boolean by number.
+
+    Raises:
+        ValueError: when sizes don't fit, or all embeddings are to be shared between differing
+            dictionaries.
+    """
+
+    def __init__(
+        self,
+        sizes: TransformerSizes,
+        source: Dictionary,
+        target: Dictionary,
+        words: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.sizes = sizes
+        parts = ModuleParts(sizes)
+        of_source, of_target, projection = shared_embeddings(
+            sizes.share_embeddings, source, target, parts.embedding
+        )
+        next_word = None
+        if sizes.next_word:
+            next_word = NextWord(sizes.d_model, *words, source.pad(), source.eos())
+        encoder_layers = (parts.encoder_layer() for _ in range(sizes.encoder_layers))
+        self.encoder = SourceEncoder(of_source, encoder_layers, parts)
+        decoder_layers = (parts.decoder_layer() for _ in range(sizes.decoder_layers))
+        self.decoder = TargetDecoder(
+            target, of_target, projection, decoder_layers, parts, next_word
+        )
+
+    def max_positions(self) -> tuple[int, int]:
+        """Longest source and target in tokens, the ends of sentence included."""
+        return self.sizes.max_source_positions, self.sizes.max_target_positions
+
+    def max_decoder_positions(self) -> int:
+        """Longest target in tokens, the end of sentence included."""
+        return self.sizes.max_target_positions
