@@ -9,8 +9,8 @@ a fixed seed. Prints {"speed": sentences a second} of the search alone, without 
 import json
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
-from types import SimpleNamespace
 
 import torch
 
@@ -37,7 +37,7 @@ def main() -> None:
     order = sorted(range(count), key=dataset.num_tokens, reverse=True)
     batches = [order[i : i + 64] for i in range(0, count, 64)]
     samples = [dataset.collater([dataset[i] for i in batch]) for batch in batches]
-    wanted = SimpleNamespace(beam=4, max_len_a=1.0, max_len_b=0, lenpen=0.6)
+    wanted = Namespace(beam=4, max_len_a=1.0, max_len_b=0, lenpen=0.6)
     generator = task.build_generator([model], wanted)
     task.inference_step(generator, [model], samples[0])  # warm-up: packs the weights
     start = time.perf_counter()

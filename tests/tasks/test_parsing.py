@@ -25,8 +25,9 @@ def test_decoding_is_the_papers_unless_told():
         options = task.build_generator([model], args).options
         assert (options.beam, options.lenpen, options.max_len_b) == (21, 0.3, 300)
     flags = ("--beam", "5", "--lenpen", "1", "--max-len-b", "200")
-    generation = generation_config("--task", "vaswani_parsing", *flags).generation
-    options = task.build_generator([model], generation).options
+    cfg = generation_config("--task", "vaswani_parsing", *flags)
+    task.cfg.decoding_is_complete = cfg.task.decoding_is_complete  # as fairseq-generate makes it
+    options = task.build_generator([model], cfg.generation).options
     assert (options.beam, options.lenpen, options.max_len_b) == (5, 1, 200)
 
 
