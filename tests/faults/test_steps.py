@@ -41,6 +41,7 @@ def spoiled(value, when):
         (-math.inf, "infinite", ()),
         (math.nan, "NaN", ("--clip-norm", 0.1)),
         (math.nan, "NaN", ("--bf16",)),
+        (math.nan, "NaN", ("--amp",)),
         (math.nan, "NaN", ("--optimizer", "adam", "--lr", 0.01)),
     ],
 )

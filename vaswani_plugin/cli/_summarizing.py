@@ -10,9 +10,7 @@ from pathlib import Path
 import torch
 
 from vaswani_plugin.cli._engine import batches_by_length
-from vaswani_plugin.cli._flags import (
-    processor,
-)
+from vaswani_plugin.cli._flags import processor
 from vaswani_plugin.cli._lines import buffer_size, opened, progress
 from vaswani_plugin.cli._lm_model import LanguageModel, load_model
 from vaswani_plugin.cli._sentences import in_buffers, read_raw

@@ -25,7 +25,7 @@ from vaswani_plugin.search.constraints import (
 from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.hypotheses import Hypothesis
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.packing import Packed, PackedWeights
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import (
     best_candidates,
@@ -131,7 +131,8 @@ class BeamSearchGenerator:
             prefix_tokens = sources.new_empty(sources.size(0), 0)
         limits = self._limits(sources, prefix_tokens)
         start = self.eos if bos_token is None else bos_token
-        shares = shares_of(len(limits)) if self._is_shareable(sources) else [slice(None)]
+        packed = [self.weights.of(model.decoder) for model in self.models]
+        shares = shares_of(len(limits)) if self._is_shareable(sources, packed) else [slice(None)]
         trackers = [track(sources, limits) for track in self.start_tracking]
         results: list[list[Hypothesis]] = [[] for _ in limits]
 
@@ -140,7 +141,8 @@ class BeamSearchGenerator:
             own = [copy(tracker) for tracker in trackers]
             for tracker in own:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
-            results[share] = self._search(rows, prefix_tokens[share], limits[share], start, own)
+            part = prefix_tokens[share], limits[share]
+            results[share] = self._search(rows, packed, *part, start, own)
 
         run_in_threads(search, shares)
         if not self.rules.by_sentence:
@@ -149,17 +151,18 @@ class BeamSearchGenerator:
             self._align(results, sources.cpu())
         return results
 
-    def _is_shareable(self, sources: Tensor) -> bool:
+    def _is_shareable(self, sources: Tensor, packed: list[Packed | None]) -> bool:
         """Whether each sentence's search is its own, and the threads share packed weights."""
         return (
             sources.device.type == "cpu"
             and not (self.options.sampling or self.more)
-            and all(self.weights.of(model.decoder) is not None for model in self.models)
+            and None not in packed
         )
 
     def _search(
         self,
         net_input: dict[str, Tensor],
+        packed: list[Packed | None],
         prefix: Tensor,
         limits: list[int],
         start: int,
@@ -169,7 +172,7 @@ class BeamSearchGenerator:
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
         ensemble = Ensemble(
             self.models,
-            self.weights,
+            packed,
             net_input,
             options.beam,
             options.temperature,

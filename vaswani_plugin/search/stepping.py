@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.packing import Packed
 
 
 class Beams(Protocol):
@@ -112,7 +112,7 @@ class Ensemble:
 
     Args:
         models: of fairseq, over the same dictionaries.
-        weights: packed weights of the models that have them.
+        packed: packed weights of each model; None where its `forward` decodes.
         net_input: the batch's `src_tokens` and the rest that the encoders take.
         beam: W, the greatest number of hypotheses of a sentence.
         temperature: divides the logits of every model.
@@ -122,7 +122,7 @@ class Ensemble:
     def __init__(
         self,
         models: list,
-        weights: PackedWeights,
+        packed: list[Packed | None],
         net_input: dict,
         beam: int,
         temperature: float,
@@ -131,10 +131,10 @@ class Ensemble:
         self.temperature = temperature
         self.vocabulary = vocabulary
         self.members: list[Beams] = []
-        for model in models:
+        for model, weights in zip(models, packed, strict=True):
             encoder_out = model.encoder.forward_torchscript(net_input)
-            if (packed := weights.of(model.decoder)) is not None:
-                self.members.append(packed.begin(encoder_out, beam))
+            if weights is not None:
+                self.members.append(weights.begin(encoder_out, beam))
             elif hasattr(model, "begin_beams"):
                 self.members.append(model.begin_beams(encoder_out))
             else:

@@ -249,13 +249,13 @@ class VaswaniTrainer(Trainer):
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
         """fairseq's method, which ends the step where the norm is not finite.
 
-        fairseq ends the training then. --fp16 and --amp keep fairseq's way: an overflow is how they
-        find the loss scale.
+        fairseq ends the training then. --fp16 and --amp on a GPU keep fairseq's way: an overflow is
+        how they find the loss scale. On a CPU --amp has no scale, and fairseq would take the step.
 
         Raises:
             NonfiniteNorm: before the norm scales the gradients: a NaN would spread to all of them.
         """
-        scaled = self._setting("common.fp16") or self._setting("common.amp")
+        scaled = self._setting("common.fp16") or (self._setting("common.amp") and self.cuda)
         apart = self._setting("optimization.use_bmuf") or (
             self._setting("distributed_training.ddp_backend") == "slowmo"
         )
