@@ -1,5 +1,6 @@
 """What training and decoding lose without each kernel, one at a time; what kernels.sh runs."""
 
+import argparse
 import json
 import os
 import statistics
@@ -46,7 +47,7 @@ def train(work: Path, name: str, size: str, setting: Setting) -> dict[str, float
     return {"speed": found["tokens_per_second"], "peak_mib": found["peak_mib"]}
 
 
-def decode(work: Path, name: str, size: str, setting: Setting, sentences: int) -> dict[str, float]:
+def decode(name: str, size: str, setting: Setting, sentences: int) -> dict[str, float]:
     """Sentences a second of one search, in a process of its own.
 
     Raises:
@@ -99,6 +100,20 @@ def measure(
     return table
 
 
+def measure_case(args: argparse.Namespace, base: Setting, size: str, mode: str) -> dict[str, Any]:
+    """All variants of one size, mode and number of threads."""
+
+    def once(name: str, kernels: str, repetition: int) -> dict[str, float]:
+        setting = replace(base, kernels=kernels)
+        label = f"{size}-{mode}-{base.threads}-{name.replace(' ', '-')}-{repetition}"
+        if mode == "decoding":
+            return decode(label, size, setting, args.sentences)
+        return train(args.work, label, size, setting)
+
+    found = measure(variants(), args.repetitions, once)
+    return {"size": size, "mode": mode, "threads": base.threads, "variants": found}
+
+
 def lines_of_code() -> dict[str, int]:
     """Lines of each file of kernels."""
     files = sorted((PLUGIN / "kernels").glob("*.py"))
@@ -132,20 +147,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     check(args, ("max_tokens", "updates", "repetitions", "sentences", "all_threads"))
     base = setting_of(args, args.max_tokens, args.updates)
-    cases = []
-    for size in args.sizes:
-        for mode in args.modes:
-            for threads in args.all_threads:
-
-                def once(name: str, kernels: str, repetition: int) -> dict[str, float]:
-                    setting = replace(base, threads=threads, kernels=kernels)  # noqa: B023
-                    label = f"{size}-{mode}-{threads}-{name.replace(' ', '-')}-{repetition}"  # noqa: B023
-                    if mode == "decoding":  # noqa: B023
-                        return decode(args.work, label, size, setting, args.sentences)  # noqa: B023
-                    return train(args.work, label, size, setting)  # noqa: B023
-
-                found = measure(variants(), args.repetitions, once)
-                cases.append({"size": size, "mode": mode, "threads": threads, "variants": found})
+    cases = [
+        measure_case(args, replace(base, threads=threads), size, mode)
+        for size in args.sizes
+        for mode in args.modes
+        for threads in args.all_threads
+    ]
     result = {"benchmark": "kernels", "device": args.device, "processor": processor_name()}
     write_result(
         args.work / "kernels.json", result | {"lines": lines_of_code(), "cases": cases}, as_table
