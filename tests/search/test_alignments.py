@@ -41,6 +41,17 @@ def test_alignments_are_those_of_a_full_forward_pass(task, make, flag):
             assert len(expected) == len(tokens) - 1
 
 
+@pytest.mark.parametrize("make", [make_lstm, make_fconv])
+def test_padding_does_not_shift_alignments(task, make):
+    model = make(task)
+    generator = make_generator(task, [model], print_alignment="hard", max_len_a=0, max_len_b=6)
+    in_a_batch = task.inference_step(generator, [model], make_sample(SOURCES))
+    for source, found in zip(SOURCES, in_a_batch, strict=True):
+        (alone,) = task.inference_step(generator, [model], make_sample([source]))
+        assert found[0]["tokens"].tolist() == alone[0]["tokens"].tolist()
+        assert found[0]["alignment"] == alone[0]["alignment"]
+
+
 def test_no_work_for_attention_that_nobody_reads(task):
     model = make_lstm(task)
     ((best, *_),) = make_generator(task, [model]).generate([model], make_sample([[5, 6]]))

@@ -10,8 +10,10 @@ from typing import Any
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.models.lstm import LSTMEncoder
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import convert_padding_direction
 
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
@@ -165,6 +167,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
                 "--constraints: the data has none; fairseq-interactive reads them from its input, "
                 "behind each sentence and a tab"
             )
+        if any(isinstance(getattr(model, "encoder", None), LSTMEncoder) for model in models):
+            sample = right_padded(sample, self.source_dictionary.pad())
         return super().inference_step(generator, models, sample, prefix_tokens, constraints)
 
     def complete_decoding(self, args: Any) -> argparse.Namespace:
@@ -236,6 +240,21 @@ def request_attention(models: list, is_wanted: bool) -> None:
         for name in ("alignment_wanted", "need_attn"):
             if hasattr(decoder, name):
                 setattr(decoder, name, is_wanted)
+
+
+def right_padded(sample: dict[str, Any], pad: int) -> dict[str, Any]:
+    """A batch whose sources are padded on the right.
+
+    fairseq's LSTM moves padding on the left to the right, so that its attention to a source counts
+    from the first word, and alignments read from it would be shifted by the padding.
+
+    Args:
+        sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
+        pad: number of the padding symbol.
+    """
+    inputs = sample["net_input"]
+    sources = convert_padding_direction(inputs["src_tokens"], pad, left_to_right=True)
+    return {**sample, "net_input": {**inputs, "src_tokens": sources}}
 
 
 def dictionary_digest(dictionary: Dictionary) -> str:
