@@ -5,13 +5,16 @@ import argparse
 import numpy as np
 import pytest
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDatasetBuilder
 from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from hypothesis import given
 from hypothesis import strategies as st
 
 import vaswani_plugin
 from tests.conftest import STOCK_TINY
+from vaswani_plugin.errors import UserError
 
 vaswani_plugin.register()
 
@@ -116,3 +119,42 @@ def test_a_resumed_run_equals_the_uninterrupted_one(
     assert resumed["optimizer_history"][-1] == straight["optimizer_history"][-1]
     for name, weight in straight["model"].items():
         assert torch.equal(resumed["model"][name], weight), name
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """Sentence k of five has the k + 1 tokens k, k + 1, ..."""
+    builder = IndexedDatasetBuilder(tmp_path / "text.bin")
+    for k in range(5):
+        builder.add_item(torch.arange(k, 2 * k + 1))
+    builder.finalize(tmp_path / "text.idx")
+    return IndexedCachedDataset(str(tmp_path / "text"), fix_lua_indexing=True)
+
+
+@pytest.mark.parametrize("in_cache", [[], [1, 3], [0, 1, 2, 3, 4]], ids=str)
+def test_sentences_are_read_that_are_not_in_the_cache(cached, in_cache):
+    if in_cache:
+        cached.prefetch(np.array(in_cache))
+    for k in np.arange(5):
+        assert cached[k].tolist() == list(range(k, 2 * k + 1))
+
+
+@pytest.mark.parametrize(("positions", "is_scored"), [(8, True), (7, False)])
+def test_a_text_of_which_nothing_fits_is_refused(positions, is_scored):
+    class Blocks(Sentences):
+        sizes = np.full(40, 8)
+
+        def size(self, index):
+            return 8
+
+        def filter_indices_by_size(self, indices, max_sizes):
+            fits = self.sizes[indices] <= max_sizes
+            return indices[fits], indices[~fits].tolist()
+
+    task = LanguageModelingTask(argparse.Namespace(), Dictionary())
+    options = {"max_tokens": 99, "max_positions": positions}
+    if is_scored:
+        assert len(task.eval_lm_dataloader(Blocks(), **options)) > 0
+        return
+    with pytest.raises(UserError, match=r"into the 7 positions.*--tokens-per-sample so many"):
+        task.eval_lm_dataloader(Blocks(), **options)

@@ -32,6 +32,7 @@ def run_as(path: Path, source: str) -> BaseException:
 
 
 OURS, FAIRSEQ = PLUGIN / "models" / "x.py", messages.FAIRSEQ / "x.py"
+COMMAND = messages.COMMANDS / "x.py"
 MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k is 0;\\n  give 1')"
 
 
@@ -54,6 +55,9 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
         (FAIRSEQ, "raise Exception('Size of sample #9 is invalid')", True),
         (FAIRSEQ, "try:\n  1 / 0\nexcept ZeroDivisionError:\n  raise Exception('x')", False),
         (FAIRSEQ, "raise RuntimeError('x')", False),
+        (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
+        (COMMAND, "raise AssertionError('x')", False),
+        (OURS, "raise AssertionError('Must specify batch size with --max-tokens')", False),
         (Path("/elsewhere/x.py"), "raise ValueError('x')", False),
     ],
 )

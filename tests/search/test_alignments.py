@@ -1,9 +1,13 @@
 """Alignments of models whose attention is a tensor: fairseq's ConvS2S and LSTM."""
 
+import argparse
+
 import pytest
 import torch
 from fairseq import utils
+from fairseq.sequence_generator import SequenceGeneratorWithAlignment
 from foreign_models import make_convolutional, make_lstm
+from model_factory import make_model
 from recurrent_models import make_recurrent
 from search_setup import EOS, PAD, make_generator, make_sample, make_translation_task
 
@@ -50,6 +54,19 @@ def test_padding_does_not_shift_alignments(task, make):
         (alone,) = task.inference_step(generator, [model], make_sample([source]))
         assert found[0]["tokens"].tolist() == alone[0]["tokens"].tolist()
         assert found[0]["alignment"] == alone[0]["alignment"]
+
+
+@pytest.mark.parametrize("kind", ["fconv", "lstm", "ours", "attention"])
+def test_fairseqs_own_generator_aligns_too(task, kind):
+    make = {"fconv": make_fconv, "lstm": make_lstm, "ours": make_model}
+    model = make[kind](task) if kind in make else make_recurrent(kind, task)
+    flags = {"diversity_rate": 0.5, "print_alignment": "hard", "max_len_a": 0, "max_len_b": 6}
+    generator = task.build_generator([model], argparse.Namespace(**flags))
+    assert isinstance(generator, SequenceGeneratorWithAlignment)
+    found = task.inference_step(generator, [model], make_sample(SOURCES))
+    for source, (best, *_) in zip(SOURCES, found, strict=True):
+        assert [t for _, t in best["alignment"]] == list(range(len(best["tokens"]) - 1))
+        assert {s for s, _ in best["alignment"]} <= set(range(len(source)))
 
 
 def test_no_work_for_attention_that_nobody_reads(task):

@@ -45,6 +45,8 @@ PATCHES = (
     numerics.train_in_bf16_without_xla,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
+    batches.read_data_outside_the_cache,
+    batches.refuse_texts_of_which_nothing_is_scored,
     epochs.keep_place_with_other_workers,
     epochs.finish_epochs_of_other_groups,
     epochs.start_the_clock_of_a_resumed_training,

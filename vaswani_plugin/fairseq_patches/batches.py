@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 from fairseq.data import FairseqDataset, data_utils, iterators
+from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDataset
 from fairseq.tasks import fairseq_task
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_patches._patching import is_patched, patch, silenced
 
 
@@ -107,3 +111,45 @@ def rebuild_the_same_batches() -> None:
         made.epoch = epoch
         dataset.set_epoch(epoch)
         return made
+
+
+def read_data_outside_the_cache() -> None:
+    """``--dataset-impl cached`` ends in ``KeyError: np.int64(135)``.
+
+    The training looks at its first batch before anything is in the cache, and batches that are
+    prepared ahead may come after the cache was filled with others. Now a sentence that is not in
+    the cache is read from the file.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(IndexedCachedDataset, "__getitem__")
+    def __getitem__(original: Callable, self: IndexedCachedDataset, index: int) -> Tensor:
+        if index in self.cache_index:
+            return original(self, index)
+        return IndexedDataset.__getitem__(self, index)
+
+
+def refuse_texts_of_which_nothing_is_scored() -> None:
+    """``fairseq-eval-lm`` reports a perplexity of 1.00 of a text that it did not read.
+
+    The text is cut into blocks of ``--tokens-per-sample`` tokens, 1,024 where the flag is missing.
+    Blocks longer than the model's positions are skipped, which may be all of them.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(LanguageModelingTask, "eval_lm_dataloader")
+    def eval_lm_dataloader(
+        original: Callable, self: LanguageModelingTask, dataset: FairseqDataset, **options: Any
+    ) -> iterators.CountingIterator:
+        batches = original(self, dataset, **options)
+        if len(dataset) and not len(batches):
+            raise UserError(
+                f"no block of the text fits into the {options.get('max_positions')} positions of "
+                "the model, so nothing can be scored: give --tokens-per-sample so many, less "
+                "--context-window"
+            )
+        return batches

@@ -10,6 +10,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.messages import message_line, wants_traceback
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
+COMMANDS = FAIRSEQ.with_name("fairseq_cli")
 
 
 def is_users_error(error: BaseException) -> bool:
@@ -32,7 +33,8 @@ def is_users_error(error: BaseException) -> bool:
     addresses_users = type(error) is Exception and error.__context__ is None
     addresses_users |= type(error) is ImportError  # a missing module is another class
     addresses_users |= isinstance(error, AssertionError) and " --" in f" {error}"
-    return origin.is_relative_to(FAIRSEQ) and (isinstance(error, OSError) or addresses_users)
+    is_fairseqs = origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS)
+    return is_fairseqs and (isinstance(error, OSError) or addresses_users)
 
 
 def one_line(error: BaseException) -> str:

@@ -14,11 +14,11 @@ from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
-from torch import Tensor
+from torch import Tensor, nn
 
 from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.defaults import REGISTERED_DEFAULTS, report
-from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.training import lock, preemption, resuming
 from vaswani_plugin.training.folder import saved_states
 from vaswani_plugin.training.manifest import DataManifest, data_files
@@ -30,14 +30,15 @@ logger = logging.getLogger(__name__)
 
 FAIRSEQS_RATE = [0.25]
 """fairseq's --lr where none is given."""
+WITH_ALIGNMENT = "label_smoothed_cross_entropy_with_alignment"
 
 
 class OutOfMemory(UserError):
     """A batch doesn't fit into the memory of one of several workers."""
 
 
-def refuse_what_cannot_train(cfg: Any) -> None:
-    """Refuse half precision on a CPU, and say so where --lr has no effect.
+def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
+    """Refuse half precision on a CPU and alignments without attention; warn of an idle --lr.
 
     Raises:
         UserError: names the flag and the remedy.
@@ -46,6 +47,13 @@ def refuse_what_cannot_train(cfg: Any) -> None:
     on_cpu = getattr(common, "cpu", False) or not torch.cuda.is_available()
     if on_cpu and getattr(common, "fp16", False):
         raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
+    criterion = getattr(getattr(cfg, "criterion", None), "_name", None)
+    has_no_attention = getattr(getattr(model, "decoder", None), "attention", True) is None
+    if criterion == WITH_ALIGNMENT and has_no_attention:
+        raise UserError(
+            f"--criterion {criterion}: the model has no attention to align; choose another"
+            " criterion, or a model with attention"
+        )
     schedule = getattr(getattr(cfg, "lr_scheduler", None), "_name", None)
     rates = list(getattr(getattr(cfg, "optimization", None), "lr", None) or [])
     if schedule == REGISTERED_DEFAULTS["lr_scheduler"] and rates not in ([], FAIRSEQS_RATE):
@@ -74,9 +82,8 @@ class VaswaniTrainer(Trainer):
         self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
     ) -> None:
         preemption.listen()
-        refuse_what_cannot_train(cfg)
-        with modules_errors_as_user_errors():  # --compile without a compiler
-            model.train()
+        refuse_what_cannot_train(cfg, model)
+        model.train()  # with --compile this looks for a compiler
         super().__init__(cfg, task, model, criterion, quantizer)
         self.preemption = preemption.REQUEST
         self.nonfinite = NonfiniteUpdates()
