@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "matrix_library": {"errors"},
     "modules": set(),
     "kernels": {"modules", "matrix_library", "errors"},
-    "analysis": {"matrix_library"},
+    "analysis": {"matrix_library", "metrics", "modules", "text"},
     "search": {"modules", "matrix_library", "errors"},
     "inference": {
         *("modules", "building", "search", "text", "architectures", "errors"),
@@ -37,6 +37,7 @@ MAY_IMPORT = {
     },
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
+        "tasks",  # makes one for a stock checkpoint
     },
     "models": {
         *("modules", "building", "architectures", "configurations", "errors"),
@@ -57,6 +58,7 @@ MAY_IMPORT = {
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
         *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
+        "analysis",
     },
 }
 LIBRARIES = {"torch", "fairseq"}
@@ -86,15 +88,12 @@ KNOW_FAIRSEQ = {
     "interchange/bundle.py": "fairseq builds its own models",
     "interchange/fairseq_options.py": "reads the options of fairseq's own transformer",
     "interchange/fairseq_transformer.py": "reads and writes fairseq's own transformer",
+    "interchange/stock_import.py": "checks an imported model by building it",
 }
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
     # compares the engines behind `vaswani translate`
     "benchmarks/engine_agreement.py": {"cli._engine", "cli._translating", "cli.__main__"},
-    # draw as the commands do
-    "benchmarks/scaling.py": {"cli._figures"},
-    "lib/table3_report.py": {"cli._figures"},
-    "lib/ancestors_report.py": {"cli._bleu_report", "cli._figures"},  # and score as `vaswani bleu`
     # writes what a model takes over from its task
     "config/make_configs.py": {"models._configuration"},
 }

@@ -1,8 +1,8 @@
 """Every size as data: the rows of Table 3, and ours.
 
-A row states only what differs from the defaults in `vaswani_plugin/configurations.py`, which are
-base for the Transformer (section 3; Table 3, first line). `vaswani_plugin/models/_rows.py`
-registers them with fairseq.
+A row states only what differs from its family's base, which for the Transformer is base (section 3;
+Table 3, first line). The defaults in `vaswani_plugin/configurations.py` are the same values.
+`vaswani_plugin/models/_rows.py` registers the rows with fairseq.
 """
 
 from dataclasses import dataclass, field
@@ -35,6 +35,12 @@ class Architecture:
     remark: str = ""
 
 
+DECODER = {
+    **{"d_model": 512, "d_ff": 2048, "decoder_layers": 6, "heads": 8, "d_k": None, "d_v": None},
+    "dropout": 0.1,
+}
+BASE = {**DECODER, "encoder_layers": 6}
+RECURRENT = {"d_model": 1000, "layers": 4, "dropout": 0.0}
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
 
 ARCHITECTURES = (
@@ -142,6 +148,7 @@ class Family:
         model: the name under which fairseq knows the model; rows change its configuration.
         task: that it is trained on.
         rows: in the order of the table.
+        base: the sizes and the dropout where a row doesn't change them.
         target_rows: symbols that it writes, where they are few whatever it reads.
         remark: a sentence below its table.
     """
@@ -150,6 +157,7 @@ class Family:
     model: str
     task: str
     rows: tuple[Architecture, ...]
+    base: dict[str, Any] = field(default_factory=dict)
     target_rows: int | None = None
     remark: str = ""
 
@@ -163,6 +171,7 @@ FAMILIES = (
         "vaswani_transformer",
         _TRANSLATION,
         ARCHITECTURES,
+        BASE,
         remark="Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.",
     ),
     Family(
@@ -170,12 +179,31 @@ FAMILIES = (
         "vaswani_transformer",
         _PARSING,
         PARSERS,
+        BASE,
         target_rows=128,
     ),
-    Family("Language models, decoder only", "vaswani_lm", _LANGUAGE_MODELING, LANGUAGE_MODELS),
-    Family("Language model of one layer", "vaswani_lm_one_layer", _LANGUAGE_MODELING, ONE_LAYER),
-    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS),
-    Family("LSTM with attention", "vaswani_attention_lstm", _TRANSLATION, ATTENTION_LSTMS),
+    Family(
+        "Language models, decoder only",
+        "vaswani_lm",
+        _LANGUAGE_MODELING,
+        LANGUAGE_MODELS,
+        DECODER,
+    ),
+    Family(
+        "Language model of one layer",
+        "vaswani_lm_one_layer",
+        _LANGUAGE_MODELING,
+        ONE_LAYER,
+        {"d_model": 512, "d_hidden": 512, "d_ff": 2048, "dropout": 0.0},
+    ),
+    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS, RECURRENT),
+    Family(
+        "LSTM with attention",
+        "vaswani_attention_lstm",
+        _TRANSLATION,
+        ATTENTION_LSTMS,
+        {**RECURRENT, "input_feeding": False},
+    ),
 )
 
 _ROWS = {row.name: row for family in FAMILIES for row in family.rows}

@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 from fairseq.data import Dictionary  # noqa: E402
 
+from vaswani_plugin.analysis.figures import new_figure, save_figure  # noqa: E402
 from vaswani_plugin.architectures import ARCHITECTURES, row_of  # noqa: E402
-from vaswani_plugin.cli._figures import new_figure, save_figure  # noqa: E402
 from vaswani_plugin.configurations import VaswaniTransformerConfig  # noqa: E402
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing  # noqa: E402
 from vaswani_plugin.metrics.multiply_adds import training_flops  # noqa: E402

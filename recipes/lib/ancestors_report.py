@@ -19,8 +19,9 @@ from ancestors_models import MODELS, Training, add_settings, settings_of, traini
 from result import versions, write_json
 from tabulate import tabulate
 
-from vaswani_plugin.cli._bleu_report import Segments, by_bucket, score
-from vaswani_plugin.cli._figures import new_figure, save_figure
+from vaswani_plugin.analysis.figures import new_figure, save_figure
+from vaswani_plugin.metrics.bleu_input import Segments
+from vaswani_plugin.metrics.bleu_report import by_bucket, score
 from vaswani_plugin.metrics.multiply_adds import Positions
 from vaswani_plugin.metrics.segments import read_generate_output, read_lines
 from vaswani_plugin.text.binary import read_sizes
@@ -43,6 +44,7 @@ COLUMNS = {
 }
 BUCKETS = {
     "by_length": "source length in words",
+    "by_average_rank": "average frequency rank of the source words",
     "by_rarest_word": "frequency of the rarest source word",
 }
 Line = dict[str, Any]
@@ -162,8 +164,8 @@ def draw(lines: list[Line], path: Path) -> None:
     Raises:
         OSError: the picture can't be written.
     """
-    figure = new_figure(17, 5)
-    panels = figure.subplots(1, 3)
+    figure = new_figure(23, 5)
+    panels = figure.subplots(1, 1 + len(BUCKETS))
     names = list(dict.fromkeys(line["model"] for line in lines))
     for line in lines:
         first = line["seed"] == min(x["seed"] for x in lines if x["model"] == line["model"])

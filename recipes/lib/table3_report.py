@@ -27,7 +27,7 @@ from table3_rows import (
 )
 from tabulate import tabulate
 
-from vaswani_plugin.cli._figures import new_figure, save_figure
+from vaswani_plugin.analysis.figures import new_figure, save_figure
 from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 COLUMNS = {

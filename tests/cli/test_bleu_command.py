@@ -79,13 +79,14 @@ def test_json_has_the_frozen_keys_of_what_is_asked_for(
     source = write(tmp_path / "source", SOURCES)
     flags = ["--baseline", str(files["reference"]), "--source", source]
     result = as_json(files, capsys, *flags, "--training-source", source)
-    assert list(result) == [*KEYS, "confidence", "baseline", "by_length", "by_rarest_word"]
+    tables = ["by_length", "by_average_rank", "by_rarest_word"]
+    assert list(result) == [*KEYS, "confidence", "baseline", *tables]
     assert list(result["confidence"]) == ["samples", "sacrebleu", "chrf"]
     assert list(result["baseline"]) == ["sacrebleu", "chrf", "confidence", "p_values"]
     intervals = [result["confidence"]["chrf"], result["baseline"]["confidence"]["sacrebleu"]]
     assert [list(interval) for interval in intervals] == 2 * [["mean", "half_width"]]
     assert list(result["baseline"]["p_values"]) == ["sacrebleu", "chrf"]
-    for table in ("by_length", "by_rarest_word"):
+    for table in tables:
         assert list(result[table][0]) == ["bucket", "sentences", "sacrebleu", "baseline"]
     assert list(as_json(files, capsys, "--confidence")) == [*KEYS, "confidence"]
 
@@ -175,13 +176,17 @@ def test_tables_and_plot(files: dict, tmp_path: Path, capsys: pytest.CaptureFixt
     assert lengths == [("1-10", 2), ("11-20", 1)]
     words = [(row["bucket"], row["sentences"]) for row in result["by_rarest_word"]]
     assert words == [("0", 1), ("10-99", 2)]
+    # The full stop has rank 1, ten words share rank 2, and the third sentence's were never seen.
+    ranks = [(row["bucket"], row["sentences"]) for row in result["by_average_rank"]]
+    assert ranks == [("2", 1), ("2", 1), ("12", 1)]
     expected = corpus_score(sacrebleu_metric(), HYPOTHESES[:2], [REFERENCES[:2]]).score
     assert result["by_length"][0]["sacrebleu"] == result["by_rarest_word"][1]["sacrebleu"]
     assert result["by_length"][0]["sacrebleu"] == expected
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert main(command(files, *flags)) == 0
-    assert "rarest word seen" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "rarest word seen" in shown and "average rank" in shown
 
 
 def generated(pairs: list[tuple[str, str, str]]) -> str:

@@ -1,16 +1,11 @@
-"""`vaswani complexity`: its frozen keys, real layers against their plain twins, the fit, errors."""
+"""`vaswani complexity`: its frozen keys, the tables, the plot, errors."""
 
 import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from vaswani_plugin.cli import _layer_timing as timing
-from vaswani_plugin.cli import complexity
 from vaswani_plugin.cli.__main__ import command_parser, main
-from vaswani_plugin.modules.attention import scaled_dot_product_attention
-from vaswani_plugin.modules.masks import neighbourhood_mask
 
 SMALL = ["--measure", "--lengths", "32", "16", "--widths", "8", "16", "--r", "4", "--k", "3"]
 
@@ -60,43 +55,6 @@ def test_measured_keys_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture) -
     assert plot.read_bytes().startswith(b"\x89PNG") and list(tmp_path.iterdir()) == [plot]
 
 
-def test_fitted_powers_come_from_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Times after the formulas themselves must give the formulas' powers back.
-    def pretend(sizes: list[tuple[int, int]], k: int, r: int) -> list[list[float]]:
-        return [[1e-9 * n ** (layer.power_of_n or 1) * d ** (layer.power_of_d or 3)
-                 for layer in timing.LAYERS] for n, d in sizes]  # fmt: skip
-
-    monkeypatch.setattr(timing, "measure", pretend)
-    for layer in complexity.measured([64, 128, 256], [32, 64], 3, 4)["layers"]:
-        assert layer["fitted_power_of_n"] == pytest.approx(layer["power_of_n"] or 1)
-        assert layer["fitted_power_of_d"] == pytest.approx(layer["power_of_d"] or 3)
-
-
-@pytest.mark.parametrize(("length", "window"), [(9, 1), (9, 2), (9, 3), (12, 4), (5, 5), (7, 9)])
-def test_window_gives_what_the_mask_gives(length: int, window: int) -> None:
-    x = torch.randn(2, length, 6, dtype=torch.float64)
-    expected, _ = scaled_dot_product_attention(x, x, x, neighbourhood_mask(length, window))
-    torch.testing.assert_close(timing.windowed_attention(x, window), expected)
-
-
-@pytest.mark.parametrize("layer", timing.LAYERS, ids=lambda layer: layer.name)
-def test_each_layer_keeps_length_and_width(layer: timing.TimedLayer) -> None:
-    out = layer.make(11, 8, 3, 4)(torch.randn(1, 11, 8))
-    if layer.name == "convolutional":
-        out = out.transpose(1, 2)
-    assert out.shape == (1, 11, 8)
-
-
-def test_threads_are_as_before() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        assert len(list(timing.measure([(8, 8)], 3, 2))[0]) == len(timing.LAYERS)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -118,14 +76,3 @@ def test_bad_input_is_one_line(
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1
     assert captured.err.startswith("vaswani complexity: error: ") and message in captured.err
-
-
-@pytest.mark.slow
-def test_real_layers_follow_the_table() -> None:
-    times = complexity.measured([256, 512, 1024, 2048], [128, 256, 512, 1024], 3, 16)
-    for layer in times["layers"]:
-        # A matrix product's rate depends on its size: half a power either way is what is seen.
-        for axis in "nd":
-            if (power := layer[f"power_of_{axis}"]) is not None:
-                fitted = layer[f"fitted_power_of_{axis}"]
-                assert fitted == pytest.approx(power, abs=0.5), (layer["layer"], axis)

@@ -27,6 +27,7 @@ LIGHT = {
     "rouge": ("rouge", "--hypothesis", "hyp", "--references", "ref"),
     "complexity": ("complexity",),
     "cost": ("cost", "--hours", "3", "--device", "H100"),
+    "cost, counted": ("cost", "--arch", "vaswani_base"),
     "curves": ("curves", "log"),
 }
 
@@ -69,8 +70,16 @@ def bundle(tmp_path_factory) -> Path:
     return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
 
 
-def test_translating_needs_torch_but_not_fairseq(bundle, tmp_path):
-    names = imported(tmp_path, "translate", "--cpu", "--model", str(bundle), "hyp")
+TORCH_ALONE = {
+    "translate": ("translate", "--cpu", "--model", "{bundle}", "hyp"),
+    "average": ("average", "--inputs", "{bundle}/model.pt", "--output", "mean.pt"),
+    "export": ("export", "--to", "safetensors", "--model", "{bundle}", "--output", "new"),
+}
+
+
+@pytest.mark.parametrize("name", TORCH_ALONE)
+def test_these_need_torch_but_not_fairseq(name, bundle, tmp_path):
+    names = imported(tmp_path, *(word.format(bundle=bundle) for word in TORCH_ALONE[name]))
     assert names & HEAVY == {"torch"}
 
 

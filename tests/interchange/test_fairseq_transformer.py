@@ -15,15 +15,14 @@ from reference_weights import default_dtype, shake
 from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.interchange.exported_model import refuse_not_finite, updates_of
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,
     import_weights,
     our_model,
     recognize_sinusoids,
-    refuse_not_finite,
     stock_model,
-    updates_of,
 )
 from vaswani_plugin.models.transformer import VaswaniTransformer
 

@@ -2,11 +2,13 @@
 
 from types import SimpleNamespace
 
+import pytest
 from fairseq_flags import training_config
 
+from vaswani_plugin.architectures import FAMILIES
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import TransformerSizes
-from vaswani_plugin.metrics.sizes import sizes_of
+from vaswani_plugin.metrics.sizes import sizes_of, sizes_of_row
 
 
 def test_our_sizes_are_those_of_every_configuration() -> None:
@@ -25,3 +27,10 @@ def test_our_sizes_are_those_of_every_configuration() -> None:
 
 def test_another_model_has_none() -> None:
     assert sizes_of(SimpleNamespace(encoder_embed_dim=512), 77) is None
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.title)
+def test_a_row_has_the_sizes_of_its_configuration(family) -> None:
+    for row in family.rows:
+        cfg = training_config("--task", family.task, "--arch", row.name).model
+        assert sizes_of_row(family, row, 77) == sizes_of(cfg, 77), row.name

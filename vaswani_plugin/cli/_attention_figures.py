@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vaswani_plugin.analysis.figures import new_figure, save_figure
 from vaswani_plugin.cli._attention_statistics import STATISTICS
-from vaswani_plugin.cli._figures import new_figure, save_figure
 from vaswani_plugin.cli.attention import KINDS
 
 if TYPE_CHECKING:

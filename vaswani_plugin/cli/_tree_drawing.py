@@ -4,7 +4,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vaswani_plugin.cli._figures import new_figure, save_figure
+from vaswani_plugin.analysis.figures import new_figure, save_figure
 from vaswani_plugin.text.trees import Leaf, Open, Symbol, Tree, to_line, unescape_brackets
 
 INDENT = "  "

@@ -6,7 +6,7 @@ Axes: N layers, H heads, T queries, S keys.
 import argparse
 from pathlib import Path
 
-from vaswani_plugin.cli._figures import check_plot_path
+from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli._start import start_fairseq
 
 HELP = "show what every head attends to: pictures, a page to explore, weights, statistics"

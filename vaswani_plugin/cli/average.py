@@ -1,9 +1,10 @@
 """`vaswani average`: one checkpoint whose weights are the mean of several (section 6.1)."""
 
 import argparse
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
-
-from vaswani_plugin.cli._start import start_fairseq
 
 HELP = "average the weights of checkpoints into one that fairseq loads"
 EXAMPLE = "vaswani average --inputs checkpoints --last 5 --output checkpoints/average.pt"
@@ -47,8 +48,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Average and write; returns 0."""
-    start_fairseq()
-    from vaswani_plugin.cli import _averaging
+    """Average and write; returns 0.
 
-    return _averaging.run(args)
+    Raises:
+        ValueError: flags and files that don't fit together, a checkpoint that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from tqdm import tqdm
+
+    from vaswani_plugin.inference.checkpoints import save_checkpoint
+    from vaswani_plugin.interchange.average import average_checkpoints
+    from vaswani_plugin.interchange.checkpoint_choice import select
+
+    paths = select(args.inputs, args.last, args.last_updates, args.best)
+    if args.output.exists() and any(args.output.samefile(path) for path in paths):
+        raise ValueError(f"--output {args.output} is one of the inputs and would be lost")
+    # Before the long work, so that a folder that can't be made is known at once.
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    progress: Callable = tqdm if sys.stderr.isatty() else iter
+    save_checkpoint(average_checkpoints(progress(paths)), args.output)
+    if args.format == "json":
+        print(json.dumps({"output": str(args.output), "inputs": [str(path) for path in paths]}))
+    else:
+        names = ", ".join(path.name for path in paths)
+        print(f"wrote {args.output}, the average of {len(paths)}: {names}")
+    return 0

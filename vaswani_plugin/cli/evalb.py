@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from vaswani_plugin.cli import _evalb_report as report
+from vaswani_plugin.metrics import evalb_layout as layout
 from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, score_trees
 from vaswani_plugin.metrics.evalb_parameters import COLLINS, parse_parameters
 from vaswani_plugin.metrics.segments import read_lines
@@ -50,13 +50,13 @@ def read_trees(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 def print_sentences(scores: Iterable[SentenceScore], debug: int) -> Iterable[SentenceScore]:
     """Prints EVALB's table around what it hands on."""
-    print(report.HEAD)
+    print(layout.HEAD)
     for score in scores:
         if debug > 1:
             print(*score.differences, sep="\n")
-        print(report.row(score))
+        print(layout.row(score))
         if debug:
-            print(report.details(score))
+            print(layout.details(score))
         yield score
 
 
@@ -82,6 +82,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(parts))
         return 0
     if has_table:
-        print(report.total_row(totals))
-    print(report.summary(totals, short, parameters.cutoff))
+        print(layout.total_row(totals))
+    print(layout.summary(totals, short, parameters.cutoff))
     return 0

@@ -1,18 +1,24 @@
-"""`vaswani export`: a model of ours for stock fairseq, or for CTranslate2."""
+"""`vaswani export`: a model of ours for stock fairseq, for CTranslate2, or as safetensors."""
 
 import argparse
+import json
 from pathlib import Path
 
 from vaswani_plugin.cli._start import start_fairseq
 
-HELP = "write a vaswani_transformer for stock fairseq or for CTranslate2"
+HELP = "write a model for stock fairseq or CTranslate2, or a bundle as safetensors"
 EXAMPLE = "vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2"
+ONLY_FOR = {
+    **dict.fromkeys(("data_bin", "quantization"), "ctranslate2"),
+    "allow_layer_norm_eps": "fairseq",
+}
+"""Flag: the only --to that it goes with."""
 QUANTIZATIONS = ("int8", "int8_float32", "bfloat16", "float16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--to", choices=["fairseq", "ctranslate2"], required=True)
+    parser.add_argument("--to", choices=["fairseq", "ctranslate2", "safetensors"], required=True)
     parser.add_argument(
         "--model",
         "--checkpoint",
@@ -26,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE|DIR",
-        help="checkpoint for fairseq; new folder for CTranslate2, a bundle if --model is one",
+        help="checkpoint for fairseq; else a new folder, which is a bundle if --model is one",
     )
     parser.add_argument(
         "--data-bin",
@@ -55,15 +61,26 @@ def run(args: argparse.Namespace) -> int:
             can't express.
         OSError: a file can't be read or written.
     """
-    for_the_other = (
-        {"--data-bin": args.data_bin, "--quantization": args.quantization}
-        if args.to == "fairseq"
-        else {"--allow-layer-norm-eps": args.allow_layer_norm_eps}
-    )
-    for flag, value in for_the_other.items():
-        if value:
-            raise ValueError(f"{flag} means nothing with --to {args.to}; leave it out")
-    start_fairseq()
-    from vaswani_plugin.cli import _exporting
+    for flag, target in ONLY_FOR.items():
+        if target != args.to and getattr(args, flag):
+            name = "--" + flag.replace("_", "-")
+            raise ValueError(f"{name} means nothing with --to {args.to}; leave it out")
+    if args.to == "fairseq":
+        start_fairseq()
+        from vaswani_plugin.interchange.stock_export import export_to_fairseq
 
-    return _exporting.run(args)
+        source = export_to_fairseq(args.model, args.output, args.allow_layer_norm_eps)
+    elif args.to == "ctranslate2":
+        from vaswani_plugin.interchange.ctranslate2_export import export_to_ctranslate2
+
+        given = args.data_bin, args.quantization
+        source = export_to_ctranslate2(args.model, args.output, *given)
+    else:
+        from vaswani_plugin.interchange.safetensors_export import export_to_safetensors
+
+        source = export_to_safetensors(args.model, args.output)
+    if args.format == "json":
+        print(json.dumps({"output": str(args.output), "to": args.to, "model": str(source)}))
+    else:
+        print(f"wrote {args.output} for {args.to}, from {source}")
+    return 0

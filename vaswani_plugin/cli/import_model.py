@@ -1,6 +1,7 @@
 """`vaswani import`: a checkpoint of fairseq's stock `transformer` as one of ours."""
 
 import argparse
+import json
 from pathlib import Path
 
 from vaswani_plugin.cli._start import start_fairseq
@@ -38,6 +39,13 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     start_fairseq()
-    from vaswani_plugin.cli import _importing
+    from vaswani_plugin.interchange.stock_import import MODEL, import_stock
 
-    return _importing.run(args)
+    languages = args.source_lang, args.target_lang
+    config = import_stock(args.checkpoint, args.data_bin, args.output, *languages)
+    if args.format == "json":
+        print(json.dumps({"output": str(args.output), "model": config}))
+    else:
+        sizes = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
+        print(f"wrote {args.output}, a {MODEL}: {sizes}")
+    return 0

@@ -4,11 +4,11 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TypeVar
 
 from vaswani_plugin.cli._flags import count
-from vaswani_plugin.metrics.rouge import OVER, lead, rouge
+from vaswani_plugin.metrics.rouge import OVER, lead
+from vaswani_plugin.metrics.rouge_report import as_text, rouge_report
 from vaswani_plugin.text.corpus_io import InputError, read_lines
 from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
 
@@ -114,31 +114,6 @@ def run(args: argparse.Namespace) -> int:
         systems["model"] = read(read_lines, args.hypothesis)
         _check_length(args.hypothesis, len(systems["model"]), args.references[0], len(examples))
     references = [example.references for example in examples]
-    report = {
-        "summaries": len(examples),
-        "references": sum(map(len, references)),
-        "over": args.over,
-        "stemming": not args.no_stemming,
-        "systems": [
-            {"name": name, "words": fmean(len(line.split()) for line in lines)}
-            | rouge(lines, references, args.over, not args.no_stemming)
-            for name, lines in systems.items()
-        ],
-    }
+    report = rouge_report(systems, references, args.over, not args.no_stemming)
     print(json.dumps(report) if args.format == "json" else as_text(report))
     return 0
-
-
-def as_text(report: dict[str, Any]) -> str:
-    """The report as a table, a system a row."""
-    from tabulate import tabulate
-
-    headers = {"name": "", "words": "words", "rouge1": "ROUGE-1"}
-    headers |= {"rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
-    table = tabulate(report["systems"], headers=headers, floatfmt=("", ".1f", *[".2f"] * 3))
-    which = "the best" if report["over"] == "best" else "the mean"
-    stems = "stems" if report["stemming"] else "words as they are"
-    return (
-        f"{table}\n\nF1 x 100 over {stems}, mean of {report['summaries']:,} summaries; "
-        f"{which} of each one's references ({report['references']:,} in all)."
-    )

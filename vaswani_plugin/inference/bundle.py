@@ -22,12 +22,12 @@ from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
-    MODEL,
     AnySettings,
     Settings,
     TextSettings,
     TreeSettings,
     dictionary_name,
+    weights_path,
 )
 from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
 
@@ -112,7 +112,7 @@ class Bundle:
         """
         if name not in self.tasks:
             raise ValueError(
-                f"{self.folder / MODEL} was trained by --task {name}: this bundle needs "
+                f"{weights_path(self.folder)} was trained by --task {name}: this bundle needs "
                 f"{KINDS[type(self.pipeline.settings)][0]}"
             )
 
@@ -124,34 +124,44 @@ class Bundle:
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
             OSError: a file can't be read.
         """
-        path = self.folder / MODEL
+        path = weights_path(self.folder)
         with untrusted(path):
             state = load_checkpoint(path)
-            cfg = _configuration(path, state)
+            cfg = read_configuration(path, state)
             self.require_task(cfg["task"].get("_name"))
             if cfg["model"].get("_name") not in ROWS:
                 name = cfg["model"].get("_name")
                 raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
             names = map(dictionary_name, self.languages)
             source, target = (Dictionary.load(self.folder / name) for name in names)
-            self._check_digests(state, source=source, target=target)
+            check_digests(self.folder, state, source=source, target=target)
             sizes = TransformerSizes.from_configuration(cfg["model"], cfg["task"])
             model = make_transformer(sizes, source, target, state["model"], path)
         return Loaded(model, source, target)
 
-    def _check_digests(self, state: Checkpoint, **dictionaries: Dictionary) -> None:
-        """Refuse other dictionaries than those of the training, even where their sizes agree."""
-        task_state = state.get("task_state") or {}
-        trained_with = task_state.get("dictionary_sha256") or {}
-        for side, dictionary in dictionaries.items():
-            if trained_with.get(side, dictionary.digest()) != dictionary.digest():
-                raise UserError(
-                    f"the {side} dictionary of {self.folder} is not the one that the checkpoint "
-                    f"was trained with; give the data folder (its dict.*.txt) it was trained on"
-                )
+
+def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
+    """Refuse other dictionaries than those of the training, even where their sizes agree.
+
+    Args:
+        folder: of the dictionaries, for messages.
+        state: the checkpoint.
+        dictionaries: by side, "source" or "target".
+
+    Raises:
+        UserError: a dictionary is another one.
+    """
+    task_state = state.get("task_state") or {}
+    trained_with = task_state.get("dictionary_sha256") or {}
+    for side, dictionary in dictionaries.items():
+        if trained_with.get(side, dictionary.digest()) != dictionary.digest():
+            raise UserError(
+                f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
+                f"with; give the data folder (its dict.*.txt) it was trained on"
+            )
 
 
-def _configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
+def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
     """A checkpoint's configuration, with a model's and a task's part.
 
     Raises:

@@ -19,6 +19,7 @@ from torch import _weights_only_unpickler
 
 from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
 from vaswani_plugin.checkpoint_sums import damage
+from vaswani_plugin.inference.safetensors_file import load_safetensors
 
 Checkpoint = dict[str, Any]
 
@@ -33,7 +34,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a fairseq checkpoint to the CPU.
 
     Args:
-        path: the file.
+        path: the file; of a `.safetensors`, config.json beside it gives the rest.
 
     Returns:
         The dictionary of the file; its "model" maps names to tensors.
@@ -42,6 +43,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         OSError: the file is missing or can't be read.
         ValueError: it would run code, is truncated, or is no fairseq checkpoint; with the name.
     """
+    if path.suffix == ".safetensors":
+        return load_safetensors(path)
     # safe_globals takes back what it allowed, even what was allowed before: only add what is not.
     added = [
         kind for kind in HARMLESS_GLOBALS if kind not in torch.serialization.get_safe_globals()

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
+from vaswani_plugin.inference.safetensors_file import Weights, shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
 
-Weights = dict[str, torch.Tensor]
 _ABSENT = "(absent)"
 
 
@@ -94,20 +94,6 @@ class Averager:
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
-
-
-def shared_owners(weights: Weights) -> dict[str, str]:
-    """For each name the first name that holds the same memory in the same shape: itself, mostly."""
-    owners: dict[tuple, str] = {}
-    return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
-
-
-def _memory(key: str, tensor: torch.Tensor) -> tuple:
-    if tensor.numel() == 0:
-        # Empty tensors all live at address 0.
-        return (key,)
-    start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-    return (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 def model_config(state: Checkpoint) -> dict[str, Any]:

@@ -10,12 +10,15 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import open_dict
+from omegaconf import OmegaConf, open_dict
 
 from vaswani_plugin import register
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.text.settings import MODEL
+from vaswani_plugin.interchange.exported_model import updates_of
+from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
+from vaswani_plugin.text.settings import CONFIG, MODEL, weights_path
 
 
 class FairseqBundle(Bundle):
@@ -34,12 +37,12 @@ class FairseqBundle(Bundle):
             OSError: it can't be read.
         """
         register()
-        with untrusted(self.folder / MODEL):
+        with untrusted(weights_path(self.folder)):
             return self._load_model(task_options)
 
     def _load_model(self, task_options: dict[str, Any]) -> tuple[BaseFairseqModel, TranslationTask]:
-        path = str(self.folder / MODEL)
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+        path = weights_path(self.folder)
+        state = load_state(path)
         task_cfg = state["cfg"].task
         self.require_task(task_cfg._name)
         with open_dict(task_cfg):
@@ -51,9 +54,28 @@ class FairseqBundle(Bundle):
             task_cfg.eval_bleu = False
         task = tasks.setup_task(task_cfg, from_checkpoint=True)
         (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
-            [path], task=task, state=state
+            [str(path)], task=task, state=state
         )
         return model.eval(), task
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """A checkpoint as fairseq loads it; a `.safetensors` becomes one.
+
+    Raises:
+        ValueError: the file can't be used.
+        OSError: it can't be read.
+    """
+    if path.suffix != ".safetensors":
+        return checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    stored = load_checkpoint(path)
+    cfg = stored["cfg"]
+    if "_name" not in cfg["model"]:
+        raise ValueError(f"{path} is no model that fairseq builds from {CONFIG}: keep {MODEL}")
+    state = checkpoint_of(
+        *(stored["model"], cfg["model"], cfg["task"], updates_of(stored), stored["task_state"])
+    )
+    return {**state, "cfg": OmegaConf.create(state["cfg"])}
 
 
 def load_with_data(path: Path, data: Path) -> tuple[BaseFairseqModel, FairseqTask]:

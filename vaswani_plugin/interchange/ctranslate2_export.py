@@ -7,7 +7,6 @@ zero columns of W^O, an output; the softmax still divides by the sqrt(d_k) of th
 Axes: H heads, D d_model, V vocabulary, P positions.
 """
 
-import contextlib
 import math
 import os
 import shutil
@@ -20,9 +19,22 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.fairseq_positions import fairseq_sinusoids
-from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.inference.bundle import check_digests
+from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.interchange.exported_model import (
+    companions,
+    languages_of_data,
+    model_options,
+    refuse_not_finite,
+    translation_settings,
+)
 from vaswani_plugin.interchange.fairseq_weights import Weights
+from vaswani_plugin.interchange.new_folder import check_new_folder, new_folder
 from vaswani_plugin.modules.positions import sinusoids
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.settings import dictionary_name, weights_path
 
 PADDING = "<blank>"
 """CTranslate2's name for padding, as in the models of its own fairseq converter."""
@@ -50,14 +62,12 @@ def import_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
-def transformer_spec(
-    weights: Weights, cfg: VaswaniTransformerConfig, source: list[str], target: list[str]
-):
+def transformer_spec(weights: Weights, cfg: TransformerSizes, source: list[str], target: list[str]):
     """The model as a `ctranslate2.specs.TransformerSpec`.
 
     Args:
         weights: a state dictionary of `vaswani_transformer`.
-        cfg: its configuration.
+        cfg: its sizes.
         source: the symbols of the source dictionary, in order.
         target: the symbols of the target dictionary.
 
@@ -118,7 +128,7 @@ def _vocabulary(symbols: list[str], embedding: Tensor) -> list[str]:
 class _Writer:
     """Writes weights into a specification."""
 
-    def __init__(self, weights: Weights, cfg: VaswaniTransformerConfig, width: int) -> None:
+    def __init__(self, weights: Weights, cfg: TransformerSizes, width: int) -> None:
         self.weights = weights
         self.cfg = cfg
         self.width = width  # of a head
@@ -196,19 +206,55 @@ def write_model(spec, output: Path, quantization: str | None, files: list[Path])
         ValueError: `output` is not empty.
         OSError: it can't be written.
     """
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ValueError(f"{output} exists and is not an empty folder; give another --output")
+    check_new_folder(output)
     spec.validate()
     spec.optimize(quantization=quantization)
-    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        partial.mkdir(parents=True)
-        spec.save(str(partial))
+    with new_folder(output) as folder:
+        spec.save(str(folder))
         for file in files:
-            shutil.copyfile(file, partial / file.name)
-        with contextlib.suppress(FileNotFoundError):
-            output.rmdir()  # os.replace overwrites an empty folder on POSIX alone
-        os.replace(partial, output)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+            shutil.copyfile(file, folder / file.name)
+
+
+def export_to_ctranslate2(
+    model: Path, output: Path, data_bin: Path | None = None, quantization: str | None = None
+) -> Path:
+    """Write a trained model for CTranslate2; of a bundle the folder becomes a bundle, too.
+
+    Args:
+        model: a bundle or a checkpoint.
+        output: the folder to make.
+        data_bin: folder of the dictionaries of a checkpoint.
+        quantization: as in `write_model`.
+
+    Returns:
+        The file that the weights were read from.
+
+    Raises:
+        ValueError: CTranslate2 is not installed or can't express the model, or files that don't fit
+            together.
+        OSError: a file can't be read or written.
+    """
+    import_ctranslate2()  # its absence is known at once
+    is_bundle = model.is_dir()
+    path = weights_path(model) if is_bundle else model
+    state = load_checkpoint(path)
+    with untrusted(path):
+        options, task = model_options(state), state["cfg"]["task"]
+        refuse_not_finite(state["model"])
+        if is_bundle:
+            if data_bin is not None:
+                raise ValueError("--data-bin goes with a checkpoint; a bundle has its dictionaries")
+            folder, settings = model, translation_settings(model)
+            languages = settings.source_language, settings.target_language
+            files = companions(folder, settings)
+        else:
+            if data_bin is None:
+                raise ValueError("give its dictionaries with --data-bin, or a bundle as --model")
+            folder, languages = data_bin, languages_of_data(data_bin, task)
+            files = [folder / dictionary_name(language) for language in sorted(set(languages))]
+        source, target = (Dictionary.load(folder / dictionary_name(name)) for name in languages)
+        check_digests(folder, state, source=source, target=target)
+        sizes = TransformerSizes.from_configuration(options, task)
+        spec = transformer_spec(state["model"], sizes, source.symbols, target.symbols)
+        write_model(spec, output, quantization, files)
+    return path

@@ -14,10 +14,11 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel, base
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from vaswani_plugin.architectures import ARCHITECTURES, head_sizes
+from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import Checkpoint
-from vaswani_plugin.interchange.fairseq_options import FAIRSEQ_LAYER_NORM_EPS, MODEL
+from vaswani_plugin.interchange.exported_model import model_options
+from vaswani_plugin.interchange.fairseq_options import FAIRSEQ_LAYER_NORM_EPS
 from vaswani_plugin.interchange.fairseq_weights import (
     Weights,
     from_fairseq_weights,
@@ -92,11 +93,7 @@ def our_model(state: Checkpoint) -> VaswaniTransformerConfig:
     Raises:
         ValueError: it holds another model.
     """
-    section = (state.get("cfg") or {}).get("model")
-    options = section if isinstance(section, dict) else {}
-    arch = options.get("_name") or "another model"
-    if arch != MODEL and arch not in {row.name for row in ARCHITECTURES}:
-        raise ValueError(f"it holds {arch}; export takes a {MODEL}")
+    options = model_options(state)
     known = {field.name for field in fields(VaswaniTransformerConfig)} - {"_name"}
     return VaswaniTransformerConfig(**{k: v for k, v in options.items() if k in known})
 
@@ -178,15 +175,6 @@ def _refuse_what_fairseq_lacks(cfg: VaswaniTransformerConfig, allow_layer_norm_e
         raise ValueError(f"fairseq's transformer has no counterpart of {', '.join(obstacles)}")
 
 
-def refuse_not_finite(weights: Weights) -> None:
-    """Raises ValueError where a weight is no number, or infinite; names it."""
-    for name, tensor in weights.items():
-        if not tensor.isfinite().all():
-            raise ValueError(
-                f"{name} holds NaN or infinity: the training has diverged; use an earlier one"
-            )
-
-
 def checkpoint_of(
     weights: Weights,
     model: dict[str, Any],
@@ -223,9 +211,3 @@ def checkpoint_of(
         "task_state": task_state or {},
         "extra_state": {"train_iterator": iterator},
     }
-
-
-def updates_of(state: Checkpoint) -> int:
-    """How many updates a checkpoint's model was trained for."""
-    history = state.get("optimizer_history") or [{}]
-    return int(history[-1].get("num_updates", 0))

@@ -1,12 +1,16 @@
-"""Which sentences a system translates well: BLEU by source length and by the rarest source word.
+"""Which sentences a system translates well: BLEU by source length and by how rare the words are.
 
-The two figures of Sutskever et al. 2014, who show that an LSTM holds on long sentences and falls
-with rare words. Words are those of mteval-13a, so that running text and tokens give the same.
+Figure 3 of Sutskever et al. (2014) sorts the test sentences by length (left) and by the average
+frequency rank of their words (right). Beside the second there is a stricter measure of ours: the
+frequency of the rarest word of a sentence. Words are those of mteval-13a, so that running text and
+tokens give the same.
 """
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -17,6 +21,8 @@ LENGTHS = (1, 11, 21, 31, 41, 51)
 """First length, in words, of each bucket; the last one is open."""
 FREQUENCIES = (0, 1, 10, 100, 1000, 10_000)
 """First frequency of each bucket: how often the rarest word stands in the training text."""
+RANK_BUCKETS = 6
+"""Buckets of equal size into which the sentences go in the order of their average rank."""
 
 
 @dataclass(frozen=True)
@@ -41,28 +47,65 @@ def source_lengths(sources: Sequence[str]) -> list[int]:
     return [len(words(line).split()) for line in sources]
 
 
+def word_frequencies(training: Iterable[str], lowercase: bool = False) -> Counter[str]:
+    """How often each word stands in the training text.
+
+    Args:
+        training: the source side of the training set.
+        lowercase: ignore case.
+    """
+    tokenize = Tokenizer13a()
+    return Counter(word for line in training for word in _words(tokenize, line, lowercase))
+
+
 def rarest_word_frequencies(
-    sources: Sequence[str], training: Iterable[str], lowercase: bool = False
+    sources: Sequence[str], frequencies: Mapping[str, int], lowercase: bool = False
 ) -> list[int]:
     """How often the rarest word of each sentence stands in the training text.
 
     Args:
         sources: sentences of the test set.
-        training: the source side of the training set.
+        frequencies: of the words of the training text, by `word_frequencies`.
         lowercase: ignore case.
 
     Returns:
         A count for each sentence: 0 with a word never seen, -1 for a sentence without words.
     """
     tokenize = Tokenizer13a()
+    tested = [_words(tokenize, line, lowercase) for line in sources]
+    return [min((frequencies.get(word, 0) for word in line), default=-1) for line in tested]
 
-    def words(line: str) -> list[str]:
-        return tokenize(line.lower() if lowercase else line).split()
 
-    tested = [words(line) for line in sources]
-    wanted = {word for line in tested for word in line}
-    seen = Counter(word for line in training for word in words(line) if word in wanted)
-    return [min((seen[word] for word in line), default=-1) for line in tested]
+def average_frequency_ranks(
+    sources: Sequence[str], frequencies: Mapping[str, int], lowercase: bool = False
+) -> list[float]:
+    """The mean frequency rank of each sentence's words (Sutskever et al. 2014, Figure 3, right).
+
+    The rank of a word is 1 + the number of different words that are more frequent in the training
+    text. The most frequent word has rank 1, words of one frequency share a rank, and a word never
+    seen ranks behind all others.
+
+    Args:
+        sources: sentences of the test set.
+        frequencies: of the words of the training text, by `word_frequencies`.
+        lowercase: ignore case.
+
+    Returns:
+        A mean for each sentence; -1 for a sentence without words.
+    """
+    tokenize = Tokenizer13a()
+    ascending = sorted(frequencies.values())
+    total = len(ascending)
+
+    def rank(word: str) -> int:
+        return 1 + total - bisect_right(ascending, frequencies.get(word, 0))
+
+    tested = [_words(tokenize, line, lowercase) for line in sources]
+    return [fmean(map(rank, line)) if line else -1.0 for line in tested]
+
+
+def _words(tokenize: Tokenizer13a, line: str, lowercase: bool) -> list[str]:
+    return tokenize(line.lower() if lowercase else line).split()
 
 
 def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
@@ -81,6 +124,22 @@ def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
         if members:
             buckets.append(Bucket(first, last, members))
     return buckets
+
+
+def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
+    """Sort sentences by their value and cut the order into `count` buckets of equal size.
+
+    The sizes differ by one at most. Fewer sentences make fewer buckets; a negative value belongs
+    nowhere. The borders of a bucket are its lowest and its highest value, rounded.
+    """
+    order = sorted((n for n, value in enumerate(values) if value >= 0), key=lambda n: values[n])
+    count = min(count, len(order))
+    cuts = [len(order) * place // count for place in range(count + 1)] if count else []
+    parts = [order[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [
+        Bucket(round(values[part[0]]), round(values[part[-1]]), tuple(sorted(part)))
+        for part in parts
+    ]
 
 
 def bucket_scores(

@@ -1,8 +1,9 @@
 """The sizes that decide on a model's cost, read off its configuration."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from vaswani_plugin.architectures import head_sizes
+from vaswani_plugin.architectures import Architecture, Family, head_sizes
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import Sizes, TransformerSizes
 
@@ -33,3 +34,14 @@ def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:
         vocabulary,
         getattr(cfg, "next_word", False),
     )
+
+
+def sizes_of_row(family: Family, row: Architecture, vocabulary: int) -> Sizes | None:
+    """The sizes of a named architecture; None where its multiply-adds can't be counted.
+
+    Args:
+        family: of the row.
+        row: the architecture.
+        vocabulary: rows of the projection.
+    """
+    return sizes_of(SimpleNamespace(**family.base | row.changes), vocabulary)

@@ -2,11 +2,12 @@
 
 A bundle is a folder from which text can be translated without anything else:
 
-    model.pt              the checkpoint
+    model.pt              the checkpoint; or model.safetensors and config.json, or both
     dict.en.txt           the dictionaries, one a language
     dict.de.txt
     codes                 the subword model, under the name that preprocessing.json gives it
     preprocessing.json    `"version": 1` and the fields of `Settings`
+    README.md             the model card, for people
 
 That of a language model has one dictionary, dict.txt, and the fields of `TextSettings`; that of a
 parser has dict.words.txt and dict.symbols.txt, and the fields of `TreeSettings`.
@@ -24,6 +25,11 @@ from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS
 
 VERSION = 1
 MODEL = "model.pt"
+SAFETENSORS = "model.safetensors"
+"""The weights of model.pt alone; they serve where model.pt is missing."""
+CONFIG = "config.json"
+"""What model.pt holds beside the weights; goes with model.safetensors."""
+CARD = "README.md"
 CTRANSLATE2_MODEL = "model.bin"
 """Stands for model.pt in a bundle that `vaswani export --to ctranslate2` made."""
 SETTINGS = "preprocessing.json"
@@ -198,6 +204,14 @@ def dictionary_name(language: str) -> str:
     return f"dict.{language}.txt"
 
 
+def weights_path(folder: Path) -> Path:
+    """The file of a bundle's weights: model.pt, or model.safetensors where that alone is there."""
+    safetensors = folder / SAFETENSORS
+    return (
+        safetensors if safetensors.is_file() and not (folder / MODEL).is_file() else folder / MODEL
+    )
+
+
 def read_settings(folder: Path) -> AnySettings:
     """Reads a bundle's preprocessing.json and looks that every file it needs is there.
 
@@ -211,7 +225,7 @@ def read_settings(folder: Path) -> AnySettings:
     for name in settings.files():
         found = (folder / name).is_file()
         if not found and name == MODEL:
-            found = (folder / CTRANSLATE2_MODEL).is_file()
+            found = any((folder / other).is_file() for other in (SAFETENSORS, CTRANSLATE2_MODEL))
         if not found:
             raise InputError(f"{folder / name} does not exist: the bundle is incomplete")
     return settings

@@ -1,22 +1,18 @@
-"""What `vaswani cost` prints: the paper's trainings, finished runs, and Table 2."""
+"""What trainings cost: the paper's, those of given inputs, finished runs, and Table 2, as text."""
 
-import re
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from tabulate import tabulate
 
-from vaswani_plugin.metrics.cost import DEVICES, PAPER_TRAININGS, Device, flops_by_time
-from vaswani_plugin.metrics.multiply_adds import training_flops
+from vaswani_plugin.architectures import FAMILIES
+from vaswani_plugin.metrics.cost import DEVICES, HOUR, PAPER_TRAININGS, flops_by_time
+from vaswani_plugin.metrics.multiply_adds import forward_multiply_adds, training_flops
 from vaswani_plugin.metrics.published import TABLE_2
-from vaswani_plugin.metrics.segments import read_lines
-from vaswani_plugin.metrics.sizes import sizes_of
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.training_log import TrainingRun, read_training
+from vaswani_plugin.metrics.run_cost import printed_bleu
+from vaswani_plugin.metrics.sizes import sizes_of_row
 
-LOG_OF_RECIPE = "logs/train.log"
-_CONSTANTS = {"None": None, "True": True, "False": False}
+PAPER_UPDATES = 100_000
+PAPER_UPDATES_OF_BIG = 300_000
 
 
 def paper_trainings() -> list[dict[str, Any]]:
@@ -40,92 +36,70 @@ def table_2() -> list[dict[str, Any]]:
     return [vars(row) for row in TABLE_2]
 
 
-def run_cost(
-    path: Path, device: str | None, teraflops: float | None, devices: int | None
+def by_time(
+    hours: float, devices: int | None, device: str | None, teraflops: float | None
 ) -> dict[str, Any]:
-    """One element of the key "runs".
+    """The paper's method: the inputs, and their product.
 
     Args:
-        path: a recipe's work folder, its result.json, or a log of fairseq-train.
-        device: name of the device; None: the one that the log names.
-        teraflops: rate of a device that has no name here.
-        devices: how many; None: as many as the log names.
+        hours: of training.
+        devices: how many work at once; None is 1.
+        device: a key of `cost.DEVICES`; None: `teraflops` gives the rate.
+        teraflops: rate of any other device.
 
     Raises:
-        ValueError: no log of a training; a recipe's result without its log.
-        OSError: it can't be read.
+        ValueError: no rate, or a number that is not positive.
     """
-    log, scores, name = _find_log(path)
-    run = read_training(read_lines(log), str(log))
-    counted = _counted_flops(run)
-    known = DEVICES[device] if device else None if teraflops else _named_device(run)
+    if teraflops is None and device is None:
+        raise ValueError("--hours needs a rate: give --device or --teraflops")
+    known = DEVICES[device] if device else None
     rate = known.teraflops if known else teraflops
-    count = devices if devices is not None else run.devices
-    result = {
-        "run": name,
-        "arch": run.arch,
-        "pair": run.pair,
-        "parameters": run.parameters,
-        "updates": run.updates,
-        "hours": run.seconds / 3600,
-        "devices": count,
-        "device": known.name if known else None,
+    devices = 1 if devices is None else devices
+    return {
+        "hours": hours,
+        "devices": devices,
+        "device": device,
         "teraflops": rate,
-        "kind": known.kind if known else (rate and "given"),
-        "flops_counted": counted,
-        "flops_by_time": flops_by_time(run.seconds, count, rate) if rate else None,
-        "bleu": scores,
+        "kind": known.kind if known else "given",
+        "flops": flops_by_time(hours * HOUR, devices, rate),
     }
-    return result
 
 
-def _find_log(path: Path) -> tuple[Path, dict[str, Any] | None, str]:
-    """(log, the recipe's BLEU if there is one, a name for the run)."""
-    if path.is_dir():
-        path = path / "result.json"
-    if path.suffix != ".json":
-        return path, None, str(path)
-    try:
-        result = read_json(path, "give the result of a recipe")
-        recipe, scores = str(result["recipe"]), result.get("bleu")
-        _bleu(_as_papers_print(scores or {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no result.json of a recipe: {error!r}") from error
-    log = path.parent / LOG_OF_RECIPE
-    if not log.is_file():
-        raise ValueError(f"{path}: no {LOG_OF_RECIPE} beside it; give a log of fairseq-train")
-    return log, scores, recipe
+def by_counting(
+    arch: str, vocabulary: int, batch: tuple[int, int, int], updates: int | None
+) -> dict[str, Any]:
+    """The multiply-adds of a batch, and the FLOPs of a training.
 
+    Args:
+        arch: name of a row of `architectures`.
+        vocabulary: rows of the projection.
+        batch: sentences, source length and target length, padding included.
+        updates: of the training; None: as many as the paper's.
 
-def _named_device(run: TrainingRun) -> Device | None:
-    words = re.split(r"[\s-]+", run.device_name or "")
-    return next((device for name, device in DEVICES.items() if name in words), None)
-
-
-def _counted_flops(run: TrainingRun) -> float | None:
-    """By counting; None for a model that isn't ours.
-
-    The log holds target tokens and sentences only, so a source is taken to be as long as its
-    target, and padding is left out.
+    Raises:
+        ValueError: an unknown architecture, or a number that makes no batch.
     """
-    if run.target_vocabulary is None:
-        return None
-    settings = {name: _value(text) for name, text in run.model.items()}
-    length = max(1, round(run.tokens / run.sentences))
-    try:
-        sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
-        # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
-        per_token = sizes and training_flops(sizes, 1, length, length) / length
-    except (AttributeError, TypeError, ArithmeticError):  # it shares some names with ours
-        return None
-    return per_token and per_token * run.tokens * run.updates
-
-
-def _value(text: str) -> int | bool | str | None:
-    """A setting as a log prints it."""
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    return int(text) if text.isdecimal() else text
+    rows = {row.name: (family, row) for family in FAMILIES for row in family.rows}
+    sizes = sizes_of_row(*rows[arch], vocabulary) if arch in rows else None
+    if sizes is None:
+        known = ", ".join(name for name, row in rows.items() if sizes_of_row(*row, vocabulary))
+        raise ValueError(f"--arch {arch}: can't be counted; these can: {known}")
+    if updates is None:
+        updates = PAPER_UPDATES_OF_BIG if arch.startswith("vaswani_big") else PAPER_UPDATES
+    for flag, value in (("--updates", updates), ("--vocab", vocabulary)):
+        if value < 1:
+            raise ValueError(f"{flag} is {value}; it must be at least 1")
+    parts = forward_multiply_adds(sizes, *batch)
+    flops = training_flops(sizes, *batch)
+    return {
+        "arch": arch,
+        "vocabulary": vocabulary,
+        **dict(zip(("sentences", "source_length", "target_length"), batch, strict=True)),
+        "updates": updates,
+        "forward_multiply_adds": parts,
+        "flops_per_update": flops,
+        "flops": flops * updates,
+    }
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -207,7 +181,7 @@ def _table_text(rows: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     for run in runs:
-        bleu, flops = _bleu(_as_papers_print(run["bleu"] or {})), _flops(_cost(run))
+        bleu, flops = _bleu(printed_bleu(run["bleu"] or {})), _flops(_cost(run))
         label = f"ours: {run['run']}, {run['pair']}, {run['arch']} *"
         columns = {"en-de": [bleu, "", flops, ""], "en-fr": ["", bleu, "", flops]}
         table.append([label, *columns.get(run["pair"], ["", "", flops, ""])])
@@ -220,12 +194,6 @@ def _table_text(rows: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
 
 def _cost(run: dict[str, Any]) -> float | None:
     return run["flops_counted"] or run["flops_by_time"]
-
-
-def _as_papers_print(scores: dict[str, Any]) -> float | None:
-    """Of a run's scores the one that papers print."""
-    kinds = ("compound_split", "tokenized", "sacrebleu")
-    return next((scores[kind] for kind in kinds if scores.get(kind) is not None), None)
 
 
 def _bleu(score: float | None) -> str:

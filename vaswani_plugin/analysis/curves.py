@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vaswani_plugin.cli._event_files import read_events
-from vaswani_plugin.cli.curves import SERIES
+from vaswani_plugin.analysis.curve_series import SERIES
+from vaswani_plugin.analysis.event_files import read_events
 from vaswani_plugin.metrics.segments import read_lines
 from vaswani_plugin.text.training_log import Curve, read_curves, read_records
 
@@ -56,9 +56,9 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
     Args:
         path: of the log.
         label: in the legend; None: from the path.
-        names: keys of `curves.SERIES`; validation's series of the same name come beside
+        names: keys of `curve_series.SERIES`; validation's series of the same name come beside
             training's, as "valid loss".
-        axis: a key of `curves.AXES`.
+        axis: a key of `curve_series.AXES`.
 
     Raises:
         ValueError: no statistics in it, or none of the kind that the axis needs.

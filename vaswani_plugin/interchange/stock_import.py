@@ -1,8 +1,6 @@
-"""What `vaswani import` does once its flags are read: a stock checkpoint becomes one of ours."""
+"""A checkpoint of fairseq's stock `transformer` becomes one of `vaswani_transformer`."""
 
-import argparse
 import errno
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,12 @@ from torch import nn
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.interchange.exported_model import refuse_not_finite, updates_of
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,
     import_weights,
     recognize_sinusoids,
-    refuse_not_finite,
-    updates_of,
 )
 from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
@@ -28,33 +25,47 @@ from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTr
 TASK = "vaswani_translation"
 
 
-def run(args: argparse.Namespace) -> int:
-    """Read, convert and write; returns 0.
+def import_stock(
+    checkpoint: Path,
+    data_bin: Path,
+    output: Path,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> dict[str, Any]:
+    """Read a stock checkpoint, convert it and write it.
+
+    Args:
+        checkpoint: of fairseq's `transformer`.
+        data_bin: folder of the dictionaries that the model was trained with.
+        output: the file to write.
+        source_lang: None: what the checkpoint or the names of the dictionaries say.
+        target_lang: likewise.
+
+    Returns:
+        The configuration of the model.
 
     Raises:
         ValueError: the checkpoint can't be used, ours has no such model, or the dictionaries are
             others; names the file.
         OSError: a file can't be read or written.
     """
-    if args.output.exists() and args.output.samefile(args.checkpoint):
-        raise ValueError(f"--output {args.output} is the checkpoint itself and would be lost")
-    state = load_checkpoint(args.checkpoint)
-    with untrusted(args.checkpoint):
-        imported, config = convert(state, args.data_bin, args.source_lang, args.target_lang)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    save_checkpoint(imported, args.output)
-    if args.format == "json":
-        print(json.dumps({"output": str(args.output), "model": config}))
-    else:
-        sizes = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
-        print(f"wrote {args.output}, a {MODEL}: {sizes}")
-    return 0
+    if output.exists() and output.samefile(checkpoint):
+        raise ValueError(f"--output {output} is the checkpoint itself and would be lost")
+    state = load_checkpoint(checkpoint)
+    with untrusted(checkpoint):
+        imported, config = convert(state, data_bin, source_lang, target_lang)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(imported, output)
+    return config
 
 
 def convert(
     state: Checkpoint, data_bin: Path, source_lang: str | None, target_lang: str | None
 ) -> tuple[Checkpoint, dict[str, Any]]:
-    """The checkpoint as one of ours, and the model's configuration; errors as `run`."""
+    """The checkpoint as one of ours, and the model's configuration.
+
+    Raises as `import_stock`.
+    """
     options = stock_options(state)
     config = our_config(options)
     refuse_not_finite(state["model"])

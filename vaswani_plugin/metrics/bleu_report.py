@@ -1,13 +1,11 @@
-"""What `vaswani bleu` finds: the JSON object, and the same as text and as a plot."""
+"""All scores of one translation: the JSON object of `vaswani bleu`, and the same as text."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
-from vaswani_plugin.cli._figures import new_figure, save_figure
 from vaswani_plugin.metrics import buckets
 from vaswani_plugin.metrics.bleu import (
     chrf_metric,
@@ -16,6 +14,7 @@ from vaswani_plugin.metrics.bleu import (
     sacrebleu_metric,
     tokenized_score,
 )
+from vaswani_plugin.metrics.bleu_input import Segments
 from vaswani_plugin.metrics.significance import SAMPLES, bootstrap
 from vaswani_plugin.metrics.tokenization import (
     make_scoring_tokenizer,
@@ -27,26 +26,10 @@ from vaswani_plugin.text.corpus_io import read_lines as read_corpus
 
 TITLES = {
     "by_length": ("source words", "source length in words"),
-    "by_rarest_word": (
-        "rarest word seen",
-        "frequency of the rarest source word",
-    ),
+    "by_average_rank": ("average rank", "average frequency rank of the source words"),
+    "by_rarest_word": ("rarest word seen", "frequency of the rarest source word"),
 }
-
-
-@dataclass(frozen=True)
-class Segments:
-    """Lists of one length: the text to score.
-
-    words: the hypotheses as tokens (fairseq-generate's H lines), else the hypotheses again.
-    references: one or more lists. baseline, sources: None where they aren't given.
-    """
-
-    hypotheses: list[str]
-    words: list[str]
-    references: list[list[str]]
-    baseline: list[str] | None = None
-    sources: list[str] | None = None
+"""Key of a table of buckets: (head of its first column, what the axis of its plot is called)."""
 
 
 def score(
@@ -120,23 +103,24 @@ def _intervals(found: dict, system: int) -> dict[str, dict[str, float]]:
 
 
 def by_bucket(segments: Segments, lowercase: bool, training: Path | None) -> dict[str, Any]:
-    """The keys "by_length" and, with a training text, "by_rarest_word": lists of rows.
+    """The tables of `TITLES`, each a list of rows; the last two need a training text.
 
     Raises:
         ValueError: a source without words, a training text that is empty or no UTF-8.
         OSError: it can't be read.
     """
-    lengths = buckets.source_lengths(segments.sources)
+    sources = segments.sources
+    lengths = buckets.source_lengths(sources)
     if not any(lengths):
         raise ValueError("--source: no words in it")
-    result = {"by_length": _rows(buckets.group(lengths, buckets.LENGTHS), segments, lowercase)}
+    groups = {"by_length": buckets.group(lengths, buckets.LENGTHS)}
     if training is not None:
-        counts = buckets.rarest_word_frequencies(
-            segments.sources, _training_lines(training), lowercase
-        )
-        groups = buckets.group(counts, buckets.FREQUENCIES)
-        result["by_rarest_word"] = _rows(groups, segments, lowercase)
-    return result
+        frequencies = buckets.word_frequencies(_training_lines(training), lowercase)
+        ranks = buckets.average_frequency_ranks(sources, frequencies, lowercase)
+        groups["by_average_rank"] = buckets.group_evenly(ranks, buckets.RANK_BUCKETS)
+        rarest = buckets.rarest_word_frequencies(sources, frequencies, lowercase)
+        groups["by_rarest_word"] = buckets.group(rarest, buckets.FREQUENCIES)
+    return {name: _rows(group, segments, lowercase) for name, group in groups.items()}
 
 
 def _training_lines(path: Path) -> Iterator[str]:
@@ -166,32 +150,6 @@ def _rows(groups: list[buckets.Bucket], segments: Segments, lowercase: bool) -> 
         | {name: column[number] for name, column in columns.items()}
         for number, bucket in enumerate(groups)
     ]
-
-
-def draw(result: dict[str, Any], path: Path) -> None:
-    """One panel for each table of `by_bucket`: BLEU over buckets, a line for each system.
-
-    Raises:
-        OSError: the plot can't be written.
-    """
-    tables = [name for name in TITLES if name in result]
-    figure = new_figure(5.5 * len(tables), 4)
-    panels = figure.subplots(1, len(tables), squeeze=False)[0]
-    for panel, name in zip(panels, tables, strict=True):
-        rows = result[name]
-        for system, marker in (("sacrebleu", "o"), ("baseline", "s")):
-            if system in rows[0]:
-                label = "baseline" if system == "baseline" else "system"
-                panel.plot([row[system] for row in rows], marker=marker, label=label)
-        ticks = [f"{row['bucket']}\n({row['sentences']})" for row in rows]
-        panel.set_xticks(range(len(rows)), ticks, fontsize=8)
-        panel.set_xlabel(f"{TITLES[name][1]} (sentences)")
-        panel.set_ylabel("sacreBLEU")
-        panel.set_ylim(bottom=0)
-        panel.grid(alpha=0.3)
-        if "baseline" in rows[0]:
-            panel.legend()
-    save_figure(figure, path)
 
 
 def as_text(result: dict[str, Any]) -> str:

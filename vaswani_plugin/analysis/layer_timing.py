@@ -7,11 +7,14 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from tqdm import tqdm
 
+from vaswani_plugin.metrics.complexity import fitted_exponent
 from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
 from vaswani_plugin.modules.masks import neighbourhood_mask
 
@@ -130,3 +133,40 @@ def measure(sizes: list[tuple[int, int]], k: int, r: int) -> Iterator[list[float
             yield [seconds(layer.make(n, d, k, r), x) for layer in LAYERS]
     finally:
         torch.set_num_threads(threads)
+
+
+def time_layers(lengths: list[int], widths: list[int], k: int, r: int) -> dict[str, Any]:
+    """Times over the lengths and over the widths, and the power of each that they follow.
+
+    The lengths are timed at the middle one of the widths, and the widths at the middle length.
+
+    Args:
+        lengths: values of n, ascending.
+        widths: values of d, ascending.
+        k: kernel of the convolution.
+        r: neighbourhood of restricted attention.
+
+    Returns:
+        The key "measured" of the output of `vaswani complexity`; CPU seconds for one sequence,
+        forward. A bar on stderr shows progress on a terminal.
+    """
+    n, d = lengths[len(lengths) // 2], widths[len(widths) // 2]
+    sizes = [(length, d) for length in lengths] + [(n, width) for width in widths]
+    # disable=None: a bar on a terminal only.
+    rows = list(tqdm(measure(sizes, k, r), total=len(sizes), disable=None, leave=False))
+    layers = []
+    for layer, times in zip(LAYERS, zip(*rows, strict=True), strict=True):
+        over_n, over_d = times[: len(lengths)], times[len(lengths) :]
+        layers.append(
+            {
+                "layer": layer.name,
+                "formula": layer.formula,
+                "power_of_n": layer.power_of_n,
+                "fitted_power_of_n": fitted_exponent(lengths, over_n),
+                "power_of_d": layer.power_of_d,
+                "fitted_power_of_d": fitted_exponent(widths, over_d),
+                "seconds_over_n": over_n,
+                "seconds_over_d": over_d,
+            }
+        )
+    return {"n": n, "d": d, "lengths": lengths, "widths": widths, "layers": layers}

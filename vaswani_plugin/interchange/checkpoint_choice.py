@@ -1,16 +1,9 @@
-"""What `vaswani average` does once its flags are read: which checkpoints, and their mean."""
+"""Which checkpoints to average: by the names that fairseq gives them."""
 
-import argparse
-import json
 import re
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from tqdm import tqdm
-
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.interchange.average import average_checkpoints
+from vaswani_plugin.inference.checkpoints import load_checkpoint
 
 EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -81,41 +74,35 @@ def _high_is_good(path: Path) -> bool:
     return bool((sections.get("checkpoint") or {}).get("maximize_best_checkpoint_metric"))
 
 
-def select(args: argparse.Namespace) -> list[Path]:
+def select(
+    inputs: list[Path],
+    last: int | None = None,
+    last_updates: int | None = None,
+    best: int | None = None,
+) -> list[Path]:
     """The files to average, the newest (or best) last.
 
-    Raises ValueError where the flags and files don't fit.
+    Args:
+        inputs: folders of checkpoints with one of the other arguments, or checkpoint files.
+        last: so many of the last epochs.
+        last_updates: so many of the highest updates.
+        best: so many of the best by validation.
+
+    Raises:
+        ValueError: arguments and files don't fit; names the flag of `vaswani average`.
     """
-    files = find_files(args.inputs)
-    if args.last is not None:
-        return choose(files, "--last", args.last, EPOCH, "checkpointN.pt")
-    if args.last_updates is not None:
+    files = find_files(inputs)
+    if last is not None:
+        return choose(files, "--last", last, EPOCH, "checkpointN.pt")
+    if last_updates is not None:
         shape = "checkpoint_EPOCH_UPDATE.pt"
-        return choose(files, "--last-updates", args.last_updates, UPDATE, shape)
-    if args.best is not None:
-        return choose_best(files, args.best)
-    folder = next((item for item in args.inputs if item.is_dir()), None)
+        return choose(files, "--last-updates", last_updates, UPDATE, shape)
+    if best is not None:
+        return choose_best(files, best)
+    folder = next((item for item in inputs if item.is_dir()), None)
     if folder is not None:
         raise ValueError(
             f"--inputs {folder} is a folder: say which of its checkpoints with --last N, "
             "--last-updates N or --best N"
         )
     return files
-
-
-def run(args: argparse.Namespace) -> int:
-    """Average and write; returns 0."""
-    paths = select(args)
-    if args.output.exists() and any(args.output.samefile(path) for path in paths):
-        raise ValueError(f"--output {args.output} is one of the inputs and would be lost")
-    # Before the long work, so that a folder that can't be made is known at once.
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    progress: Callable = tqdm if sys.stderr.isatty() else iter
-    state = average_checkpoints(progress(paths))
-    save_checkpoint(state, args.output)
-    if args.format == "json":
-        print(json.dumps({"output": str(args.output), "inputs": [str(path) for path in paths]}))
-    else:
-        names = ", ".join(path.name for path in paths)
-        print(f"wrote {args.output}, the average of {len(paths)}: {names}")
-    return 0

@@ -1,0 +1,173 @@
+"""A checkpoint's model as `model.safetensors`, which holds nothing but numbers, and `config.json`.
+
+config.json holds what the weights need to become a model again: the model's and the task's options,
+the state of the task, the names of weights that share memory (tied embeddings, section 3.4), and
+the sum of model.safetensors. Both files are written whole or not at all.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+
+from vaswani_plugin.text.corpus_io import read_json, write_atomically
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.settings import CONFIG
+
+Weights = dict[str, torch.Tensor]
+
+VERSION = 1
+_OF_THE_TRAINING = {"data"}
+"""Options of a task that name places on the machine of the training."""
+
+
+def shared_owners(weights: Weights) -> dict[str, str]:
+    """For each name the first name that holds the same memory in the same shape: itself, mostly."""
+    owners: dict[tuple, str] = {}
+    return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
+
+
+def _memory(key: str, tensor: torch.Tensor) -> tuple:
+    if tensor.numel() == 0:
+        # Empty tensors all live at address 0.
+        return (key,)
+    start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+    return (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
+    """Write the model of a checkpoint, and config.json beside it.
+
+    Args:
+        state: a checkpoint as `load_checkpoint` returns it; its optimizer's state is left out.
+        path: of the weights, such as FOLDER/model.safetensors.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    weights = state["model"]
+    owners = shared_owners(weights)
+    # Copies: safetensors refuses what shares memory or isn't contiguous.
+    tensors = {
+        name: weights[name].detach().clone(memory_format=torch.contiguous_format)
+        for name in dict.fromkeys(owners.values())
+    }
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(tensors, temporary, metadata={"format": "pt"})
+        digest = _digest(temporary)
+        os.replace(temporary, path)
+    except safetensors.SafetensorError as error:  # a full disk
+        raise OSError(f"{path}: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    config = {
+        "version": VERSION,
+        **_options(state),
+        "shared": {name: owner for name, owner in owners.items() if name != owner},
+        "sha256": digest,
+    }
+    with write_atomically(path.with_name(CONFIG)) as write:
+        write(json.dumps(config, indent=2, ensure_ascii=False))
+
+
+def load_safetensors(path: Path) -> dict[str, Any]:
+    """Read a model that `save_safetensors` wrote, to the CPU.
+
+    Returns:
+        A checkpoint: "model" (weights by name; shared ones are one tensor), "cfg" with the parts
+        "model" and "task", "task_state", and "optimizer_history" with the number of updates.
+
+    Raises:
+        ValueError: a file is damaged, they don't belong together, or config.json is missing; with
+            the name.
+        OSError: a file can't be read.
+    """
+    config = read_config(path.with_name(CONFIG))
+    if _digest(path) != config["sha256"]:
+        raise InputError(
+            f"{path}: damaged, or of another training than its {CONFIG}: copy both again"
+        )
+    try:
+        tensors = load_file(path)
+        weights = tensors | {name: tensors[owner] for name, owner in config["shared"].items()}
+    except (safetensors.SafetensorError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: no weights of a model ({error}): copy it again") from error
+    return {
+        "cfg": {"model": config["model"], "task": config["task"]},
+        "model": weights,
+        "task_state": config["task_state"],
+        "optimizer_history": [{"num_updates": config["updates"]}],
+    }
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a config.json of `save_safetensors`.
+
+    Raises:
+        InputError: it is missing, or it holds something else; with its name.
+        OSError: it can't be read.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: the weights need it beside them; copy both")
+    config = read_json(path, "copy it again")
+    kinds = {
+        **dict.fromkeys(("model", "task", "task_state", "training", "shared"), dict),
+        **{"version": int, "updates": int, "sha256": str},
+    }
+    for key, kind in kinds.items():
+        if not isinstance(config, dict) or not isinstance(config.get(key), kind):
+            raise InputError(f"{path}: no {key!r} in it: it goes with no model; copy it again")
+    if config["version"] != VERSION:
+        raise InputError(
+            f"{path}: its version is {config['version']}, this program reads {VERSION}: export "
+            "the model again"
+        )
+    return config
+
+
+def _options(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of config.json that come from a checkpoint's configuration."""
+    cfg = state.get("cfg") or {}
+    history = state.get("optimizer_history") or [{}]
+    task = _section(cfg, "task")
+    return {
+        "model": _section(cfg, "model"),
+        "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
+        "task_state": _plain(state.get("task_state") or {}),
+        "updates": int(history[-1].get("num_updates", 0)),
+        "training": {
+            "max_tokens": _section(cfg, "dataset").get("max_tokens"),
+            "update_freq": _section(cfg, "optimization").get("update_freq"),
+            "workers": _section(cfg, "distributed_training").get("distributed_world_size"),
+            "seed": _section(cfg, "common").get("seed"),
+        },
+    }
+
+
+def _section(cfg: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = cfg.get(name) or {}
+    if isinstance(section, argparse.Namespace):  # of a model without a dataclass
+        section = vars(section)
+    return _plain(section)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of a value; anything else becomes None."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items() if isinstance(key, str)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else None
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

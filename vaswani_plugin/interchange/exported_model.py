@@ -1,0 +1,92 @@
+"""What every export asks of a trained model: its kind, whether it is sound, what goes with it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vaswani_plugin.architectures import ARCHITECTURES
+from vaswani_plugin.inference.bundle import TRANSFORMER
+from vaswani_plugin.inference.checkpoints import Checkpoint
+from vaswani_plugin.inference.safetensors_file import Weights
+from vaswani_plugin.text.settings import (
+    CARD,
+    MODEL,
+    SETTINGS,
+    AnySettings,
+    Settings,
+    read_settings,
+)
+
+_BINARIZED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\..+")
+
+
+def model_options(state: Checkpoint) -> dict[str, Any]:
+    """The model's part of the configuration of a translation model of ours.
+
+    Raises:
+        ValueError: it holds another model.
+    """
+    section = (state.get("cfg") or {}).get("model")
+    options = section if isinstance(section, dict) else {}
+    arch = options.get("_name") or "another model"
+    if arch != TRANSFORMER and arch not in {row.name for row in ARCHITECTURES}:
+        raise ValueError(f"it holds {arch}; export takes a {TRANSFORMER}")
+    return options
+
+
+def refuse_not_finite(weights: Weights) -> None:
+    """Raises ValueError where a weight is no number, or infinite; names it."""
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise ValueError(
+                f"{name} holds NaN or infinity: the training has diverged; use an earlier one"
+            )
+
+
+def updates_of(state: Checkpoint) -> int:
+    """How many updates a checkpoint's model was trained for."""
+    history = state.get("optimizer_history") or [{}]
+    return int(history[-1].get("num_updates", 0))
+
+
+def companions(folder: Path, settings: AnySettings) -> list[Path]:
+    """The files of a bundle beside the weights, its model card included if it has one."""
+    names = [*settings.files(), SETTINGS]
+    if (folder / CARD).is_file():
+        names.append(CARD)
+    return [folder / name for name in names if name != MODEL]
+
+
+def translation_settings(folder: Path) -> Settings:
+    """The settings of a translation model's bundle.
+
+    Raises:
+        ValueError: the folder is none; names it.
+    """
+    settings = read_settings(folder)
+    if not isinstance(settings, Settings):
+        raise ValueError(f"{folder} is no bundle of a translation model")
+    return settings
+
+
+def languages_of_data(folder: Path, task: Mapping[str, Any]) -> tuple[str, str]:
+    """Source and target of a data folder: as its task has them, else as its files are named.
+
+    Args:
+        folder: of the dictionaries.
+        task: options of the task.
+
+    Raises:
+        ValueError: neither says it.
+    """
+    given = task.get("source_lang"), task.get("target_lang")
+    named = (_BINARIZED.fullmatch(path.name) for path in sorted(folder.iterdir()))
+    pairs = (match.groups() for match in named if match)
+    found = given if all(given) else next(pairs, None)
+    if found is None:
+        raise ValueError(
+            f"neither the checkpoint nor the files of {folder} name its languages; give a bundle, "
+            f"or the folder that fairseq-preprocess wrote"
+        )
+    return found

@@ -1,0 +1,41 @@
+"""Folders that are complete or not there."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def check_new_folder(output: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises:
+        ValueError: `output` exists and is no empty folder.
+    """
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ValueError(f"{output} exists and is not an empty folder; give another --output")
+
+
+@contextlib.contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """Gives a folder to fill, which gets its name when all is done; after an error it is removed.
+
+    Args:
+        output: the name; such a folder may exist if it is empty.
+
+    Raises:
+        ValueError: `output` exists and is no empty folder.
+        OSError: it can't be written.
+    """
+    check_new_folder(output)
+    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        with contextlib.suppress(FileNotFoundError):
+            output.rmdir()  # os.replace overwrites an empty folder on POSIX alone
+        os.replace(partial, output)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise

@@ -1,0 +1,116 @@
+"""The training cost of a finished run, read off its log: by counting, and by the paper's method."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from vaswani_plugin.metrics.cost import DEVICES, Device, flops_by_time
+from vaswani_plugin.metrics.multiply_adds import training_flops
+from vaswani_plugin.metrics.segments import read_lines
+from vaswani_plugin.metrics.sizes import sizes_of
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.training_log import TrainingRun, read_training
+
+LOG_OF_RECIPE = "logs/train.log"
+_CONSTANTS = {"None": None, "True": True, "False": False}
+
+
+def printed_bleu(scores: Mapping[str, Any]) -> float | None:
+    """The score among a run's that papers print; None where it has none."""
+    kinds = ("compound_split", "tokenized", "sacrebleu")
+    return next((scores[kind] for kind in kinds if scores.get(kind) is not None), None)
+
+
+def run_cost(
+    path: Path, device: str | None, teraflops: float | None, devices: int | None
+) -> dict[str, Any]:
+    """One element of the key "runs".
+
+    Args:
+        path: a recipe's work folder, its result.json, or a log of fairseq-train.
+        device: name of the device; None: the one that the log names.
+        teraflops: rate of a device that has no name here.
+        devices: how many; None: as many as the log names.
+
+    Raises:
+        ValueError: no log of a training; a recipe's result without its log.
+        OSError: it can't be read.
+    """
+    log, scores, name = _find_log(path)
+    run = read_training(read_lines(log), str(log))
+    counted = _counted_flops(run)
+    known = DEVICES[device] if device else None if teraflops else _named_device(run)
+    rate = known.teraflops if known else teraflops
+    count = devices if devices is not None else run.devices
+    result = {
+        "run": name,
+        "arch": run.arch,
+        "pair": run.pair,
+        "parameters": run.parameters,
+        "updates": run.updates,
+        "hours": run.seconds / 3600,
+        "devices": count,
+        "device": known.name if known else None,
+        "teraflops": rate,
+        "kind": known.kind if known else (rate and "given"),
+        "flops_counted": counted,
+        "flops_by_time": flops_by_time(run.seconds, count, rate) if rate else None,
+        "bleu": scores,
+    }
+    return result
+
+
+def _find_log(path: Path) -> tuple[Path, dict[str, Any] | None, str]:
+    """(log, the recipe's BLEU if there is one, a name for the run)."""
+    if path.is_dir():
+        path = path / "result.json"
+    if path.suffix != ".json":
+        return path, None, str(path)
+    try:
+        result = read_json(path, "give the result of a recipe")
+        recipe, scores = str(result["recipe"]), result.get("bleu")
+        _check_number(printed_bleu(scores or {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: no result.json of a recipe: {error!r}") from error
+    log = path.parent / LOG_OF_RECIPE
+    if not log.is_file():
+        raise ValueError(f"{path}: no {LOG_OF_RECIPE} beside it; give a log of fairseq-train")
+    return log, scores, recipe
+
+
+def _check_number(score: Any) -> None:
+    if not isinstance(score, (int, float, type(None))):
+        raise TypeError(f"BLEU {score!r}")
+
+
+def _named_device(run: TrainingRun) -> Device | None:
+    words = re.split(r"[\s-]+", run.device_name or "")
+    return next((device for name, device in DEVICES.items() if name in words), None)
+
+
+def _counted_flops(run: TrainingRun) -> float | None:
+    """By counting; None for a model that isn't ours.
+
+    The log holds target tokens and sentences only, so a source is taken to be as long as its
+    target, and padding is left out.
+    """
+    if run.target_vocabulary is None:
+        return None
+    settings = {name: _value(text) for name, text in run.model.items()}
+    length = max(1, round(run.tokens / run.sentences))
+    try:
+        sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
+        # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
+        per_token = sizes and training_flops(sizes, 1, length, length) / length
+    except (AttributeError, TypeError, ArithmeticError):  # it shares some names with ours
+        return None
+    return per_token and per_token * run.tokens * run.updates
+
+
+def _value(text: str) -> int | bool | str | None:
+    """A setting as a log prints it."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    return int(text) if text.isdecimal() else text
