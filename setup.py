@@ -21,6 +21,7 @@ setup(
         "omegaconf>=2.3,<2.4",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
+        "safetensors>=0.4.3",
         "sentencepiece>=0.2",
         "subword-nmt>=0.3.8",
         "tensorboardX>=2.6",

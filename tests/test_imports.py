@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "inference": {
         *("modules", "building", "search", "text", "architectures", "errors"),
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
+        "metrics",  # the scores on a model card
     },
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),

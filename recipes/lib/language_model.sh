@@ -145,7 +145,7 @@ stage_bundle() {
     --output "$work/model" "beam=$beam"
 }
 
-# KEY FILE: writes result.json, with the scores of a JSON file under the name KEY.
+# KEY FILE: writes result.json, with the scores of a JSON file under the name KEY, and the model card.
 write_result() {
   local file files=()
   while IFS= read -r file; do files+=("$file"); done < <(raw_files train valid test)
@@ -153,4 +153,5 @@ write_result() {
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \
     --path checkpoints=checkpoints --path bundle=model --scores "$1=$2" --output "$work/result.json"
+  run vaswani card --model "$work/model" --result "$work/result.json"
 }

@@ -10,9 +10,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from vaswani_plugin.metrics.result_scores import scores_of  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError, read_json, run  # noqa: E402
-
-ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
 def duration(seconds: float) -> str:
@@ -23,53 +22,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def bleu_scores(bleu: dict[str, Any]) -> list[str]:
-    """What translations are measured by."""
-    scores = []
-    if bleu["tokenized"] is not None:
-        scores.append(f"{bleu['tokenized']:.2f} tokenized BLEU")
-    if bleu["compound_split"] is not None:
-        scores.append(f"{bleu['compound_split']:.2f} compound-split BLEU")
-    if bleu["sacrebleu"] is not None:
-        scores.append(f"{bleu['sacrebleu']:.2f} sacreBLEU")
-    return scores
-
-
-def perplexity_scores(report: dict[str, Any]) -> list[str]:
-    """What language models are measured by."""
-    (row,) = (row for row in report["results"] if row["name"] == "model")
-    return [
-        f"perplexity {row['perplexity_per_word']:.2f} a word",
-        f"{row['bits_per_character']:.3f} bits a character",
-    ]
-
-
-def rouge_scores(report: dict[str, Any]) -> list[str]:
-    """What summaries are measured by."""
-    (row,) = (row for row in report["systems"] if row["name"] == "model")
-    return [f"{row[key]:.2f} {title}" for key, title in ROUGE.items()]
-
-
-def bracketing_scores(report: dict[str, Any]) -> list[str]:
-    """What parsers are measured by."""
-    f1 = report["all"]["bracketing_fmeasure"]
-    return [
-        "no bracket right" if f1 is None else f"{f1:.2f} F1",
-        f"{report['malformed_percent']:.1f}% malformed without the constraint",
-    ]
-
-
-SCORES = {
-    "bleu": bleu_scores,
-    "ppl": perplexity_scores,
-    "rouge": rouge_scores,
-    "f1": bracketing_scores,
-}
-
-
 def summary(result: dict[str, Any], title: str) -> str:
     """One line: the scores, then what they cost."""
-    scores = [text for key, read in SCORES.items() if key in result for text in read(result[key])]
     cost = [
         result["arch"],
         f"{result['parameters']:,} parameters",
@@ -78,7 +32,7 @@ def summary(result: dict[str, Any], title: str) -> str:
     ]
     if result["tokens_per_second"]:
         cost.append(f"{result['tokens_per_second']:,} target tokens/s")
-    return f"{title}: {', '.join(scores)} ({', '.join(cost)})"
+    return f"{title}: {', '.join(scores_of(result))} ({', '.join(cost)})"
 
 
 def main() -> None:

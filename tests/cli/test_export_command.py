@@ -122,6 +122,44 @@ def test_a_bundle_becomes_a_bundle(bundle, toy_data_bin, tmp_path, capsys):
     assert translator.translate_batch([[words[5], words[6]]], max_decoding_length=5)
 
 
+def test_a_bundle_without_a_pickle(bundle, tmp_path, capsys):
+    (bundle / "README.md").write_text("the card", encoding="utf-8")
+    new = tmp_path / "new" / "bundle"
+    assert export("safetensors", bundle, new, "--format", "json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {
+        **{"output": str(new), "to": "safetensors"},
+        "model": str(bundle / "model.pt"),
+    }
+    kept = {path.name for path in bundle.iterdir()} - {"model.pt"}
+    assert {path.name for path in new.iterdir()} == kept | {"model.safetensors", "config.json"}
+    for name in kept:
+        assert (new / name).read_bytes() == (bundle / name).read_bytes()
+    words = (bundle / "dict.src.txt").read_text(encoding="utf-8").split()[:12:2]
+    (tmp_path / "input").write_text(" ".join(words) + "\n", encoding="utf-8")
+    outputs = []
+    for model in (bundle, new):
+        flags = ["translate", "--cpu", "--model", model, "--format", "json", tmp_path / "input"]
+        assert cli.main(list(map(str, flags))) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] and json.loads(outputs[0])["hypotheses"][0]["tokens"]
+
+
+def test_from_safetensors_to_the_others(bundle, tmp_path):
+    assert export("safetensors", bundle, tmp_path / "new") == 0
+    for source, output in ((bundle, "a.pt"), (tmp_path / "new", "b.pt")):
+        assert export("fairseq", source, tmp_path / output) == 0
+    first, second = (load_checkpoint(tmp_path / name) for name in ("a.pt", "b.pt"))
+    assert first["model"].keys() == second["model"].keys()
+    assert all(torch.equal(first["model"][key], second["model"][key]) for key in first["model"])
+    assert first["cfg"]["model"] == second["cfg"]["model"]
+    if find_spec("ctranslate2") is not None:
+        for source, output in ((bundle, "c"), (tmp_path / "new", "d")):
+            assert export("ctranslate2", source, tmp_path / output) == 0
+        contents = [(tmp_path / name / "model.bin").read_bytes() for name in ("c", "d")]
+        assert contents[0] == contents[1]
+
+
 @CTRANSLATE2
 @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "bfloat16", "float16"])
 def test_a_checkpoint_with_its_dictionaries(checkpoint, toy_data_bin, tmp_path, quantization):
@@ -208,6 +246,16 @@ class TestRefusals:
         state["model"]["decoder.layers.0.feed_forward.w_1.bias"][3] = float("nan")
         save_checkpoint(state, tmp_path / "nan.pt")
         refused("w_1.bias holds NaN", model=tmp_path / "nan.pt")
+
+    def test_safetensors(self, refused, checkpoint, bundle):
+        refused(f"{checkpoint} is no bundle: make one", to="safetensors")
+        refused("not an empty folder", to="safetensors", model=bundle, output=bundle)
+        flags = ["--quantization", "int8"]
+        refused("--quantization means nothing", to="safetensors", model=bundle, flags=flags)
+        (bundle / "model.pt").write_bytes(b"x")
+        refused("model.pt: truncated", to="safetensors", model=bundle)
+        (bundle / "model.pt").unlink()
+        refused("model.pt does not exist", to="safetensors", model=bundle)
 
     def test_without_ctranslate2(self, refused, monkeypatch):
         monkeypatch.setitem(sys.modules, "ctranslate2", None)

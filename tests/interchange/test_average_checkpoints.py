@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vaswani_plugin.inference.checkpoints import save_checkpoint
+from vaswani_plugin.inference.safetensors_file import model_config
 from vaswani_plugin.interchange.average import (
     Averager,
     average_checkpoints,
-    model_config,
     shared_owners,
 )
 

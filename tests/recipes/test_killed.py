@@ -29,7 +29,7 @@ LAST_COMMAND = {
     "average": "vaswani average",
     "translate": "fairseq-generate",
     "score": "vaswani attention",
-    "bundle": "result.py",
+    "bundle": "vaswani card",
 }
 
 

@@ -99,7 +99,14 @@ def test_quickstart_ends_with_a_result(quickstart):
     last = done.stdout.strip().split("\n")[-1]
     assert last.startswith("quickstart, held-out test: ") and "sacreBLEU" in last
     bundle = {path.name for path in (work / "model").iterdir()}
-    assert bundle == {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
+    assert bundle == {
+        *("model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"),
+        *("model.safetensors", "config.json", "README.md"),
+    }
+    card = (work / "model" / "README.md").read_text(encoding="utf-8")
+    assert (
+        f"{result['bleu']['sacrebleu']:.2f} sacreBLEU" in card and "| raw/train.en | 300 |" in card
+    )
 
 
 def test_the_second_quickstart_does_nothing(quickstart):

@@ -31,6 +31,7 @@ COMMANDS = {
     "parse": "parse",
     "import": "import_model",
     "export": "export",
+    "card": "card",
     "attention": "attention",
     "lm": "lm",
     "complete": "complete",

@@ -16,7 +16,7 @@ from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import MODEL
+from vaswani_plugin.text.settings import weights_path
 
 NOTHING = Hypothesis([], 0.0, [], [])
 
@@ -53,7 +53,7 @@ def make_engine(args: argparse.Namespace, bundle: Bundle) -> Engine:
     if (args.fp16 or args.bf16) and device.type != "cuda":
         flag = "--fp16" if args.fp16 else "--bf16"
         raise ValueError(f"{flag} is for a GPU; leave it out on the CPU")
-    is_exported = not (bundle.folder / MODEL).is_file()
+    is_exported = not weights_path(bundle.folder).is_file()
     if args.engine == "ctranslate2" or (args.engine is None and is_exported):
         from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine  # knows fairseq
 

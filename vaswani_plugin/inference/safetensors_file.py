@@ -8,16 +8,15 @@ the sum of model.safetensors. Both files are written whole or not at all.
 import argparse
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
-from vaswani_plugin.text.corpus_io import read_json, write_atomically
+from vaswani_plugin.text.corpus_io import read_json, write_atomically, write_bytes_atomically
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.settings import CONFIG
 
@@ -42,6 +41,26 @@ def _memory(key: str, tensor: torch.Tensor) -> tuple:
     return (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
+def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that makes a checkpoint's model, as key: value.
+
+    A model with a dataclass has its own section. Without one, fairseq keeps every flag of the run
+    there; of those, the ones that another section of the configuration owns (seed, save_dir) say
+    nothing of the model and are left out. Checkpoints older than sections have all flags in "args".
+    """
+    sections = state.get("cfg") or {}
+    model = sections.get("model") if sections else state.get("args")
+    if isinstance(model, argparse.Namespace):
+        owned = {
+            key
+            for name, section in sections.items()
+            if name != "model" and isinstance(section, dict)
+            for key in section
+        }
+        return {k: v for k, v in vars(model).items() if k not in owned and k not in sections}
+    return dict(model or {})
+
+
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
     """Write the model of a checkpoint, and config.json beside it.
 
@@ -59,20 +78,14 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
         name: weights[name].detach().clone(memory_format=torch.contiguous_format)
         for name in dict.fromkeys(owners.values())
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        save_file(tensors, temporary, metadata={"format": "pt"})
-        digest = _digest(temporary)
-        os.replace(temporary, path)
-    except safetensors.SafetensorError as error:  # a full disk
-        raise OSError(f"{path}: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    content = save(tensors, metadata={"format": "pt"})
+    with write_bytes_atomically(path) as stream:
+        stream.write(content)
     config = {
         "version": VERSION,
         **_options(state),
         "shared": {name: owner for name, owner in owners.items() if name != owner},
-        "sha256": digest,
+        "sha256": hashlib.sha256(content).hexdigest(),
     }
     with write_atomically(path.with_name(CONFIG)) as write:
         write(json.dumps(config, indent=2, ensure_ascii=False))
@@ -139,7 +152,7 @@ def _options(state: Mapping[str, Any]) -> dict[str, Any]:
     history = state.get("optimizer_history") or [{}]
     task = _section(cfg, "task")
     return {
-        "model": _section(cfg, "model"),
+        "model": _plain(model_config(state)),
         "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
         "task_state": _plain(state.get("task_state") or {}),
         "updates": int(history[-1].get("num_updates", 0)),
@@ -153,10 +166,8 @@ def _options(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _section(cfg: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = cfg.get(name) or {}
-    if isinstance(section, argparse.Namespace):  # of a model without a dataclass
-        section = vars(section)
-    return _plain(section)
+    section = cfg.get(name)
+    return _plain(section) if isinstance(section, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,6 @@ Checkpoints are read one at a time into sums in float64; a mean is cast to the t
 hold. A tensor that two names share is averaged once and stays shared.
 """
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
-from vaswani_plugin.inference.safetensors_file import Weights, shared_owners
+from vaswani_plugin.inference.safetensors_file import Weights, model_config, shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
 
 _ABSENT = "(absent)"
@@ -94,26 +93,6 @@ class Averager:
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
-
-
-def model_config(state: Checkpoint) -> dict[str, Any]:
-    """The configuration that makes a checkpoint's model, as key: value.
-
-    A model with a dataclass has its own section. Without one, fairseq keeps every flag of the run
-    there; of those, the ones that another section of the configuration owns (seed, save_dir) say
-    nothing of the model and are left out. Checkpoints older than sections have all flags in "args".
-    """
-    sections = state.get("cfg") or {}
-    model = sections.get("model") if sections else state.get("args")
-    if isinstance(model, argparse.Namespace):
-        owned = {
-            key
-            for name, section in sections.items()
-            if name != "model" and isinstance(section, dict)
-            for key in section
-        }
-        return {k: v for k, v in vars(model).items() if k not in owned and k not in sections}
-    return dict(model or {})
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
