@@ -290,7 +290,7 @@ stage_evalb() {
     --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \
     --path checkpoints=checkpoints --path bundle=model --scores "f1=$work/output/f1.json" \
     --output "$work/result.json"
-  run vaswani card --model "$work/model" --result "$work/result.json"
+  complete_bundle
 }
 
 show_result() {

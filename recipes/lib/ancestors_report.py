@@ -159,7 +159,7 @@ def summary(lines: list[Line]) -> str:
 
 
 def draw(lines: list[Line], path: Path) -> None:
-    """BLEU over wall time, sentence length and word rarity; a colour a model, a line a seed.
+    """BLEU over wall time, sentence length and rarity of words; a colour a model, a line a seed.
 
     Raises:
         OSError: the picture can't be written.

@@ -178,6 +178,12 @@ remove_leftovers() {
   for prefix in "$@"; do rm -rf "$prefix".*; done
 }
 
+# complete_bundle: its model card and model.safetensors; needs result.json.
+complete_bundle() {
+  remove_leftovers "$work"/model/.{model.safetensors,config.json,README.md}
+  run vaswani card --model "$work/model" --result "$work/result.json"
+}
+
 stage_stamp() { echo "$work/.stages/$1"; }
 
 stage_is_done() { # NAME: finished, and with the options of now

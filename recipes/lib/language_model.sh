@@ -153,5 +153,5 @@ write_result() {
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \
     --path checkpoints=checkpoints --path bundle=model --scores "$1=$2" --output "$work/result.json"
-  run vaswani card --model "$work/model" --result "$work/result.json"
+  complete_bundle
 }

@@ -67,7 +67,7 @@ stage_bundle() {
     --train-log "$work/logs/train.log" --data "${data[@]}" --path data_bin=data-bin \
     --path checkpoints=checkpoints --path bundle=model --tokenized "$work/output/$tokenized" \
     --sacrebleu "$work/output/bleu.json" --output "$work/result.json"
-  run vaswani card --model "$work/model" --result "$work/result.json"
+  complete_bundle
 }
 
 show_result() { python "$lib/summary.py" "$work/result.json" --title "${title:-$recipe $pair}"; }

@@ -201,6 +201,12 @@ _MODELS = {
     "vaswani translate --model ct2 --cpu short.en": (
         "ct2/config.json ct2/shared_vocabulary.json ct2/preprocessing.json ct2/dict.en.txt"
     ),
+    "vaswani translate --model safe --cpu short.en": (
+        "safe/model.safetensors safe/config.json safe/dict.de.txt"
+    ),
+    "vaswani card --model safe --result run/result.json": (
+        "run/result.json safe/config.json safe/preprocessing.json safe/dict.en.txt"
+    ),
     "vaswani parse --model parser --cpu tree.words": (
         "parser/model.pt parser/dict.symbols.txt parser/codes parser/preprocessing.json tree.words"
     ),

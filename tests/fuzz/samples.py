@@ -124,8 +124,9 @@ def _translation(root: Path) -> None:
     _text(root / "words" / "train.en", (made / "words").read_text("utf-8").split("\n")[:-1])
     bpe.apply(str(root / "codes"), str(made / "words"), str(root / "words" / "train.de"))
     bpe.write_vocabulary(str(root / "words" / "train.de"), str(root / "vocabulary"))
-    arguments = ["--model", root / "translator", "--output", root / "ct2"]
-    assert vaswani(["export", "--to", "ctranslate2", *map(str, arguments)]) == 0
+    for kind, name in (("ctranslate2", "ct2"), ("safetensors", "safe")):
+        arguments = ["--model", root / "translator", "--output", root / name]
+        assert vaswani(["export", "--to", kind, *map(str, arguments)]) == 0
     (root / "pieces.model").write_bytes(wordpiece.learn([str(root / "text.en")], 320, "unigram"))
     rows = wordpiece.dictionary_lines(root / "pieces.model")
     for language in ("en", "de"):
