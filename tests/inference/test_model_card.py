@@ -120,6 +120,9 @@ def test_other_kinds_of_models(settings, words):
     assert "| d_model | 128 |" in card and "next_word" not in card
     expected = "7 updates, batches of at most 2,048 tokens, padding included, of 8 batches together"
     assert f"{expected}, of 2 workers together, seed 3." in card
+    alone = {"max_tokens": 2048, "update_freq": [1], "workers": 1, "seed": None}
+    card = model_card(settings, CONFIGURATION | {"training": alone}, {"dict.txt": 100}, None)
+    assert "7 updates, batches of at most 2,048 tokens, padding included.\n" in card
 
 
 def test_scores_of_the_other_kinds():
