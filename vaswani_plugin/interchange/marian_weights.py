@@ -1,0 +1,149 @@
+"""Weights of our Transformer under the names and in the order of Hugging Face's Marian.
+
+Both normalize after the residual connection, with ReLU, embeddings times sqrt(d_model) and the
+sinusoids of section 3.5. Two differences remain:
+
+* The paper interleaves sines and cosines, Marian has all sines first: a permutation of the model's
+  D columns turns one into the other.
+* Marian's layer normalization has epsilon 1e-5, ours 1e-6 as a rule. Normalizing c x with epsilon
+  c^2 e gives what normalizing x with epsilon e gives. So every residual stream between the first
+  and the last normalization of a stack is multiplied by c, a power of two, and the weights that read
+  it are divided by c. That changes no bit of a mantissa, and the way back gives the same weights.
+
+Axes: D d_model, H heads, K d_k, V vocabulary.
+"""
+
+import math
+import re
+
+import torch
+from torch import Tensor
+
+Weights = dict[str, Tensor]
+
+_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_PARTS = {
+    "self_attention_norm.norm": "self_attn_layer_norm",
+    "cross_attention_norm.norm": "encoder_attn_layer_norm",
+    "feed_forward_norm.norm": "final_layer_norm",
+    "feed_forward.w_1": "fc1",
+    "feed_forward.w_2": "fc2",
+    **{
+        f"{attention}.{projection}": f"{their_attention}.{their_projection}"
+        for attention, their_attention in _ATTENTIONS.items()
+        for projection, their_projection in _PROJECTIONS.items()
+    },
+}
+_OUR_PARTS = {theirs: ours for ours, theirs in _PARTS.items()}
+_EMBEDDINGS = {
+    "encoder.embedding.weight": "model.encoder.embed_tokens.weight",
+    "decoder.embedding.weight": "model.decoder.embed_tokens.weight",
+    "decoder.projection.weight": "lm_head.weight",
+}
+_OUR_EMBEDDINGS = {theirs: ours for ours, theirs in _EMBEDDINGS.items()}
+_LAYER_WEIGHT = re.compile(r"((?:encoder|decoder)\.layers\.\d+)\.(.+)\.(weight|bias)")
+_COMPUTED = {
+    "model.encoder.embed_positions.weight",
+    "model.decoder.embed_positions.weight",
+    "final_logits_bias",
+}
+MARIANS_EPSILON = 1e-5
+
+
+def to_marian(weights: Weights, epsilon: float) -> Weights:
+    """Our weights for `MarianMTModel`.
+
+    Args:
+        weights: a state dictionary of `vaswani_transformer` with sinusoidal positions.
+        epsilon: of its layer normalization.
+
+    Returns:
+        The same model under Marian's names. Weights that share memory still do.
+
+    Raises:
+        ValueError: Marian has no place for one of them.
+    """
+    order = sines_first(weights["decoder.embedding.weight"].size(1))
+    factor = stream_factor(epsilon)
+    named = {_marian_name(name): tensor for name, tensor in weights.items()}
+    return _converted(named, order, factor)
+
+
+def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
+    """The inverse of `to_marian`, without what Marian computes; arguments and errors likewise."""
+    width = weights["model.decoder.layers.0.fc1.weight"].size(1)
+    kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
+    back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
+    return {_our_name(name): tensor for name, tensor in back.items()}
+
+
+def sines_first(d_model: int) -> Tensor:
+    """The columns of the paper's sinusoids in Marian's order: 0, 2, 4, ..., 1, 3, 5, ..."""
+    columns = torch.arange(d_model)
+    return torch.cat((columns[0::2], columns[1::2]))
+
+
+def stream_factor(epsilon: float) -> float:
+    """c: the power of two for which c^2 epsilon is nearest to Marian's epsilon."""
+    return 2.0 ** round(math.log2(MARIANS_EPSILON / epsilon) / 2)
+
+
+def _converted(weights: Weights, order: Tensor, factor: float) -> Weights:
+    last = {side: _last_norm(weights, side) for side in ("encoder", "decoder")}
+    done: dict[int, Tensor] = {}
+    result = {}
+    for name, tensor in weights.items():
+        if tensor.data_ptr() not in done:
+            moved = tensor[_columns(name, order)]
+            done[tensor.data_ptr()] = (moved * factor ** _exponent(name, last)).contiguous()
+        result[name] = done[tensor.data_ptr()]
+    return result
+
+
+def _last_norm(weights: Weights, side: str) -> str:
+    """The start of the names of a stack's last normalization, whose output is no stream."""
+    layers = {int(name.split(".")[3]) for name in weights if name.startswith(f"model.{side}.layers")}
+    return f"model.{side}.layers.{max(layers)}.final_layer_norm."
+
+
+def _columns(name: str, order: Tensor) -> tuple | Tensor:
+    """The index that orders the model's columns in a weight of Marian's."""
+    part, kind = name.split(".")[-2:]
+    if kind == "weight" and (part in _READS or part in ("embed_tokens", "lm_head")):
+        return slice(None), order  # (H K, D), (d_ff, D) or (V, D)
+    return slice(None) if part in _READS else order  # (H K,) and (d_ff,); (D, ...)
+
+
+_READS = ("q_proj", "k_proj", "v_proj", "fc1")
+
+
+def _exponent(name: str, last_norm: dict[str, str]) -> int:
+    """1 where a weight writes the multiplied stream, -1 where it reads it, 0 elsewhere."""
+    part, kind = name.split(".")[-2:]
+    if name.startswith(tuple(last_norm.values())) or part in ("embed_tokens", "lm_head"):
+        return 0
+    if ".layers.0.self_attn." in name:  # from the embeddings to the first normalization
+        return 0
+    if part in _READS:
+        reads_encoder = "encoder_attn" in name and part != "q_proj"
+        return 0 if kind == "bias" or reads_encoder else -1
+    return 1  # out_proj, fc2 and the norms
+
+
+def _marian_name(name: str) -> str:
+    if name in _EMBEDDINGS:
+        return _EMBEDDINGS[name]
+    match = _LAYER_WEIGHT.fullmatch(name)
+    if match and match[2] in _PARTS:
+        return f"model.{match[1]}.{_PARTS[match[2]]}.{match[3]}"
+    raise ValueError(f"the weight {name} has no counterpart in Hugging Face's Marian")
+
+
+def _our_name(name: str) -> str:
+    if name in _OUR_EMBEDDINGS:
+        return _OUR_EMBEDDINGS[name]
+    match = _LAYER_WEIGHT.fullmatch(name.removeprefix("model."))
+    if match and match[2] in _OUR_PARTS:
+        return f"{match[1]}.{_OUR_PARTS[match[2]]}.{match[3]}"
+    raise ValueError(f"the weight {name} has no counterpart in our Transformer")
