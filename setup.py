@@ -29,6 +29,7 @@ setup(
     ],
     extras_require={
         "ctranslate2": ["ctranslate2>=4.5"],
+        "huggingface": ["transformers>=5"],
         "plots": ["matplotlib>=3.8"],
         "test": [
             *("pytest", "pytest-xdist", "hypothesis", "rouge-score>=0.1.2", "ruff"),

@@ -1,4 +1,4 @@
-"""`vaswani export`: a model of ours for stock fairseq, for CTranslate2, or as safetensors."""
+"""`vaswani export`: a model of ours for fairseq, CTranslate2, Hugging Face, or as safetensors."""
 
 import argparse
 import json
@@ -6,19 +6,21 @@ from pathlib import Path
 
 from vaswani_plugin.cli._start import start_fairseq
 
-HELP = "write a model for stock fairseq or CTranslate2, or a bundle as safetensors"
+HELP = "write a model for stock fairseq, CTranslate2 or Hugging Face, or as safetensors"
 EXAMPLE = "vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2"
 ONLY_FOR = {
     **dict.fromkeys(("data_bin", "quantization"), "ctranslate2"),
     "allow_layer_norm_eps": "fairseq",
+    "without_tokenizer": "huggingface",
 }
 """Flag: the only --to that it goes with."""
+TARGETS = ("fairseq", "ctranslate2", "huggingface", "safetensors")
 QUANTIZATIONS = ("int8", "int8_float32", "bfloat16", "float16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--to", choices=["fairseq", "ctranslate2", "safetensors"], required=True)
+    parser.add_argument("--to", choices=TARGETS, required=True)
     parser.add_argument(
         "--model",
         "--checkpoint",
@@ -50,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="export to fairseq though its LayerNorm has epsilon 1e-5 and the model another one",
     )
+    parser.add_argument(
+        "--without-tokenizer",
+        action="store_true",
+        help="export to Hugging Face the model alone; needed unless its text is raw word pieces",
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -75,6 +82,10 @@ def run(args: argparse.Namespace) -> int:
 
         given = args.data_bin, args.quantization
         source = export_to_ctranslate2(args.model, args.output, *given)
+    elif args.to == "huggingface":
+        from vaswani_plugin.interchange.huggingface_export import export_to_huggingface
+
+        source = export_to_huggingface(args.model, args.output, not args.without_tokenizer)
     else:
         from vaswani_plugin.interchange.safetensors_export import export_to_safetensors
 

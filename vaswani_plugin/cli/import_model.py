@@ -1,4 +1,4 @@
-"""`vaswani import`: a checkpoint of fairseq's stock `transformer` as one of ours."""
+"""`vaswani import`: a model of fairseq's `transformer` or of Hugging Face's as one of ours."""
 
 import argparse
 import json
@@ -6,19 +6,27 @@ from pathlib import Path
 
 from vaswani_plugin.cli._start import start_fairseq
 
-HELP = "make a checkpoint of fairseq's own transformer one of vaswani_transformer"
+HELP = "make a model of fairseq's own transformer or of Hugging Face's MarianMT one of ours"
 EXAMPLE = "vaswani import --checkpoint stock.pt --data-bin data-bin --output ours.pt"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--from", dest="origin", choices=["fairseq", "huggingface"], default="fairseq"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        metavar="FILE|DIR",
+        help="fairseq's checkpoint, or a folder of MarianMT",
+    )
     parser.add_argument(
         "--data-bin",
         type=Path,
-        required=True,
         metavar="DIR",
-        help="holds the dictionaries (dict.*.txt) that the model was trained with",
+        help="holds the dictionaries (dict.*.txt) that fairseq's model was trained with",
     )
     parser.add_argument(
         "--source-lang",
@@ -26,7 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="(default: what the checkpoint or the names of DIR's files say)",
     )
     parser.add_argument("--target-lang", metavar="LANG", help="(default: likewise)")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE|DIR",
+        help="a checkpoint from fairseq's, a bundle from Hugging Face's",
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -38,14 +52,23 @@ def run(args: argparse.Namespace) -> int:
             others; names the file.
         OSError: a file can't be read or written.
     """
-    start_fairseq()
-    from vaswani_plugin.interchange.stock_import import MODEL, import_stock
-
     languages = args.source_lang, args.target_lang
-    config = import_stock(args.checkpoint, args.data_bin, args.output, *languages)
+    if (args.data_bin is None) == (args.origin == "fairseq"):
+        raise ValueError(
+            "--data-bin goes with --from fairseq, which needs it, and with nothing else"
+        )
+    start_fairseq()
+    if args.origin == "huggingface":
+        from vaswani_plugin.interchange.huggingface_import import import_from_huggingface
+
+        config = import_from_huggingface(args.checkpoint, args.output, *languages)
+    else:
+        from vaswani_plugin.interchange.stock_import import import_stock
+
+        config = import_stock(args.checkpoint, args.data_bin, args.output, *languages)
     if args.format == "json":
         print(json.dumps({"output": str(args.output), "model": config}))
     else:
         sizes = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
-        print(f"wrote {args.output}, a {MODEL}: {sizes}")
+        print(f"wrote {args.output}, a vaswani_transformer: {sizes}")
     return 0

@@ -6,9 +6,9 @@ sinusoids of section 3.5. Two differences remain:
 * The paper interleaves sines and cosines, Marian has all sines first: a permutation of the model's
   D columns turns one into the other.
 * Marian's layer normalization has epsilon 1e-5, ours 1e-6 as a rule. Normalizing c x with epsilon
-  c^2 e gives what normalizing x with epsilon e gives. So every residual stream between the first
-  and the last normalization of a stack is multiplied by c, a power of two, and the weights that read
-  it are divided by c. That changes no bit of a mantissa, and the way back gives the same weights.
+  c^2 e gives what normalizing x with epsilon e gives. So the residual stream between the first and
+  the last normalization of a stack is multiplied by c, a power of two, and the weights that read it
+  are divided by c. That changes no bit of a mantissa, and the way back gives the same weights.
 
 Axes: D d_model, H heads, K d_k, V vocabulary.
 """
@@ -103,7 +103,9 @@ def _converted(weights: Weights, order: Tensor, factor: float) -> Weights:
 
 def _last_norm(weights: Weights, side: str) -> str:
     """The start of the names of a stack's last normalization, whose output is no stream."""
-    layers = {int(name.split(".")[3]) for name in weights if name.startswith(f"model.{side}.layers")}
+    layers = {
+        int(name.split(".")[3]) for name in weights if name.startswith(f"model.{side}.layers")
+    }
     return f"model.{side}.layers.{max(layers)}.final_layer_norm."
 
 

@@ -1,0 +1,263 @@
+"""A bundle as a folder that Hugging Face's transformers loads with its own code (MarianMT).
+
+The weights are those of `marian_weights`; the tokenizer is `MarianTokenizer` over the bundle's
+sentencepiece model. Hugging Face has no tokenizer that does what Moses' rules and subword-nmt do to
+text, so such a bundle is exported without one.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import check_digests
+from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.safetensors_file import shared_owners
+from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.interchange.exported_model import (
+    model_options,
+    refuse_not_finite,
+    translation_settings,
+)
+from vaswani_plugin.interchange.marian_weights import (
+    MARIANS_EPSILON,
+    Weights,
+    stream_factor,
+    to_marian,
+)
+from vaswani_plugin.interchange.new_folder import new_folder
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.settings import SAFETENSORS, Settings, dictionary_name, weights_path
+
+OURS = "vaswani"
+"""Key of config.json for what Marian's configuration has no field for."""
+MOST_POSITIONS = 512
+"""Tokens of the longest output that `generate` makes, as of Marian's published models."""
+
+
+def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
+    """Write a translation model's bundle for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
+
+    Args:
+        model: the bundle.
+        output: the folder to make.
+        with_tokenizer: False writes the model and its vocabulary alone.
+
+    Returns:
+        The file that the weights were read from.
+
+    Raises:
+        ValueError: no bundle, a model that Marian can't express, text that no tokenizer of
+            Hugging Face splits alike, or a folder that holds something.
+        OSError: a file can't be read or written.
+    """
+    if not model.is_dir():
+        raise UserError(f"{model} is no bundle: make one with data-prep/bundle.py")
+    settings = translation_settings(model)
+    if with_tokenizer:
+        _refuse_other_tokenizers(settings)
+    path = weights_path(model)
+    state = load_checkpoint(path)
+    with untrusted(path):
+        options = model_options(state)
+        refuse_not_finite(state["model"])
+        names = (settings.source_language, settings.target_language)
+        source, target = (Dictionary.load(model / dictionary_name(name)) for name in names)
+        check_digests(model, state, source=source, target=target)
+        sizes = TransformerSizes.from_configuration(options, state["cfg"]["task"])
+        _refuse_other_models(sizes)
+        weights = to_marian(state["model"], sizes.layer_norm_eps)
+    with new_folder(output) as folder:
+        _write_weights(weights, folder)
+        write_json(folder / "config.json", marian_config(sizes, source, target))
+        write_json(folder / "generation_config.json", generation_config(settings, sizes))
+        write_json(folder / "vocab.json", numbered(source))
+        if sizes.share_embeddings != "all":
+            write_json(folder / "target_vocab.json", numbered(target))
+        if with_tokenizer:
+            _write_tokenizer(model, settings, sizes, folder)
+        (folder / "README.md").write_text(_card(settings, sizes, with_tokenizer), encoding="utf-8")
+    return path
+
+
+def _refuse_other_tokenizers(settings: Settings) -> None:
+    rules = settings.tokenizer != "none" or settings.lowercase or settings.normalize_punctuation
+    if settings.subwords == "sentencepiece" and not rules:
+        return
+    raise UserError(
+        f"the bundle's text is prepared by tokenizer {settings.tokenizer} and {settings.subwords}, "
+        "and Hugging Face has no tokenizer that does the same: give --without-tokenizer for the "
+        "model alone, or train on word pieces (--subwords wordpiece of the recipes)"
+    )
+
+
+def _refuse_other_models(sizes: TransformerSizes) -> None:
+    """Refuse what Marian's architecture can't express; names the option and a target that can."""
+    d_k, d_v = sizes.d_k or sizes.d_model // sizes.heads, sizes.d_v or sizes.d_model // sizes.heads
+    fits_heads = d_k * sizes.heads == d_v * sizes.heads == sizes.d_model
+    reasons = {
+        f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}": (
+            not fits_heads
+        ),
+        f"--positions {sizes.positions}": sizes.positions != "sinusoidal",
+        f"--attention-window {sizes.attention_window}": sizes.attention_window != 0,
+        "--next-word": sizes.next_word,
+        f"--layer-norm-eps {sizes.layer_norm_eps:g}": sizes.layer_norm_eps > MARIANS_EPSILON,
+    }
+    for option, is_in_the_way in reasons.items():
+        if is_in_the_way:
+            other = "fairseq" if "--positions" in option else "ctranslate2"
+            also = "" if sizes.attention_window or sizes.next_word else f"; --to {other} can"
+            raise UserError(f"Hugging Face's Marian has no counterpart of {option}{also}")
+
+
+def _write_weights(weights: Weights, folder: Path) -> None:
+    """Each tensor once: transformers ties those that share memory by its configuration."""
+    weights = dict(weights)
+    owners = shared_owners(weights)
+    if owners["model.decoder.embed_tokens.weight"] == owners["model.encoder.embed_tokens.weight"]:
+        weights = {"model.shared.weight": weights["model.encoder.embed_tokens.weight"], **weights}
+        owners = shared_owners(weights)
+    kept = {name: weights[name] for name in dict.fromkeys(owners.values())}
+    save_file(kept, folder / SAFETENSORS, metadata={"format": "pt"})
+
+
+def marian_config(
+    sizes: TransformerSizes, source: Dictionary, target: Dictionary
+) -> dict[str, Any]:
+    """The content of config.json: `MarianConfig`'s fields, and under "vaswani" our own."""
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "vocab_size": len(source),
+        "decoder_vocab_size": len(target),
+        "share_encoder_decoder_embeddings": sizes.share_embeddings == "all",
+        "tie_word_embeddings": sizes.share_embeddings != "none",
+        "d_model": sizes.d_model,
+        **{
+            f"{side}_{name}": value
+            for side, layers in (
+                ("encoder", sizes.encoder_layers),
+                ("decoder", sizes.decoder_layers),
+            )
+            for name, value in (
+                ("layers", layers),
+                ("ffn_dim", sizes.d_ff),
+                ("attention_heads", sizes.heads),
+            )
+        },
+        "max_position_embeddings": max(sizes.max_source_positions, sizes.max_target_positions),
+        "activation_function": "relu",
+        "scale_embedding": True,
+        "dropout": sizes.dropout,
+        "attention_dropout": sizes.attention_dropout,
+        "activation_dropout": sizes.activation_dropout,
+        "bos_token_id": source.bos(),
+        "pad_token_id": source.pad(),
+        "eos_token_id": source.eos(),
+        "decoder_start_token_id": source.eos(),
+        "forced_eos_token_id": None,
+        OURS: {"layer_norm_eps": sizes.layer_norm_eps},
+    }
+
+
+def generation_config(settings: Settings, sizes: TransformerSizes) -> dict[str, Any]:
+    """The content of generation_config.json: the paper's beam and exponent.
+
+    Hugging Face divides log P by |Y|^alpha, the paper by ((5 + |Y|) / 6)^alpha.
+    """
+    return {
+        "num_beams": settings.beam or PAPER_DECODING["beam"],
+        "length_penalty": PAPER_DECODING["lenpen"],
+        "early_stopping": False,
+        "min_length": 2,  # the start and one subword: no empty output
+        "max_length": min(MOST_POSITIONS, sizes.max_target_positions),
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "bad_words_ids": [[1]],
+    }
+
+
+def numbered(dictionary: Dictionary) -> dict[str, int]:
+    """The content of vocab.json: the number of each symbol.
+
+    Raises:
+        UserError: a symbol comes twice.
+    """
+    numbers = {symbol: number for number, symbol in enumerate(dictionary.symbols)}
+    if len(numbers) != len(dictionary):
+        raise UserError("a dictionary holds a symbol twice, and a tokenizer takes it once")
+    return numbers
+
+
+def _write_tokenizer(
+    model: Path, settings: Settings, sizes: TransformerSizes, folder: Path
+) -> None:
+    for name in ("source.spm", "target.spm"):
+        shutil.copyfile(model / str(settings.codes), folder / name)
+    config = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": settings.source_language,
+        "target_lang": settings.target_language,
+        "separate_vocabs": sizes.share_embeddings != "all",
+        "model_max_length": sizes.max_source_positions,
+        "clean_up_tokenization_spaces": False,
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+    }
+    write_json(folder / "tokenizer_config.json", config)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file of Hugging Face's."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _card(settings: Settings, sizes: TransformerSizes, with_tokenizer: bool) -> str:
+    """The model card."""
+    lines = [
+        "---",
+        f"language: [{settings.source_language}, {settings.target_language}]",
+        "pipeline_tag: translation",
+        "library_name: transformers",
+        "---",
+        "",
+        f"# {settings.source_language}-{settings.target_language}, a Transformer of vaswani_plugin",
+        "",
+        f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff "
+        f"{sizes.d_ff}, {sizes.heads} heads, exported as MarianMT.",
+        "",
+    ]
+    if with_tokenizer:
+        lines += [
+            "```python",
+            "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+            "",
+            'folder = "."',
+            "tokenizer = AutoTokenizer.from_pretrained(folder)",
+            "model = AutoModelForSeq2SeqLM.from_pretrained(folder)",
+            'batch = tokenizer(["A sentence."], return_tensors="pt")',
+            "tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)",
+            "```",
+        ]
+    else:
+        lines.append(
+            f"The tokenizer is not part of it: text is prepared by {settings.tokenizer} and "
+            f"{settings.subwords}. `vocab.json` numbers the subwords; a source ends with `</s>`."
+        )
+    lines += [
+        "",
+        "Between its normalizations the model carries numbers that are "
+        f"{stream_factor(sizes.layer_norm_eps):g} times those of the original, so that Marian's "
+        "epsilon of 1e-5 has the effect of the original's.",
+        "",
+    ]
+    return "\n".join(lines)
