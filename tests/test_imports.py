@@ -38,6 +38,7 @@ MAY_IMPORT = {
     },
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
+        *("decoding", "errors"),
         "tasks",  # makes one for a stock checkpoint
     },
     "models": {

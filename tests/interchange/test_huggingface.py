@@ -161,7 +161,7 @@ def test_generate_finds_what_our_search_finds(exported):
     found = [[token for token in row[1:].tolist() if token != pad] for row in generated]
     # At the limit, Hugging Face counts the forced end as certain.
     ended = [(o, e) for o, e in zip(found, expected, strict=True) if len(e) < LIMIT + 1]
-    assert len(ended) >= 20 and len({tuple(e) for _, e in ended}) > 8
+    assert len(ended) >= 15 and len({tuple(e) for _, e in ended}) > 8
     assert sum(one == other for one, other in ended) >= 0.95 * len(ended)
 
 
