@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "analysis": {"matrix_library", "metrics", "modules", "text"},
     "search": {"modules", "matrix_library", "errors"},
     "inference": {
+        "decoding",
         *("modules", "building", "search", "text", "architectures", "errors"),
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
         "metrics",  # the scores on a model card

@@ -1,7 +1,9 @@
 """From a raw line to a model's subwords and back, by the settings that lie beside the model."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 from vaswani_plugin.text.coding import join_bpe, make_coding
 from vaswani_plugin.text.settings import (
@@ -17,7 +19,7 @@ LineFunction = Callable[[str], str]
 
 
 class Pipeline:
-    """The functions between raw lines and a model's subwords.
+    """The functions between raw lines and a model's subwords. Threads may share one.
 
     Args:
         settings: how the model's text was prepared.
@@ -29,6 +31,8 @@ class Pipeline:
 
     def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings = settings
+        self.folder = folder
+        self._lock = Lock()  # the subword coders remember words in dictionaries that they empty
         if isinstance(settings, TreeSettings):
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
@@ -49,9 +53,23 @@ class Pipeline:
         """Reads a bundle's settings and codes; see `read_settings`."""
         return cls(read_settings(folder), folder)
 
+    def of_target(self) -> "Pipeline":
+        """The pipeline of a translation model whose raw lines are in the target language.
+
+        Raises:
+            InputError: the codes can't be read.
+        """
+        settings = self.settings
+        assert isinstance(settings, Settings)
+        # The vocabulary that limits subword-nmt is the source's.
+        limits = {"vocabulary": None, "vocabulary_threshold": None}
+        own = replace(settings, source_language=settings.target_language, **limits)
+        return Pipeline(own, self.folder)
+
     def encode(self, line: str) -> str:
         """A raw line as the model's subwords, joined by spaces; empty where nothing is left."""
-        return self._encode(line)
+        with self._lock:
+            return self._encode(line)
 
     def decode(self, line: str) -> str:
         """The model's subwords as running text.
@@ -59,7 +77,8 @@ class Pipeline:
         Translations have no line break of any kind in them; a language model's line comes back as
         it was, also where it holds a U+2028 or the like.
         """
-        return self._decode(line)
+        with self._lock:
+            return self._decode(line)
 
 
 def _unchanged(line: str) -> str:

@@ -1,0 +1,288 @@
+"""Raw text in, translations out.
+
+    translator = Translator.from_pretrained("work/quickstart/model")
+    print(translator.translate("The doctor sleeps.").text)
+
+It needs torch alone where the bundle's model is the Transformer of `modules`, and CTranslate2 where
+it was exported for that.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Unpack, overload
+
+import torch
+from tqdm import tqdm
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.batching import batches_by_length, in_buffers
+from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.engine import Decoded, Engine, SearchEngine
+from vaswani_plugin.inference.options import TranslateOptions, make_search_options
+from vaswani_plugin.inference.results import EMPTY, Hypothesis, Translation
+from vaswani_plugin.text.cutting import WORD_BORDERS, cut
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import Settings
+
+BATCH_TOKENS = 4096
+BuildForeign = Callable[[Bundle, torch.device, torch.dtype | None], Engine]
+"""Makes an engine of a bundle whose model is none of `modules`."""
+
+
+class TextTooLong(UserError):
+    """A text of more subwords than the model takes.
+
+    Attributes:
+        number: of the text, from 1 on.
+        count: its subwords.
+        longest: those that the model takes.
+    """
+
+    def __init__(self, number: int, count: int, longest: int) -> None:
+        super().__init__(
+            f"text {number} has {count} subwords, the model takes {longest}: give long='split' or "
+            f"long='truncate', or divide the text"
+        )
+        self.number, self.count, self.longest = number, count, longest
+
+
+class _Source(NamedTuple):
+    """A text, its subwords, and these in pieces that the model takes; an empty text has none."""
+
+    text: str
+    tokens: tuple[str, ...]
+    pieces: list[Sequence[str]]
+
+
+class Translator:
+    """A trained model with all between raw text and its subwords. Threads may share one.
+
+    Args:
+        pipeline: of a translation model's bundle.
+        engine: decodes subwords.
+        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+
+    Raises:
+        UserError: the pipeline is a language model's or a parser's.
+    """
+
+    def __init__(self, pipeline: Pipeline, engine: Engine, threads: int | None = None) -> None:
+        if not isinstance(pipeline.settings, Settings):
+            raise UserError(f"{pipeline.folder} holds no translation model")
+        self.pipeline = pipeline
+        self.settings = pipeline.settings
+        self.engine = engine
+        self.threads = torch.get_num_threads() if threads is None else threads
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+        build_foreign: BuildForeign | None = None,
+    ) -> "Translator":
+        """Load a bundle, as the recipes make it.
+
+        Args:
+            folder: of the bundle.
+            device: where to decode, such as "cpu" or "cuda".
+            dtype: of the weights, such as torch.bfloat16; None: as they are stored.
+            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+            build_foreign: takes models that fairseq alone builds;
+                `interchange.translation.load_translator` hands one in.
+
+        Raises:
+            ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
+            ValueError: the folder is no bundle of a translation model, or a file in it can't be
+                used; names it.
+            OSError: a file can't be read.
+        """
+        bundle = Bundle.load(Path(folder))
+        device = torch.device(device)
+        engine: Engine
+        try:
+            engine = SearchEngine(bundle.load_transformer(), device, dtype)
+        except ForeignModel:
+            if build_foreign is None:
+                raise
+            engine = build_foreign(bundle, device, dtype)
+        return cls(bundle.pipeline, engine, threads)
+
+    @property
+    def source_language(self) -> str:
+        """Two-letter code."""
+        return self.settings.source_language
+
+    @property
+    def target_language(self) -> str:
+        """Two-letter code."""
+        return self.settings.target_language
+
+    @property
+    def longest_source(self) -> int:
+        """Most subwords of a text that is translated in one piece."""
+        return self.engine.longest_source
+
+    def count_tokens(self, text: str) -> int:
+        """The subwords of a source text, the end of sentence not counted."""
+        return len(self.pipeline.encode(text).split())
+
+    @overload
+    def translate(self, texts: str, **options: Unpack[TranslateOptions]) -> Translation: ...
+
+    @overload
+    def translate(
+        self, texts: Iterable[str], **options: Unpack[TranslateOptions]
+    ) -> list[Translation]: ...
+
+    def translate(
+        self, texts: str | Iterable[str], **options: Unpack[TranslateOptions]
+    ) -> Translation | list[Translation]:
+        """Translate one text or many.
+
+        Args:
+            texts: a sentence, or a short text that the model takes as one; or several. A line
+                break within a text counts as a space.
+            options: see `TranslateOptions`.
+
+        Returns:
+            Of one text its translation, of many a list in their order. A text without words has
+            one empty translation.
+
+        Raises:
+            TextTooLong: with long="error", the default.
+            UserError: options that don't fit together.
+        """
+        if isinstance(texts, str):
+            return self.translate([texts], **options)[0]
+        long = options.get("long", "error")
+        sources = [self._read(text, number, long) for number, text in enumerate(texts, start=1)]
+        return self._translate(sources, options, progress=options.get("progress", False))
+
+    def stream(
+        self, lines: Iterable[str], *, buffer: int = 1000, **options: Unpack[TranslateOptions]
+    ) -> Iterator[Translation]:
+        """Translate texts as they come, `buffer` of them together.
+
+        Args:
+            lines: the texts; may be endless.
+            buffer: how many to read before they are translated: enough to make batches of like
+                lengths, few enough to see results soon.
+            options: see `TranslateOptions`; `prefix` is one for all.
+
+        Yields:
+            The translation of each text, in order.
+
+        Raises:
+            UserError: options that don't fit together.
+            Exception: TextTooLong, or that of `lines`; after the texts before are translated.
+        """
+        if buffer < 1:
+            raise UserError(f"buffer is {buffer}; it must be at least 1")
+        long = options.get("long", "error")
+        sources = (self._read(text, number, long) for number, text in enumerate(lines, start=1))
+        with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
+            for buffered in in_buffers(sources, buffer):
+                for translation in self._translate(buffered, options, progress=False):
+                    yield translation
+                    bar.update()
+
+    def _read(self, text: str, number: int, long: str) -> _Source:
+        tokens = tuple(self.pipeline.encode(text.replace("\n", " ")).split())
+        if not tokens:
+            return _Source(text, tokens, [])
+        pieces: list[Sequence[str]] = [tokens]
+        if len(tokens) > self.longest_source:
+            if long == "error":
+                raise TextTooLong(number, len(tokens), self.longest_source)
+            pieces = list(cut(tokens, self.longest_source, WORD_BORDERS[self.settings.subwords]))
+            if long == "truncate":
+                pieces = [tokens[: self.longest_source]]
+        return _Source(text, tokens, pieces)
+
+    def _translate(
+        self, sources: list[_Source], options: TranslateOptions, progress: bool
+    ) -> list[Translation]:
+        search = make_search_options(options, self.settings.beam)
+        prefixes = self._prefixes(options.get("prefix"), sources)
+        pieces = [piece for source in sources for piece in source.pieces]
+        lengths = [len(piece) + 1 for piece in pieces]
+        found: dict[int, list[Decoded]] = {}
+        if torch.get_num_threads() != self.threads:  # a setting of each Python thread
+            torch.set_num_threads(self.threads)
+        with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
+            batches = batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS))
+            for number, batch in enumerate(batches):
+                seed = options.get("seed")
+                decoded = self.engine.decode(
+                    [pieces[n] for n in batch],
+                    search,
+                    prefixes and [prefixes[n] for n in batch],
+                    None if seed is None else seed + number,
+                )
+                found.update(zip(batch, decoded, strict=True))
+                bar.update(len(batch))
+        in_order = iter(found[number] for number in range(len(pieces)))
+        return [self._join(source, in_order, search.nbest or 1) for source in sources]
+
+    def _prefixes(
+        self, prefix: str | Sequence[str] | None, sources: list[_Source]
+    ) -> list[Sequence[str]] | None:
+        """The subwords that the translation of each piece begins with: a text's first has some."""
+        if prefix is None:
+            return None
+        texts = [prefix] * len(sources) if isinstance(prefix, str) else prefix
+        if len(texts) != len(sources):
+            raise UserError(f"{len(texts)} prefixes of {len(sources)} texts; give one for each")
+        encoded = (self._target_pipeline.encode(text).split() for text in texts)
+        return [
+            tokens if place == 0 else []
+            for source, tokens in zip(sources, encoded, strict=True)
+            for place in range(len(source.pieces))
+        ]
+
+    @cached_property
+    def _target_pipeline(self) -> Pipeline:
+        return self.pipeline.of_target()
+
+    def _join(self, source: _Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
+        """The translation of a text out of those of its pieces, which come next in `decoded`."""
+        whole = join_pieces([(len(piece), next(decoded)) for piece in source.pieces])[:nbest]
+        hypotheses = tuple(
+            Hypothesis(text=self.pipeline.decode(" ".join(found.tokens)), **found._asdict())
+            for found in whole
+        )
+        return Translation(source.text, source.tokens, hypotheses or (EMPTY,))
+
+
+def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
+    """The hypotheses of a whole text out of those of its pieces: best with best, and so on.
+
+    Args:
+        pieces: of each its source subwords and its hypotheses.
+
+    Returns:
+        Tokens and scores one after another, the sum of the scores, and alignments counted from the
+        text's first subword.
+    """
+    if not pieces:
+        return []
+    source_start, whole = pieces[0]
+    for length, piece in pieces[1:]:
+        whole = [
+            Decoded(
+                first.tokens + second.tokens,
+                first.score + second.score,
+                first.token_scores + second.token_scores,
+                first.alignment
+                + tuple((s + source_start, t + len(first.tokens)) for s, t in second.alignment),
+            )
+            for first, second in zip(whole, piece, strict=False)
+        ]
+        source_start += length
+    return whole
