@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "matrix_library": {"errors"},
     "modules": set(),
     "kernels": {"modules", "matrix_library", "errors"},
-    "analysis": {"matrix_library", "metrics", "modules", "text"},
+    "analysis": {"matrix_library", "metrics", "modules", "text", "inference", "errors"},
     "search": {"modules", "matrix_library", "errors"},
     "inference": {
         "decoding",
@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
         "tasks",  # makes one for a stock checkpoint
+        *("search", "errors"),
     },
     "models": {
         *("modules", "building", "architectures", "configurations", "errors"),
@@ -94,8 +95,7 @@ KNOW_FAIRSEQ = {
 }
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
-    # compares the engines behind `vaswani translate`
-    "benchmarks/engine_agreement.py": {"cli._engine", "cli._translating", "cli.__main__"},
+    "benchmarks/engine_agreement.py": {"cli.__main__"},  # exports as `vaswani export`
     # writes what a model takes over from its task
     "config/make_configs.py": {"models._configuration"},
 }

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import RawAttention, attention_weights
 from vaswani_plugin.inference.bundle import Loaded
+from vaswani_plugin.inference.forced import ForcedScorer, ForcedTransformer
 from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
@@ -34,6 +36,8 @@ class Engine(Protocol):
 
     longest_source: int
     """Most subwords of a source, the end of sentence not counted."""
+    longest_target: int
+    """Most subwords of a target, the end of sentence not counted."""
 
     def decode(
         self,
@@ -55,6 +59,18 @@ class Engine(Protocol):
 
         Raises:
             UserError: options that the engine doesn't know, or a prefix that is too long.
+        """
+
+    def score(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[tuple[float, ...]]:
+        """log P of every token of given targets, then of the end, of a batch of pairs."""
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """The weights of every layer and head.
+
+        Raises:
+            UserError: the model has none that can be shown.
         """
 
 
@@ -81,7 +97,11 @@ class SearchEngine:
         self.source, self.target = loaded.source, loaded.target
         self.device = device
         self.weights = PackedWeights()
-        self.longest_source = self.model.max_positions()[0] - 1
+        source, target = self.model.max_positions()
+        self.longest_source, self.longest_target = source - 1, target - 1
+        self.forced = ForcedScorer(
+            [ForcedTransformer(self.model)], self.source, self.target, self.device
+        )
 
     def decode(
         self,
@@ -112,6 +132,50 @@ class SearchEngine:
         with memory_errors_explained(sample):
             found = generator.generate([self.model], sample, prefix)
         return [[make_decoded(h, self.target) for h in hypotheses] for hypotheses in found]
+
+    def score(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[tuple[float, ...]]:
+        """See `Engine`."""
+        return score_pairs(self.forced, sources, targets)
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """See `Engine`."""
+        ids = encode_pair(source, target, self.source, self.target)
+        return RawAttention(attention_weights(self.model, ids.source, ids.read), ids.unknown)
+
+
+def score_pairs(
+    forced: ForcedScorer, sources: Sequence[Tokens], targets: Sequence[Tokens]
+) -> list[tuple[float, ...]]:
+    """See `Engine.score`."""
+    encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
+    golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
+    most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
+    return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
+
+
+class EncodedPair(NamedTuple):
+    """Numbers of a pair's tokens, for one pass over the target.
+
+    Attributes:
+        source: with its end.
+        read: what the decoder reads: the target shifted right.
+        unknown: tokens of the source and of the target that the dictionaries lack.
+    """
+
+    source: list[int]
+    read: list[int]
+    unknown: tuple[int, int]
+
+
+def encode_pair(
+    source: Tokens, target: Tokens, of_source: Dictionary, of_target: Dictionary
+) -> EncodedPair:
+    """The numbers of a pair's tokens."""
+    ids = [*map(of_source.index, source)], [*map(of_target.index, target)]
+    unknown = ids[0].count(of_source.unk()), ids[1].count(of_target.unk())
+    return EncodedPair([*ids[0], of_source.eos()], [of_target.eos(), *ids[1]], unknown)
 
 
 @contextmanager

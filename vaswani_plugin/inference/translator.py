@@ -17,16 +17,28 @@ import torch
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.batching import batches_by_length, in_buffers
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.checkpoint_models import load_with_data
+from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine, SearchEngine
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options
-from vaswani_plugin.inference.results import EMPTY, Hypothesis, Translation
+from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
 from vaswani_plugin.text.cutting import WORD_BORDERS, cut
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import Settings
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, Settings
 
 BATCH_TOKENS = 4096
+ENGINES = ("torch", "ctranslate2")
+CTRANSLATE2_TYPES = {
+    None: "default",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+"""A dtype as CTranslate2 names it."""
+LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
 BuildForeign = Callable[[Bundle, torch.device, torch.dtype | None], Engine]
 """Makes an engine of a bundle whose model is none of `modules`."""
 
@@ -84,6 +96,7 @@ class Translator:
         device: str | torch.device = "cpu",
         dtype: torch.dtype | None = None,
         threads: int | None = None,
+        engine: str | None = None,
         build_foreign: BuildForeign | None = None,
     ) -> "Translator":
         """Load a bundle, as the recipes make it.
@@ -93,6 +106,7 @@ class Translator:
             device: where to decode, such as "cpu" or "cuda".
             dtype: of the weights, such as torch.bfloat16; None: as they are stored.
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+            engine: "torch" or "ctranslate2"; None: whichever the bundle is for.
             build_foreign: takes models that fairseq alone builds;
                 `interchange.translation.load_translator` hands one in.
 
@@ -102,16 +116,54 @@ class Translator:
                 used; names it.
             OSError: a file can't be read.
         """
+        if engine not in (None, *ENGINES):
+            raise UserError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
         bundle = Bundle.load(Path(folder))
         device = torch.device(device)
-        engine: Engine
+        found: Engine
+        is_exported = (bundle.folder / CTRANSLATE2_MODEL).is_file()
+        if engine == "ctranslate2" or (engine is None and is_exported):
+            kind = CTRANSLATE2_TYPES[dtype]
+            found = CTranslate2Engine(bundle.folder, device.type, kind, threads or 0)
+            return cls(bundle.pipeline, found, threads)
         try:
-            engine = SearchEngine(bundle.load_transformer(), device, dtype)
-        except ForeignModel:
+            found = SearchEngine(bundle.load_transformer(), device, dtype)
+        except ForeignModel as foreign:
             if build_foreign is None:
-                raise
-            engine = build_foreign(bundle, device, dtype)
-        return cls(bundle.pipeline, engine, threads)
+                raise ForeignModel(f"{foreign}: {LOAD_FOREIGN}") from foreign
+            try:
+                found = build_foreign(bundle, device, dtype)
+            except ModuleNotFoundError as error:
+                raise UserError(f"{foreign}, and fairseq can't be imported ({error})") from error
+        return cls(bundle.pipeline, found, threads)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | Path,
+        data: str | Path,
+        codes: str | Path | None = None,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+    ) -> "Translator":
+        """Load a checkpoint of the Transformer with its data; it takes tokenized text.
+
+        Args:
+            path: the checkpoint.
+            data: folder of the dictionaries.
+            codes: subword-nmt's, to split the text with; None: it is split already.
+            device, dtype, threads: as for `from_pretrained`.
+
+        Raises:
+            ForeignModel: only fairseq builds the model.
+            FileNotFoundError: a file is missing.
+            ValueError: a file can't be used; names it.
+        """
+        loaded, languages = load_with_data(Path(path), Path(data))
+        pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
+        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype), threads)
 
     @property
     def source_language(self) -> str:
@@ -127,6 +179,11 @@ class Translator:
     def longest_source(self) -> int:
         """Most subwords of a text that is translated in one piece."""
         return self.engine.longest_source
+
+    @property
+    def longest_target(self) -> int:
+        """Most subwords of a translation."""
+        return self.engine.longest_target
 
     def count_tokens(self, text: str) -> int:
         """The subwords of a source text, the end of sentence not counted."""
@@ -175,15 +232,21 @@ class Translator:
                 lengths, few enough to see results soon.
             options: see `TranslateOptions`; `prefix` is one for all.
 
-        Yields:
-            The translation of each text, in order.
+        Returns:
+            An iterator over the translation of each text, in order. It raises TextTooLong, or what
+            `lines` raises, after the texts before.
 
         Raises:
             UserError: options that don't fit together.
-            Exception: TextTooLong, or that of `lines`; after the texts before are translated.
         """
         if buffer < 1:
             raise UserError(f"buffer is {buffer}; it must be at least 1")
+        make_search_options(options, self.settings.beam)  # what is wrong is known at once
+        return self._stream(lines, buffer, options)
+
+    def _stream(
+        self, lines: Iterable[str], buffer: int, options: TranslateOptions
+    ) -> Iterator[Translation]:
         long = options.get("long", "error")
         sources = (self._read(text, number, long) for number, text in enumerate(lines, start=1))
         with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
@@ -191,6 +254,77 @@ class Translator:
                 for translation in self._translate(buffered, options, progress=False):
                     yield translation
                     bar.update()
+
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Score]:
+        """log P of given translations.
+
+        Args:
+            pairs: source and target as text, none of the sources empty.
+            batch_tokens: most target subwords scored at once, padding included.
+
+        Raises:
+            UserError: a source is empty, or a text is too long; names it by its number.
+        """
+        encoded = [
+            (
+                self._tokens(source, self.pipeline, f"source {n}", self.longest_source),
+                self._tokens(target, self._target_pipeline, f"target {n}", self.longest_target, 0),
+            )
+            for n, (source, target) in enumerate(pairs, start=1)
+        ]
+        found: dict[int, Score] = {}
+        self._set_threads()
+        lengths = [1 + max(len(source), len(target)) for source, target in encoded]
+        for batch in batches_by_length(lengths, batch_tokens):
+            sources, targets = zip(*(encoded[n] for n in batch), strict=True)
+            scores = self.engine.score(sources, targets)
+            for number, tokens, row in zip(batch, targets, scores, strict=True):
+                found[number] = Score(sum(row), tuple(tokens), row)
+        return [found[number] for number in range(len(encoded))]
+
+    def attention(self, source: str, target: str | None = None) -> Attention:
+        """What each head of each layer attends to.
+
+        Args:
+            source: text.
+            target: its translation as text; None lets the model search one.
+
+        Raises:
+            UserError: a sentence is empty or too long, or the model has no weights to show.
+        """
+        source_tokens = self._tokens(source, self.pipeline, "the source", self.longest_source)
+        if target is None:
+            target_tokens = self._best(source_tokens)
+        else:
+            pipeline = self._target_pipeline
+            target_tokens = self._tokens(target, pipeline, "the target", self.longest_target)
+        self._set_threads()
+        raw = self.engine.attention(source_tokens, target_tokens)
+        text = self.pipeline.decode(" ".join(target_tokens))
+        return Attention.of(source, text, (source_tokens, target_tokens), raw)
+
+    def _best(self, source: Sequence[str]) -> Sequence[str]:
+        """The subwords of the best translation."""
+        search = make_search_options({}, self.settings.beam)
+        return self.engine.decode([source], search)[0][0].tokens
+
+    def _tokens(
+        self, text: str, pipeline: Pipeline, name: str, longest: int, least: int = 1
+    ) -> list[str]:
+        tokens = pipeline.encode(text.replace("\n", " ")).split()
+        if len(tokens) < least:
+            raise UserError(f"{name} is an empty sentence")
+        if len(tokens) > longest:
+            raise UserError(
+                f"{name} has {len(tokens)} subwords, the model takes {longest}: divide it"
+            )
+        return tokens
+
+    def _set_threads(self) -> None:
+        if torch.get_num_threads() != self.threads:  # a setting of each Python thread
+            torch.set_num_threads(self.threads)
 
     def _read(self, text: str, number: int, long: str) -> _Source:
         tokens = tuple(self.pipeline.encode(text.replace("\n", " ")).split())
@@ -200,7 +334,7 @@ class Translator:
         if len(tokens) > self.longest_source:
             if long == "error":
                 raise TextTooLong(number, len(tokens), self.longest_source)
-            pieces = list(cut(tokens, self.longest_source, WORD_BORDERS[self.settings.subwords]))
+            pieces = list(cut(tokens, self.longest_source, WORD_BORDERS[self.pipeline.subwords]))
             if long == "truncate":
                 pieces = [tokens[: self.longest_source]]
         return _Source(text, tokens, pieces)
@@ -213,8 +347,7 @@ class Translator:
         pieces = [piece for source in sources for piece in source.pieces]
         lengths = [len(piece) + 1 for piece in pieces]
         found: dict[int, list[Decoded]] = {}
-        if torch.get_num_threads() != self.threads:  # a setting of each Python thread
-            torch.set_num_threads(self.threads)
+        self._set_threads()
         with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
             batches = batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS))
             for number, batch in enumerate(batches):

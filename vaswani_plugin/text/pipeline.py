@@ -25,6 +25,10 @@ class Pipeline:
         settings: how the model's text was prepared.
         folder: where the settings' files lie.
 
+    Attributes:
+        subwords: by which marks the subwords join to words: "subword-nmt", "sentencepiece" or
+            "none".
+
     Raises:
         InputError: the codes can't be read.
     """
@@ -32,6 +36,7 @@ class Pipeline:
     def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
+        self.subwords = getattr(settings, "subwords", "none")
         self._lock = Lock()  # the subword coders remember words in dictionaries that they empty
         if isinstance(settings, TreeSettings):
             codes = settings.codes and str(folder / settings.codes)
@@ -53,14 +58,40 @@ class Pipeline:
         """Reads a bundle's settings and codes; see `read_settings`."""
         return cls(read_settings(folder), folder)
 
+    @classmethod
+    def of_tokens(cls, languages: tuple[str, str], codes: Path | None) -> "Pipeline":
+        """For a translation model without a bundle, whose lines are tokenized text.
+
+        Args:
+            languages: source and target.
+            codes: subword-nmt's, to split the text with; None leaves it as it is.
+
+        Raises:
+            InputError: the codes can't be read.
+        """
+        plain = {"lowercase": False, "normalize_punctuation": False, "tokenizer": "none"}
+        pipeline = cls(Settings(*languages, **plain, subwords="none"), Path())
+        if codes is not None:
+            from vaswani_plugin.text import bpe
+
+            pipeline._encode = bpe.make_encoder(str(codes))
+        pipeline._decode = join_bpe
+        pipeline.subwords = "subword-nmt"
+        return pipeline
+
     def of_target(self) -> "Pipeline":
         """The pipeline of a translation model whose raw lines are in the target language.
+
+        It is this one where nothing depends on the language.
 
         Raises:
             InputError: the codes can't be read.
         """
         settings = self.settings
         assert isinstance(settings, Settings)
+        uses_rules = settings.tokenizer == "moses" or settings.normalize_punctuation
+        if not uses_rules and settings.vocabulary is None:
+            return self
         # The vocabulary that limits subword-nmt is the source's.
         limits = {"vocabulary": None, "vocabulary_threshold": None}
         own = replace(settings, source_language=settings.target_language, **limits)
