@@ -34,7 +34,7 @@ PADDING = "<blank>"
 KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
 """Options of the search that may differ from the paper's."""
 # What config.json holds. CTranslate2 looks at the types of its own part only when it translates.
-_CONFIG = {
+_CONFIG: dict[str, type] = {
     **dict.fromkeys(("target_words", "max_source_positions", "max_target_positions"), int),
     **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
     **dict.fromkeys(("bos_token", "eos_token", "unk_token", "decoder_start_token"), str),
@@ -61,7 +61,8 @@ def import_ctranslate2() -> ModuleType:
         raise ValueError(
             f"CTranslate2 is not installed ({error}): pip install '.[ctranslate2]'"
         ) from error
-    return ctranslate2
+    module: ModuleType = ctranslate2
+    return module
 
 
 class CTranslate2Engine:
@@ -138,7 +139,8 @@ class CTranslate2Engine:
     def _limit(self, source: list[str]) -> int:
         """Most target tokens of a source, the end of sentence included (section 6.1)."""
         limit = PAPER_DECODING["max_len_a"] * (len(source) + 1) + PAPER_DECODING["max_len_b"]
-        return min(int(limit) + 1, self.target_positions)
+        positions: int = self.target_positions
+        return min(int(limit) + 1, positions)
 
     def _decode(
         self, sources: list[list[str]], options: SearchOptions, forbid: bool = False
@@ -231,10 +233,11 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path.parent} holds no CTranslate2 model: make one of a bundle with "
             "`vaswani export --to ctranslate2`"
         )
-    config = read_json(path, "export the model again")
+    config: dict[str, Any] = read_json(path, "export the model again")
     for name, kind in _CONFIG.items():
-        value = config.get(name) if isinstance(config, dict) else None
-        if type(value) is not kind or kind is int and not 0 < value < 1 << 31:
+        value: Any = config.get(name) if isinstance(config, dict) else None
+        is_possible = kind is not int or (isinstance(value, int) and 0 < value < 1 << 31)
+        if type(value) is not kind or not is_possible:
             raise ValueError(
                 f"{path}: not written by `vaswani export --to ctranslate2` ({name}: {value!r})"
             )

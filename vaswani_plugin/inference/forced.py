@@ -62,10 +62,12 @@ class ForcedTransformer:
         features = decoder(previous, memory, mask, right_padded=True).features  # (R, T, D)
         vocabulary = decoder.projection.weight.size(0)
         found = []
-        chunks = features.flatten(0, 1).split(max(1, CHUNK // vocabulary))
-        golds = target.flatten().split(max(1, CHUNK // vocabulary))
-        for x, gold in zip(chunks, golds, strict=True):
-            found.append(-F.cross_entropy(decoder.project(x).float(), gold, reduction="none"))
+        count = max(1, CHUNK // vocabulary)
+        for start in range(0, target.numel(), count):
+            part = slice(start, start + count)
+            logits = decoder.project(features.flatten(0, 1)[part]).float()
+            gold = target.flatten()[part]
+            found.append(-F.cross_entropy(logits, gold, reduction="none"))
         return torch.cat(found).view(target.shape)
 
 
@@ -156,7 +158,7 @@ class ForcedScorer:
         mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
         return [row[: len(gold)] for row, gold in zip(mean.tolist(), golds, strict=True)]
 
-    def _padded(self, rows: list[Encoded], pad: int, on_the_left: bool = False) -> Tensor:
+    def _padded(self, rows: Sequence[Encoded], pad: int, on_the_left: bool = False) -> Tensor:
         longest = max(map(len, rows))
         filled = [[pad] * (longest - len(row)) for row in rows]
         pairs = zip(rows, filled, strict=True)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Unpack, overload
+from typing import Unpack, overload
 
 import torch
 from tqdm import tqdm
@@ -25,7 +25,13 @@ from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine, SearchEngine
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
-from vaswani_plugin.text.cutting import WORD_BORDERS, cut
+from vaswani_plugin.inference.sources import (
+    Source,
+    encode,
+    encode_whole,
+    join_pieces,
+    read_source,
+)
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, Settings
 
@@ -41,31 +47,6 @@ CTRANSLATE2_TYPES = {
 LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
 BuildForeign = Callable[[Bundle, torch.device, torch.dtype | None], Engine]
 """Makes an engine of a bundle whose model is none of `modules`."""
-
-
-class TextTooLong(UserError):
-    """A text of more subwords than the model takes.
-
-    Attributes:
-        number: of the text, from 1 on.
-        count: its subwords.
-        longest: those that the model takes.
-    """
-
-    def __init__(self, number: int, count: int, longest: int) -> None:
-        super().__init__(
-            f"text {number} has {count} subwords, the model takes {longest}: give long='split' or "
-            f"long='truncate', or divide the text"
-        )
-        self.number, self.count, self.longest = number, count, longest
-
-
-class _Source(NamedTuple):
-    """A text, its subwords, and these in pieces that the model takes; an empty text has none."""
-
-    text: str
-    tokens: tuple[str, ...]
-    pieces: list[Sequence[str]]
 
 
 class Translator:
@@ -187,10 +168,12 @@ class Translator:
 
     def count_tokens(self, text: str) -> int:
         """The subwords of a source text, the end of sentence not counted."""
-        return len(self.pipeline.encode(text).split())
+        return len(encode(text, self.pipeline))
 
-    @overload
-    def translate(self, texts: str, **options: Unpack[TranslateOptions]) -> Translation: ...
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, **options: Unpack[TranslateOptions]
+    ) -> Translation: ...
 
     @overload
     def translate(
@@ -217,8 +200,7 @@ class Translator:
         """
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
-        long = options.get("long", "error")
-        sources = [self._read(text, number, long) for number, text in enumerate(texts, start=1)]
+        sources = list(self._read(texts, options))
         return self._translate(sources, options, progress=options.get("progress", False))
 
     def stream(
@@ -247,8 +229,7 @@ class Translator:
     def _stream(
         self, lines: Iterable[str], buffer: int, options: TranslateOptions
     ) -> Iterator[Translation]:
-        long = options.get("long", "error")
-        sources = (self._read(text, number, long) for number, text in enumerate(lines, start=1))
+        sources = self._read(lines, options)
         with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
             for buffered in in_buffers(sources, buffer):
                 for translation in self._translate(buffered, options, progress=False):
@@ -269,8 +250,8 @@ class Translator:
         """
         encoded = [
             (
-                self._tokens(source, self.pipeline, f"source {n}", self.longest_source),
-                self._tokens(target, self._target_pipeline, f"target {n}", self.longest_target, 0),
+                encode_whole(source, self.pipeline, f"source {n}", self.longest_source),
+                encode_whole(target, self._target_pipeline, f"target {n}", self.longest_target, 0),
             )
             for n, (source, target) in enumerate(pairs, start=1)
         ]
@@ -281,7 +262,7 @@ class Translator:
             sources, targets = zip(*(encoded[n] for n in batch), strict=True)
             scores = self.engine.score(sources, targets)
             for number, tokens, row in zip(batch, targets, scores, strict=True):
-                found[number] = Score(sum(row), tuple(tokens), row)
+                found[number] = Score(sum(row), tokens, row)
         return [found[number] for number in range(len(encoded))]
 
     def attention(self, source: str, target: str | None = None) -> Attention:
@@ -294,12 +275,12 @@ class Translator:
         Raises:
             UserError: a sentence is empty or too long, or the model has no weights to show.
         """
-        source_tokens = self._tokens(source, self.pipeline, "the source", self.longest_source)
+        source_tokens = encode_whole(source, self.pipeline, "the source", self.longest_source)
         if target is None:
             target_tokens = self._best(source_tokens)
         else:
             pipeline = self._target_pipeline
-            target_tokens = self._tokens(target, pipeline, "the target", self.longest_target)
+            target_tokens = encode_whole(target, pipeline, "the target", self.longest_target)
         self._set_threads()
         raw = self.engine.attention(source_tokens, target_tokens)
         text = self.pipeline.decode(" ".join(target_tokens))
@@ -310,37 +291,17 @@ class Translator:
         search = make_search_options({}, self.settings.beam)
         return self.engine.decode([source], search)[0][0].tokens
 
-    def _tokens(
-        self, text: str, pipeline: Pipeline, name: str, longest: int, least: int = 1
-    ) -> list[str]:
-        tokens = pipeline.encode(text.replace("\n", " ")).split()
-        if len(tokens) < least:
-            raise UserError(f"{name} is an empty sentence")
-        if len(tokens) > longest:
-            raise UserError(
-                f"{name} has {len(tokens)} subwords, the model takes {longest}: divide it"
-            )
-        return tokens
-
     def _set_threads(self) -> None:
         if torch.get_num_threads() != self.threads:  # a setting of each Python thread
             torch.set_num_threads(self.threads)
 
-    def _read(self, text: str, number: int, long: str) -> _Source:
-        tokens = tuple(self.pipeline.encode(text.replace("\n", " ")).split())
-        if not tokens:
-            return _Source(text, tokens, [])
-        pieces: list[Sequence[str]] = [tokens]
-        if len(tokens) > self.longest_source:
-            if long == "error":
-                raise TextTooLong(number, len(tokens), self.longest_source)
-            pieces = list(cut(tokens, self.longest_source, WORD_BORDERS[self.pipeline.subwords]))
-            if long == "truncate":
-                pieces = [tokens[: self.longest_source]]
-        return _Source(text, tokens, pieces)
+    def _read(self, texts: Iterable[str], options: TranslateOptions) -> Iterator[Source]:
+        longest, long = self.longest_source, options.get("long", "error")
+        for number, text in enumerate(texts, start=1):
+            yield read_source(text, number, self.pipeline, longest, long)
 
     def _translate(
-        self, sources: list[_Source], options: TranslateOptions, progress: bool
+        self, sources: list[Source], options: TranslateOptions, progress: bool
     ) -> list[Translation]:
         search = make_search_options(options, self.settings.beam)
         prefixes = self._prefixes(options.get("prefix"), sources)
@@ -364,7 +325,7 @@ class Translator:
         return [self._join(source, in_order, search.nbest or 1) for source in sources]
 
     def _prefixes(
-        self, prefix: str | Sequence[str] | None, sources: list[_Source]
+        self, prefix: str | Sequence[str] | None, sources: list[Source]
     ) -> list[Sequence[str]] | None:
         """The subwords that the translation of each piece begins with: a text's first has some."""
         if prefix is None:
@@ -372,9 +333,9 @@ class Translator:
         texts = [prefix] * len(sources) if isinstance(prefix, str) else prefix
         if len(texts) != len(sources):
             raise UserError(f"{len(texts)} prefixes of {len(sources)} texts; give one for each")
-        encoded = (self._target_pipeline.encode(text).split() for text in texts)
+        encoded = (encode(text, self._target_pipeline) for text in texts)
         return [
-            tokens if place == 0 else []
+            tokens if place == 0 else ()
             for source, tokens in zip(sources, encoded, strict=True)
             for place in range(len(source.pieces))
         ]
@@ -383,7 +344,7 @@ class Translator:
     def _target_pipeline(self) -> Pipeline:
         return self.pipeline.of_target()
 
-    def _join(self, source: _Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
+    def _join(self, source: Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
         """The translation of a text out of those of its pieces, which come next in `decoded`."""
         whole = join_pieces([(len(piece), next(decoded)) for piece in source.pieces])[:nbest]
         hypotheses = tuple(
@@ -391,31 +352,3 @@ class Translator:
             for found in whole
         )
         return Translation(source.text, source.tokens, hypotheses or (EMPTY,))
-
-
-def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
-    """The hypotheses of a whole text out of those of its pieces: best with best, and so on.
-
-    Args:
-        pieces: of each its source subwords and its hypotheses.
-
-    Returns:
-        Tokens and scores one after another, the sum of the scores, and alignments counted from the
-        text's first subword.
-    """
-    if not pieces:
-        return []
-    source_start, whole = pieces[0]
-    for length, piece in pieces[1:]:
-        whole = [
-            Decoded(
-                first.tokens + second.tokens,
-                first.score + second.score,
-                first.token_scores + second.token_scores,
-                first.alignment
-                + tuple((s + source_start, t + len(first.tokens)) for s, t in second.alignment),
-            )
-            for first, second in zip(whole, piece, strict=False)
-        ]
-        source_start += length
-    return whole
