@@ -49,7 +49,8 @@ class Engine(Protocol):
         """Decode a batch. Threads may call it at the same time.
 
         Args:
-            sources: of each sentence its subwords: at least one, at most `longest_source`.
+            sources: of each sentence its subwords: at least one, at most `longest_source`; the
+                longest sentence first, as fairseq's own LSTM needs it.
             options: of the search.
             prefixes: of each sentence the subwords that its translation begins with.
             seed: of samples; None: by chance.
