@@ -8,7 +8,6 @@ Axes: H heads, D d_model, V vocabulary, P positions.
 """
 
 import math
-import os
 import shutil
 from pathlib import Path
 
