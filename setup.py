@@ -8,7 +8,7 @@ setup(
     description="A fairseq plugin that reproduces 'Attention Is All You Need'",
     python_requires=">=3.11",
     packages=find_packages(include=["vaswani_plugin", "vaswani_plugin.*"]),
-    package_data={"vaswani_plugin.cli": ["*.html"]},
+    package_data={"vaswani_plugin": ["py.typed"], "vaswani_plugin.analysis": ["*.html"]},
     # fairseq-fixed is needed and deliberately not named here: its metadata asks for torchaudio,
     # and resolving that drags in the newest CUDA build of torch (several GB) beside a torchaudio
     # which nothing imports. requirements.lock pins it, and recipes/lib/install.sh installs it

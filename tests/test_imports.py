@@ -29,9 +29,10 @@ MAY_IMPORT = {
     "matrix_library": {"errors"},
     "modules": set(),
     "kernels": {"modules", "matrix_library", "errors"},
-    "analysis": {"matrix_library", "metrics", "modules", "text"},
+    "analysis": {"matrix_library", "metrics", "modules", "text", "inference", "errors"},
     "search": {"modules", "matrix_library", "errors"},
     "inference": {
+        "decoding",
         *("modules", "building", "search", "text", "architectures", "errors"),
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
         "metrics",  # the scores on a model card
@@ -40,6 +41,7 @@ MAY_IMPORT = {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
         *("decoding", "errors"),
         "tasks",  # makes one for a stock checkpoint
+        *("search", "errors"),
     },
     "models": {
         *("modules", "building", "architectures", "configurations", "errors"),
@@ -94,8 +96,7 @@ KNOW_FAIRSEQ = {
 }
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
-    # compares the engines behind `vaswani translate`
-    "benchmarks/engine_agreement.py": {"cli._engine", "cli._translating", "cli.__main__"},
+    "benchmarks/engine_agreement.py": {"cli.__main__"},  # exports as `vaswani export`
     # writes what a model takes over from its task
     "config/make_configs.py": {"models._configuration"},
 }

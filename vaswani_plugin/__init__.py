@@ -16,6 +16,7 @@ PUBLIC_NAMES = {
     "MultiHeadAttention": "vaswani_plugin.modules.attention",
     "Pipeline": "vaswani_plugin.text.pipeline",
     "Transformer": "vaswani_plugin.modules.transformer",
+    "Translator": "vaswani_plugin.inference.translator",
     "VaswaniLanguageModel": "vaswani_plugin.models.language_model",
     "VaswaniTransformer": "vaswani_plugin.models.transformer",
 }

@@ -2,10 +2,10 @@
 
     engine_agreement.py --model WORK/model --input test.en --reference test.de --work DIR
 
-Exports the bundle (float32 and int8), translates the input with fairseq's engine and with each
+Exports the bundle (float32 and int8), translates the input with our own search and with each
 export, all at the same beam and length penalty, and prints one JSON object: how many lines are the
 same before detokenization, how many of the others CTranslate2 scored higher or lower, sacreBLEU of
-each, and CPU seconds of the translating alone. Expected: 99% or more of float32 the same, int8
+each, and CPU seconds without loading the model. Expected: 99% or more of float32 the same, int8
 within 0.5 BLEU.
 """
 
@@ -19,35 +19,23 @@ import sacrebleu
 import torch
 
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.cli._engine import Engine, Hypothesis
-from vaswani_plugin.cli._translating import make_engine
-from vaswani_plugin.interchange.bundle import FairseqBundle
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.results import Translation
+from vaswani_plugin.interchange.translation import load_translator
 from vaswani_plugin.text.corpus_io import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}
 TIE = 1e-4  # scores that differ by less are float32's noise
 
 
-def engine_of(folder: Path, beam: int) -> tuple[Engine, FairseqBundle]:
-    """The engine that `vaswani translate` takes for a folder, on one thread of the CPU."""
-    flags = ["--model", str(folder), "--cpu", "--threads", "1", "--beam", str(beam)]
-    bundle = FairseqBundle.load(folder)
-    return make_engine(cli.command_parser("translate").parse_args(flags), bundle), bundle
-
-
-def translate(
-    folder: Path, lines: list[str], beam: int
-) -> tuple[list[Hypothesis], list[str], float]:
-    """The best hypothesis of each line, the same as running text, and the CPU seconds."""
-    engine, bundle = engine_of(folder, beam)
-    encoded = [bundle.pipeline.encode(line) for line in lines]
+def translate(folder: Path, lines: list[str], beam: int) -> tuple[list[Translation], float]:
+    """The translations of the lines, on one thread of the CPU, and the CPU seconds."""
+    translator = load_translator(folder, threads=1)
     start = time.process_time()
-    best = [hypotheses[0] for hypotheses in engine.translate(encoded)]
-    seconds = time.process_time() - start
-    return best, [bundle.pipeline.decode(" ".join(h.tokens)) for h in best], seconds
+    return translator.translate(lines, beam=beam), time.process_time() - start
 
 
-def compare(ours: list[Hypothesis], theirs: list[Hypothesis]) -> dict[str, int]:
+def compare(ours: list[Translation], theirs: list[Translation]) -> dict[str, int]:
     """Counts of equal lines, and of the others by who scored higher."""
     gains = [b.score - a.score for a, b in zip(ours, theirs, strict=True) if a.tokens != b.tokens]
     return {
@@ -71,10 +59,10 @@ def main() -> int:
     args = parser.parse_args()
     torch.set_num_threads(1)
     lines, references = list(read_lines(args.input)), list(read_lines(args.reference))
-    lowercase = FairseqBundle.load(args.model).pipeline.settings.lowercase
+    lowercase = Bundle.load(args.model).pipeline.settings.lowercase
     report = {}
-    ours, text, seconds = translate(args.model, lines, args.beam)
-    rows = {"fairseq": (ours, text, seconds)}
+    ours, seconds = translate(args.model, lines, args.beam)
+    rows = {"torch": (ours, seconds)}
     for name, flags in EXPORTS.items():
         folder = args.work / name
         if not folder.exists():
@@ -82,8 +70,9 @@ def main() -> int:
             if code := cli.main([*export, "--output", str(folder), *flags]):
                 return code
         rows[f"ctranslate2 {name}"] = translate(folder, lines, args.beam)
-    for name, (best, text, seconds) in rows.items():
-        bleu = sacrebleu.corpus_bleu(text, [references], lowercase=lowercase)
+    for name, (best, seconds) in rows.items():
+        texts = [translation.text for translation in best]
+        bleu = sacrebleu.corpus_bleu(texts, [references], lowercase=lowercase)
         report[name] = {**compare(ours, best), "bleu": bleu.score, "cpu_seconds": seconds}
     print(json.dumps(report, indent=2))
     return 0

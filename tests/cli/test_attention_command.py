@@ -15,10 +15,11 @@ from fairseq import checkpoint_utils, tasks
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
 from toy_bundle import write_toy_bundle
+from without_fairseq import run_without_fairseq
 
-from vaswani_plugin.cli import _attention_figures as figures
+from vaswani_plugin.analysis import attention_figures as figures
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.cli._attention_weights import Attention
+from vaswani_plugin.inference.attention import HeadWeights
 from vaswani_plugin.interchange.bundle import FairseqBundle
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -69,8 +70,8 @@ def attend_checkpoint(trained, toy_data_bin, tmp_path, capsys):
     return run
 
 
-def as_attention(found: dict) -> Attention:
-    return Attention(found["queries"], found["keys"], np.array(found["weights"]))
+def as_attention(found: dict) -> HeadWeights:
+    return HeadWeights(found["queries"], found["keys"], np.array(found["weights"]))
 
 
 @pytest.fixture
@@ -105,6 +106,16 @@ def test_source_and_target_are_split_by_the_rules_of_their_languages(attend):
     found = json.loads(attend(*args)[1])["attention"]["cross"]
     assert found["keys"] == ["a", "bird", "&apos;s", "</s>"]  # English
     assert found["queries"] == ["a", "bird", "&apos;", "s", "</s>"]  # German
+
+
+def test_no_fairseq_is_needed_for_our_transformer(folder, attend):
+    flags = ["--source", SOURCE, "--target", TARGET, "--format", "json"]
+    done = run_without_fairseq("attention", "--model", folder, *flags)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == attend(*flags)[1]
+    data = folder.parent
+    flags += ["--path", data / "averaged.pt", "--data", data, "--bpe-codes", data / "codes"]
+    assert run_without_fairseq("attention", *flags).returncode == 0
 
 
 def groups_of(tokens: list[str]) -> list[list[int]]:
@@ -148,7 +159,7 @@ def test_merged_weights_are_summed_over_keys_and_averaged_over_queries(attend, u
 )
 def test_words_of_each_kind_of_subwords(subwords, tokens, words):
     even = np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens))
-    assert Attention(tokens, tokens, even).merged(subwords).queries == words
+    assert HeadWeights(tokens, tokens, even).merged(subwords).queries == words
 
 
 def test_without_a_target_the_model_translates(attend, folder):
@@ -270,8 +281,8 @@ def test_the_default_picture_is_in_the_working_directory(attend, tmp_path, monke
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["--source", " "], "--source is an empty sentence"),
-        (["--source", "x", "--target", ""], "--target is an empty sentence"),
+        (["--source", " "], "the source is an empty sentence"),
+        (["--source", "x", "--target", ""], "the target is an empty sentence"),
         (["--source", "the cat", "--layer", "3"], "--layer 3 is not in 1 ... 2"),
         (["--source", "the cat", "--layer", "0"], "--layer 0 is not in 1 ... 2"),
         (["--source", "the cat", "--heads", "1", "5"], "--heads 5 is not in 1 ... 4"),
@@ -349,7 +360,7 @@ def test_a_language_model_is_refused(attend_checkpoint, toy_data_bin, tmp_path):
     assert "give a translation model" in printed.err.splitlines()[-1]
 
 
-def brute_force(attentions: list[Attention], layer: int, head: int) -> dict[str, float]:
+def brute_force(attentions: list[HeadWeights], layer: int, head: int) -> dict[str, float]:
     """The statistics of a head, from their definitions."""
     sums = dict.fromkeys(("distance", "entropy", "previous", "same", "next"), 0.0)
     queries = 0

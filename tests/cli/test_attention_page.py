@@ -15,8 +15,8 @@ import pytest
 from browser import Browser, find_browser
 
 from tests.conftest import REPO
-from vaswani_plugin.cli._attention_page import page, write_page
-from vaswani_plugin.cli._attention_weights import Attended, Attention
+from vaswani_plugin.analysis.attention_page import page, write_page
+from vaswani_plugin.inference.attention import Attention, HeadWeights
 
 EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'
 SOURCE = ["the", "cat", EVIL, "{{DATA}}", "slept", "</s>"]
@@ -25,22 +25,22 @@ FAINTEST = 0.02
 START = {"kind": "cross", "layer": 2, "heads": [1, 2, 3], "word": None}
 
 
-def make_attention(queries: list[str], keys: list[str], layers: int, heads: int) -> Attention:
+def make_attention(queries: list[str], keys: list[str], layers: int, heads: int) -> HeadWeights:
     scores = np.random.default_rng(1).normal(size=(layers, heads, len(queries), len(keys)))
     weights = np.exp(2 * scores)
-    return Attention(queries, keys, weights / weights.sum(-1, keepdims=True))
+    return HeadWeights(queries, keys, weights / weights.sum(-1, keepdims=True))
 
 
 def make_attended(
     source: list[str] = SOURCE, target: list[str] = TARGET, layers: int = 2, heads: int = 3
-) -> Attended:
+) -> Attention:
     read = [target[-1], *target[:-1]]
     attentions = {
         "encoder": make_attention(source, source, layers, heads),
         "decoder": make_attention(read, read, layers, heads),
         "cross": make_attention(target, source, layers, heads),
     }
-    return Attended(" ".join(source), " ".join(target), attentions)
+    return Attention(" ".join(source), " ".join(target), attentions)
 
 
 class Parts(HTMLParser):
@@ -116,7 +116,7 @@ def test_the_page_holds_the_weights():
     attended = make_attended()
     data = json.loads(Parts(page(attended, START)).scripts[0])
     assert data["start"] == START
-    for kind, attention in attended.attentions.items():
+    for kind, attention in attended.kinds.items():
         found = data["attention"][kind]
         assert (found["queries"], found["keys"]) == (attention.queries, attention.keys)
         levels = np.frombuffer(base64.b64decode(found["weights"]), dtype="<u2")
@@ -131,7 +131,7 @@ def test_forty_tokens_of_a_base_model_take_less_than_three_megabytes():
 
 def test_the_template_is_installed_with_the_package():
     setup = (REPO / "setup.py").read_text(encoding="utf-8")
-    assert 'package_data={"vaswani_plugin.cli": ["*.html"]}' in setup
+    assert '"vaswani_plugin.analysis": ["*.html"]' in setup
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def opened(chromium, tmp_path):
     write_page(attended, START, tmp_path / "page.html")
     chromium.window(1000, 800)
     chromium.open(tmp_path / "page.html")
-    yield chromium, attended.attentions
+    yield chromium, attended.kinds
     assert chromium.problems() == []
 
 
@@ -304,6 +304,6 @@ def test_two_hundred_tokens_work(chromium, tmp_path):
     )
     chromium.window(1000, 800)
     chromium.open(tmp_path / "p.html")
-    assert_lines(chromium, attended.attentions["cross"].weights[1], 199 - 15)
+    assert_lines(chromium, attended.kinds["cross"].weights[1], 199 - 15)
     assert chromium.evaluate('document.querySelectorAll("#keys li").length') == 200
     assert chromium.problems() == []

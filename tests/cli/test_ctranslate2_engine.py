@@ -11,10 +11,12 @@ from search_setup import EOS, FIRST_WORD, PAD, make_sample, make_translation_tas
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.cli._ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.cli._fairseq_engine import FairseqEngine
 from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
+from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
+from vaswani_plugin.interchange.translation import FairseqEngine
+from vaswani_plugin.search.options import SearchOptions
 
 if find_spec("ctranslate2") is None:
     pytest.skip("NOT TESTED: no CTranslate2 here", allow_module_level=True)
@@ -34,8 +36,19 @@ def sources(count: int, seed: int) -> list[list[int]]:
     ]
 
 
-def some_lines(count: int, seed: int = 1) -> list[str]:
-    return [" ".join(f"w{word - FIRST_WORD}" for word in row) for row in sources(count, seed)]
+def some_lines(count: int, seed: int = 1) -> list[list[str]]:
+    return [[f"w{word - FIRST_WORD}" for word in row] for row in sources(count, seed)]
+
+
+class Decoder:
+    """An engine with the options of its search."""
+
+    def __init__(self, engine: Engine, align: bool = False, **search: float) -> None:
+        self.engine = engine
+        self.options = SearchOptions(print_alignment="hard" if align else None, **search)
+
+    def translate(self, lines: list[list[str]]) -> list[list[Decoded]]:
+        return self.engine.decode(lines, self.options)
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +81,15 @@ def make_engines(
     folder: Path,
     weights: dict[str, torch.Tensor],
     end: float = 0.0,
-    align: bool = False,
     **search: float,
-) -> tuple[FairseqEngine, CTranslate2Engine]:
+) -> tuple[Decoder, Decoder]:
     """fairseq's engine and CTranslate2's, of one model.
 
     Args:
         folder: where the CTranslate2 model goes.
         weights: of the model.
         end: added to the logit of the end of sentence.
-        align: also give alignments and token scores.
-        search: beam, lenpen.
+        search: beam, lenpen, align.
     """
     task = make_translation_task(WORDS)
     model = make_model(task, **CHANGES)
@@ -93,9 +104,9 @@ def make_engines(
     cfg = VaswaniTransformerConfig(**SIZES, **CHANGES)
     spec = transformer_spec(model.state_dict(), cfg, symbols, symbols)
     write_model(spec, folder, None, [])
-    search = {"beam": 4, "lenpen": 0.6, **search}
-    stock = FairseqEngine(model, task, torch.device("cpu"), torch.float32, 64, align, **search)
-    return stock, CTranslate2Engine(folder, "cpu", "default", 1, 64, align, **search)
+    stock = FairseqEngine(model, task, torch.device("cpu"))
+    ctranslate2 = CTranslate2Engine(folder, "cpu", "default", 1)
+    return Decoder(stock, **search), Decoder(ctranslate2, **search)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +138,7 @@ def test_alignments_and_token_scores(tmp_path, trained):
     stock, engine = make_engines(tmp_path / "m", trained, align=True)
     lines = some_lines(10)
     for theirs, ours in zip(stock.translate(lines), engine.translate(lines), strict=True):
-        assert ours[0].positional_scores == pytest.approx(theirs[0].positional_scores, abs=1e-4)
+        assert ours[0].token_scores == pytest.approx(theirs[0].token_scores, abs=1e-4)
         assert ours[0].alignment == theirs[0].alignment
         assert len(ours[0].alignment) == len(ours[0].tokens)
 
@@ -135,12 +146,12 @@ def test_alignments_and_token_scores(tmp_path, trained):
 def test_without_an_end_the_limit_is_the_end(tmp_path, trained):
     """Source length, end of sentence included, and 50 more tokens; here 64 positions are less."""
     stock, engine = make_engines(tmp_path / "m", trained, end=-20.0, beam=2, align=True)
-    lines = ["w1 w2", "w3 w4 w5 w6", " ".join(["w1"] * 20)]
+    lines = ["w1 w2".split(), "w3 w4 w5 w6".split(), ["w1"] * 20]
     expected, found = stock.translate(lines), engine.translate(lines)
-    lengths = [len(hypotheses[0].positional_scores) for hypotheses in expected]
+    lengths = [len(hypotheses[0].token_scores) for hypotheses in expected]
     assert lengths == [54, 56, 64], "the model ends by itself"
     for theirs, ours, length in zip(expected, found, lengths, strict=True):
-        assert len(ours[0].positional_scores) == length
+        assert len(ours[0].token_scores) == length
         # CTranslate2 goes on to the limit of the longest sentence: a shorter one's beam is cut.
         assert ours[0].score == pytest.approx(theirs[0].score, rel=1e-2)
         assert len(ours[0].alignment) == length - 1
@@ -157,22 +168,47 @@ def test_an_empty_output_is_none(tmp_path, trained, beam):
 
 def test_a_word_that_is_spelled_as_padding_is_unknown(tmp_path, trained):
     _, engine = make_engines(tmp_path / "m", trained)
-    (strange, *_), (unknown, *_) = engine.translate(["w1 <blank> w2", "w1 never-seen w2"])
+    (strange, *_), (unknown, *_) = engine.translate(
+        [["w1", "<blank>", "w2"], ["w1", "never-seen", "w2"]]
+    )
     assert strange.tokens == unknown.tokens
     assert strange.score == pytest.approx(unknown.score, rel=1e-4)  # the rows of a batch may differ
 
 
 def test_limits_of_the_model(tmp_path, trained):
     stock, engine = make_engines(tmp_path / "m", trained)
-    assert engine.longest == stock.longest == SIZES["max_source_positions"] - 1
-    engine.translate([" ".join(["w1"] * engine.longest)])
+    longest = engine.engine.longest_source
+    assert longest == stock.engine.longest_source == SIZES["max_source_positions"] - 1
+    assert engine.engine.longest_target == stock.engine.longest_target
+    engine.translate([["w1"] * longest])
+
+
+def test_scores_of_given_targets(tmp_path, trained):
+    stock, engine = make_engines(tmp_path / "m", trained)
+    lines, targets = some_lines(10), [row[::-1] for row in some_lines(10)]
+    targets[3] = []
+    theirs, ours = (one.engine.score(lines, targets) for one in (stock, engine))
+    for their, our, target in zip(theirs, ours, targets, strict=True):
+        assert len(our) == len(target) + 1
+        assert our == pytest.approx(their, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options", [{"min_len": 3}, {"sampling": True}, {"no_repeat_ngram_size": 2}], ids=str
+)
+def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
+    _, engine = make_engines(tmp_path / "m", trained)
+    with pytest.raises(ValueError, match=f"the CTranslate2 engine has no {min(options)}"):
+        engine.engine.decode([["w1"]], SearchOptions(**options))
+    with pytest.raises(ValueError, match="the CTranslate2 engine has no prefix"):
+        engine.engine.decode([["w1"]], SearchOptions(), [["w2"]])
+    with pytest.raises(ValueError, match="no per-head weights"):
+        engine.engine.attention(["w1"], ["w1"])
 
 
 class TestBadFolders:
-    def load(self, folder: Path, **changes):
-        options = dict(device="cpu", compute_type="default", threads=1, batch_tokens=64)
-        options |= dict(align=False, beam=4, lenpen=0.6)
-        return CTranslate2Engine(folder, **{**options, **changes})
+    def load(self, folder: Path):
+        return CTranslate2Engine(folder, device="cpu", compute_type="default", threads=1)
 
     def test_missing(self, tmp_path):
         with pytest.raises(ValueError, match="absent holds no CTranslate2 model: make one"):
@@ -196,9 +232,9 @@ class TestBadFolders:
             self.load(tmp_path)
 
     def test_beam_wider_than_the_vocabulary(self, tmp_path, trained):
-        make_engines(tmp_path / "m", trained)
+        _, engine = make_engines(tmp_path / "m", trained, beam=17)
         with pytest.raises(ValueError, match="--beam 17.*16"):
-            self.load(tmp_path / "m", beam=17)
+            engine.translate([["w1"]])
 
 
 def test_translate_takes_an_exported_bundle_for_what_it_is(tmp_path):

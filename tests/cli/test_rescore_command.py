@@ -4,6 +4,7 @@ The models are random ones over a small vocabulary; the lists are noisy copies o
 """
 
 import json
+import math
 import random
 from functools import cache
 
@@ -13,11 +14,14 @@ import torch
 from fairseq import checkpoint_utils
 from sacrebleu.metrics import BLEU
 from toy_bundle import write_checkpoint, write_data
+from without_fairseq import run_without_fairseq
 
+from vaswani_plugin.analysis.nbest import read_nbest
+from vaswani_plugin.analysis.rescoring import read_set, score_lists
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.cli._forced import ForcedDecoder, _batches
-from vaswani_plugin.cli._nbest import read_nbest
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.forced import batches_of_pairs
+from vaswani_plugin.interchange.ensembles import load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14
@@ -67,14 +71,23 @@ class World:
         ]
 
     def as_fairseq(self) -> list[str]:
-        """In another order, as fairseq-generate prints batches, between lines of its log."""
+        """In another order, as fairseq-generate prints batches, between lines of its log.
+
+        P lines have log2 P of each token and of the end; the score is their sum by the penalty.
+        """
         lines = ["2026-01-01 | INFO | H-0 is no hypothesis"]
         for i in sorted(range(SENTENCES), key=lambda i: -len(self.sources[i])):
             lines += [f"S-{i}\t{self.sources[i]}", f"T-{i}\t{self.references[i]}"]
             for text, score in self.lists[i]:
                 lines += [f"H-{i}\t{score}\t{text}", f"D-{i}\t{score}\tplain: {text}"]
-                lines += [f"P-{i}\t-0.1 -0.2"]
+                count = len(text.split()) + 1
+                each = score * self.penalty(text) / count
+                lines += [f"P-{i}\t" + " ".join([f"{each:.4f}"] * count)]
         return [*lines, "Generate test with beam=5: BLEU4 = 1.00"]
+
+    @staticmethod
+    def penalty(text: str) -> float:
+        return ((5 + len(text.split()) + 1) / 6) ** 0.6
 
     def write(self, name: str, lines: list[str]):
         path = self.folder / name
@@ -130,8 +143,12 @@ def test_scores_are_log_probabilities_of_the_models(world, names, max_tokens):
     paths = [getattr(world, name) for name in names]
     texts = [[text for text, _ in row] for row in world.lists]
     texts[3][0] = ""  # nothing but its end
-    decoder = ForcedDecoder(paths, world.folder, torch.device("cpu"))
-    found = decoder.score(world.sources, texts, max_tokens, "test")
+    scorer = load_scorer(paths, world.folder, torch.device("cpu"))
+    lists = read_set(world.moses, world.folder / "source", None, None)
+    lists.texts = texts
+    told = []
+    found, unknown = score_lists(scorer, lists, max_tokens, "test", told.append)
+    assert sum(told) == sum(map(len, texts)) and unknown == (0, 0)
     assert [len(scores) for scores in found] == [len(row) for row in texts]
     for i in (0, 3, 4, 13):
         expected = [alone(paths, world.folder, world.sources[i], text) for text in texts[i]]
@@ -144,7 +161,7 @@ def test_batches_hold_every_pair_once_and_keep_the_limit(max_tokens):
     rng = random.Random(7)
     sources = [torch.zeros(rng.randint(1, 9)) for _ in range(12)]
     targets = [[torch.zeros(rng.randint(1, 9)) for _ in range(rng.randint(1, 6))] for _ in sources]
-    batches = list(_batches(sources, targets, max_tokens))
+    batches = list(batches_of_pairs(sources, targets, max_tokens))
     pairs = [(i, k) for i, row in enumerate(targets) for k in range(len(row))]
     assert sorted(pair for batch in batches for pair in batch) == pairs
     for batch in batches:
@@ -162,8 +179,9 @@ def read_moses(path) -> list[list[str]]:
 def test_no_hypothesis_is_lost_and_ids_stay(world, rescore, tmp_path, form):
     flags = ["--source", world.folder / "source"] if form == "moses" else []
     outputs = ["--output", tmp_path / "best", "--output-nbest", tmp_path / "nbest"]
-    code, out, err = rescore("--nbest", getattr(world, form), *flags, *outputs, "--format", "json")
-    assert code == 0, err
+    flags += [*outputs, "--average", "--format", "json"]
+    code, out, err = rescore("--nbest", getattr(world, form), *flags)
+    assert (code, err) == (0, "")
     found = read_moses(tmp_path / "nbest")
     given = [(str(i), text) for i, row in enumerate(world.lists) for text, _ in row]
     assert sorted((fields[0], fields[1]) for fields in found) == sorted(given)
@@ -177,8 +195,8 @@ def test_no_hypothesis_is_lost_and_ids_stay(world, rescore, tmp_path, form):
         assert best[i] == ("plain: " if form == "fairseq" else "") + rows[0][1]
         for _, text, features, total, *rest in rows:
             scores = dict(zip(features.split()[-6::2], features.split()[-5::2], strict=True))
-            # By default the list's score and the model's weigh the same, the length nothing.
-            expected = float(scores["score="]) + float(scores["lstm="])
+            # The list's score and the model's weigh the same, the length nothing.
+            expected = (float(scores["score="]) + float(scores["lstm="])) / 2
             assert float(total) == pytest.approx(expected, rel=1e-4)
             assert float(scores["words="]) == len(text.split())
             own = [k for k, (t, s) in enumerate(world.lists[i]) if t == text]
@@ -187,7 +205,9 @@ def test_no_hypothesis_is_lost_and_ids_stay(world, rescore, tmp_path, form):
                 assert rest[0] in [f"0-{k}" for k in own] and "TM0= 0.5 0.25 score=" in features
     first = dict(zip(*[iter(rows[0][2].split()[-6:])] * 2, strict=True))
     expected = alone([world.lstm], world.folder, world.sources[-1], rows[0][1])
-    assert float(first["lstm="]) == pytest.approx(expected, abs=1e-3)
+    if form == "fairseq":  # bits, by the penalty that the list's own scores were divided by
+        expected /= math.log(2) * world.penalty(rows[0][1])
+    assert float(first["lstm="]) == pytest.approx(expected, abs=1e-2)
     counts = json.loads(out)
     assert counts["sentences"] == SENTENCES and counts["hypotheses"] == len(given)
 
@@ -353,15 +373,97 @@ def test_faults_of_fairseqs_output(world, rescore, tmp_path, fault):
         (["--system", "words=x"], "'words' is taken"),
         (["--system", "x"], "--system x: must be NAME=CHECKPOINT"),
         (["--system", "two=missing.pt"], "--system two=missing.pt: missing.pt does not exist"),
-        (["--max-tokens", "0"], "--max-tokens 0: must be at least 1"),
         (["--dev-reference", "x"], "--dev-source and --dev-reference go with --dev-nbest"),
         (["--dev-nbest", "x", "--weights", "words=1"], "leave one out"),
+        (["--bpe-codes", "nowhere"], "nowhere"),
         (["--reference", "nowhere"], "nowhere"),
     ],
 )
 def test_flags_that_do_not_fit(world, rescore, flags, message):
     code, out, err = rescore("--nbest", world.fairseq, *flags)
     assert code == 1 and message in err and out == "" and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--max-tokens", "0"],
+        ["--restarts", "-1"],
+        ["--average", "--weights", "words=1"],
+    ],
+)
+def test_flags_out_of_range(world, rescore, capsys, flags):
+    with pytest.raises(SystemExit):
+        rescore("--nbest", world.fairseq, *flags)
+    assert f"argument {flags[-2] if 'average' not in flags[0] else '--weights'}" in (
+        capsys.readouterr().err
+    )
+
+
+def test_without_a_development_set_a_warning_is_given(world, rescore):
+    """It averages evenly, as with --average, and says so once."""
+    code, out, err = rescore("--nbest", world.fairseq)
+    assert code == 0 and err.count("\n") == 1
+    assert "without --dev-nbest nothing tells how good a system is" in err
+    assert rescore("--nbest", world.fairseq, "--average") == (0, out, "")
+    assert rescore("--nbest", world.fairseq, "--weights", "score=1")[2] == ""
+
+
+@torch.no_grad()
+def test_the_even_average_of_a_model_with_itself_is_its_own_order(world, rescore, tmp_path):
+    """A list scored by fairseq-generate's rule, rescored by the same model: nothing moves.
+
+    By log P added to a score that is divided by the length, longer hypotheses would sink.
+    """
+    lines = []
+    rng = random.Random(11)
+    for i, source in enumerate(world.sources):
+        texts = {" ".join(rng.choices(world.words, k=rng.randint(2, 9))) for _ in range(8)}
+        scored = []
+        for text in texts:
+            bits = alone([world.lstm], world.folder, source, text) / math.log(2)
+            scored.append((bits / world.penalty(text), bits, text))
+        lines += [f"S-{i}\t{source}", f"T-{i}\t{world.references[i]}"]
+        for score, bits, text in sorted(scored, reverse=True):
+            lines += [f"H-{i}\t{score}\t{text}", f"P-{i}\t{bits:.4f}"]
+    given = tmp_path / "list"
+    given.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    outputs = ("--output-nbest", tmp_path / "nbest", "--format", "json")
+    code, out, err = rescore("--nbest", given, "--average", *outputs)
+    assert code == 0, err
+    before = [line.split("\t")[2] for line in lines if line.startswith("H-")]
+    found = read_moses(tmp_path / "nbest")
+    assert [fields[1] for fields in found] == before
+    for fields in found:
+        values = dict(zip(*[iter(fields[2].split()[-6:])] * 2, strict=True))
+        assert float(values["lstm="]) == pytest.approx(float(values["score="]), rel=1e-3)
+    rows = json.loads(out)["rows"]
+    assert rows[1]["weights"] == {"score": 0.5, "lstm": 0.5, "words": 0.0}
+    assert rows[1]["test_bleu"] == rows[0]["test_bleu"]
+    added = rescore("--nbest", given, "--weights", "score=1", "lstm=1", *outputs)
+    assert added[0] == 0
+    assert [fields[1] for fields in read_moses(tmp_path / "nbest")] != before
+
+
+def test_lists_whose_scale_nobody_knows(world, rescore, tmp_path):
+    """fairseq-generate --quiet and the like: no P lines; or P lines that contradict the scores."""
+    lines = [line for line in world.as_fairseq() if not line.startswith("P-")]
+    path = world.write("without", lines)
+    code, _, err = rescore("--nbest", path, "--average")
+    assert code == 1 and "no P lines" in err and "--dev-nbest or --weights" in err
+    assert rescore("--nbest", path, "--weights", "score=1")[0] == 0
+    for change, part in (("P-3\t0.5", "the file was edited"), (None, "H lines and")):
+        numbers = lines_of("P", world.as_fairseq())
+        lines = replaced(world.as_fairseq(), numbers[-1], change and change)
+        code, _, err = rescore("--nbest", world.write("edited", lines), "--average")
+        assert code == 1 and (part in err or "missing" in err or "comes again" in err)
+
+
+def test_no_fairseq_is_needed_for_our_transformer(world):
+    flags = ["rescore", "--data", world.folder, "--system", f"own={world.transformer}", "--cpu"]
+    flags += ["--nbest", world.fairseq, "--average"]
+    done = run_without_fairseq(*flags)
+    assert (done.returncode, done.stderr) == (0, b"") and b"baseline + own" in done.stdout
 
 
 def test_sources_and_references_must_come_from_somewhere(world, rescore):

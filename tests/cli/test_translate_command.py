@@ -14,14 +14,20 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from without_fairseq import run_without_fairseq
 
 from tests.conftest import fairseq_environment
-from vaswani_plugin.cli import _engine, _sentences
-from vaswani_plugin.cli import _translating as command
-from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.cli import _lines
+from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.inference import translator as module
+from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.interchange import translation
 from vaswani_plugin.interchange.bundle import FairseqBundle
+from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.text.cutting import WORD_BORDERS, cut
 from vaswani_plugin.text.settings import MODEL
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
@@ -43,6 +49,11 @@ ODD = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    return Translator.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +81,6 @@ def encoded(lines: list[str]) -> bytes:
 def lines_of(output: str) -> list[str]:
     assert output == "" or output.endswith("\n")
     return output.split("\n")[:-1]
-
-
-def make_engine(bundle: Bundle, *flags: str) -> _engine.Engine:
-    parser = command_parser("translate")
-    return command.make_engine(
-        parser.parse_args(["--model", str(bundle.folder), "--cpu", *flags]), bundle
-    )
-
-
-@pytest.fixture(scope="module")
-def greedy(bundle):
-    """An engine for many small translations."""
-    return make_engine(bundle, "--beam", "1", "--batch-tokens", "64")
 
 
 def test_equals_fairseq_interactive(folder, bundle, translate, run_fairseq, tmp_path):
@@ -155,15 +153,12 @@ def test_a_byte_order_mark_at_the_start_is_no_text(translate):
 @example(ODD)
 @example(["\x1c", "a\x1fb", "\U000e0001", "\u0301", "\x7f"])
 @example(["x" * 3000, "\u0e01" * 100, "a-" * 200])
-def test_any_text_gives_as_many_lines(greedy, bundle, tmp_path_factory, lines):
+def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "fuzzed"
     path.write_bytes(encoded(lines))
-    sentences = _sentences.read_sentences([str(path)], bundle.pipeline, LONGEST, "split")
-    out = [
-        line
-        for buffer in _sentences.in_buffers(sentences, 4)
-        for line in command.translate(buffer, greedy, bundle.pipeline, 1, "text")
-    ]
+    raw = _lines.RawLines([str(path)])
+    options = {"beam": 1, "batch_tokens": 64, "long": "split"}
+    out = [found.text for found in translator.stream(raw, buffer=4, **options)]
     assert len(out) == len(lines)
     for source, line in zip(lines, out, strict=True):
         assert len(line.splitlines()) <= 1
@@ -236,19 +231,18 @@ def test_files_in_and_out(translate, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "out"}
 
 
-def test_split_translates_the_pieces(translate, bundle):
+def test_split_translates_the_pieces(translate, translator):
     line = " ".join(SENTENCES)
-    tokens = bundle.pipeline.encode(line).split()
-    is_border = _sentences.WORD_BORDERS["subword-nmt"]
-    pieces = list(_sentences.cut(tokens, LONGEST, is_border))
+    tokens = translator.pipeline.encode(line).split()
+    pieces = list(cut(tokens, LONGEST, WORD_BORDERS["subword-nmt"]))
     assert len(pieces) > 2
     code, out, _ = translate(encoded([line]), "--long", "split", "--format", "json")
     (whole,) = json.loads(out)["hypotheses"]
-    engine = make_engine(bundle, "--format", "json")
-    single = [engine.translate([" ".join(piece)])[0][0] for piece in pieces]
+    options = SearchOptions(beam=2, print_alignment="hard")
+    single = [translator.engine.decode([piece], options)[0][0] for piece in pieces]
     assert whole["tokens"] == [token for h in single for token in h.tokens]
     assert whole["score"] == pytest.approx(sum(h.score for h in single), abs=1e-4)
-    scores = [score for h in single for score in h.positional_scores]
+    scores = [score for h in single for score in h.token_scores]
     assert whole["positional_scores"] == pytest.approx(scores, abs=1e-4)
     starts, targets = [0], [0]
     for piece, hypothesis in zip(pieces, single, strict=True):
@@ -262,18 +256,17 @@ def test_split_translates_the_pieces(translate, bundle):
     assert whole["alignment"] == expected
 
 
-def test_truncate_translates_the_beginning(translate, bundle):
+def test_truncate_translates_the_beginning(translate, translator):
     line = " ".join(SENTENCES)
     _, out, _ = translate(encoded([line]), "--long", "truncate", "--format", "json")
-    start = bundle.pipeline.encode(line).split()[:LONGEST]
-    (expected,) = make_engine(bundle).translate([" ".join(start)])
-    assert json.loads(out)["hypotheses"][0]["tokens"] == expected[0].tokens
+    start = translator.pipeline.encode(line).split()[:LONGEST]
+    (expected,) = translator.engine.decode([start], SearchOptions(beam=2))
+    assert json.loads(out)["hypotheses"][0]["tokens"] == list(expected[0].tokens)
 
 
 @given(st.lists(st.sampled_from(["a", "b@@", ".", "c"]), max_size=60), st.integers(1, 9))
 def test_cuts_lose_nothing_and_spare_words(tokens, longest):
-    is_border = _sentences.WORD_BORDERS["subword-nmt"]
-    pieces = list(_sentences.cut(tokens, longest, is_border))
+    pieces = list(cut(tokens, longest, WORD_BORDERS["subword-nmt"]))
     assert [token for piece in pieces for token in piece] == tokens
     assert all(len(piece) <= longest for piece in pieces)
     for piece in pieces[:-1]:
@@ -296,7 +289,7 @@ def test_cuts_lose_nothing_and_spare_words(tokens, longest):
     ],
 )
 def test_where_it_is_cut(kind, tokens, expected):
-    pieces = _sentences.cut(tokens.split(), 3, _sentences.WORD_BORDERS[kind])
+    pieces = cut(tokens.split(), 3, WORD_BORDERS[kind])
     assert [" ".join(piece) for piece in pieces] == expected
 
 
@@ -328,19 +321,18 @@ def test_json(translate, bundle):
             assert all(0 <= s < len(source) for s, _ in h["alignment"])
 
 
-def test_alignments_are_the_models_own(bundle):
+def test_alignments_are_the_models_own(bundle, translator):
     """By a full forward pass: the source with the highest attention of the last layer's mean."""
-    engine = make_engine(bundle, "--format", "json")
     model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
     line = bundle.pipeline.encode("the cat and the bird")
-    (hypothesis, *_) = engine.translate([line])[0]
+    hypothesis = translator.translate("the cat and the bird", align=True)
     source = task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
     target = task.target_dictionary.encode_line(
         " ".join(hypothesis.tokens), add_if_not_exist=False
     ).long()
     attention = model.attention_weights(source[None], target.roll(1)[None])["cross"][-1]
     mean = attention[0].mean(0)[:-1, :-1]  # without the ends of sentence
-    assert hypothesis.alignment == [(int(s), t) for t, s in enumerate(mean.argmax(1))]
+    assert hypothesis.alignment == tuple((int(s), t) for t, s in enumerate(mean.argmax(1)))
 
 
 def test_nbest_as_text(translate):
@@ -353,9 +345,18 @@ def test_nbest_as_text(translate):
     assert float(rows[0][1]) >= float(rows[1][1])
 
 
-def test_beam_is_that_of_the_bundle(bundle):
-    assert make_engine(bundle).generator.beam_size == 2
-    assert make_engine(bundle, "--beam", "5").generator.beam_size == 5
+def test_beam_is_that_of_the_bundle(translate, translator, monkeypatch):
+    seen = []
+    decode = type(translator.engine).decode
+
+    def watched(self, sources, options, *more):
+        seen.append((options.beam, options.lenpen, options.max_len_a, options.max_len_b))
+        return decode(self, sources, options, *more)
+
+    monkeypatch.setattr(type(translator.engine), "decode", watched)
+    translate(b"a bird")
+    translate(b"a bird", "--beam", 5, "--lenpen", 0.2)
+    assert seen == [(2, 0.6, 1.0, 50), (5, 0.2, 1.0, 50)]
 
 
 @pytest.mark.parametrize(
@@ -410,64 +411,49 @@ def refuse_to_load(bundle: Bundle) -> None:
 @pytest.mark.parametrize(
     ("flags", "device", "dtype"),
     [
-        ([], "cuda", torch.float32),
+        ([], "cuda", None),
         (["--fp16"], "cuda", torch.float16),
         (["--bf16"], "cuda", torch.bfloat16),
-        (["--cpu"], "cpu", torch.float32),
+        (["--cpu"], "cpu", None),
     ],
 )
 def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype, is_foreign):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(command, "SearchEngine", lambda *arguments: arguments[2:4])
-    monkeypatch.setattr(
-        command, "fairseq_engine", lambda _, device, dtype, **others: (device, dtype)
-    )
+    chosen = []
+
+    def engine(_, device, dtype):
+        chosen.append((device, dtype))
+        raise ValueError("chosen")
+
+    monkeypatch.setattr(module, "SearchEngine", engine)
+    monkeypatch.setattr(translation, "build_engine", engine)
     if is_foreign:
         monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
-    args = command_parser("translate").parse_args(["--model", str(bundle.folder), *flags])
-    assert command.make_engine(args, bundle) == (torch.device(device), dtype)
+    assert main(["translate", "--model", str(bundle.folder), *flags]) == 1
+    assert chosen == [(torch.device(device), dtype)]
 
 
-def test_half_precision_translates_much_the_same(bundle):
-    lines = [bundle.pipeline.encode(line) for line in ("a bird", "the cat", "the sea")]
-    exact = make_engine(bundle).translate(lines)
-    options = SearchOptions(beam=2)
-    cpu = torch.device("cpu")
-    loaded = bundle.load_transformer()
-    engine = _engine.SearchEngine(loaded, options, cpu, torch.bfloat16, 4096)
-    rough = engine.translate(lines)
-    assert {weight.dtype for weight in engine.model.parameters()} == {torch.bfloat16}
-    for (first, *_), (second, *_) in zip(exact, rough, strict=True):
+def test_half_precision_translates_much_the_same(folder, translator):
+    lines = ["a bird", "the cat", "the sea"]
+    half = Translator.from_pretrained(folder, dtype=torch.bfloat16)
+    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
+    for first, second in zip(translator.translate(lines), half.translate(lines), strict=True):
         assert second.score == pytest.approx(first.score, rel=0.2)
 
 
-def test_memory_that_does_not_suffice_is_one_line(bundle, monkeypatch):
-    engine = make_engine(bundle)
-
+def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):
     def fail(*args):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(engine.generator, "generate", fail)
+    monkeypatch.setattr(BeamSearchGenerator, "generate", fail)
     with pytest.raises(ValueError, match="2 sentences of up to 3 tokens: give less than --batch"):
-        engine.translate(["a b", "c"])
+        translator.engine.decode([["a", "b"], ["c"]], SearchOptions())
 
 
 FLAGS = [
     ["--long", "split", "--format", "json", "--nbest", "2"],
     ["--long", "truncate", "--beam", "5", "--lenpen", "1.2", "--batch-tokens", "40"],
 ]
-WITHOUT_FAIRSEQ = """
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("fairseq", "fairseq_cli", "hydra", "omegaconf"):
-            raise ModuleNotFoundError(f"No module named {name!r}: blocked by the test")
-
-sys.meta_path.insert(0, Blocked())
-from vaswani_plugin.cli.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 @pytest.mark.parametrize("flags", FLAGS)
@@ -475,12 +461,7 @@ def test_it_translates_the_same_where_fairseq_is_missing(folder, flags, tmp_path
     """Byte for byte what fairseq's own model and task give."""
     (tmp_path / "in").write_bytes(encoded([*SENTENCES, *ODD]))
     arguments = ["translate", "--model", str(folder), "--cpu", *flags, str(tmp_path / "in")]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_FAIRSEQ, *arguments],
-        capture_output=True,
-        env=fairseq_environment(),
-        timeout=120,
-    )
+    done = run_without_fairseq(*arguments)
     assert (done.returncode, done.stderr) == (0, b"")
 
     monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
@@ -495,21 +476,16 @@ def test_a_model_that_only_fairseq_builds_needs_fairseq(folder, tmp_path):
     state["cfg"]["model"]["_name"] = "fconv"
     torch.save(state, tmp_path / "model" / MODEL)
     arguments = ["translate", "--model", str(tmp_path / "model"), "--cpu", os.devnull]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_FAIRSEQ, *arguments],
-        capture_output=True,
-        env=fairseq_environment(),
-        timeout=120,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
-    assert "model.pt holds 'fconv', which only fairseq builds" in done.stderr
-    assert "fairseq can't be imported (No module named 'fairseq" in done.stderr
+    done = run_without_fairseq(*arguments)
+    error = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (1, b"") and error.count("\n") == 1
+    assert "model.pt holds 'fconv', which only fairseq builds" in error
+    assert "fairseq can't be imported (No module named 'fairseq" in error
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
 def test_batches_hold_every_sentence_once(lengths, most):
-    batches = list(_engine.batches_by_length(lengths, most))
+    batches = list(batches_by_length(lengths, most))
     assert sorted(n for batch in batches for n in batch) == list(range(len(lengths)))
     for batch in batches:
         longest = max(lengths[n] for n in batch)
@@ -519,11 +495,11 @@ def test_batches_hold_every_sentence_once(lengths, most):
 def test_a_bar_only_where_somebody_watches(monkeypatch, tmp_path):
     (tmp_path / "in").write_bytes(b"a\nb\n\xe2\x80\xa8c")
     inputs = [str(tmp_path / "in")]
-    assert command.progress(inputs, None).disable
+    assert _lines.progress(inputs, None).disable
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    bar = command.progress(inputs, None)
+    bar = _lines.progress(inputs, None)
     assert (bar.disable, bar.total) == (False, 3)
-    assert command.progress(["-"], None).total is None
+    assert _lines.progress(["-"], None).total is None
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert command.progress(inputs, None).disable
-    assert not command.progress(inputs, tmp_path / "out").disable
+    assert _lines.progress(inputs, None).disable
+    assert not _lines.progress(inputs, tmp_path / "out").disable

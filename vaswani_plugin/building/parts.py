@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from torch import nn
 
@@ -15,6 +15,8 @@ from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions, sinusoids
+
+Matrix = TypeVar("Matrix", bound=nn.Module)
 
 
 class SizedDictionary(Protocol):
@@ -71,8 +73,8 @@ def shared_embeddings(
     share: str,
     source: SizedDictionary,
     target: SizedDictionary,
-    make: Callable[[SizedDictionary], nn.Module],
-) -> tuple[nn.Module, nn.Module, nn.Module]:
+    make: Callable[[SizedDictionary], Matrix],
+) -> tuple[Matrix, Matrix, Matrix]:
     """The matrices that embed source and target and that project (section 3.4).
 
     Args:

@@ -10,9 +10,9 @@ from typing import TextIO
 import torch
 from torch import Tensor
 
-from vaswani_plugin.cli._engine import batches_by_length
 from vaswani_plugin.cli._lm_model import LanguageModel
 from vaswani_plugin.cli.complete import MAX_NEW_TOKENS
+from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights

@@ -7,8 +7,9 @@ import torch
 
 from vaswani_plugin.cli._completer import Completer
 from vaswani_plugin.cli._flags import processor
+from vaswani_plugin.cli._lines import read_raw
 from vaswani_plugin.cli._lm_model import load_model
-from vaswani_plugin.cli._sentences import in_buffers, read_raw
+from vaswani_plugin.inference.batching import in_buffers
 from vaswani_plugin.search.options import SearchOptions
 
 BUFFER = 64

@@ -22,6 +22,19 @@ def count(text: str) -> int:
     return value
 
 
+def natural(text: str) -> int:
+    """A number from 0 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is below 0.
+        ValueError: it is no number.
+    """
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value}: must be at least 0")
+    return value
+
+
 def share(text: str) -> float:
     """A part of a whole.
 
@@ -41,10 +54,33 @@ def add_processor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=count, metavar="N", help="of the CPU (PyTorch's choice)")
 
 
-def add_batch_tokens(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add --fp16 and --bf16."""
+    precision = parser.add_mutually_exclusive_group()
+    precision.add_argument("--fp16", action="store_true", help="half precision (GPU only)")
+    precision.add_argument("--bf16", action="store_true", help="bfloat16 (GPU only)")
+
+
+def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype | None:
+    """The type that --fp16 and --bf16 ask for; None: that of the model.
+
+    Raises:
+        ValueError: they are given for a CPU.
+    """
+    import torch
+
+    if (args.fp16 or args.bf16) and device.type != "cuda":
+        flag = "--fp16" if args.fp16 else "--bf16"
+        raise ValueError(f"{flag} is for a GPU; leave it out on the CPU")
+    return torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else None
+
+
+def add_batch_tokens(
+    parser: argparse.ArgumentParser, default: int, what: str, name: str = "--batch-tokens"
+) -> None:
     """Add --batch-tokens, the size of a batch; `what` says of which tokens and where they go."""
     parser.add_argument(
-        "--batch-tokens",
+        name,
         type=count,
         default=default,
         metavar="N",

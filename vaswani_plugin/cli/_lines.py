@@ -1,4 +1,4 @@
-"""How commands that answer every line with a line read and write: buffers, output, progress."""
+"""How commands that answer every line with a line read and write: lines, output, progress."""
 
 import argparse
 import contextlib
@@ -9,10 +9,55 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from vaswani_plugin.cli._flags import count
-from vaswani_plugin.text.corpus_io import open_binary
+from vaswani_plugin.text.corpus_io import decode_lines, open_binary
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+class RawLines:
+    """The lines of files, one file after another; knows where each came from.
+
+    A byte order mark at the start of a file is no text.
+
+    Args:
+        paths: of the files; `-` is standard input.
+    """
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+        self._starts: list[tuple[int, str]] = []
+        """Of each file so far the lines before it, and its name."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the lines.
+
+        Raises:
+            InputError: invalid UTF-8 or a broken .gz file.
+            OSError: a file can't be read.
+        """
+        count = 0
+        for path in self.paths:
+            name = "standard input" if path == "-" else path
+            self._starts.append((count, name))
+            with open_binary(path) as stream:
+                for number, line in enumerate(decode_lines(stream, name)):
+                    count += 1
+                    yield line if number else line.removeprefix(BYTE_ORDER_MARK)
+
+    def place(self, number: int) -> str:
+        """``FILE:LINE`` of a line that has been yielded, numbered from 1 over all files."""
+        before, name = next(start for start in reversed(self._starts) if start[0] < number)
+        return f"{name}:{number - before}"
+
+
+def read_raw(paths: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields each line of files after its place, ``FILE:LINE``; see `RawLines`."""
+    lines = RawLines(paths)
+    for number, line in enumerate(lines, start=1):
+        yield lines.place(number), line
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

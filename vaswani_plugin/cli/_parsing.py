@@ -9,16 +9,17 @@ from pathlib import Path
 
 import torch
 
-from vaswani_plugin.cli._engine import Hypothesis
-from vaswani_plugin.cli._fairseq_engine import FairseqEngine
 from vaswani_plugin.cli._flags import (
     processor,
 )
-from vaswani_plugin.cli._lines import buffer_size, opened, progress
-from vaswani_plugin.cli._sentences import in_buffers, read_raw
+from vaswani_plugin.cli._lines import buffer_size, opened, progress, read_raw
 from vaswani_plugin.cli._tree_drawing import draw_tree, pretty
 from vaswani_plugin.decoding import PARSER_DECODING
+from vaswani_plugin.inference.batching import batches_by_length, in_buffers
+from vaswani_plugin.inference.engine import Decoded
 from vaswani_plugin.interchange.bundle import FairseqBundle
+from vaswani_plugin.interchange.translation import FairseqEngine
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.linearization import restore
 from vaswani_plugin.text.settings import TreeSettings
@@ -71,17 +72,10 @@ class Parser:
     def __init__(self, bundle: FairseqBundle, args: argparse.Namespace) -> None:
         model, task = bundle.load_model(unconstrained=args.unconstrained)
         self.pipeline = bundle.pipeline
-        self.engine = FairseqEngine(
-            model,
-            task,
-            device=processor(args),
-            dtype=torch.float32,
-            batch_tokens=args.batch_tokens,
-            align=False,
-            beam=args.beam or bundle.pipeline.settings.beam or PARSER_DECODING["beam"],
-            lenpen=args.lenpen,
-            nbest=1,
-        )
+        self.engine = FairseqEngine(model, task, processor(args), torch.float32)
+        beam = args.beam or bundle.pipeline.settings.beam or PARSER_DECODING["beam"]
+        given = {"beam": beam, "lenpen": args.lenpen, "nbest": 1}
+        self.options = SearchOptions(**{**PARSER_DECODING, **given})
         self.args = args
         self.total = self.malformed = 0
 
@@ -94,17 +88,23 @@ class Parser:
         """
         for number, (place, line) in enumerate(read_raw(paths), start=1):
             units = self.pipeline.encode(line)
-            if (count := len(units.split())) > self.engine.longest:
+            longest = self.engine.longest_source
+            if (count := len(units.split())) > longest:
                 raise InputError(
-                    f"{place}: the line has {count} units, the model takes {self.engine.longest}: "
-                    f"divide it"
+                    f"{place}: the line has {count} units, the model takes {longest}: divide it"
                 )
             yield Sentence(number, words_of(line), units)
 
     def parse(self, sentences: list[Sentence]) -> Iterator[str]:
         """The output of each sentence; draws where that is wanted."""
         lines = [sentence.units for sentence in sentences if sentence.words]
-        parsed = iter(self.engine.translate(lines) if lines else [])
+        units = [line.split() for line in lines]
+        found = {}
+        lengths = [len(line) + 1 for line in units]
+        for batch in batches_by_length(lengths, self.args.batch_tokens):
+            decoded = self.engine.decode([units[n] for n in batch], self.options)
+            found.update(zip(batch, decoded, strict=True))
+        parsed = iter(found[number] for number in range(len(lines)))
         for sentence in sentences:
             best = next(parsed)[0] if sentence.words else None
             tree = None if best is None else self._tree(sentence, best)
@@ -112,10 +112,10 @@ class Parser:
                 draw_tree(tree, self._picture(sentence.number))
             yield self._shown(sentence, best, tree)
 
-    def _tree(self, sentence: Sentence, found: Hypothesis) -> Tree | None:
+    def _tree(self, sentence: Sentence, found: Decoded) -> Tree | None:
         self.total += 1
         try:
-            return restore(found.tokens, sentence.words)
+            return restore(list(found.tokens), sentence.words)
         except BadTree as error:
             if not self.args.unconstrained:
                 raise InputError(
@@ -129,7 +129,7 @@ class Parser:
         path = self.args.draw
         return path if number == 1 else path.with_stem(f"{path.stem}-{number}")
 
-    def _shown(self, sentence: Sentence, found: Hypothesis | None, tree: Tree | None) -> str:
+    def _shown(self, sentence: Sentence, found: Decoded | None, tree: Tree | None) -> str:
         if self.args.format == "json":
             entry = {"line": sentence.number, "tree": to_line(tree) if tree else None}
             entry |= {"symbols": found.tokens if found else []}

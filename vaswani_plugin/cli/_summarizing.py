@@ -9,12 +9,11 @@ from pathlib import Path
 
 import torch
 
-from vaswani_plugin.cli._engine import batches_by_length
 from vaswani_plugin.cli._flags import processor
-from vaswani_plugin.cli._lines import buffer_size, opened, progress
+from vaswani_plugin.cli._lines import buffer_size, opened, progress, read_raw
 from vaswani_plugin.cli._lm_model import LanguageModel, load_model
-from vaswani_plugin.cli._sentences import in_buffers, read_raw
 from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.inference.batching import batches_by_length, in_buffers
 from vaswani_plugin.search.completion import Completion, complete
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights

@@ -1,38 +1,27 @@
-"""`vaswani attention`: what each head attends to, for a sentence or over a corpus.
-
-Axes: N layers, H heads, T queries, S keys.
-"""
+"""`vaswani attention`: what each head attends to, for a sentence or over a corpus."""
 
 import argparse
+import json
+import os
+import sys
 from pathlib import Path
 
 from vaswani_plugin.analysis.figures import check_plot_path
-from vaswani_plugin.cli._start import start_fairseq
 
 HELP = "show what every head attends to: pictures, a page to explore, weights, statistics"
 EXAMPLE = (
     'vaswani attention --model work/quickstart/model --source "The doctor sleeps." '
     "--words --output attention.html figure.svg"
 )
-KINDS = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "decoder to encoder",
-}
-"""The three attentions of section 3.2.3, by the names that --kind takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--model", type=Path, metavar="DIR", help="a bundle, which takes raw text")
-    model.add_argument(
-        "--path", type=Path, metavar="FILE", help="a checkpoint, which takes tokenized text"
-    )
+    model.add_argument("--path", type=Path, metavar="FILE", help="a checkpoint: takes tokens")
     parser.add_argument("--data", type=Path, metavar="DIR", help="with --path: binarized data")
-    parser.add_argument(
-        "--bpe-codes", type=Path, metavar="FILE", help="with --path: split the text with these"
-    )
+    parser.add_argument("--bpe-codes", type=Path, metavar="FILE", help="with --path: split words")
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument("--source", metavar="TEXT", help="a sentence")
     text.add_argument(
@@ -44,11 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--target", metavar="TEXT", help="its translation (default: the model's)")
     parser.add_argument("--words", action="store_true", help="merge subwords to words")
-    parser.add_argument("--kind", choices=sorted(KINDS), default="cross")
+    parser.add_argument("--kind", choices=["cross", "decoder", "encoder"], default="cross")
     parser.add_argument("--layer", type=int, help="number from 1 (default: the last)")
-    parser.add_argument(
-        "--heads", type=int, nargs="+", metavar="H", help="numbers from 1 (default: all)"
-    )
+    parser.add_argument("--heads", type=int, nargs="+", metavar="H", help="from 1 (default: all)")
     parser.add_argument(
         "--lines",
         action="store_true",
@@ -100,7 +87,33 @@ def run(args: argparse.Namespace) -> int:
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
     _check(args)
-    start_fairseq()
-    from vaswani_plugin.cli import _attention_views
+    from vaswani_plugin.analysis import attention_report as report
+    from vaswani_plugin.analysis.attention_statistics import as_table, corpus_statistics
+    from vaswani_plugin.interchange.translation import load_checkpoint_translator, load_translator
 
-    return _attention_views.run(args)
+    if args.model is not None:
+        translator = load_translator(args.model)
+    else:
+        translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
+    merge = translator.pipeline.subwords if args.words else None
+    if args.corpus is not None:
+        pairs = report.read_corpus(args.corpus)
+        attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
+        statistics = corpus_statistics(attentions)
+        report.write_statistics(statistics, args.output or [])
+        numbers = report.statistics_as_json(statistics)
+        text = as_table(statistics) if args.format == "text" else json.dumps(numbers)
+    else:
+        attention = translator.attention(args.source, args.target)
+        for flag, unknown in zip(("--source", "--target"), attention.unknown, strict=True):
+            if unknown:
+                print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
+        attention = attention.merged(merge) if merge else attention
+        view = report.View(args.kind, args.layer, args.heads, args.lines, args.word, args.words)
+        report.write_sentence(attention, view, args.output)
+        text = json.dumps(report.as_json(attention)) if args.format == "json" else ""
+    if text:
+        print(text)
+    for path in args.output or []:
+        print(os.path.abspath(path), file=sys.stderr if text else sys.stdout)
+    return 0

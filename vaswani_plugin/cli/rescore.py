@@ -1,14 +1,15 @@
 """`vaswani rescore`: another system's n-best lists, reordered by what our models think of them.
 
 Each --system adds log P of the hypotheses to the list's own score; weights are tuned on a
-development set. The table is that of Sutskever et al. (2014), section 3.6: the baseline, each
-system on top of it, the oracle.
+development set, or both count the same. The table is that of Sutskever et al. (2014), section 3.6.
 """
 
 import argparse
+import json
+import sys
 from pathlib import Path
 
-from vaswani_plugin.cli._start import start_fairseq
+from vaswani_plugin.cli._flags import add_batch_tokens, add_processor, natural, processor
 
 HELP = "rescore n-best lists with models or ensembles, and tune the weights for BLEU"
 EXAMPLE = (
@@ -16,8 +17,22 @@ EXAMPLE = (
     "    --dev-nbest valid.nbest --dev-source valid.en --dev-reference valid.de \\\n"
     "    --system lstm=lstm.pt --system five=a.pt:b.pt:c.pt:d.pt:e.pt --output best.de"
 )
-SCORE, WORDS = "score", "words"
-"""Names of the features that every list has: the system's own score, and the number of words."""
+WARNING = (
+    "vaswani rescore: without --dev-nbest nothing tells how good a system is: its log P and the "
+    "list's score count the same (--average), which harms where the system is the weaker one"
+)
+PATHS = (
+    ("data", "the models' binarized data", {"required": True, "metavar": "DIR"}),
+    ("bpe-codes", "split sources and hypotheses with these", {}),
+    ("nbest", "lists to reorder, of Moses (ids from 0) or fairseq-generate", {"required": True}),
+    ("source", "a line a sentence (default: the list's S lines)", {}),
+    ("reference", "tokenized, a line a sentence (default: the list's T lines)", {"nargs": "+"}),
+    ("dev-nbest", "lists to tune the weights on", {}),
+    ("dev-source", "of them", {}),
+    ("dev-reference", "of them", {"nargs": "+"}),
+    ("output", "the best of each list", {}),
+    ("output-nbest", "all of them, reordered, Moses' format", {}),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,56 +45,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a checkpoint or an ensemble that scores the hypotheses; may be repeated, a row of "
         "the table each; the last one is applied in --output and --output-nbest",
     )
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="the models' binarized data"
-    )
-    parser.add_argument(
-        "--bpe-codes", type=Path, metavar="FILE", help="split sources and hypotheses with these"
-    )
-    for prefix, of_what in (("", "to reorder"), ("dev-", "to tune the weights on")):
-        parser.add_argument(
-            f"--{prefix}nbest",
-            type=Path,
-            required=not prefix,
-            metavar="FILE",
-            help=f"lists {of_what}: Moses' format (ids from 0), or what fairseq-generate printed",
-        )
-        parser.add_argument(
-            f"--{prefix}source",
-            type=Path,
-            metavar="FILE",
-            help="a line a sentence (default: the list's S lines)",
-        )
-        parser.add_argument(
-            f"--{prefix}reference",
-            type=Path,
-            nargs="+",
-            metavar="FILE",
-            help="tokenized, a line a sentence (default: the list's T lines)",
-        )
-    parser.add_argument(
+    for name, meaning, more in PATHS:
+        options = {"type": Path, "metavar": "FILE", "help": meaning} | more
+        parser.add_argument(f"--{name}", **options)
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument(
         "--weights",
         nargs="+",
         metavar="NAME=NUMBER",
-        help=f"fixed, by the names of the systems, {SCORE} (the list's own) and {WORDS} (their "
-        f"number); without them and without --dev-nbest: {SCORE} and the system 1 each",
+        help="fixed, of log P by the names of the systems, of score (the list's own) and of words "
+        "(their number)",
+    )
+    weights.add_argument(
+        "--average",
+        action="store_true",
+        help="the even average of the list's score and of the system's log P on the same scale "
+        "(Sutskever et al. 2014); done, with a warning, where there are no --dev-nbest either",
     )
     parser.add_argument(
-        "--restarts", type=int, default=10, metavar="N", help="random starts (default: 10)"
+        "--restarts", type=natural, default=10, metavar="N", help="random starts (default: 10)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the random starts (default: 1)")
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=4000,
-        metavar="N",
-        help="target tokens scored at once, padding included (default: %(default)s)",
-    )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the best of each list")
-    parser.add_argument(
-        "--output-nbest", type=Path, metavar="FILE", help="all of them, reordered, Moses' format"
-    )
+    add_batch_tokens(parser, 4000, "target tokens scored", "--max-tokens")
+    add_processor(parser)
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
 
@@ -90,7 +78,37 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a list or a checkpoint that can't be used.
         OSError: a file can't be read or written.
     """
-    start_fairseq()
-    from vaswani_plugin.cli import _rescoring
+    from vaswani_plugin.analysis import rescoring  # torch takes a second
+    from vaswani_plugin.interchange.ensembles import load_scorer
 
-    return _rescoring.run(args)
+    systems = rescoring.read_systems(args.system)
+    fixed = rescoring.read_weights(args.weights or [], systems)
+    if fixed and args.dev_nbest is not None:
+        raise ValueError("--weights fixes what --dev-nbest would tune: leave one out")
+    if args.dev_nbest is None and (args.dev_source or args.dev_reference):
+        raise ValueError("--dev-source and --dev-reference go with --dev-nbest")
+    sets = [rescoring.read_set(args.nbest, args.source, args.reference, args.bpe_codes)]
+    if args.dev_nbest is not None:
+        dev_files = args.dev_nbest, args.dev_source, args.dev_reference
+        sets.append(rescoring.read_set(*dev_files, args.bpe_codes))
+        if sets[1].references is None:
+            raise ValueError(f"{args.dev_nbest} holds no references: give --dev-reference")
+    test, dev = sets[0], sets[1] if len(sets) > 1 else None
+    is_tuned = dev is not None and not args.average
+    is_even = not (is_tuned or fixed)
+    device = processor(args)
+    notes = rescoring.add_systems(
+        systems, lambda paths: load_scorer(paths, args.data, device), sets, args.max_tokens, is_even
+    )
+    for note in [*notes, *([WARNING] if is_even and not args.average else [])]:
+        print(note, file=sys.stderr)
+    weigh = rescoring.even_weights if is_even else rescoring.fixed_weights(fixed)
+    if is_tuned:
+        weigh = rescoring.tuned_weights(dev, args.restarts, args.seed)
+    rows = rescoring.make_rows(systems, weigh, dev, test, with_words=is_tuned)
+    last = [row["weights"] for row in rows if row["weights"]][-1]
+    rescoring.write_reordered(test, last, args.output, args.output_nbest)
+    counts = {"sentences": len(test.texts), "hypotheses": sum(map(len, test.texts))}
+    as_json = json.dumps({**counts, "rows": rows}, indent=2)
+    print(as_json if args.format == "json" else rescoring.as_table(rows))
+    return 0

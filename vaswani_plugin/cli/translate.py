@@ -4,16 +4,16 @@ Every line gives one line, whatever it holds: an empty one stays empty, a line b
 """
 
 import argparse
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._flags import (
-    add_batch_tokens,
-    add_length_penalty,
-    add_processor,
-    count,
-)
-from vaswani_plugin.cli._lines import add_buffer, add_output
+from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli import _lines as lines
 from vaswani_plugin.decoding import PAPER_DECODING
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.results import Translation
 
 HELP = "translate raw text with a bundle (model, dictionaries, subword codes)"
 EXAMPLE = "vaswani translate --model work/quickstart/model < raw.en > raw.de"
@@ -30,16 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["fairseq", "ctranslate2"],
         help="(default: ctranslate2 where the bundle is one of `vaswani export --to ctranslate2`)",
     )
-    add_output(parser)
-    parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
+    lines.add_output(parser)
+    parser.add_argument(
+        "--beam", type=flags.count, help="width (default: that of the bundle, else 4)"
+    )
     parser.add_argument(
         "--nbest",
-        type=count,
+        type=flags.count,
         default=1,
         metavar="N",
         help="give the N best of each line; as text, each as LINE <tab> SCORE <tab> TEXT",
     )
-    add_length_penalty(parser, PAPER_DECODING["lenpen"])
+    flags.add_length_penalty(parser, PAPER_DECODING["lenpen"])
     parser.add_argument(
         "--format",
         choices=["text", "json"],
@@ -55,12 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to do with a line of more subwords than the model takes (default: %(default)s, "
         "after the lines before it are written)",
     )
-    add_buffer(parser, 1000, "translating")
-    add_batch_tokens(parser, 4096, "source subwords translated")
-    add_processor(parser)
-    precision = parser.add_mutually_exclusive_group()
-    precision.add_argument("--fp16", action="store_true", help="half precision (GPU only)")
-    precision.add_argument("--bf16", action="store_true", help="bfloat16 (GPU only)")
+    lines.add_buffer(parser, 1000, "translating")
+    flags.add_batch_tokens(parser, 4096, "source subwords translated")
+    flags.add_processor(parser)
+    flags.add_precision(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,6 +70,47 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.cli import _translating  # torch takes a second
+    from vaswani_plugin.inference.translator import TextTooLong  # torch takes a second
+    from vaswani_plugin.interchange.translation import load_translator
 
-    return _translating.run(args)
+    device = flags.processor(args)
+    dtype = flags.chosen_dtype(args, device)
+    engine = {"fairseq": "torch"}.get(args.engine, args.engine)
+    translator = load_translator(
+        args.model, device=device, dtype=dtype, threads=args.threads, engine=engine
+    )
+    inputs = args.inputs or ["-"]
+    raw = lines.RawLines(inputs)
+    options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}
+    options |= {"batch_tokens": args.batch_tokens, "long": args.long}
+    options |= {"align": args.format == "json", "buffer": lines.buffer_size(args, inputs)}
+    with lines.opened(args.output) as write, lines.progress(inputs, args.output) as bar:
+        try:
+            for number, translation in enumerate(translator.stream(raw, **options), start=1):
+                write(shown(number, translation, args))
+                bar.update()
+        except TextTooLong as error:
+            raise ValueError(
+                f"{raw.place(error.number)}: the line has {error.count} subwords, the model takes "
+                f"{error.longest}: give --long split or --long truncate, or divide the line"
+            ) from error
+    return 0
+
+
+def shown(number: int, translation: "Translation", args: argparse.Namespace) -> list[str]:
+    """The output lines of a translation: one, or as text as many as --nbest asks for."""
+    if args.format == "text" and args.nbest == 1:
+        return [translation.text]
+    if args.format == "text":
+        return [f"{number}\t{h.score:.6f}\t{h.text}" for h in translation.hypotheses]
+    entries = [
+        {
+            "text": h.text,
+            "score": h.score,
+            "tokens": h.tokens,
+            "positional_scores": h.token_scores,
+            "alignment": h.alignment,
+        }
+        for h in translation.hypotheses
+    ]
+    return [json.dumps({"line": number, "source": translation.source, "hypotheses": entries})]

@@ -96,6 +96,7 @@ class Bundle:
         settings = self.pipeline.settings
         if isinstance(settings, TreeSettings):
             return WORDS, SYMBOLS
+        assert isinstance(settings, Settings)
         return settings.source_language, settings.target_language
 
     @property
@@ -168,10 +169,10 @@ def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
         ForeignModel: it has none; models that were registered without a dataclass keep flags.
     """
     cfg = state.get("cfg")
-    parts = (cfg.get("model"), cfg.get("task")) if isinstance(cfg, Mapping) else ()
-    if not parts or not all(isinstance(part, Mapping) for part in parts):
-        raise ForeignModel(f"{path} holds flags of a model that only fairseq builds")
-    return cfg
+    if isinstance(cfg, Mapping):
+        if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
+            return cfg
+    raise ForeignModel(f"{path} holds flags of a model that only fairseq builds")
 
 
 def make_transformer(

@@ -46,7 +46,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     if path.suffix == ".safetensors":
         return load_safetensors(path)
     # safe_globals takes back what it allowed, even what was allowed before: only add what is not.
-    added = [
+    added: list[Any] = [
         kind for kind in HARMLESS_GLOBALS if kind not in torch.serialization.get_safe_globals()
     ]
     with open(path, "rb") as file, torch.serialization.safe_globals(added), _short_refusals():
@@ -70,7 +70,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         # Some bytes can claim to be a tensor of any size, which would fill the memory in use.
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise ValueError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
-    return state
+    checkpoint: Checkpoint = state
+    return checkpoint
 
 
 @contextlib.contextmanager
@@ -79,10 +80,10 @@ def _short_refusals() -> Iterator[None]:
 
     PyTorch has no public way to shorten it before it is searched.
     """
-    unpickler = _weights_only_unpickler.Unpickler
+    unpickler: Any = _weights_only_unpickler.Unpickler
     original = unpickler.load
 
-    def load(self: _weights_only_unpickler.Unpickler) -> Any:
+    def load(self: Any) -> Any:
         try:
             return original(self)
         except pickle.UnpicklingError as error:

@@ -29,11 +29,11 @@ _OF_THE_TRAINING = {"data"}
 
 def shared_owners(weights: Weights) -> dict[str, str]:
     """For each name the first name that holds the same memory in the same shape: itself, mostly."""
-    owners: dict[tuple, str] = {}
+    owners: dict[tuple[Any, ...], str] = {}
     return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
 
 
-def _memory(key: str, tensor: torch.Tensor) -> tuple:
+def _memory(key: str, tensor: torch.Tensor) -> tuple[Any, ...]:
     if tensor.numel() == 0:
         # Empty tensors all live at address 0.
         return (key,)
@@ -130,7 +130,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise InputError(f"{path} does not exist: the weights need it beside them; copy both")
-    config = read_json(path, "copy it again")
+    config: dict[str, Any] = read_json(path, "copy it again")
     kinds = {
         **dict.fromkeys(("model", "task", "task_state", "training", "shared"), dict),
         **{"version": int, "updates": int, "sha256": str},

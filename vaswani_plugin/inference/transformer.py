@@ -113,6 +113,7 @@ class TrainedTransformer(nn.Module):
         )
         next_word = None
         if sizes.next_word:
+            assert words is not None
             next_word = NextWord(sizes.d_model, *words, source.pad(), source.eos())
         encoder_layers = (parts.encoder_layer() for _ in range(sizes.encoder_layers))
         self.encoder = SourceEncoder(of_source, encoder_layers, parts)

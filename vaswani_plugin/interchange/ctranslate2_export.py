@@ -8,10 +8,8 @@ Axes: H heads, D d_model, V vocabulary, P positions.
 """
 
 import math
-import os
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import torch
@@ -22,6 +20,7 @@ from vaswani_plugin.building.fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.inference.bundle import check_digests
 from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.ctranslate2_engine import PADDING, import_ctranslate2
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import (
     companions,
@@ -35,31 +34,6 @@ from vaswani_plugin.interchange.new_folder import check_new_folder, new_folder
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import dictionary_name, weights_path
-
-PADDING = "<blank>"
-"""CTranslate2's name for padding, as in the models of its own fairseq converter."""
-
-
-def import_ctranslate2() -> ModuleType:
-    """CTranslate2, an optional dependency.
-
-    On processors with AVX2 that can't add products of bytes in 32 bits (VNNI) it is told to use
-    MKL: oneDNN, its choice on AMD's, adds them in 16 there, and int8 models come out wrong.
-    CT2_USE_MKL=0 keeps it from that. (It reads the variable when it is imported.)
-
-    Raises:
-        ValueError: it isn't installed.
-    """
-    if torch.cpu._is_avx2_supported() and not torch.cpu._is_vnni_supported():
-        os.environ.setdefault("CT2_USE_MKL", "1")
-    try:
-        import ctranslate2
-        import ctranslate2.specs
-    except ImportError as error:
-        raise ValueError(
-            f"CTranslate2 is not installed ({error}): pip install '.[ctranslate2]'"
-        ) from error
-    return ctranslate2
 
 
 def transformer_spec(weights: Weights, cfg: TransformerSizes, source: list[str], target: list[str]):

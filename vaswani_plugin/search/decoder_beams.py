@@ -20,24 +20,33 @@ class PackedDecoder:
         self.layers = [PackedDecoderLayer(layer) for layer in decoder.layers]
         self.projection = PackedLinear(decoder.projection.weight)
 
-    def begin(self, encoder_out: dict[str, list[Tensor]], beam: int) -> "DecoderBeams":
+    def begin(
+        self, encoder_out: dict[str, list[Tensor]], beam: int, with_attention: bool = True
+    ) -> "DecoderBeams":
         """Start to decode a batch.
 
         Args:
             encoder_out: what the encoder returned: `encoder_out` [(S, B, D)],
                 `encoder_padding_mask` [(B, S)] and `src_tokens` [(B, S)].
             beam: W, the greatest number of hypotheses of a sentence.
+            with_attention: whether `advance` returns the attention to the source; it also depends
+                on the decoder's `alignment_wanted`, where it has one.
         """
-        return DecoderBeams(self, encoder_out, beam)
+        return DecoderBeams(self, encoder_out, beam, with_attention)
 
 
 class DecoderBeams:
     """The hypotheses of one batch, a token longer with each `advance`: see `stepping.Beams`."""
 
     def __init__(
-        self, packed: PackedDecoder, encoder_out: dict[str, list[Tensor]], beam: int
+        self,
+        packed: PackedDecoder,
+        encoder_out: dict[str, list[Tensor]],
+        beam: int,
+        with_attention: bool,
     ) -> None:
         self.decoder = decoder = packed.decoder
+        self.with_attention = with_attention and getattr(decoder, "alignment_wanted", True)
         self.projection = packed.projection
         padding = encoder_out["encoder_padding_mask"]
         has_padding = bool(padding) and bool(padding[0].any())
@@ -65,7 +74,7 @@ class DecoderBeams:
             x = x + self.next_words.advance(tokens, parents)
         self.length += 1
         self.features, attention = self.stack.step(x, parents)
-        return attention.mean(dim=1) if getattr(self.decoder, "alignment_wanted", True) else None
+        return attention.mean(dim=1) if self.with_attention else None
 
     def logits(self, sentences: slice) -> Tensor:
         """Of the next token, (b, W, V), a tensor of its own."""

@@ -28,6 +28,7 @@ from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import Packed, PackedWeights
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import (
+    Candidates,
     best_candidates,
     diverse_candidates,
     sampled_candidates,
@@ -50,6 +51,9 @@ class BeamSearchGenerator:
         constraints: further ones.
         start_tracking: makes further ones for a batch, which follow its hypotheses.
         weights: packed weights, shared by generators over the same models; None: its own.
+        with_attention: whether hypotheses carry their attention to the source, as alignments need;
+            False saves the work in models of ours.
+        random: draws the samples; None: PyTorch's own generator of the device.
 
     Raises:
         UserError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
@@ -68,6 +72,8 @@ class BeamSearchGenerator:
         constraints: tuple[Constraint, ...] = (),
         start_tracking: tuple[StartTracking, ...] = (),
         weights: PackedWeights | None = None,
+        with_attention: bool = True,
+        random: torch.Generator | None = None,
     ) -> None:
         _require_one_dictionary(models, dictionary)
         if options.beam > len(dictionary) - 1:
@@ -77,6 +83,7 @@ class BeamSearchGenerator:
             )
         self.models, self.dictionary, self.options = models, dictionary, options
         self.weights = PackedWeights() if weights is None else weights
+        self.with_attention, self.random = with_attention, random
         # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
         self.vocabulary = len(dictionary)
         self.pad, self.unk = dictionary.pad(), dictionary.unk()
@@ -177,6 +184,7 @@ class BeamSearchGenerator:
             options.beam,
             options.temperature,
             self.vocabulary,
+            self.with_attention,
         )
         return BeamSearch(
             ensemble,
@@ -196,14 +204,17 @@ class BeamSearchGenerator:
     def _choose(self, groups: int) -> Choose:
         options = self.options
         if options.sampling:
-            top = {"top_k": options.sampling_topk, "top_p": options.sampling_topp}
-            return lambda log_p, so_far, _: sampled_candidates(log_p, so_far, options.beam, **top)
+            return self._sample
         if groups > 1:
             strength = options.diverse_beam_strength
             return lambda log_p, so_far, open_groups: diverse_candidates(
                 log_p, so_far, options.beam, groups, strength, open_groups
             )
         return lambda log_p, so_far, _: best_candidates(log_p, so_far, options.beam)
+
+    def _sample(self, log_p: Tensor, so_far: Tensor, open_groups: Tensor) -> Candidates:
+        top_k, top_p = self.options.sampling_topk, self.options.sampling_topp
+        return sampled_candidates(log_p, so_far, self.options.beam, top_k, top_p, self.random)
 
     def _constraints(self, prefix: Tensor) -> list[Constraint]:
         given = prefix.ne(self.pad)

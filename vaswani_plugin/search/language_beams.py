@@ -20,12 +20,15 @@ class PackedLanguageModel:
         self.layers = [PackedLanguageModelLayer(layer) for layer in model.layers]
         self.projection = PackedLinear(model.embedding.weight)
 
-    def begin(self, prompts: dict[str, Tensor], beam: int) -> "LanguageBeams":
+    def begin(
+        self, prompts: dict[str, Tensor], beam: int, with_attention: bool = False
+    ) -> "LanguageBeams":
         """Start to continue a batch of prompts.
 
         Args:
             prompts: `src_tokens` (B, P), padded on the right, and `src_lengths` (B,), none 0.
             beam: W, the greatest number of continuations of a prompt.
+            with_attention: not looked at: there is no source to attend to.
         """
         return LanguageBeams(self, prompts["src_tokens"], prompts["src_lengths"], beam)
 

@@ -107,7 +107,12 @@ def diverse_candidates(
 
 
 def sampled_candidates(
-    log_p: Tensor, so_far: Tensor, beam: int, top_k: int = 0, top_p: float = 0.0
+    log_p: Tensor,
+    so_far: Tensor,
+    beam: int,
+    top_k: int = 0,
+    top_p: float = 0.0,
+    random: torch.Generator | None = None,
 ) -> Candidates:
     """W samples, each a group of its own, that go their ways independently.
 
@@ -118,6 +123,7 @@ def sampled_candidates(
         top_k: sample among the k likeliest only; 0 or less: among all.
         top_p: sample among the fewest likeliest whose probabilities reach p together
             (Holtzman et al. 2020); 0 or less: among all.
+        random: draws the samples; None: PyTorch's own generator of the device.
     """
     if top_p > 0:
         kept, tokens = log_p.sort(dim=2, descending=True)
@@ -130,7 +136,8 @@ def sampled_candidates(
         kept, tokens = log_p, None
     weights = kept.softmax(dim=2)
     draws = beam if log_p.size(1) == 1 else 1
-    drawn = weights.flatten(0, 1).multinomial(draws, replacement=True).view(-1, beam)  # (b, W)
+    drawn = weights.flatten(0, 1).multinomial(draws, replacement=True, generator=random)
+    drawn = drawn.view(-1, beam)  # (b, W)
     rows = log_p.expand(-1, beam, -1)
     place = drawn[:, :, None]
     if tokens is not None:

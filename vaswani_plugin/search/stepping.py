@@ -117,6 +117,7 @@ class Ensemble:
         beam: W, the greatest number of hypotheses of a sentence.
         temperature: divides the logits of every model.
         vocabulary: V, entries of the target dictionary.
+        with_attention: whether `advance` returns the attention of models of ours.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Ensemble:
         beam: int,
         temperature: float,
         vocabulary: int,
+        with_attention: bool = True,
     ) -> None:
         self.temperature = temperature
         self.vocabulary = vocabulary
@@ -134,7 +136,7 @@ class Ensemble:
         for model, weights in zip(models, packed, strict=True):
             encoder_out = model.encoder.forward_torchscript(net_input)
             if weights is not None:
-                self.members.append(weights.begin(encoder_out, beam))
+                self.members.append(weights.begin(encoder_out, beam, with_attention))
             elif hasattr(model, "begin_beams"):
                 self.members.append(model.begin_beams(encoder_out))
             else:

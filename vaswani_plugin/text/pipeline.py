@@ -1,7 +1,9 @@
 """From a raw line to a model's subwords and back, by the settings that lie beside the model."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 from vaswani_plugin.text.coding import join_bpe, make_coding
 from vaswani_plugin.text.settings import (
@@ -17,11 +19,15 @@ LineFunction = Callable[[str], str]
 
 
 class Pipeline:
-    """The functions between raw lines and a model's subwords.
+    """The functions between raw lines and a model's subwords. Threads may share one.
 
     Args:
         settings: how the model's text was prepared.
         folder: where the settings' files lie.
+
+    Attributes:
+        subwords: by which marks the subwords join to words: "subword-nmt", "sentencepiece" or
+            "none".
 
     Raises:
         InputError: the codes can't be read.
@@ -29,6 +35,9 @@ class Pipeline:
 
     def __init__(self, settings: AnySettings, folder: Path) -> None:
         self.settings = settings
+        self.folder = folder
+        self.subwords = getattr(settings, "subwords", "none")
+        self._lock = Lock()  # the subword coders remember words in dictionaries that they empty
         if isinstance(settings, TreeSettings):
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
@@ -49,9 +58,49 @@ class Pipeline:
         """Reads a bundle's settings and codes; see `read_settings`."""
         return cls(read_settings(folder), folder)
 
+    @classmethod
+    def of_tokens(cls, languages: tuple[str, str], codes: Path | None) -> "Pipeline":
+        """For a translation model without a bundle, whose lines are tokenized text.
+
+        Args:
+            languages: source and target.
+            codes: subword-nmt's, to split the text with; None leaves it as it is.
+
+        Raises:
+            InputError: the codes can't be read.
+        """
+        plain = {"lowercase": False, "normalize_punctuation": False, "tokenizer": "none"}
+        pipeline = cls(Settings(*languages, **plain, subwords="none"), Path())
+        if codes is not None:
+            from vaswani_plugin.text import bpe
+
+            pipeline._encode = bpe.make_encoder(str(codes))
+        pipeline._decode = join_bpe
+        pipeline.subwords = "subword-nmt"
+        return pipeline
+
+    def of_target(self) -> "Pipeline":
+        """The pipeline of a translation model whose raw lines are in the target language.
+
+        It is this one where nothing depends on the language.
+
+        Raises:
+            InputError: the codes can't be read.
+        """
+        settings = self.settings
+        assert isinstance(settings, Settings)
+        uses_rules = settings.tokenizer == "moses" or settings.normalize_punctuation
+        if not uses_rules and settings.vocabulary is None:
+            return self
+        # The vocabulary that limits subword-nmt is the source's.
+        limits = {"vocabulary": None, "vocabulary_threshold": None}
+        own = replace(settings, source_language=settings.target_language, **limits)
+        return Pipeline(own, self.folder)
+
     def encode(self, line: str) -> str:
         """A raw line as the model's subwords, joined by spaces; empty where nothing is left."""
-        return self._encode(line)
+        with self._lock:
+            return self._encode(line)
 
     def decode(self, line: str) -> str:
         """The model's subwords as running text.
@@ -59,7 +108,8 @@ class Pipeline:
         Translations have no line break of any kind in them; a language model's line comes back as
         it was, also where it holds a U+2028 or the like.
         """
-        return self._decode(line)
+        with self._lock:
+            return self._decode(line)
 
 
 def _unchanged(line: str) -> str:

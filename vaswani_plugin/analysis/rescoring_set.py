@@ -1,4 +1,4 @@
-"""What `vaswani rescore` knows of n-best lists: sources, references, features, BLEU's counts.
+"""What rescoring knows of n-best lists: sources, references, features, BLEU's counts.
 
 Axes: N lists, K hypotheses of a list, F features.
 """
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vaswani_plugin.cli._nbest import NBest
-from vaswani_plugin.cli.rescore import SCORE, WORDS
+from vaswani_plugin.analysis.nbest import NBest
 from vaswani_plugin.metrics.segments import read_lines, remove_bpe
 from vaswani_plugin.metrics.tuning import Pool, count_ngrams
+
+SCORE, WORDS = "score", "words"
+"""Names of the features that every list has: the system's own score, and the number of words."""
 
 
 class RescoringSet:
@@ -52,6 +54,33 @@ class RescoringSet:
             WORDS: [np.array([float(len(text.split())) for text in row]) for row in self.words],
         }
         self._counts: list[np.ndarray] | None = None
+
+    def add(self, name: str, log_p: list[np.ndarray], on_the_lists_scale: bool) -> None:
+        """Add a system's log P of every hypothesis as a feature.
+
+        Args:
+            name: of the feature.
+            log_p: natural logarithms, (K,) of each list.
+            on_the_lists_scale: convert them to what the list's own score would be, so that the two
+                can be averaged: see `Entry.per_nat`.
+
+        Raises:
+            ValueError: nothing says what the list's scale is.
+        """
+        if on_the_lists_scale:
+            scales = map(self._scale, range(len(log_p)))
+            log_p = [values * scale for values, scale in zip(log_p, scales, strict=True)]
+        self.features[name] = log_p
+
+    def _scale(self, number: int) -> np.ndarray:
+        entries = self.nbest.lists[number]
+        if any(entry.per_nat is None for entry in entries):
+            raise ValueError(
+                f"{self.nbest.path}: sentence {number} has no P lines, so that nothing says how "
+                "its scores depend on the length: make the list again without --quiet, or give "
+                "--dev-nbest or --weights"
+            )
+        return np.array([entry.per_nat for entry in entries])
 
     def rows(self, names: Iterable[str]) -> list[np.ndarray]:
         """The features of these names, (K, F) of each list."""

@@ -11,19 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from vaswani_plugin.cli._attention_weights import Attended
-from vaswani_plugin.cli.attention import KINDS
+from vaswani_plugin.inference.attention import KINDS, Attention
 from vaswani_plugin.text.corpus_io import write_bytes_atomically
 
-TEMPLATE = Path(__file__).with_name("_attention_page.html")
+TEMPLATE = Path(__file__).with_name("attention_page.html")
 LEVELS = 65535
 
 
-def page(attended: Attended, start: dict[str, Any]) -> str:
+def page(attention: Attention, start: dict[str, Any]) -> str:
     """The HTML text.
 
     Args:
-        attended: what to show.
+        attention: what to show.
         start: what to show first: `kind`, `layer` and `heads` (from 1 on), `word` (or None).
     """
     data = {
@@ -31,12 +30,12 @@ def page(attended: Attended, start: dict[str, Any]) -> str:
         "attention": {
             kind: {
                 "title": KINDS[kind],
-                "queries": attention.queries,
-                "keys": attention.keys,
-                "shape": attention.weights.shape,
-                "weights": _packed(attention.weights),
+                "queries": heads.queries,
+                "keys": heads.keys,
+                "shape": heads.weights.shape,
+                "weights": _packed(heads.weights),
             }
-            for kind, attention in attended.attentions.items()
+            for kind, heads in attention.kinds.items()
         },
     }
     # Within a script element HTML knows no escapes; JSON's own leave it nothing to end or to open.
@@ -45,8 +44,8 @@ def page(attended: Attended, start: dict[str, Any]) -> str:
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     html = TEMPLATE.read_text(encoding="utf-8")
     parts = {
-        "SOURCE": escape(attended.source),
-        "TARGET": escape(attended.target),
+        "SOURCE": escape(attention.source),
+        "TARGET": escape(attention.target),
         "DATA": text,
     }
     before, *rest = html.split("{{")  # one pass: a sentence may hold the name of a place
@@ -55,14 +54,14 @@ def page(attended: Attended, start: dict[str, Any]) -> str:
     )
 
 
-def write_page(attended: Attended, start: dict[str, Any], output: Path) -> None:
+def write_page(attention: Attention, start: dict[str, Any], output: Path) -> None:
     """Write the page; its file is complete or not there.
 
     Raises:
         OSError: it can't be written.
     """
     with write_bytes_atomically(output) as stream:
-        stream.write(page(attended, start).encode("utf-8"))
+        stream.write(page(attention, start).encode("utf-8"))
 
 
 def _packed(weights: np.ndarray) -> str:

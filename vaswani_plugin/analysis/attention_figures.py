@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vaswani_plugin.analysis.attention_statistics import STATISTICS
 from vaswani_plugin.analysis.figures import new_figure, save_figure
-from vaswani_plugin.cli._attention_statistics import STATISTICS
-from vaswani_plugin.cli.attention import KINDS
+from vaswani_plugin.inference.attention import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""The engine of `vaswani translate` that runs a CTranslate2 model.
+"""A model that `vaswani export --to ctranslate2` wrote, run by CTranslate2.
 
 CTranslate2 grows the beams as the paper's search does, from the 2 W best candidates of each step,
 but it ends a sentence after W finished hypotheses and ranks them by log P / |Y|^alpha. Here it
@@ -8,21 +8,33 @@ are ranked by the paper's penalty.
 Axes: W beam width, T target tokens with the end of sentence, S source subwords.
 """
 
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from vaswani_plugin.cli._engine import Hypothesis, batches_by_length
+import torch
+
 from vaswani_plugin.decoding import PAPER_DECODING
-from vaswani_plugin.interchange.ctranslate2_export import PADDING, import_ctranslate2
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import RawAttention
+from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.corpus_io import read_json
 
 PATIENCE = 2
 # CTranslate2 divides by |Y| to this power: by 1. At 0 it would stop at the first good hypothesis.
 NO_PENALTY = 1e-30
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
+PADDING = "<blank>"
+"""CTranslate2's name for padding, as in the models of its own fairseq converter."""
+KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
+"""Options of the search that may differ from the paper's."""
 # What config.json holds. CTranslate2 looks at the types of its own part only when it translates.
-_CONFIG = {
+_CONFIG: dict[str, type] = {
     **dict.fromkeys(("target_words", "max_source_positions", "max_target_positions"), int),
     **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
     **dict.fromkeys(("bos_token", "eos_token", "unk_token", "decoder_start_token"), str),
@@ -30,85 +42,121 @@ _CONFIG = {
 }
 
 
+def import_ctranslate2() -> ModuleType:
+    """CTranslate2, an optional dependency.
+
+    On processors with AVX2 that can't add products of bytes in 32 bits (VNNI) it is told to use
+    MKL: oneDNN, its choice on AMD's, adds them in 16 there, and int8 models come out wrong.
+    CT2_USE_MKL=0 keeps it from that. (It reads the variable when it is imported.)
+
+    Raises:
+        ValueError: it isn't installed.
+    """
+    if torch.cpu._is_avx2_supported() and not torch.cpu._is_vnni_supported():
+        os.environ.setdefault("CT2_USE_MKL", "1")
+    try:
+        import ctranslate2
+        import ctranslate2.specs
+    except ImportError as error:
+        raise ValueError(
+            f"CTranslate2 is not installed ({error}): pip install '.[ctranslate2]'"
+        ) from error
+    module: ModuleType = ctranslate2
+    return module
+
+
 class CTranslate2Engine:
-    """See `vaswani_plugin.cli._engine.Engine`.
+    """See `inference.engine.Engine`.
 
     Args:
         folder: what `vaswani export --to ctranslate2` wrote.
         device: "cpu" or "cuda".
         compute_type: how CTranslate2 is to compute; "default" is as the model is stored.
         threads: of the CPU; 0 is CTranslate2's choice.
-        batch_tokens: most source tokens of a batch, padding included.
-        align: also give alignments and the scores of each token.
-        beam: W.
-        lenpen: alpha of the length penalty.
 
     Raises:
-        ValueError: CTranslate2 is missing, the folder holds no model of ours, or the beam is wider
-            than the vocabulary.
+        ValueError: CTranslate2 is missing, or the folder holds no model of ours.
         OSError: its config.json can't be read.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        device: str,
-        compute_type: str,
-        threads: int,
-        batch_tokens: int,
-        align: bool,
-        beam: int,
-        lenpen: float,
-    ) -> None:
+    def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:
         ctranslate2 = import_ctranslate2()
         config = _read_config(folder / "config.json")
-        if beam > config["target_words"]:
-            raise ValueError(
-                f"--beam {beam} is wider than the vocabulary of {config['target_words']} words"
-            )
         try:
             self.translator = ctranslate2.Translator(
                 str(folder), device=device, compute_type=compute_type, intra_threads=threads
             )
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"{folder}: CTranslate2 can't load it: {error}") from error
-        self.longest = config["max_source_positions"] - 1
+        self.longest_source = config["max_source_positions"] - 1
         self.target_positions = config["max_target_positions"]
-        self.batch_tokens = batch_tokens
-        self.align = align
-        self.beam = beam
-        self.lenpen = lenpen
+        self.longest_target = self.target_positions - 1
+        self.vocabulary = config["target_words"]
 
-    def translate(self, lines: list[str]) -> list[list[Hypothesis]]:
-        """Translate lines of subwords, none of them empty or too long; see `Engine`."""
-        # In a text "<blank>" is a word like others, and one that no dictionary has.
-        sources = [
-            [UNKNOWN if token == PADDING else token for token in line.split()] for line in lines
-        ]
-        found: dict[int, list[Hypothesis]] = {}
-        for batch in batches_by_length([len(source) + 1 for source in sources], self.batch_tokens):
-            decoded = self._decode([sources[number] for number in batch])
-            found.update(zip(batch, decoded, strict=True))
-        return [found[number] for number in range(len(lines))]
+    def decode(
+        self,
+        sources: Sequence[Tokens],
+        options: SearchOptions,
+        prefixes: Sequence[Tokens] | None = None,
+        seed: int | None = None,
+    ) -> list[list[Decoded]]:
+        """See `Engine`. Scores of the tokens come with the alignments only.
+
+        Raises:
+            UserError: options that CTranslate2 has no counterpart of here, or a beam that is wider
+                than the vocabulary.
+        """
+        given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
+        strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
+        if prefixes is not None:
+            strange.append("prefix")
+        if strange:
+            raise UserError(
+                f"the CTranslate2 engine has no {strange[0]}: use the bundle that was exported"
+            )
+        if options.beam > self.vocabulary:
+            raise UserError(
+                f"--beam {options.beam} is wider than the vocabulary of {self.vocabulary} words"
+            )
+        return self._decode(_without_padding(sources), options)
+
+    def score(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[tuple[float, ...]]:
+        """See `Engine`."""
+        pairs = _without_padding(sources), _without_padding(targets)
+        scored = self.translator.score_batch(*pairs, max_input_length=0)
+        return [tuple(result.log_probs) for result in scored]
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """See `Engine`.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("CTranslate2 gives no per-head weights: use the bundle it was made of")
 
     def _limit(self, source: list[str]) -> int:
         """Most target tokens of a source, the end of sentence included (section 6.1)."""
         limit = PAPER_DECODING["max_len_a"] * (len(source) + 1) + PAPER_DECODING["max_len_b"]
-        return min(int(limit) + 1, self.target_positions)
+        positions: int = self.target_positions
+        return min(int(limit) + 1, positions)
 
-    def _decode(self, sources: list[list[str]], forbid: bool = False) -> list[list[Hypothesis]]:
+    def _decode(
+        self, sources: list[list[str]], options: SearchOptions, forbid: bool = False
+    ) -> list[list[Decoded]]:
         """Hypotheses of a batch.
 
         Whatever CTranslate2 forbids it also takes out of the softmax, unlike our search. So empty
         outputs and padding are sorted out afterwards, and forbidden only where nothing is left.
         """
         # Greedy search knows no patience: each further hypothesis would be the same.
-        patience = PATIENCE if self.beam > 1 else 1
+        patience = PATIENCE if options.beam > 1 else 1
         results = self.translator.translate_batch(
             sources,
-            beam_size=self.beam,
+            beam_size=options.beam,
             patience=patience,
-            num_hypotheses=self.beam * patience,
+            num_hypotheses=options.beam * patience,
             length_penalty=NO_PENALTY,
             max_input_length=0,
             max_decoding_length=max(map(self._limit, sources)),
@@ -116,14 +164,14 @@ class CTranslate2Engine:
             suppress_sequences=[[PADDING]] if forbid else None,
             return_scores=True,
             return_end_token=True,
-            return_attention=self.align,
+            return_attention=options.print_alignment is not None,
         )
         return [
-            self._ranked(source, result) or self._decode([source], forbid=True)[0]
+            self._ranked(source, result, options) or self._decode([source], options, forbid=True)[0]
             for source, result in zip(sources, results, strict=True)
         ]
 
-    def _ranked(self, source: list[str], result: Any) -> list[Hypothesis]:
+    def _ranked(self, source: list[str], result: Any, options: SearchOptions) -> list[Decoded]:
         """The W best hypotheses by the paper's score; fewer where CTranslate2 found fewer."""
         limit = self._limit(source)
         usable = [
@@ -144,13 +192,13 @@ class CTranslate2Engine:
             outputs = [result.hypotheses[number][: limit - 1] for number in usable]
             totals = [sum(scores) for scores in self._token_scores(source, outputs)]
         penalized = [
-            total / length_penalty(len(tokens) + 1, self.lenpen)
+            total / length_penalty(len(tokens) + 1, options.lenpen)
             for tokens, total in zip(outputs, totals, strict=True)
         ]
-        best = sorted(range(len(outputs)), key=lambda n: -penalized[n])[: self.beam]
+        best = sorted(range(len(outputs)), key=lambda n: -penalized[n])[: options.beam]
         positional: list[list[float]] = [[] for _ in best]
         alignments: list[list[tuple[int, int]]] = [[] for _ in best]
-        if self.align:
+        if options.print_alignment is not None:
             positional = self._token_scores(source, [outputs[n] for n in best])
             attention = [result.attention[usable[n]] for n in best]
             alignments = [
@@ -158,7 +206,7 @@ class CTranslate2Engine:
                 for n, rows in zip(best, attention, strict=True)
             ]
         return [
-            Hypothesis(_text(outputs[n]), penalized[n], scores, alignment)
+            Decoded(_text(outputs[n]), penalized[n], tuple(scores), tuple(alignment))
             for n, scores, alignment in zip(best, positional, alignments, strict=True)
         ]
 
@@ -168,9 +216,14 @@ class CTranslate2Engine:
         return [result.log_probs for result in scored]
 
 
-def _text(tokens: list[str]) -> list[str]:
+def _without_padding(lines: Sequence[Tokens]) -> list[list[str]]:
+    """In a text "<blank>" is a word like others, and one that no dictionary has."""
+    return [[UNKNOWN if token == PADDING else token for token in line] for line in lines]
+
+
+def _text(tokens: list[str]) -> tuple[str, ...]:
     # A start of sentence in the middle is no text to fairseq.
-    return [token for token in tokens if token != START]
+    return tuple(token for token in tokens if token != START)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -180,10 +233,11 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path.parent} holds no CTranslate2 model: make one of a bundle with "
             "`vaswani export --to ctranslate2`"
         )
-    config = read_json(path, "export the model again")
+    config: dict[str, Any] = read_json(path, "export the model again")
     for name, kind in _CONFIG.items():
-        value = config.get(name) if isinstance(config, dict) else None
-        if type(value) is not kind or kind is int and not 0 < value < 1 << 31:
+        value: Any = config.get(name) if isinstance(config, dict) else None
+        is_possible = kind is not int or (isinstance(value, int) and 0 < value < 1 << 31)
+        if type(value) is not kind or not is_possible:
             raise ValueError(
                 f"{path}: not written by `vaswani export --to ctranslate2` ({name}: {value!r})"
             )

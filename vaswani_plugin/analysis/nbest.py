@@ -1,4 +1,4 @@
-"""N-best lists for `vaswani rescore`: Moses' format and the output of fairseq-generate.
+"""N-best lists to rescore: Moses' format and the output of fairseq-generate.
 
 Nothing is dropped: what can't be understood is an error with the number of its line.
 """
@@ -13,7 +13,7 @@ from vaswani_plugin.metrics.segments import first_gap, read_lines
 
 _MOSES = re.compile(r"\s*\d+ \|\|\| ")
 _ID = re.compile(r"[0-9]{1,18}")
-_FAIRSEQ = re.compile(r"([SHTD])-([0-9]{1,18})\t")
+_FAIRSEQ = re.compile(r"([SHTDP])-([0-9]{1,18})\t")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,9 @@ class Entry:
         output: the text that the system gave out: detokenized where the list has that, too.
         features: of Moses' list, as they are written there.
         rest: what stands behind the score in Moses' list.
+        per_nat: the score of a log P of one nat, by the list's own scale: fairseq-generate prints
+            bits divided by the length penalty, Moses' scores are taken for log P. None where
+            nothing says it.
     """
 
     text: str
@@ -33,6 +36,7 @@ class Entry:
     output: str
     features: str = ""
     rest: tuple[str, ...] = ()
+    per_nat: float | None = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,18 @@ def _read_moses(path: Path, lines: list[str]) -> NBest:
 
 
 def _read_fairseq(path: Path, lines: list[str]) -> NBest:
-    kinds = {kind: _Lists(path) for kind in "SHTD"}
+    kinds = {kind: _Lists(path) for kind in "SHTDP"}
     for number, line in enumerate(lines, 1):
         match = _FAIRSEQ.match(line)
         if not match:
-            continue  # P and A lines, the log
+            continue  # A lines, the log
         kind, fields = match[1], line[match.end() :].split("\t")
         if kind in "ST":
             kinds[kind].add(int(match[2]), number, "\t".join(fields))
+            continue
+        if kind == "P":
+            bits = sum(_number(path, number, field) for field in fields[0].split())
+            kinds[kind].add(int(match[2]), number, bits)
             continue
         if len(fields) < 2:
             raise ValueError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
@@ -125,25 +133,56 @@ def _read_fairseq(path: Path, lines: list[str]) -> NBest:
     hypotheses = kinds["H"].in_order()
     return NBest(
         path,
-        _entries(path, hypotheses, kinds["D"]),
+        _entries(path, hypotheses, kinds["D"], kinds["P"]),
         _once_each(path, "S", kinds["S"], len(hypotheses)),
         _once_each(path, "T", kinds["T"], len(hypotheses)),
     )
 
 
-def _entries(path: Path, hypotheses: list[list], detokenized: _Lists) -> list[list[Entry]]:
-    outputs = detokenized.in_order() if detokenized.found else hypotheses
+def _entries(
+    path: Path, hypotheses: list[list], detokenized: _Lists, positional: _Lists
+) -> list[list[Entry]]:
+    outputs = _as_many(path, hypotheses, "D", detokenized) or hypotheses
+    bits = _as_many(path, hypotheses, "P", positional)
     lists = []
     for identity, found in enumerate(hypotheses):
-        given = outputs[identity] if identity < len(outputs) else []
-        if len(given) != len(found) or len(outputs) > len(hypotheses):
+        scales = [None] * len(found)
+        if bits is not None:
+            rows = zip(found, bits[identity], strict=True)
+            scales = [_per_nat(path, identity, score, total) for (score, _), total in rows]
+        rows = zip(found, outputs[identity], scales, strict=True)
+        lists.append(
+            [
+                Entry(text, score, output, per_nat=scale)
+                for (score, text), (_, output), scale in rows
+            ]
+        )
+    return lists
+
+
+def _as_many(path: Path, hypotheses: list[list], kind: str, lists: _Lists) -> list[list] | None:
+    """The lines of a kind, one a hypothesis; None where there are none at all."""
+    if not lists.found:
+        return None
+    given = lists.in_order()
+    for identity, found in enumerate(hypotheses):
+        count = len(given[identity]) if identity < len(given) else 0
+        if count != len(found) or len(given) > len(hypotheses):
             raise ValueError(
-                f"{path}: sentence {identity} has {len(found)} H lines and {len(given)} D lines: "
+                f"{path}: sentence {identity} has {len(found)} H lines and {count} {kind} lines: "
                 "the file is cut off or was edited"
             )
-        pairs = zip(found, given, strict=True)
-        lists.append([Entry(text, score, output) for (score, text), (_, output) in pairs])
-    return lists
+    return given
+
+
+def _per_nat(path: Path, identity: int, score: float, bits: float) -> float:
+    """See `Entry`; `bits` is log2 P of a hypothesis, and `score` the same by its penalty."""
+    if score * bits < 0 or (score == 0) != (bits == 0):
+        raise ValueError(
+            f"{path}: sentence {identity} has the score {score:g} and token scores that sum to "
+            f"{bits:g}: the file was edited"
+        )
+    return (score / bits if bits else 1.0) / math.log(2)
 
 
 def _once_each(path: Path, kind: str, lists: _Lists, count: int) -> list[str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from vaswani_plugin.cli._attention_weights import Attended
+from vaswani_plugin.inference.attention import Attention
 
 STATISTICS = {
     "distance": "mean distance |query - key|, in tokens",
@@ -44,7 +44,7 @@ def query_sums(weights: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def corpus_statistics(sentences: Iterable[Attended]) -> dict[str, Any]:
+def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
     """The statistics, averaged over all queries.
 
     Returns:
@@ -56,23 +56,23 @@ def corpus_statistics(sentences: Iterable[Attended]) -> dict[str, Any]:
     """
     count = 0
     sums: dict[str, dict[str, Any]] = {}
-    for attended in sentences:
+    for attention in sentences:
         count += 1
-        for kind, attention in attended.attentions.items():
+        for kind, heads in attention.kinds.items():
             found = sums.setdefault(kind, {"queries": 0})
-            found["queries"] += len(attention.queries)
-            for name, value in query_sums(attention.weights).items():
+            found["queries"] += len(heads.queries)
+            for name, value in query_sums(heads.weights).items():
                 found[name] = found.get(name, 0) + value
     if not count:
         raise ValueError("the corpus has no sentences")
-    attention = {
+    means = {
         kind: {
             name: value if name == "queries" else value / found["queries"]
             for name, value in found.items()
         }
         for kind, found in sums.items()
     }
-    return {"sentences": count, "attention": attention}
+    return {"sentences": count, "attention": means}
 
 
 def as_table(statistics: dict[str, Any]) -> str:

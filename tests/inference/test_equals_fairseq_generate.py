@@ -1,0 +1,86 @@
+"""`Translator` gives what `fairseq-generate` gives, in any batch size and order, from 8 threads.
+
+Two hypotheses whose scores differ by less than float32's noise are a tie, and are counted.
+"""
+
+import math
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from vaswani_plugin import Translator
+
+SENTENCES = 1000
+NOISE = 2e-4
+
+
+@pytest.fixture(scope="module")
+def lines(trained):
+    return trained.more_sentences(SENTENCES)
+
+
+@pytest.fixture(scope="module")
+def expected(trained, lines):
+    return trained.generate(lines, "--beam", 4)
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    return Translator.from_pretrained(trained.folder, threads=1)
+
+
+def require_equal(translations, expected):
+    """Token for token, but for ties, of which there are next to none."""
+    assert len(translations) == len(expected)
+    ties = 0
+    for found, (tokens, bits) in zip(translations, expected, strict=True):
+        assert found.score == pytest.approx(bits * math.log(2), abs=NOISE)
+        ties += " ".join(found.tokens) != tokens
+    assert ties <= len(expected) // 500
+
+
+def test_the_sentences_tell_something(expected):
+    assert len(expected) == SENTENCES
+    different = len({tokens for tokens, _ in expected})
+    unsure = sum(bits < -1 for _, bits in expected)
+    assert (different > 0.8 * SENTENCES, unsure > 0.1 * SENTENCES) == (True, True), (
+        different,
+        unsure,
+    )
+
+
+@pytest.mark.parametrize("batch_tokens", [40, 700, 20_000])
+def test_in_any_batch_size(translator, lines, expected, batch_tokens):
+    require_equal(translator.translate(lines, beam=4, batch_tokens=batch_tokens), expected)
+
+
+def test_one_by_one(translator, lines, expected):
+    found = [translator.translate(line, beam=4) for line in lines[:100]]
+    require_equal(found, expected[:100])
+
+
+def test_in_any_order_and_as_a_stream(translator, lines, expected):
+    order = random.Random(3).sample(range(SENTENCES), SENTENCES)
+    stream = translator.stream((lines[n] for n in order), beam=4, buffer=77)
+    require_equal(list(stream), [expected[n] for n in order])
+
+
+def test_from_eight_threads_at_once(translator, lines, expected):
+    def work(number):
+        own = random.Random(number).sample(range(SENTENCES), 250)
+        found = translator.translate([lines[n] for n in own], beam=4, batch_tokens=100 * number)
+        return found, [expected[n] for n in own]
+
+    with ThreadPoolExecutor(8) as pool:
+        for found, wanted in pool.map(work, range(1, 9)):
+            require_equal(found, wanted)
+
+
+def test_all_of_the_n_best(trained, translator, lines):
+    some = lines[:60]
+    expected = trained.generate(some, "--beam", 5, "--nbest", 5, "--lenpen", 0.2)
+    found = translator.translate(some, beam=5, nbest=5, length_penalty=0.2)
+    assert len(expected) == sum(len(t.hypotheses) for t in found) == 5 * len(some)
+    flat = [h for t in found for h in t.hypotheses]
+    require_equal(flat, expected)

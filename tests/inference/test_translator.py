@@ -1,0 +1,228 @@
+"""`Translator`: the same translations one by one, together, in any order, and from many threads."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import pytest
+import torch
+from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+
+from vaswani_plugin import Translator
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.results import EMPTY
+from vaswani_plugin.inference.translator import TextTooLong
+from vaswani_plugin.search.options import SearchOptions
+
+LONGEST = POSITIONS - 1  # the end of sentence takes one
+TEXTS = [*SENTENCES, "", "a bird", " \t", "The cat!", "Small clouds; the sea."]
+
+WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    return Translator.from_pretrained(folder, threads=2)
+
+
+def outputs(translations):
+    return [[(h.text, h.tokens) for h in t.hypotheses] for t in translations]
+
+
+def test_three_lines(translator, folder):
+    found = translator.translate("A bird in the garden.")
+    assert found.text == translator.pipeline.decode(" ".join(found.tokens)) != ""
+    assert (translator.source_language, translator.target_language) == ("en", "de")
+    assert translator.longest_source == LONGEST
+    assert translator.count_tokens("A bird in the garden.") == len(found.source_tokens) > 4
+    assert found.source == "A bird in the garden."
+
+
+def test_alone_together_and_in_any_order(translator):
+    alone = [translator.translate(text, long="split", nbest=2) for text in TEXTS]
+    expected = outputs(alone)
+    assert len({t.text for t in alone}) > len(TEXTS) // 2, "all alike: no test"
+    for size in (1, 30, 4096):
+        together = translator.translate(TEXTS, long="split", nbest=2, batch_tokens=size)
+        assert outputs(together) == expected
+        for one, other in zip(alone, together, strict=True):
+            for mine, its in zip(one.hypotheses, other.hypotheses, strict=True):
+                assert mine.score == pytest.approx(its.score, abs=1e-4)
+                assert mine.token_scores == pytest.approx(its.token_scores, abs=1e-4)
+    order = random.Random(2).sample(range(len(TEXTS)), len(TEXTS))
+    shuffled = translator.translate([TEXTS[n] for n in order], long="split", nbest=2)
+    assert outputs(shuffled) == [expected[n] for n in order]
+    for buffer in (1, 3, 100):
+        streamed = translator.stream(iter(TEXTS), buffer=buffer, long="split", nbest=2)
+        assert outputs(streamed) == expected
+
+
+def test_eight_threads_translate_what_one_does(translator):
+    """With and without alignments at the same time: neither disturbs the other."""
+    texts = [" ".join(random.Random(n).sample(SENTENCES[n % 5].split(), 6)) for n in range(40)]
+    expected = {
+        align: translator.translate(texts, align=align, long="split") for align in (False, True)
+    }
+    assert all(t.alignment for t in expected[True]) and not any(
+        t.alignment for t in expected[False]
+    )
+
+    def work(number):
+        rng, aligned = random.Random(number), number % 2 == 0
+        chosen = rng.sample(range(len(texts)), 20)
+        some = [texts[n] for n in chosen]
+        found = translator.translate(some, align=aligned, long="split", batch_tokens=100)
+        return [
+            (t.text, t.tokens, t.alignment)
+            == (e.text, e.tokens, e.alignment)
+            for t, e in zip(found, (expected[aligned][n] for n in chosen), strict=True)
+        ]  # fmt: skip
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(work, range(32)))
+    assert all(all(result) for result in results)
+
+
+def test_scores_and_alignment(translator):
+    (one,) = translator.translate(["the cat and the bird"], nbest=2, length_penalty=0.9, align=True)
+    for h in one.hypotheses:
+        penalty = ((5 + len(h.tokens) + 1) / 6) ** 0.9
+        assert h.score == pytest.approx(sum(h.token_scores) / penalty, abs=1e-5)
+        assert [t for _, t in h.alignment] == list(range(len(h.tokens)))
+        assert all(0 <= s < len(one.source_tokens) for s, _ in h.alignment)
+    best = one.hypotheses[0]
+    assert (one.text, one.score, one.tokens) == (best.text, best.score, best.tokens)
+    assert (one.token_scores, one.alignment) == (best.token_scores, best.alignment)
+    assert translator.translate("the cat").alignment == ()
+
+
+def test_nothing_to_translate(translator):
+    assert translator.translate([]) == []
+    for text in ("", " \u3000", "\n"):
+        assert translator.translate(text).hypotheses == (EMPTY,)
+
+
+def test_a_line_break_counts_as_a_space(translator):
+    one = translator.translate("the cat\nand the bird")
+    assert one.hypotheses == translator.translate("the cat and the bird").hypotheses
+    assert one.source == "the cat\nand the bird"
+
+
+def test_texts_that_are_too_long(translator):
+    long = " ".join(SENTENCES)
+    with pytest.raises(TextTooLong, match=rf"text 2 has \d+ subwords, the model takes {LONGEST}"):
+        translator.translate(["a bird", long])
+    truncated = translator.translate(long, long="truncate")
+    tokens = translator.pipeline.encode(long).split()
+    assert truncated.source_tokens == tuple(tokens)
+    start = translator.engine.decode([tokens[:LONGEST]], SearchOptions(beam=2))[0][0]
+    assert truncated.tokens == start.tokens
+    split = translator.translate(long, long="split")
+    assert len(split.token_scores) - len(split.tokens) > 2  # an end a piece
+    assert split.tokens[: len(start.tokens)] != split.tokens
+
+
+def test_a_stream_gives_what_it_has_before_it_fails(translator):
+    def lines():
+        yield from ("a bird", "the cat", "the sea")
+        raise OSError("the disk is gone")
+
+    found = []
+    with pytest.raises(OSError, match="disk is gone"):
+        for translation in translator.stream(lines(), buffer=2):
+            found.append(translation.text)
+    assert found == [t.text for t in translator.translate(["a bird", "the cat", "the sea"])]
+    found = translator.stream(["a bird", " ".join(SENTENCES)], buffer=10)
+    assert next(found).source == "a bird"
+    with pytest.raises(TextTooLong, match="text 2"):
+        next(found)
+
+
+def test_a_stream_may_be_endless(translator):
+    def endless():
+        while True:
+            yield "a bird"
+
+    found = list(islice(translator.stream(endless(), buffer=4), 6))
+    assert len({t.text for t in found}) == 1
+
+
+def test_a_prefix_begins_the_translation(translator):
+    free = translator.translate("the cat and the bird")
+    prefix = "the old farmer"
+    wanted = translator.pipeline.encode(prefix).split()
+    assert list(free.tokens[: len(wanted)]) != wanted
+    forced = translator.translate("the cat and the bird", prefix=prefix)
+    assert list(forced.tokens[: len(wanted)]) == wanted
+    each = translator.translate(["a bird", "the cat", "the sea"], prefix=["the", "", "the old"])
+    plain = translator.translate("the cat")
+    assert each[0].tokens[0] == "the" and each[1].tokens == plain.tokens
+    assert each[2].tokens[:2] == tuple(translator.pipeline.encode("the old").split()[:2])
+
+
+def test_least_length_and_no_repeated_words(translator):
+    short = min(translator.translate(WORDS, beam=1), key=lambda t: len(t.tokens))
+    least = len(short.tokens) + 2
+    assert least < LONGEST, "every translation is cut off: no test"
+    longer = translator.translate(short.source, beam=1, min_length=least)
+    assert len(longer.tokens) >= least
+    single = translator.translate(SENTENCES, long="truncate", no_repeat_ngram=1)
+    assert all(len(set(t.tokens)) == len(t.tokens) for t in single)
+    free = translator.translate(SENTENCES, long="truncate")
+    assert any(len(set(t.tokens)) < len(t.tokens) for t in free)
+
+
+def test_samples_repeat_with_a_seed(translator):
+    def sample(**options):
+        found = translator.translate(["a bird", "the cat"], sampling=True, nbest=3, **options)
+        assert all(len(t.hypotheses) == 3 for t in found)
+        return outputs(found)
+
+    torch.manual_seed(1)
+    assert sample(seed=5) == sample(seed=5) != sample(seed=6)
+    assert sample() != sample()
+    cold = sample(temperature=1e-4, top_k=5)
+    greedy = translator.translate(["a bird", "the cat"], beam=1)
+    assert [own[0][1] for own in cold] == [t.tokens for t in greedy]
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"nbest": 3}, "--nbest 3: a beam of 2 finds no more than 2"),
+        ({"beam": 0}, "beam is 0"),
+        ({"beam": 10**6}, "dictionary has"),
+        ({"batch_tokens": 0}, "batch_tokens is 0"),
+        ({"long": "drop"}, "long is 'drop'"),
+        ({"top_k": 3}, "top_k goes with sampling"),
+        ({"seed": 3}, "seed goes with sampling"),
+        ({"sampling": True, "top_p": 1.5}, "top_p is 1.5"),
+        ({"temperature": 0}, "temperature is 0"),
+        ({"beams": 3}, "beams: no option of that name"),
+        ({"prefix": ["a", "b"]}, "2 prefixes of 1 texts"),
+        ({"prefix": "the cat " * 100}, "shorten the prefix"),
+        ({"min_length": 1000}, "min-len 1000 exceeds"),
+    ],
+)
+def test_bad_options_are_named(translator, options, part):
+    with pytest.raises(UserError, match=part):
+        translator.translate("a bird", **options)
+
+
+def test_bad_folders_are_named(tmp_path):
+    with pytest.raises(ValueError, match="is no bundle"):
+        Translator.from_pretrained(tmp_path)
+
+
+def test_progress_goes_to_stderr_where_it_is_asked_for(translator, capsys):
+    translator.translate(["a bird", "the cat"], progress=True)
+    assert "2/2" in capsys.readouterr().err
+    list(translator.stream(["a bird", "the cat"], progress=True))
+    assert "2 texts" in capsys.readouterr().err
+    translator.translate(["a bird", "the cat"])
+    assert capsys.readouterr() == ("", "")

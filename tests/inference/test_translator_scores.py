@@ -1,0 +1,218 @@
+"""`Translator.score` and `.attention`: the model's own numbers, whichever way it was loaded.
+
+fairseq's `SequenceScorer` and a full forward pass are the references.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from fairseq.sequence_scorer import SequenceScorer
+from foreign_models import make_convolutional, make_lstm
+from search_setup import EOS, make_sample, make_translation_task
+from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from without_fairseq import run_without_fairseq
+
+from vaswani_plugin import Translator
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import ForeignModel
+from vaswani_plugin.interchange.bundle import FairseqBundle
+from vaswani_plugin.interchange.translation import FairseqEngine, load_translator
+from vaswani_plugin.search.options import SearchOptions
+
+PAIRS = [
+    ("The old doctor's friends.", "The tired farmer was happy."),
+    ("a bird", "a pear &"),
+    ("Why are the children singing?", ""),
+    ("It rained; the cat slept.", "Over the green hills, small clouds"),
+]
+LSTM = ("--arch", "vaswani_attention_lstm_tiny", "--d-model", "16", "--share-embeddings", "none")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="module")
+def lstm(tmp_path_factory):
+    """A bundle whose model only fairseq builds."""
+    return write_toy_bundle(tmp_path_factory.mktemp("lstm"), model=LSTM)
+
+
+@pytest.fixture(scope="module", params=["transformer", "lstm"])
+def translator(request, folder, lstm):
+    return load_translator(folder if request.param == "transformer" else lstm)
+
+
+def by_fairseq(folder, translator, source, target):
+    """Token scores of fairseq's own scorer."""
+    model, task = FairseqBundle.load(folder).load_model()
+    ids = [
+        [side.index(token) for token in pipeline.encode(text).split()]
+        for side, text, pipeline in (
+            (task.source_dictionary, source, translator.pipeline),
+            (task.target_dictionary, target, translator.pipeline.of_target()),
+        )
+    ]
+    eos = task.target_dictionary.eos()
+    sample = make_sample([ids[0]])
+    sample["target"] = torch.tensor([[*ids[1], eos]])
+    sample["net_input"]["prev_output_tokens"] = torch.tensor([[eos, *ids[1]]])
+    ((found,),) = SequenceScorer(task.target_dictionary).generate([model], sample)
+    return found["positional_scores"].tolist()
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 4096])
+def test_scores_are_those_of_fairseqs_scorer(translator, folder, lstm, batch_tokens):
+    own = folder if hasattr(translator.engine, "weights") else lstm
+    found = translator.score(PAIRS, batch_tokens=batch_tokens)
+    for (source, target), score in zip(PAIRS, found, strict=True):
+        expected = by_fairseq(own, translator, source, target)
+        assert score.token_scores == pytest.approx(expected, abs=1e-4)
+        assert score.log_probability == pytest.approx(sum(expected), abs=1e-4)
+        assert score.tokens == tuple(translator.pipeline.of_target().encode(target).split())
+    assert len({round(score.log_probability, 3) for score in found}) == len(PAIRS)
+
+
+def test_a_translation_scores_what_the_search_says(translator):
+    """By decoding step by step, and by one pass over the whole target."""
+    for found in translator.translate(SENTENCES, long="truncate", nbest=2):
+        tokens = found.source_tokens[: translator.longest_source]
+        for hypothesis in found.hypotheses:
+            (scores,) = translator.engine.score([tokens], [hypothesis.tokens])
+            assert scores == pytest.approx(hypothesis.token_scores, abs=1e-4)
+
+
+def test_pairs_that_do_not_fit_are_named(translator):
+    long = " ".join(SENTENCES)
+    for pair, part in (
+        (("", "a bird"), "source 2 is an empty sentence"),
+        ((long, "a bird"), rf"source 2 has \d+ subwords, the model takes {POSITIONS - 1}"),
+        (("a bird", long), rf"target 2 has \d+ subwords, the model takes {POSITIONS - 1}"),
+    ):
+        with pytest.raises(UserError, match=part):
+            translator.score([PAIRS[0], pair])
+    assert translator.score([]) == []
+
+
+def test_attention_is_that_of_a_full_pass(translator, folder, lstm):
+    own = folder if hasattr(translator.engine, "weights") else lstm
+    model, task = FairseqBundle.load(own).load_model()
+    attention = translator.attention("the cat and a bird", "the tired farmer")
+    cross = attention.kinds["cross"]
+    source = torch.tensor([[task.source_dictionary.index(token) for token in cross.keys]])
+    predicted = [task.target_dictionary.index(token) for token in cross.queries]
+    read = torch.tensor([[predicted[-1], *predicted[:-1]]])
+    expected = model.attention_weights(source, read)
+    assert attention.kinds.keys() == expected.keys()
+    for kind, layers in expected.items():
+        weights = attention.kinds[kind].weights
+        np.testing.assert_allclose(weights, torch.cat(layers).numpy(), atol=1e-5)
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    assert cross.keys[-1] == cross.queries[-1] == "</s>"
+    merged = attention.merged(translator.pipeline.subwords).kinds["cross"]
+    assert merged.keys == ["the", "cat", "and", "a", "bird", "</s>"]
+    assert attention.target == "the tired farmer"
+
+
+def test_attention_of_the_models_own_translation(translator):
+    found = translator.translate("the cat and a bird")
+    attention = translator.attention("the cat and a bird")
+    assert attention.target == found.text
+    assert attention.kinds["cross"].queries == [*found.tokens, "</s>"]
+
+
+def test_attention_counts_unknown_tokens(translator):
+    assert translator.attention("a bird", "a pear").unknown == (0, 0)
+    assert translator.attention("\u0e01 bird", "\u0e01 pear \u0e02").unknown == (1, 2)
+
+
+def test_a_foreign_model_from_eight_threads(lstm):
+    """fairseq's generators change the model: they take turns."""
+    translator = load_translator(lstm)
+    expected = [translator.translate(SENTENCES, long="split", align=a) for a in (False, True)]
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        barrier.wait()
+        return translator.translate(SENTENCES, long="split", align=bool(number % 2))
+
+    with ThreadPoolExecutor(8) as pool:
+        for number, found in enumerate(pool.map(work, range(8))):
+            wanted = expected[number % 2]
+            assert [t.tokens for t in found] == [t.tokens for t in wanted]
+            assert [t.alignment for t in found] == [t.alignment for t in wanted]
+
+
+def test_samples_of_a_foreign_model_repeat_with_a_seed(lstm):
+    translator = load_translator(lstm)
+    sample = [translator.translate("a bird", sampling=True, nbest=3, seed=n) for n in (5, 5, 6)]
+    assert sample[0] == sample[1] != sample[2]
+
+
+def test_a_foreign_model_is_refused_with_the_remedy(lstm):
+    with pytest.raises(ForeignModel, match="interchange.translation.load_translator"):
+        Translator.from_pretrained(lstm)
+
+
+def test_everything_works_without_fairseq(folder):
+    program = f"""
+from vaswani_plugin import Translator
+translator = Translator.from_pretrained({str(folder)!r}, threads=1)
+print(repr(translator.translate("the cat", align=True)))
+print(translator.score([("the cat", "a bird")]))
+print(translator.attention("the cat").kinds["cross"].weights.shape[:2])
+assert "fairseq" not in sys.modules
+"""
+    done = run_without_fairseq(program=program)
+    assert done.returncode == 0, done.stderr.decode()
+    translator = Translator.from_pretrained(folder, threads=1)
+    expected = translator.translate("the cat", align=True), translator.score([PAIRS[1]])
+    assert done.stdout.decode().split("\n")[0] == repr(expected[0])
+    assert done.stdout.decode().split("\n")[2] == "(2, 4)"
+
+
+def test_a_checkpoint_with_its_data(folder):
+    data = folder.parent
+    paths = data / "averaged.pt", data, data / "codes"
+    tokenized = Translator.from_checkpoint(*paths)
+    bundle = Translator.from_pretrained(folder)
+    found = tokenized.translate("the tired farmer slept .", beam=2)
+    assert found.tokens == bundle.translate("The tired farmer slept.").tokens
+    assert tokenized.source_language == "en" and "@@" not in found.text
+    with pytest.raises(FileNotFoundError, match="nowhere.pt does not exist"):
+        Translator.from_checkpoint(data / "nowhere.pt", data)
+
+
+def test_another_dictionary_of_the_same_size_is_refused(folder, tmp_path):
+    for name in ("dict.en.txt", "dict.de.txt"):
+        rows = (folder / name).read_text(encoding="utf-8").splitlines()
+        (tmp_path / name).write_text("\n".join(reversed(rows)) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="source dictionary .* is not the one that"):
+        Translator.from_checkpoint(folder / "model.pt", tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda task: make_convolutional(task, 3), make_lstm])
+def test_fairseqs_own_models_of_other_kinds(make):
+    """Scores of several sources in a batch are fairseq's of each alone, in whatever order."""
+    task = make_translation_task(20)
+    model = make(task)
+    engine = FairseqEngine(model, task, torch.device("cpu"))
+    sources = [["w5", "w6", "w7", "w8", "w9", "w1"], ["w1", "w2", "w3"], ["w4"]]
+    found = engine.decode(sources, SearchOptions(beam=3))
+    best = [hypotheses[0] for hypotheses in found[::-1]]
+    sources.reverse()
+    scores = engine.score(sources, [hypothesis.tokens for hypothesis in best])
+    dictionary = task.target_dictionary
+    for source, hypothesis, row in zip(sources, best, scores, strict=True):
+        assert row == pytest.approx(hypothesis.token_scores, abs=1e-4)
+        ids = [dictionary.index(token) for token in hypothesis.tokens]
+        sample = make_sample([[dictionary.index(token) for token in source]])
+        sample["target"] = torch.tensor([[*ids, EOS]])
+        sample["net_input"]["prev_output_tokens"] = torch.tensor([[EOS, *ids]])
+        ((expected,),) = SequenceScorer(dictionary).generate([model], sample)
+        assert row == pytest.approx(expected["positional_scores"].tolist(), abs=1e-4)
+    assert engine.longest_source > 0 and engine.longest_target > 0

@@ -1,0 +1,74 @@
+"""A bundle whose model has learned its toy language: to write a sentence's words backwards."""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+from bundle import make_bundle, parse_settings
+
+from tests.conftest import PLUGIN, binarize, run_module, write_toy_corpus
+
+TRAINING = (
+    *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--d-model", "32"),
+    *("--max-tokens", "800", "--max-update", "200", "--dropout", "0", "--label-smoothing", "0"),
+    *("--lr-scheduler", "fixed", "--lr", "0.004", "--num-workers", "0", "--cpu"),
+    *("--disable-validation", "--no-epoch-checkpoints", "--no-progress-bar"),
+)
+SETTINGS = ["lowercase=false", "normalize_punctuation=false", "tokenizer=none", "subwords=none"]
+
+
+class TrainedBundle:
+    """The bundle and its data; making it takes some 15 seconds.
+
+    Args:
+        work: an empty folder.
+
+    Attributes:
+        folder: of the bundle.
+        data: binarized data.
+        text: `train.src`, `train.tgt` and so on.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.folder, self.data, self.text = work / "model", work / "bin", work / "text"
+        self.text.mkdir()
+        write_toy_corpus(self.text)
+        binarize(self.text, self.data)
+        self._run("train", self.data, *TRAINING, "--save-dir", work / "saved")
+        settings = parse_settings(SETTINGS, "src", "tgt")
+        make_bundle(work / "saved" / "checkpoint_last.pt", self.data, settings, self.folder)
+
+    def lines(self, name: str) -> list[str]:
+        """Those of a file of `text`."""
+        return (self.text / name).read_text(encoding="utf-8").split("\n")[:-1]
+
+    def more_sentences(self, count: int, seed: int = 1) -> list[str]:
+        """Random sentences of 1 to 12 words of the toy language."""
+        rng = random.Random(seed)
+        words = sorted({word for line in self.lines("train.src") for word in line.split()})
+        return [" ".join(rng.choices(words, k=rng.randint(1, 12))) for _ in range(count)]
+
+    def generate(self, lines: list[str], *flags: object) -> list[tuple[str, float]]:
+        """What `fairseq-generate` finds for each line: tokens, and the score in bits."""
+        work = self.text.parent / "generate"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        for side in ("src", "tgt"):
+            (work / f"test.{side}").write_text("".join(f"{line}\n" for line in lines))
+        dictionaries = ("--srcdict", self.data / "dict.src.txt", "--joined-dictionary")
+        prepared = run_module(
+            *("fairseq_cli.preprocess", "-s", "src", "-t", "tgt", *dictionaries),
+            *("--testpref", work / "test", "--destdir", work / "bin", "--workers", 1),
+        )
+        assert prepared.returncode == 0, prepared.stderr
+        path = ("--path", self.folder / "model.pt", "--task", "vaswani_translation")
+        run = self._run("generate", work / "bin", *path, "--max-tokens", 500, "--cpu", *flags)
+        rows = [line.split("\t") for line in run.stdout.split("\n") if line.startswith("H-")]
+        rows.sort(key=lambda row: int(row[0][2:]))  # stable: the n best stay in order
+        return [(tokens, float(score)) for _, score, tokens in rows]
+
+    def _run(self, command: str, *args: object) -> subprocess.CompletedProcess:
+        run = run_module(f"fairseq_cli.{command}", *args, "--user-dir", PLUGIN)
+        assert run.returncode == 0, run.stderr
+        return run

@@ -1,0 +1,161 @@
+"""The weights of every layer and head for a sentence and its translation (section 3.2.3).
+
+Axes: N layers, H heads, T queries, S keys.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from vaswani_plugin.inference.transformer import TrainedTransformer
+from vaswani_plugin.text.coding import join_bpe
+from vaswani_plugin.text.cutting import WORD_BORDERS
+
+EOS = "</s>"
+KINDS = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "decoder to encoder",
+}
+"""The three attentions of section 3.2.3, by name."""
+JOINERS: dict[str, Callable[[list[str]], str]] = {
+    "subword-nmt": lambda tokens: join_bpe(" ".join(tokens)),
+    "sentencepiece": lambda tokens: "".join(tokens).removeprefix("▁"),
+    "none": "".join,
+}
+
+Weights = np.ndarray[Any, np.dtype[Any]]
+
+
+class RawAttention(NamedTuple):
+    """What an engine gives of a sentence.
+
+    Attributes:
+        weights: (N, H, T, S) of each kind that the model has; the ends of sentence are rows and
+            columns of their own.
+        unknown: tokens of the source and of the target that the dictionaries lack.
+    """
+
+    weights: dict[str, Weights]
+    unknown: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class HeadWeights:
+    """One of the three attentions for one sentence.
+
+    Args:
+        queries: T labels.
+        keys: S labels.
+        weights: (N, H, T, S), each row summing to 1.
+    """
+
+    queries: list[str]
+    keys: list[str]
+    weights: Weights
+
+    def merged(self, subwords: str) -> "HeadWeights":
+        """The same by words: weights summed over keys, averaged over queries.
+
+        Args:
+            subwords: kind of the labels, a key of `WORD_BORDERS`.
+        """
+        rows, columns = _word_starts(self.queries, subwords), _word_starts(self.keys, subwords)
+        sizes = np.diff([*rows, len(self.queries)])
+        summed = np.add.reduceat(self.weights.astype(np.float64), columns, axis=-1)
+        means = np.add.reduceat(summed, rows, axis=-2) / sizes[:, None]
+        return HeadWeights(
+            _words(self.queries, rows, subwords), _words(self.keys, columns, subwords), means
+        )
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A sentence, its translation and what each head attends to.
+
+    The queries of `cross` are the tokens predicted; those of `decoder` are the tokens read, which
+    are one behind.
+
+    Args:
+        source: text.
+        target: text.
+        kinds: weights by the keys of `KINDS`; a model may have fewer than three.
+        unknown: tokens of the source and of the target that the dictionaries lack.
+    """
+
+    source: str
+    target: str
+    kinds: dict[str, HeadWeights]
+    unknown: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        target: str,
+        tokens: tuple[Sequence[str], Sequence[str]],
+        raw: RawAttention,
+    ) -> "Attention":
+        """Label the weights that an engine gave.
+
+        Args:
+            source: text.
+            target: text.
+            tokens: of both, without their ends.
+            raw: the weights.
+        """
+        sources, predicted = [*tokens[0], EOS], [*tokens[1], EOS]
+        read = [EOS, *tokens[1]]  # shifted by one, as in training
+        labels = {
+            "encoder": (sources, sources),
+            "decoder": (read, read),
+            "cross": (predicted, sources),
+        }
+        kinds = {kind: HeadWeights(*labels[kind], found) for kind, found in raw.weights.items()}
+        return cls(source, target, kinds, raw.unknown)
+
+    def merged(self, subwords: str) -> "Attention":
+        """See `HeadWeights.merged`."""
+        return replace(self, kinds={k: a.merged(subwords) for k, a in self.kinds.items()})
+
+
+def _word_starts(tokens: list[str], subwords: str) -> list[int]:
+    is_border = WORD_BORDERS[subwords]
+    return [
+        i
+        for i, token in enumerate(tokens)
+        if i == 0 or EOS in (tokens[i - 1], token) or is_border(tokens[i - 1], token)
+    ]
+
+
+def _words(tokens: list[str], starts: list[int], subwords: str) -> list[str]:
+    groups = [tokens[a:b] for a, b in zip(starts, [*starts[1:], len(tokens)], strict=True)]
+    return [JOINERS[subwords](group) or " ".join(group) for group in groups]
+
+
+@torch.no_grad()
+def attention_weights(
+    model: TrainedTransformer, source: Sequence[int], read: Sequence[int]
+) -> dict[str, Weights]:
+    """The three attentions of a Transformer that was loaded without fairseq.
+
+    Args:
+        model: in evaluation mode.
+        source: numbers of the source's tokens, with its end.
+        read: numbers of what the decoder reads: the target shifted right.
+
+    Returns:
+        (N, H, T, S) of each kind.
+    """
+    device = model.decoder.projection.weight.device
+    encoded = model.encoder(torch.tensor([source], device=device), need_weights=True)
+    tokens = torch.tensor([read], device=device)
+    decoded = model.decoder(tokens, encoded.features, need_weights=True)
+    layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
+    return {
+        kind: torch.cat(found).float().cpu().numpy()  # of each layer (1, H, T, S)
+        for kind, found in zip(KINDS, layers, strict=True)
+    }

@@ -1,0 +1,44 @@
+"""Batches of texts of like lengths, and buffers of a stream."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:
+    """Numbers of the texts of each batch, neighbours in length, the longest ones first.
+
+    Args:
+        lengths: tokens of each text.
+        most: tokens of a batch, padding included; a longer text is a batch of its own.
+    """
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > most:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def in_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Group items into lists of `size`; the last one may be shorter.
+
+    Raises:
+        Exception: that of `items`, after the items before it have been yielded.
+    """
+    buffer: list[T] = []
+    try:
+        for item in items:
+            buffer.append(item)
+            if len(buffer) == size:
+                yield buffer
+                buffer = []
+    except Exception:
+        if buffer:
+            yield buffer
+        raise
+    if buffer:
+        yield buffer

@@ -1,0 +1,227 @@
+"""What decodes a batch of subwords for a `Translator`: the protocol, and our own search.
+
+Axes: B sentences of a batch, S longest source in tokens, P longest prefix, both with padding.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import RawAttention, attention_weights
+from vaswani_plugin.inference.bundle import Loaded
+from vaswani_plugin.inference.forced import ForcedScorer, ForcedTransformer
+from vaswani_plugin.search.dictionary import Dictionary
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
+
+Tokens = Sequence[str]
+
+
+class Decoded(NamedTuple):
+    """A hypothesis as the model's subwords; see `results.Hypothesis`."""
+
+    tokens: tuple[str, ...]
+    score: float
+    token_scores: tuple[float, ...]
+    alignment: tuple[tuple[int, int], ...]
+
+
+class Engine(Protocol):
+    """What decodes."""
+
+    longest_source: int
+    """Most subwords of a source, the end of sentence not counted."""
+    longest_target: int
+    """Most subwords of a target, the end of sentence not counted."""
+
+    def decode(
+        self,
+        sources: Sequence[Tokens],
+        options: SearchOptions,
+        prefixes: Sequence[Tokens] | None = None,
+        seed: int | None = None,
+    ) -> list[list[Decoded]]:
+        """Decode a batch. Threads may call it at the same time.
+
+        Args:
+            sources: of each sentence its subwords: at least one, at most `longest_source`; the
+                longest sentence first, as fairseq's own LSTM needs it.
+            options: of the search.
+            prefixes: of each sentence the subwords that its translation begins with.
+            seed: of samples; None: by chance.
+
+        Returns:
+            Of each sentence its hypotheses, the best one first.
+
+        Raises:
+            UserError: options that the engine doesn't know, or a prefix that is too long.
+        """
+
+    def score(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[tuple[float, ...]]:
+        """log P of every token of given targets, then of the end, of a batch of pairs."""
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """The weights of every layer and head.
+
+        Raises:
+            UserError: the model has none that can be shown.
+        """
+
+
+class TokenDictionary(Dictionary, Protocol):
+    """A dictionary that can also write a hypothesis: ours and fairseq's."""
+
+    def string(self, numbers: Any) -> str:
+        """Symbols joined by spaces, without starts and ends of sentence."""
+
+
+class SearchEngine:
+    """Our search over a Transformer that was loaded without fairseq.
+
+    Args:
+        loaded: the model and its dictionaries.
+        device: where to decode.
+        dtype: of the weights; None leaves them as they are.
+    """
+
+    def __init__(
+        self, loaded: Loaded, device: torch.device, dtype: torch.dtype | None = None
+    ) -> None:
+        self.model = loaded.model.to(device=device, dtype=dtype)
+        self.source, self.target = loaded.source, loaded.target
+        self.device = device
+        self.weights = PackedWeights()
+        source, target = self.model.max_positions()
+        self.longest_source, self.longest_target = source - 1, target - 1
+        self.forced = ForcedScorer(
+            [ForcedTransformer(self.model)], self.source, self.target, self.device
+        )
+
+    def decode(
+        self,
+        sources: Sequence[Tokens],
+        options: SearchOptions,
+        prefixes: Sequence[Tokens] | None = None,
+        seed: int | None = None,
+    ) -> list[list[Decoded]]:
+        """See `Engine`.
+
+        Raises:
+            UserError: options that contradict each other, a prefix that is too long, or a batch
+                that doesn't fit into the GPU's memory.
+        """
+        random = None
+        if seed is not None:
+            random = torch.Generator(self.device).manual_seed(seed)
+        generator = BeamSearchGenerator(
+            [self.model],
+            self.target,
+            options,
+            weights=self.weights,
+            with_attention=options.print_alignment is not None,
+            random=random,
+        )
+        sample = make_sample(sources, self.source, self.device)
+        prefix = None if prefixes is None else make_prefix(prefixes, self.target, self.device)
+        with memory_errors_explained(sample):
+            found = generator.generate([self.model], sample, prefix)
+        return [[make_decoded(h, self.target) for h in hypotheses] for hypotheses in found]
+
+    def score(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[tuple[float, ...]]:
+        """See `Engine`."""
+        return score_pairs(self.forced, sources, targets)
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """See `Engine`."""
+        ids = encode_pair(source, target, self.source, self.target)
+        return RawAttention(attention_weights(self.model, ids.source, ids.read), ids.unknown)
+
+
+def score_pairs(
+    forced: ForcedScorer, sources: Sequence[Tokens], targets: Sequence[Tokens]
+) -> list[tuple[float, ...]]:
+    """See `Engine.score`."""
+    encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
+    golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
+    most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
+    return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
+
+
+class EncodedPair(NamedTuple):
+    """Numbers of a pair's tokens, for one pass over the target.
+
+    Attributes:
+        source: with its end.
+        read: what the decoder reads: the target shifted right.
+        unknown: tokens of the source and of the target that the dictionaries lack.
+    """
+
+    source: list[int]
+    read: list[int]
+    unknown: tuple[int, int]
+
+
+def encode_pair(
+    source: Tokens, target: Tokens, of_source: Dictionary, of_target: Dictionary
+) -> EncodedPair:
+    """The numbers of a pair's tokens."""
+    ids = [*map(of_source.index, source)], [*map(of_target.index, target)]
+    unknown = ids[0].count(of_source.unk()), ids[1].count(of_target.unk())
+    return EncodedPair([*ids[0], of_source.eos()], [of_target.eos(), *ids[1]], unknown)
+
+
+@contextmanager
+def memory_errors_explained(sample: dict[str, Any]) -> Iterator[None]:
+    """Within, a GPU's memory that does not suffice for a batch is a UserError."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        sentences, longest = sample["net_input"]["src_tokens"].shape
+        raise UserError(
+            f"the GPU's memory does not hold a batch of {sentences} sentences of up to {longest} "
+            f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
+            f"Python), or decode on the CPU"
+        ) from error
+
+
+def make_sample(
+    sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device
+) -> dict[str, Any]:
+    """fairseq's batch: `net_input` with `src_tokens` (B, S), padded on the left, and `src_lengths`.
+
+    Each source gets its end of sentence.
+    """
+    rows = [[*map(dictionary.index, tokens), dictionary.eos()] for tokens in sources]
+    longest = max(map(len, rows))
+    padded = [[dictionary.pad()] * (longest - len(row)) + row for row in rows]
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return {
+        "net_input": {"src_tokens": torch.tensor(padded, device=device), "src_lengths": lengths}
+    }
+
+
+def make_prefix(prefixes: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
+    """What each output begins with, (B, P), padded on the right."""
+    rows = [[dictionary.index(token) for token in prefix] for prefix in prefixes]
+    longest = max(map(len, rows))
+    padded = [row + [dictionary.pad()] * (longest - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+
+
+def make_decoded(hypothesis: dict[str, Any], dictionary: TokenDictionary) -> Decoded:
+    """A generator's hypothesis as subwords: the dictionary's own text, as fairseq prints it."""
+    return Decoded(
+        tokens=tuple(dictionary.string(hypothesis["tokens"].tolist()).split()),
+        score=float(hypothesis["score"]),
+        token_scores=tuple(hypothesis["positional_scores"].float().tolist()),
+        alignment=tuple((int(s), int(t)) for s, t in hypothesis["alignment"]),
+    )

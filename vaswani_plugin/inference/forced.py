@@ -1,0 +1,185 @@
+"""log P of given targets: teacher-forced, by one model or an ensemble.
+
+Axes: B sources, S source length, R pairs, T target length, D d_model, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.transformer import TrainedTransformer
+from vaswani_plugin.modules.masks import padding_mask
+from vaswani_plugin.search.dictionary import Dictionary
+
+CHUNK = 2**22
+"""Logits formed at a time: 16 MiB in float32."""
+Encoded = Sequence[int]
+Pair = tuple[int, int]
+"""(number of a source, place among its targets)."""
+
+
+class ForcedModel(Protocol):
+    """An encoder-decoder that scores given targets."""
+
+    longest: tuple[int, int]
+    """Longest source and target in tokens, the ends of sentence included."""
+
+    def token_log_probabilities(
+        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """log P of each token of the targets.
+
+        Args:
+            sources: (B, S), padded on the left.
+            rows: of each target its source among these, (R,).
+            previous: the targets shifted right, (R, T), padded on the right.
+            target: (R, T), likewise.
+
+        Returns:
+            (R, T), natural logarithms; at padding anything.
+        """
+
+
+class ForcedTransformer:
+    """`ForcedModel` over a Transformer that was loaded without fairseq."""
+
+    def __init__(self, model: TrainedTransformer) -> None:
+        self.model = model
+        self.longest = model.max_positions()
+
+    def token_log_probabilities(
+        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """See `ForcedModel`."""
+        encoder, decoder = self.model.encoder, self.model.decoder
+        memory = encoder(sources).features[rows]  # (R, S, D)
+        mask = padding_mask(sources, encoder.padding_idx)[rows]
+        features = decoder(previous, memory, mask, right_padded=True).features  # (R, T, D)
+        vocabulary = decoder.projection.weight.size(0)
+        found = []
+        count = max(1, CHUNK // vocabulary)
+        for start in range(0, target.numel(), count):
+            part = slice(start, start + count)
+            logits = decoder.project(features.flatten(0, 1)[part]).float()
+            gold = target.flatten()[part]
+            found.append(-F.cross_entropy(logits, gold, reduction="none"))
+        return torch.cat(found).view(target.shape)
+
+
+class ForcedScorer:
+    """Models over the same dictionaries: the mean of their probabilities, token by token.
+
+    Args:
+        models: one or more.
+        source: dictionary.
+        target: dictionary.
+        device: that of the models.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[ForcedModel],
+        source: Dictionary,
+        target: Dictionary,
+        device: torch.device,
+    ) -> None:
+        self.models, self.source, self.target = models, source, target
+        self.device = device
+        self.longest = tuple(min(model.longest[side] for model in models) for side in (0, 1))
+
+    def encode(self, tokens: Sequence[str], side: int, name: str) -> list[int]:
+        """Numbers of a sentence's tokens, with its end.
+
+        Args:
+            tokens: subwords.
+            side: 0 for a source, 1 for a target.
+            name: of the sentence, for errors.
+
+        Raises:
+            UserError: a source without tokens, or a sentence that is too long for a model.
+        """
+        dictionary = self.target if side else self.source
+        if not side and not tokens:
+            raise UserError(f"{name} is empty")
+        if len(tokens) >= self.longest[side]:
+            raise UserError(
+                f"{name} has {len(tokens) + 1} tokens with its end, and the model takes "
+                f"{self.longest[side]}: leave the sentence out, or divide it"
+            )
+        return [*map(dictionary.index, tokens), dictionary.eos()]
+
+    def score(
+        self,
+        sources: Sequence[Encoded],
+        targets: Sequence[Sequence[Encoded]],
+        max_tokens: int,
+        done: Callable[[int], object] = lambda count: None,
+    ) -> list[list[list[float]]]:
+        """log P of every token of every target.
+
+        Args:
+            sources: N sentences of `encode`.
+            targets: of each source its targets.
+            max_tokens: target tokens of a batch, padding included.
+            done: is told how many targets have been scored since it was called before.
+
+        Returns:
+            Of each source, of each target: natural logarithms, that of the end last.
+        """
+        found: list[list[list[float]]] = [[[] for _ in row] for row in targets]
+        for batch in batches_of_pairs(sources, targets, max_tokens):
+            scores = self._score_batch(sources, targets, batch)
+            for (sentence, place), row in zip(batch, scores, strict=True):
+                found[sentence][place] = row
+            done(len(batch))
+        return found
+
+    @torch.no_grad()
+    def _score_batch(
+        self, sources: Sequence[Encoded], targets: Sequence[Sequence[Encoded]], batch: list[Pair]
+    ) -> list[list[float]]:
+        # The longest first: fairseq's own LSTM takes no other order.
+        numbers = sorted({sentence for sentence, _ in batch}, key=lambda n: -len(sources[n]))
+        places = {number: place for place, number in enumerate(numbers)}
+        rows = torch.tensor([places[sentence] for sentence, _ in batch], device=self.device)
+        own = self._padded([sources[n] for n in numbers], self.source.pad(), on_the_left=True)
+        golds = [targets[sentence][place] for sentence, place in batch]
+        target = self._padded(golds, self.target.pad())  # (R, T)
+        shifted = [[self.target.eos(), *gold[:-1]] for gold in golds]
+        previous = self._padded(shifted, self.target.pad())
+        log_p = [
+            model.token_log_probabilities(own, rows, previous, target) for model in self.models
+        ]
+        mean = torch.stack(log_p).logsumexp(dim=0) - math.log(len(log_p))
+        return [row[: len(gold)] for row, gold in zip(mean.tolist(), golds, strict=True)]
+
+    def _padded(self, rows: Sequence[Encoded], pad: int, on_the_left: bool = False) -> Tensor:
+        longest = max(map(len, rows))
+        filled = [[pad] * (longest - len(row)) for row in rows]
+        pairs = zip(rows, filled, strict=True)
+        whole = [[*more, *row] if on_the_left else [*row, *more] for row, more in pairs]
+        return torch.tensor(whole, device=self.device)
+
+
+def batches_of_pairs(
+    sources: Sequence[Encoded], targets: Sequence[Sequence[Encoded]], max_tokens: int
+) -> Iterator[list[Pair]]:
+    """Pairs of each batch: like lengths, those of one source together."""
+    batch: list[Pair] = []
+    longest = 0
+    for sentence in sorted(range(len(sources)), key=lambda i: len(sources[i])):
+        lengths = [len(tokens) for tokens in targets[sentence]]
+        for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+            widest = max(longest, lengths[place])
+            if batch and widest * (len(batch) + 1) > max_tokens:
+                yield batch
+                batch, widest = [], lengths[place]
+            batch.append((sentence, place))
+            longest = widest
+    if batch:
+        yield batch

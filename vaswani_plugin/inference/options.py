@@ -1,0 +1,106 @@
+"""What `Translator.translate` and `.stream` can be told."""
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.search.options import SearchOptions
+
+
+class TranslateOptions(TypedDict, total=False):
+    """Keywords of `Translator.translate` and `.stream`; each may be left out.
+
+    beam: width of the beam (the bundle's own, else the paper's 4).
+    nbest: how many hypotheses of each text (1).
+    length_penalty: alpha of ((5 + |Y|)/6)^alpha (the paper's 0.6).
+    batch_tokens: most source subwords decoded at once, padding included (4,096).
+    long: what to do with a text of more subwords than the model takes: "error" (the default),
+        "split" it into pieces that are translated one by one, or "truncate" it.
+    align: also find the source subword of each target subword.
+    sampling: draw `nbest` samples instead of searching for the likeliest.
+    top_k: sample among the k likeliest subwords only.
+    top_p: sample among the fewest subwords whose probabilities reach p together.
+    temperature: divides the logits (1).
+    seed: makes samples repeatable: the same texts give the same samples.
+    prefix: text that the translation begins with, one for all texts or one for each.
+    min_length: fewest subwords of a translation (1).
+    no_repeat_ngram: no n-gram of so many subwords comes twice in a translation (0: any may).
+    progress: show a bar on stderr.
+    """
+
+    beam: int | None
+    nbest: int
+    length_penalty: float | None
+    batch_tokens: int
+    long: Literal["error", "split", "truncate"]
+    align: bool
+    sampling: bool
+    top_k: int | None
+    top_p: float | None
+    temperature: float
+    seed: int | None
+    prefix: str | Sequence[str] | None
+    min_length: int
+    no_repeat_ngram: int
+    progress: bool
+
+
+LONG = ("error", "split", "truncate")
+"""Values of `long`."""
+
+
+def make_search_options(given: TranslateOptions, own_beam: int | None) -> SearchOptions:
+    """The options of the search.
+
+    Args:
+        given: by the caller.
+        own_beam: that of the bundle, if it has one.
+
+    Raises:
+        UserError: they don't fit together; names the option and the remedy.
+    """
+    check_options(given)
+    nbest, sampling = given.get("nbest", 1), given.get("sampling", False)
+    beam = given.get("beam") or (nbest if sampling else own_beam or PAPER_DECODING["beam"])
+    if nbest > beam:
+        raise UserError(f"--nbest {nbest}: a beam of {beam} finds no more than {beam}")
+    alpha = given.get("length_penalty")
+    return SearchOptions(
+        beam=beam,
+        nbest=nbest,
+        lenpen=PAPER_DECODING["lenpen"] if alpha is None else alpha,
+        max_len_a=PAPER_DECODING["max_len_a"],
+        max_len_b=PAPER_DECODING["max_len_b"],
+        min_len=given.get("min_length", 1),
+        no_repeat_ngram_size=given.get("no_repeat_ngram", 0),
+        sampling=sampling,
+        sampling_topk=given.get("top_k") or -1,
+        sampling_topp=given.get("top_p") or -1.0,
+        temperature=given.get("temperature", 1.0),
+        print_alignment="hard" if given.get("align", False) else None,
+    )
+
+
+def check_options(given: TranslateOptions) -> None:
+    """Refuse names that no option has, and values out of range.
+
+    Raises:
+        UserError: names the option.
+    """
+    if unknown := given.keys() - TranslateOptions.__annotations__.keys():
+        known = ", ".join(TranslateOptions.__annotations__)
+        raise UserError(f"{min(unknown)}: no option of that name; there are {known}")
+    least = {"beam": 1, "nbest": 1, "batch_tokens": 1, "top_k": 1, "min_length": 0}
+    for name, bound in (least | {"no_repeat_ngram": 0}).items():
+        value = given.get(name)
+        if isinstance(value, int) and value < bound:
+            raise UserError(f"{name} is {value}; it must be at least {bound}")
+    if (top_p := given.get("top_p")) is not None and not 0 < top_p <= 1:
+        raise UserError(f"top_p is {top_p}; it must be above 0 and at most 1")
+    if given.get("long", "error") not in LONG:
+        raise UserError(f"long is {given['long']!r}; it must be one of {', '.join(LONG)}")
+    if not given.get("sampling", False):
+        for name in ("top_k", "top_p", "seed"):
+            if given.get(name) is not None:
+                raise UserError(f"{name} goes with sampling: give sampling=True")

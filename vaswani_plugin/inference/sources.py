@@ -1,0 +1,119 @@
+"""Texts as a model takes them: subwords, in several pieces where a text is too long for it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.engine import Decoded
+from vaswani_plugin.text.cutting import WORD_BORDERS, cut
+from vaswani_plugin.text.pipeline import Pipeline
+
+
+class TextTooLong(UserError):
+    """A text of more subwords than the model takes.
+
+    Attributes:
+        number: of the text, from 1 on.
+        count: its subwords.
+        longest: those that the model takes.
+    """
+
+    def __init__(self, number: int, count: int, longest: int) -> None:
+        super().__init__(
+            f"text {number} has {count} subwords, the model takes {longest}: give long='split' or "
+            f"long='truncate', or divide the text"
+        )
+        self.number, self.count, self.longest = number, count, longest
+
+
+class Source(NamedTuple):
+    """A text and its subwords.
+
+    Attributes:
+        text: as it was given.
+        tokens: its subwords.
+        pieces: the subwords in pieces that the model takes; an empty text has none.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    pieces: list[Sequence[str]]
+
+
+def encode(text: str, pipeline: Pipeline) -> tuple[str, ...]:
+    """The subwords of a text; a line break counts as a space."""
+    return tuple(pipeline.encode(text.replace("\n", " ")).split())
+
+
+def encode_whole(
+    text: str, pipeline: Pipeline, name: str, longest: int, least: int = 1
+) -> tuple[str, ...]:
+    """The subwords of a text that has to fit as it is.
+
+    Args:
+        text: the text.
+        pipeline: of its language.
+        name: of the text, for errors.
+        longest: most subwords.
+        least: fewest subwords.
+
+    Raises:
+        UserError: it has fewer or more.
+    """
+    tokens = encode(text, pipeline)
+    if len(tokens) < least:
+        raise UserError(f"{name} is an empty sentence")
+    if len(tokens) > longest:
+        raise UserError(f"{name} has {len(tokens)} subwords, the model takes {longest}: divide it")
+    return tokens
+
+
+def read_source(text: str, number: int, pipeline: Pipeline, longest: int, long: str) -> Source:
+    """A text to translate.
+
+    Args:
+        text: the text.
+        number: from 1 on, for errors.
+        pipeline: of its language.
+        longest: most subwords that the model takes.
+        long: "error", "split" or "truncate".
+
+    Raises:
+        TextTooLong: it has more subwords, and `long` is "error".
+    """
+    tokens = encode(text, pipeline)
+    if len(tokens) <= longest:
+        return Source(text, tokens, [tokens] if tokens else [])
+    if long == "error":
+        raise TextTooLong(number, len(tokens), longest)
+    if long == "truncate":
+        return Source(text, tokens, [tokens[:longest]])
+    return Source(text, tokens, list(cut(tokens, longest, WORD_BORDERS[pipeline.subwords])))
+
+
+def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
+    """The hypotheses of a whole text out of those of its pieces: best with best, and so on.
+
+    Args:
+        pieces: of each its source subwords and its hypotheses.
+
+    Returns:
+        Tokens and scores one after another, the sum of the scores, and alignments counted from the
+        text's first subword.
+    """
+    if not pieces:
+        return []
+    source_start, whole = pieces[0]
+    for length, piece in pieces[1:]:
+        whole = [
+            Decoded(
+                first.tokens + second.tokens,
+                first.score + second.score,
+                first.token_scores + second.token_scores,
+                first.alignment
+                + tuple((s + source_start, t + len(first.tokens)) for s, t in second.alignment),
+            )
+            for first, second in zip(whole, piece, strict=False)
+        ]
+        source_start += length
+    return whole

@@ -1,0 +1,354 @@
+"""Raw text in, translations out.
+
+    translator = Translator.from_pretrained("work/quickstart/model")
+    print(translator.translate("The doctor sleeps.").text)
+
+It needs torch alone where the bundle's model is the Transformer of `modules`, and CTranslate2 where
+it was exported for that.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Unpack, overload
+
+import torch
+from tqdm import tqdm
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import Attention
+from vaswani_plugin.inference.batching import batches_by_length, in_buffers
+from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.checkpoint_models import load_with_data
+from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
+from vaswani_plugin.inference.engine import Decoded, Engine, SearchEngine
+from vaswani_plugin.inference.options import TranslateOptions, make_search_options
+from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
+from vaswani_plugin.inference.sources import (
+    Source,
+    encode,
+    encode_whole,
+    join_pieces,
+    read_source,
+)
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, Settings
+
+BATCH_TOKENS = 4096
+ENGINES = ("torch", "ctranslate2")
+CTRANSLATE2_TYPES = {
+    None: "default",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+"""A dtype as CTranslate2 names it."""
+LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
+BuildForeign = Callable[[Bundle, torch.device, torch.dtype | None], Engine]
+"""Makes an engine of a bundle whose model is none of `modules`."""
+
+
+class Translator:
+    """A trained model with all between raw text and its subwords. Threads may share one.
+
+    Args:
+        pipeline: of a translation model's bundle.
+        engine: decodes subwords.
+        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+
+    Raises:
+        UserError: the pipeline is a language model's or a parser's.
+    """
+
+    def __init__(self, pipeline: Pipeline, engine: Engine, threads: int | None = None) -> None:
+        if not isinstance(pipeline.settings, Settings):
+            raise UserError(f"{pipeline.folder} holds no translation model")
+        self.pipeline = pipeline
+        self.settings = pipeline.settings
+        self.engine = engine
+        self.threads = torch.get_num_threads() if threads is None else threads
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+        engine: str | None = None,
+        build_foreign: BuildForeign | None = None,
+    ) -> "Translator":
+        """Load a bundle, as the recipes make it.
+
+        Args:
+            folder: of the bundle.
+            device: where to decode, such as "cpu" or "cuda".
+            dtype: of the weights, such as torch.bfloat16; None: as they are stored.
+            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+            engine: "torch" or "ctranslate2"; None: whichever the bundle is for.
+            build_foreign: takes models that fairseq alone builds;
+                `interchange.translation.load_translator` hands one in.
+
+        Raises:
+            ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
+            ValueError: the folder is no bundle of a translation model, or a file in it can't be
+                used; names it.
+            OSError: a file can't be read.
+        """
+        if engine not in (None, *ENGINES):
+            raise UserError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
+        bundle = Bundle.load(Path(folder))
+        device = torch.device(device)
+        found: Engine
+        is_exported = (bundle.folder / CTRANSLATE2_MODEL).is_file()
+        if engine == "ctranslate2" or (engine is None and is_exported):
+            kind = CTRANSLATE2_TYPES[dtype]
+            found = CTranslate2Engine(bundle.folder, device.type, kind, threads or 0)
+            return cls(bundle.pipeline, found, threads)
+        try:
+            found = SearchEngine(bundle.load_transformer(), device, dtype)
+        except ForeignModel as foreign:
+            if build_foreign is None:
+                raise ForeignModel(f"{foreign}: {LOAD_FOREIGN}") from foreign
+            try:
+                found = build_foreign(bundle, device, dtype)
+            except ModuleNotFoundError as error:
+                raise UserError(f"{foreign}, and fairseq can't be imported ({error})") from error
+        return cls(bundle.pipeline, found, threads)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | Path,
+        data: str | Path,
+        codes: str | Path | None = None,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+    ) -> "Translator":
+        """Load a checkpoint of the Transformer with its data; it takes tokenized text.
+
+        Args:
+            path: the checkpoint.
+            data: folder of the dictionaries.
+            codes: subword-nmt's, to split the text with; None: it is split already.
+            device, dtype, threads: as for `from_pretrained`.
+
+        Raises:
+            ForeignModel: only fairseq builds the model.
+            FileNotFoundError: a file is missing.
+            ValueError: a file can't be used; names it.
+        """
+        loaded, languages = load_with_data(Path(path), Path(data))
+        pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
+        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype), threads)
+
+    @property
+    def source_language(self) -> str:
+        """Two-letter code."""
+        return self.settings.source_language
+
+    @property
+    def target_language(self) -> str:
+        """Two-letter code."""
+        return self.settings.target_language
+
+    @property
+    def longest_source(self) -> int:
+        """Most subwords of a text that is translated in one piece."""
+        return self.engine.longest_source
+
+    @property
+    def longest_target(self) -> int:
+        """Most subwords of a translation."""
+        return self.engine.longest_target
+
+    def count_tokens(self, text: str) -> int:
+        """The subwords of a source text, the end of sentence not counted."""
+        return len(encode(text, self.pipeline))
+
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, **options: Unpack[TranslateOptions]
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self, texts: Iterable[str], **options: Unpack[TranslateOptions]
+    ) -> list[Translation]: ...
+
+    def translate(
+        self, texts: str | Iterable[str], **options: Unpack[TranslateOptions]
+    ) -> Translation | list[Translation]:
+        """Translate one text or many.
+
+        Args:
+            texts: a sentence, or a short text that the model takes as one; or several. A line
+                break within a text counts as a space.
+            options: see `TranslateOptions`.
+
+        Returns:
+            Of one text its translation, of many a list in their order. A text without words has
+            one empty translation.
+
+        Raises:
+            TextTooLong: with long="error", the default.
+            UserError: options that don't fit together.
+        """
+        if isinstance(texts, str):
+            return self.translate([texts], **options)[0]
+        sources = list(self._read(texts, options))
+        return self._translate(sources, options, progress=options.get("progress", False))
+
+    def stream(
+        self, lines: Iterable[str], *, buffer: int = 1000, **options: Unpack[TranslateOptions]
+    ) -> Iterator[Translation]:
+        """Translate texts as they come, `buffer` of them together.
+
+        Args:
+            lines: the texts; may be endless.
+            buffer: how many to read before they are translated: enough to make batches of like
+                lengths, few enough to see results soon.
+            options: see `TranslateOptions`; `prefix` is one for all.
+
+        Returns:
+            An iterator over the translation of each text, in order. It raises TextTooLong, or what
+            `lines` raises, after the texts before.
+
+        Raises:
+            UserError: options that don't fit together.
+        """
+        if buffer < 1:
+            raise UserError(f"buffer is {buffer}; it must be at least 1")
+        make_search_options(options, self.settings.beam)  # what is wrong is known at once
+        return self._stream(lines, buffer, options)
+
+    def _stream(
+        self, lines: Iterable[str], buffer: int, options: TranslateOptions
+    ) -> Iterator[Translation]:
+        sources = self._read(lines, options)
+        with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
+            for buffered in in_buffers(sources, buffer):
+                for translation in self._translate(buffered, options, progress=False):
+                    yield translation
+                    bar.update()
+
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Score]:
+        """log P of given translations.
+
+        Args:
+            pairs: source and target as text, none of the sources empty.
+            batch_tokens: most target subwords scored at once, padding included.
+
+        Raises:
+            UserError: a source is empty, or a text is too long; names it by its number.
+        """
+        encoded = [
+            (
+                encode_whole(source, self.pipeline, f"source {n}", self.longest_source),
+                encode_whole(target, self._target_pipeline, f"target {n}", self.longest_target, 0),
+            )
+            for n, (source, target) in enumerate(pairs, start=1)
+        ]
+        found: dict[int, Score] = {}
+        self._set_threads()
+        lengths = [1 + max(len(source), len(target)) for source, target in encoded]
+        for batch in batches_by_length(lengths, batch_tokens):
+            sources, targets = zip(*(encoded[n] for n in batch), strict=True)
+            scores = self.engine.score(sources, targets)
+            for number, tokens, row in zip(batch, targets, scores, strict=True):
+                found[number] = Score(sum(row), tokens, row)
+        return [found[number] for number in range(len(encoded))]
+
+    def attention(self, source: str, target: str | None = None) -> Attention:
+        """What each head of each layer attends to.
+
+        Args:
+            source: text.
+            target: its translation as text; None lets the model search one.
+
+        Raises:
+            UserError: a sentence is empty or too long, or the model has no weights to show.
+        """
+        source_tokens = encode_whole(source, self.pipeline, "the source", self.longest_source)
+        if target is None:
+            target_tokens = self._best(source_tokens)
+        else:
+            pipeline = self._target_pipeline
+            target_tokens = encode_whole(target, pipeline, "the target", self.longest_target)
+        self._set_threads()
+        raw = self.engine.attention(source_tokens, target_tokens)
+        text = self.pipeline.decode(" ".join(target_tokens))
+        return Attention.of(source, text, (source_tokens, target_tokens), raw)
+
+    def _best(self, source: Sequence[str]) -> Sequence[str]:
+        """The subwords of the best translation."""
+        search = make_search_options({}, self.settings.beam)
+        return self.engine.decode([source], search)[0][0].tokens
+
+    def _set_threads(self) -> None:
+        if torch.get_num_threads() != self.threads:  # a setting of each Python thread
+            torch.set_num_threads(self.threads)
+
+    def _read(self, texts: Iterable[str], options: TranslateOptions) -> Iterator[Source]:
+        longest, long = self.longest_source, options.get("long", "error")
+        for number, text in enumerate(texts, start=1):
+            yield read_source(text, number, self.pipeline, longest, long)
+
+    def _translate(
+        self, sources: list[Source], options: TranslateOptions, progress: bool
+    ) -> list[Translation]:
+        search = make_search_options(options, self.settings.beam)
+        prefixes = self._prefixes(options.get("prefix"), sources)
+        pieces = [piece for source in sources for piece in source.pieces]
+        lengths = [len(piece) + 1 for piece in pieces]
+        found: dict[int, list[Decoded]] = {}
+        self._set_threads()
+        with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
+            batches = batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS))
+            for number, batch in enumerate(batches):
+                seed = options.get("seed")
+                decoded = self.engine.decode(
+                    [pieces[n] for n in batch],
+                    search,
+                    prefixes and [prefixes[n] for n in batch],
+                    None if seed is None else seed + number,
+                )
+                found.update(zip(batch, decoded, strict=True))
+                bar.update(len(batch))
+        in_order = iter(found[number] for number in range(len(pieces)))
+        return [self._join(source, in_order, search.nbest or 1) for source in sources]
+
+    def _prefixes(
+        self, prefix: str | Sequence[str] | None, sources: list[Source]
+    ) -> list[Sequence[str]] | None:
+        """The subwords that the translation of each piece begins with: a text's first has some."""
+        if prefix is None:
+            return None
+        texts = [prefix] * len(sources) if isinstance(prefix, str) else prefix
+        if len(texts) != len(sources):
+            raise UserError(f"{len(texts)} prefixes of {len(sources)} texts; give one for each")
+        encoded = (encode(text, self._target_pipeline) for text in texts)
+        return [
+            tokens if place == 0 else ()
+            for source, tokens in zip(sources, encoded, strict=True)
+            for place in range(len(source.pieces))
+        ]
+
+    @cached_property
+    def _target_pipeline(self) -> Pipeline:
+        return self.pipeline.of_target()
+
+    def _join(self, source: Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
+        """The translation of a text out of those of its pieces, which come next in `decoded`."""
+        whole = join_pieces([(len(piece), next(decoded)) for piece in source.pieces])[:nbest]
+        hypotheses = tuple(
+            Hypothesis(text=self.pipeline.decode(" ".join(found.tokens)), **found._asdict())
+            for found in whole
+        )
+        return Translation(source.text, source.tokens, hypotheses or (EMPTY,))
