@@ -5,20 +5,22 @@ and of an article that is too long the beginning is read, as in training.
 """
 
 import argparse
+import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._flags import (
-    add_batch_tokens,
-    add_length_penalty,
-    add_processor,
-    count,
-)
-from vaswani_plugin.cli._lines import add_buffer, add_output
-from vaswani_plugin.cli._start import start_fairseq
+from vaswani_plugin.cli._flags import add_batch_tokens, add_length_penalty, add_processor, count
+from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opened, progress
+from vaswani_plugin.cli._start import load_language_model
 from vaswani_plugin.decoding import PAPER_DECODING
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.summarization import Summary
 
 HELP = "summarize articles with a bundle (model, dictionary, subword codes)"
 EXAMPLE = "vaswani summarize --model work/summarization/model < articles > summaries"
+BUNDLE = "a bundle, as recipes/summarization.sh makes it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "inputs", nargs="*", metavar="FILE", help="an article a line, plain or .gz (default: -)"
     )
-    parser.add_argument(
-        "--model",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="a bundle, as recipes/summarization.sh makes it",
-    )
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help=BUNDLE)
     add_output(parser)
     parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
     add_length_penalty(parser, PAPER_DECODING["lenpen"])
@@ -68,7 +64,39 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    start_fairseq()
-    from vaswani_plugin.cli import _summarizing
+    if not args.model.is_dir():
+        raise ValueError(f"--model {args.model}: must be {BUNDLE}")
+    from vaswani_plugin.cli._sentences import read_raw
+    from vaswani_plugin.inference.summarization import Summarizer
 
-    return _summarizing.run(args)
+    summarizer = Summarizer(load_language_model(args))
+    inputs = args.inputs or ["-"]
+    summaries = summarizer.stream(
+        (line for _, line in read_raw(inputs)),
+        buffer=buffer_size(args, inputs),
+        beam=args.beam,
+        length_penalty=args.lenpen,
+        max_length=args.max_length,
+        no_repeat_ngram=args.no_repeat_ngram_size,
+        batch_tokens=args.batch_tokens,
+    )
+    total = cut = 0
+    with opened(args.output) as write, progress(inputs, args.output) as bar:
+        for total, summary in enumerate(summaries, start=1):
+            write([_as_json(total, summary) if args.format == "json" else summary.text])
+            cut += summary.read_tokens < summary.article_tokens
+            bar.update()
+    if cut:
+        print(
+            f"vaswani summarize: {cut:,} of {total:,} articles are longer than the model reads; "
+            f"of those the first {summarizer.settings.article_tokens} units were read",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _as_json(number: int, summary: "Summary") -> str:
+    entry = {"line": number, "article_tokens": summary.article_tokens}
+    entry |= {"read_tokens": summary.read_tokens, "summary": summary.text, "score": summary.score}
+    entry |= {"tokens": summary.tokens, "log_probabilities": summary.token_scores}
+    return json.dumps(entry | {"ended": summary.ended})
