@@ -9,6 +9,9 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from toy_language_model import (
+    FCONV,
+    LSTM,
+    ONE_LAYER,
     OURS,
     POSITIONS,
     STOCK,
@@ -320,7 +323,11 @@ def test_the_default_leaves_room_for_a_prompt(words, completed):
     assert len(found["completions"][0]["tokens"]) == POSITIONS // 2
 
 
-@pytest.mark.parametrize("flags", [OURS, STOCK], ids=["ours", "stock"])
+@pytest.mark.parametrize(
+    "flags",
+    [OURS, ONE_LAYER, STOCK, LSTM, FCONV],
+    ids=["ours", "one-layer", "stock", "lstm", "fconv"],
+)
 def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
     """Without a preprocessing.json prompts are tokens; fairseq's own models complete, too."""
     data = write_data(tmp_path)

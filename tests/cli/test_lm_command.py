@@ -332,9 +332,11 @@ def test_logits_in_chunks_are_the_same(ours, monkeypatch):
     np.testing.assert_allclose(scorer.static(cut, 1000), whole, rtol=1e-12)
 
 
-def test_adaptive_softmax(data, lm):
-    flags = (*toy.STOCK[:-1], "--adaptive-softmax-cutoff", "8,20", "--criterion", "adaptive_loss")
+@pytest.mark.parametrize("flags", [toy.STOCK[:-1], toy.LSTM, toy.FCONV], ids=lambda f: f[3])
+def test_adaptive_softmax(flags, data, lm):
+    flags = (*flags, "--adaptive-softmax-cutoff", "8,20", "--criterion", "adaptive_loss")
     state, model = toy.build(data, *flags)
+    assert model.decoder.adaptive_softmax is not None
     path = data / "adaptive.pt"
     torch.save({**state, "model": model.state_dict()}, path)
     row = lm("--model", path, "--data-bin", data)["results"][0]
