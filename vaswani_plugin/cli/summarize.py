@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if cut:
         print(
             f"vaswani summarize: {cut:,} of {total:,} articles are longer than the model reads; "
-            f"of those the first {summarizer.settings.article_tokens} units were read",
+            f"of those the first {summarizer.article_tokens} units were read",
             file=sys.stderr,
         )
     return 0

@@ -124,7 +124,7 @@ class Completer:
         found = self.search(
             [[self.dictionary.index(unit) for unit in prompt.units] for prompt in prompts],
             options.search_options(),
-            options.max_new_tokens,
+            options.limit,
             self.dictionary.eos() if options.stop == "end" else None,
             (UNKNOWN,),
             options.batch_tokens,

@@ -10,6 +10,7 @@ from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import TextSettings
 
 UNKNOWN, LINE_END, REPLACEMENT = "<unk>", "</s>", "\ufffd"
 
@@ -174,6 +175,12 @@ class CompletionOptions:
             )
         return replace(self, max_new_tokens=most)
 
+    @property
+    def limit(self) -> int:
+        """`max_new_tokens`, once `for_positions` has set it."""
+        assert self.max_new_tokens is not None
+        return self.max_new_tokens
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -196,7 +203,8 @@ class TextCoder:
     def __init__(self, dictionary: Dictionary, pipeline: Pipeline | None) -> None:
         self.dictionary, self.pipeline = dictionary, pipeline
         # Elsewhere the blank between two words comes with the second one.
-        self.by_character = pipeline is not None and pipeline.settings.coding == "characters"
+        settings = None if pipeline is None else pipeline.settings
+        self.by_character = isinstance(settings, TextSettings) and settings.coding == "characters"
 
     def encode_line(self, line: str) -> tuple[str, ...]:
         """The units of a line, without its end."""
@@ -233,11 +241,11 @@ class TextCoder:
                 f"prompt {number}: the model knows {len(unknown)} of {len(units)} tokens not and "
                 f"reads {UNKNOWN}: {', '.join(dict.fromkeys(unknown[:5]))}"
             )
-        longest = positions - options.max_new_tokens - 1  # the end of sentence comes before
+        longest = positions - options.limit - 1  # the end of sentence comes before
         dropped = max(0, len(units) - longest)
         if dropped:
             problem = (
-                f"prompt {number} has {len(units)} tokens; beside {options.max_new_tokens} new "
+                f"prompt {number} has {len(units)} tokens; beside {options.limit} new "
                 f"ones the model's {positions} positions leave {longest}"
             )
             if options.long == "error":

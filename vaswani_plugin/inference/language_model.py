@@ -16,7 +16,6 @@ from typing import Any, Unpack, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
@@ -54,7 +53,7 @@ class LanguageModel:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         dictionary: Dictionary,
         task: TextTask,
         pipeline: Pipeline | None,
@@ -99,10 +98,11 @@ class LanguageModel:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return next(self.model.parameters()).device
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
-    @overload
-    def complete(
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def complete(  # type: ignore[overload-overlap]
         self, prompts: str, *, progress: bool = False, **options: Unpack[CompletionKeywords]
     ) -> CompletedPrompt: ...
 
@@ -183,7 +183,7 @@ class LanguageModel:
         return self._completer.write(self._prompt(number, prompt, chosen), chosen, write)
 
     @overload
-    def score(
+    def score(  # type: ignore[overload-overlap]
         self, texts: str, *, batch_tokens: int = 4096, progress: bool = False
     ) -> TextScore: ...
 

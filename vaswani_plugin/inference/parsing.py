@@ -9,10 +9,9 @@ Axes: B sentences of a batch.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack, overload
+from typing import Any, Protocol, TypedDict, Unpack, overload
 
 import torch
-from torch import nn
 from tqdm import tqdm
 
 from vaswani_plugin.decoding import PARSER_DECODING
@@ -21,6 +20,7 @@ from vaswani_plugin.inference.batching import batches_by_length, in_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import (
     Decoded,
+    TokenDictionary,
     make_decoded,
     make_sample,
     memory_errors_explained,
@@ -118,6 +118,10 @@ class ParseOptions:
     batch_tokens: int = 2048
 
 
+class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
+    """What a parser asks of its dictionaries: ours and fairseq's both answer it."""
+
+
 class Parser:
     """A trained parser; threads may use it at the same time.
 
@@ -131,15 +135,17 @@ class Parser:
 
     def __init__(
         self,
-        model: nn.Module,
-        source: SymbolDictionary,
-        target: SymbolDictionary,
+        model: Any,
+        source: ParserDictionary,
+        target: ParserDictionary,
         pipeline: Pipeline,
         threads: int | None = None,
     ) -> None:
         self.model, self.source, self.target, self.pipeline = model, source, target, pipeline
         self.longest_source: int = model.max_positions()[0] - 1
         """Most units of a sentence."""
+        assert isinstance(pipeline.settings, TreeSettings)
+        self.settings = pipeline.settings
         self.threads = threads or torch.get_num_threads()
         self._grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
         self._weights = PackedWeights()
@@ -175,8 +181,8 @@ class Parser:
         """The units of a sentence that the model reads."""
         return len(self.pipeline.encode(sentence).split())
 
-    @overload
-    def parse(
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def parse(  # type: ignore[overload-overlap]
         self, sentences: str, *, progress: bool = False, **options: Unpack[ParseKeywords]
     ) -> ParsedSentence: ...
 
@@ -233,7 +239,7 @@ class Parser:
         )
 
     def _search_options(self, options: ParseOptions) -> SearchOptions:
-        beam = options.beam or self.pipeline.settings.beam or PARSER_DECODING["beam"]
+        beam = options.beam or self.settings.beam or PARSER_DECODING["beam"]
         if options.nbest > beam:
             raise UserError(f"nbest is {options.nbest}: a beam of {beam} finds no more than {beam}")
         given = {"beam": beam, "nbest": options.nbest, "lenpen": options.length_penalty}

@@ -12,7 +12,7 @@ import torch
 
 from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.stream_scoring import ScoringModel
-from vaswani_plugin.metrics.perplexity import TextCounts, perplexity, rates
+from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
 from vaswani_plugin.text.dictionary import Dictionary
 
 
@@ -72,17 +72,20 @@ class Perplexity:
     @property
     def per_word(self) -> float:
         """Perplexity."""
-        return perplexity(rates(self.bits, self.counts, with_line_ends=True).word)
+        return perplexity(self._bits_per("word"))
 
     @property
     def bits_per_character(self) -> float:
         """Bits by character."""
-        return rates(self.bits, self.counts, with_line_ends=True).character
+        return self._bits_per("character")
 
     @property
     def bits_per_byte(self) -> float:
         """Bits by byte."""
-        return rates(self.bits, self.counts, with_line_ends=True).byte
+        return self._bits_per("byte")
+
+    def _bits_per(self, unit: str) -> float:
+        return self.bits / self.counts.units(unit, with_line_ends=True)
 
 
 @torch.no_grad()

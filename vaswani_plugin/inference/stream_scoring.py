@@ -162,7 +162,7 @@ class StreamScorer:
 @contextlib.contextmanager
 def kept_weights(model: ScoringModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
     """Gives the weights that may learn, and copies; afterwards they are what they were."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
     trained = [weight.detach().clone() for weight in weights]
     try:
         yield weights, trained

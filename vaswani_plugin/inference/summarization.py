@@ -20,6 +20,7 @@ from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
+from vaswani_plugin.text.settings import TextSettings
 from vaswani_plugin.text.summaries import one_line
 
 BUFFER = 256
@@ -79,6 +80,7 @@ class SummaryOptions:
 
     def search_options(self) -> SearchOptions:
         """The same for the search."""
+        assert self.beam is not None
         return SearchOptions(
             beam=self.beam,
             lenpen=self.length_penalty,
@@ -97,13 +99,18 @@ class Summarizer:
     """
 
     def __init__(self, model: LanguageModel) -> None:
-        settings = model.pipeline and model.pipeline.settings
-        if settings is None or settings.article_tokens is None:
+        settings = None if model.pipeline is None else model.pipeline.settings
+        if (
+            not isinstance(settings, TextSettings)
+            or settings.article_tokens is None
+            or settings.summary_tokens is None
+        ):
             raise UserError(
                 "this language model was not trained to summarize; give a bundle of "
                 "recipes/summarization.sh"
             )
-        self.model, self.settings = model, settings
+        self.model, self.beam = model, settings.beam
+        self.article_tokens, self.summary_tokens = settings.article_tokens, settings.summary_tokens
         self._coder = TextCoder(model.dictionary, model.pipeline)
         self._completer = Completer(model.model, model.dictionary, self._coder, model.threads)
 
@@ -112,8 +119,8 @@ class Summarizer:
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
         return cls(LanguageModel.from_pretrained(folder, **options))
 
-    @overload
-    def summarize(
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def summarize(  # type: ignore[overload-overlap]
         self, articles: str, *, progress: bool = False, **options: Unpack[SummaryKeywords]
     ) -> Summary: ...
 
@@ -167,15 +174,15 @@ class Summarizer:
 
     def _complete_options(self, options: SummaryOptions) -> SummaryOptions:
         """The options with the bundle's values for None."""
-        read, positions = self.settings.article_tokens, self.model.positions
-        most = options.max_length or self.settings.summary_tokens
+        read, positions = self.article_tokens, self.model.positions
+        most = options.max_length or self.summary_tokens
         room = positions - read - 2  # the sentence's start and <sep>
         if most > room:
             raise UserError(
                 f"--max-length {most}: beside {read} units of article the model's {positions} "
                 f"positions leave {room}"
             )
-        beam = options.beam or self.settings.beam or PAPER_DECODING["beam"]
+        beam = options.beam or self.beam or PAPER_DECODING["beam"]
         return replace(options, max_length=most, beam=beam)
 
     def _summarize(
@@ -183,7 +190,8 @@ class Summarizer:
     ) -> Iterator[Summary]:
         """The best summary of each; of an empty article none is asked for."""
         index, end = self.model.dictionary.index, self.model.dictionary.eos()
-        read = [article[: self.settings.article_tokens] for article in articles]
+        read = [article[: self.article_tokens] for article in articles]
+        assert options.max_length is not None
         found = iter(
             self._completer.search(
                 [[*map(index, units), index(SEPARATOR)] for units in read if units],

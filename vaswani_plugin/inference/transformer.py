@@ -212,7 +212,8 @@ def projected_log_probabilities(
     """
     rows = max(1, CHUNK_ELEMENTS // vocabulary)
     found = []
-    for x, gold in zip(features.split(rows), targets.split(rows), strict=True):
+    chunks = zip(torch.split(features, rows), torch.split(targets, rows), strict=True)
+    for x, gold in chunks:
         logits = project(x)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         found.append(-F.cross_entropy(logits, gold, reduction="none"))
