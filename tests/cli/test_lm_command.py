@@ -20,8 +20,6 @@ from tests.conftest import REPO
 from vaswani_plugin.analysis.perplexity import write_line_scores
 from vaswani_plugin.cli.__main__ import command_parser, main
 from vaswani_plugin.inference import transformer
-from vaswani_plugin.inference.bundle import ForeignModel
-from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
 from vaswani_plugin.interchange.language_model import load_language_model
 from vaswani_plugin.metrics.scored_text import Tokens
@@ -206,11 +204,7 @@ def ours(checkpoints, data):
 
 
 def scoring_model(path: Path, data: Path):
-    options = {"data": data, "dtype": torch.float64}
-    try:
-        model = LanguageModel.from_pretrained(path, **options)
-    except ForeignModel:
-        model = load_language_model(path, **options)
+    model = load_language_model(path, data=data, dtype=torch.float64)
     return model.model, model.dictionary
 
 

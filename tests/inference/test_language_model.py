@@ -55,7 +55,7 @@ def model(kind, checkpoint, data) -> LanguageModel:
         return LanguageModel.from_pretrained(checkpoint, data=data)
     with pytest.raises(ForeignModel, match=r"\.pt holds .* only fairseq builds"):
         LanguageModel.from_pretrained(checkpoint, data=data)
-    return load_language_model(checkpoint, data)
+    return load_language_model(checkpoint, data=data)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._flags import add_length_penalty, add_processor, count, share
-from vaswani_plugin.cli._start import load_language_model
+from vaswani_plugin.cli._flags import add_length_penalty, add_processor, count, processor, share
+from vaswani_plugin.cli._lines import RawLines
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.text.messages import message_line
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a model or a prompt that can't be used.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.cli._sentences import read_raw
+    from vaswani_plugin.interchange.language_model import load_language_model
 
     is_json = args.format == "json"
     options = {name: getattr(args, name) for name in ("beam", "sampling", "top_k", "top_p", "seed")}
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     options |= {"nbest": args.samples, "length_penalty": args.lenpen}
     options |= {"max_new_tokens": args.max_new_tokens, "min_new_tokens": args.min_new_tokens}
     options |= {"no_repeat_ngram": args.no_repeat_ngram_size}
-    model = load_language_model(args, args.data_bin)
-    prompts = args.prompts or (line for _, line in read_raw(["-"]))
+    model = load_language_model(args.model, data=args.data_bin, device=processor(args))
+    prompts = args.prompts or RawLines(["-"])
     if max(args.beam, args.samples) == 1 and not is_json and sys.stdout.isatty():
         for number, prompt in enumerate(prompts, start=1):
             _write(prompt)

@@ -4,8 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from vaswani_plugin.cli._flags import add_processor, count, not_negative
-from vaswani_plugin.cli._start import load_language_model
+from vaswani_plugin.cli._flags import add_processor, count, not_negative, processor
 from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
 
 HELP = "perplexity of a language model by token, word, character and byte, beside baselines"
@@ -40,13 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     decay = f"part of the way back to the trained weights, after each window (0 to 1, {DECAY})"
     add("--dynamic-decay", type=not_negative, metavar="X", help=decay)
     add = parser.add_argument_group("baselines").add_argument
-    baselines = "uniform, unigram, and trigram (interpolated modified Kneser-Ney)"
-    add("--baselines", action="store_true", help=baselines)
+    add("--baselines", action="store_true", help="uniform, unigram, trigram (modified Kneser-Ney)")
     add("--train-data", type=Path, nargs="+", default=[], metavar="PATH", help=TRAIN_DATA)
     figure = f"a published figure to convert; UNIT is one of {', '.join(FIGURES)}"
     add("--figure", nargs=2, metavar=("VALUE", "UNIT"), help=figure)
-    counts = "of the figure's text, instead of --text"
-    add("--counts", type=count, nargs=2, metavar=("WORDS", "CHARACTERS"), help=counts)
+    counts = {"metavar": ("WORDS", "CHARACTERS"), "help": "of the figure's text, for --text"}
+    add("--counts", type=count, nargs=2, **counts)
     add = parser.add_argument
     add("--line-scores", type=Path, metavar="FILE", help="write each line's bits and perplexity")
     add_processor(parser)
@@ -95,22 +93,25 @@ def run(args: argparse.Namespace) -> int:
     """
     check_flags(args)
     from vaswani_plugin.analysis.perplexity import DynamicEvaluation, Scoring, make_report
+    from vaswani_plugin.interchange.language_model import load_language_model
     from vaswani_plugin.metrics.perplexity import TextCounts
     from vaswani_plugin.metrics.scored_text import read_subject
 
-    model, subject = args.model and load_language_model(args, args.data_bin), None
-    skips = args.line_ends == "skip"
+    model = subject = None
+    if args.model:
+        model = load_language_model(args.model, data=args.data_bin, device=processor(args))
     if not args.counts:
         known = model.text_knowledge() if model else {}
-        subject = read_subject(args.text, args.data_bin, args.split, skips_ends=skips, **known)
+        known["skips_ends"] = args.line_ends == "skip"
+        subject = read_subject(args.text, args.data_bin, args.split, **known)
     rate = RATE if args.dynamic_rate is None else args.dynamic_rate
     decay = DECAY if args.dynamic_decay is None else args.dynamic_decay
-    windows = args.tokens_per_sample, args.context_window, args.batch_tokens
     dynamic = DynamicEvaluation(rate, decay) if args.dynamic else None
+    cut = args.tokens_per_sample, args.context_window, args.batch_tokens
     report = make_report(
         subject,
         args.line_ends,
-        model and Scoring(model, *windows, dynamic, args.line_scores),
+        model and Scoring(model, *cut, dynamic, args.line_scores),
         (args.train_data or [args.data_bin]) if args.baselines else [],
         args.figure,
         args.counts and TextCounts(0, *args.counts, 0),

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._flags import add_batch_tokens, add_length_penalty, add_processor, count
-from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opened, progress
-from vaswani_plugin.cli._start import load_parser
+from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli import _lines as lines
 from vaswani_plugin.decoding import PARSER_DECODING
 
 if TYPE_CHECKING:
@@ -33,17 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("inputs", nargs="*", metavar="FILE", help="a sentence a line, plain or .gz (default: -)")
     add("--model", type=Path, required=True, metavar="DIR", help=BUNDLE)
-    add_output(parser)
+    lines.add_output(parser)
     add("--pretty", action="store_true", help="trees over several lines, indented")
     add("--draw", type=Path, metavar="FILE", help=DRAW)
     add("--unconstrained", action="store_true", help=UNCONSTRAINED)
     beam = PARSER_DECODING["beam"]
-    add("--beam", type=count, help=f"width (default: that of the bundle, else {beam})")
-    add_length_penalty(parser, PARSER_DECODING["lenpen"])
+    add("--beam", type=flags.count, help=f"width (default: that of the bundle, else {beam})")
+    flags.add_length_penalty(parser, PARSER_DECODING["lenpen"])
     add("--format", choices=["text", "json"], default="text", help=FORMAT)
-    add_buffer(parser, 256, "parsing")
-    add_batch_tokens(parser, 2048, "units read")
-    add_processor(parser)
+    lines.add_buffer(parser, 256, "parsing")
+    flags.add_batch_tokens(parser, 2048, "units read")
+    flags.add_processor(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,18 +54,20 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.pretty and args.format == "json":
         raise ValueError("--pretty and --format json exclude each other; drop one")
-    parser = load_parser(args)
+    from vaswani_plugin.interchange.parsing import load_parser
+
+    parser = load_parser(args.model, device=flags.processor(args))
     inputs = args.inputs or ["-"]
     found = parser.stream(
         read(inputs, parser),
-        buffer=buffer_size(args, inputs),
+        buffer=lines.buffer_size(args, inputs),
         beam=args.beam,
         length_penalty=args.lenpen,
         unconstrained=args.unconstrained,
         batch_tokens=args.batch_tokens,
     )
     total = malformed = 0
-    with opened(args.output) as write, progress(inputs, args.output) as bar:
+    with lines.opened(args.output) as write, lines.progress(inputs, args.output) as bar:
         for number, sentence in enumerate(found, start=1):
             total += bool(sentence.words)
             malformed += bool(sentence.words) and sentence.tree is None
@@ -85,10 +86,9 @@ def read(paths: list[str], parser: "Parser") -> Iterator[str]:
         InputError: a line can't be read, or has too many units; names it.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.cli._sentences import read_raw
     from vaswani_plugin.text.messages import InputError
 
-    for place, line in read_raw(paths):
+    for place, line in lines.read_raw(paths):
         if (units := parser.count_tokens(line)) > parser.longest_source:
             raise InputError(
                 f"{place}: the line has {units} units, the model takes {parser.longest_source}: "

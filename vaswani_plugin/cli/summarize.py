@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._flags import add_batch_tokens, add_length_penalty, add_processor, count
-from vaswani_plugin.cli._lines import add_buffer, add_output, buffer_size, opened, progress
-from vaswani_plugin.cli._start import load_language_model
+from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli import _lines as lines
 from vaswani_plugin.decoding import PAPER_DECODING
 
 if TYPE_CHECKING:
@@ -29,24 +28,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs", nargs="*", metavar="FILE", help="an article a line, plain or .gz (default: -)"
     )
     parser.add_argument("--model", type=Path, required=True, metavar="DIR", help=BUNDLE)
-    add_output(parser)
-    parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
-    add_length_penalty(parser, PAPER_DECODING["lenpen"])
+    lines.add_output(parser)
+    parser.add_argument(
+        "--beam", type=flags.count, help="width (default: that of the bundle, else 4)"
+    )
+    flags.add_length_penalty(parser, PAPER_DECODING["lenpen"])
     parser.add_argument(
         "--max-length",
-        type=count,
+        type=flags.count,
         metavar="N",
         help="units of a summary (default: those of the training's longest)",
     )
     parser.add_argument(
         "--no-repeat-ngram-size",
-        type=count,
+        type=flags.count,
         default=0,
         metavar="N",
         help="write no N units twice in a summary",
     )
-    add_buffer(parser, 256, "summarizing")
-    add_batch_tokens(parser, 4096, "units of articles read")
+    lines.add_buffer(parser, 256, "summarizing")
+    flags.add_batch_tokens(parser, 4096, "units of articles read")
     parser.add_argument(
         "--format",
         choices=["text", "json"],
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="json: an object a line with line, article_tokens, read_tokens, summary, score, "
         "tokens, log_probabilities (natural logarithms) and ended (whether the model ended it)",
     )
-    add_processor(parser)
+    flags.add_processor(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,14 +67,14 @@ def run(args: argparse.Namespace) -> int:
     """
     if not args.model.is_dir():
         raise ValueError(f"--model {args.model}: must be {BUNDLE}")
-    from vaswani_plugin.cli._sentences import read_raw
     from vaswani_plugin.inference.summarization import Summarizer
+    from vaswani_plugin.interchange.language_model import load_language_model
 
-    summarizer = Summarizer(load_language_model(args))
+    summarizer = Summarizer(load_language_model(args.model, device=flags.processor(args)))
     inputs = args.inputs or ["-"]
     summaries = summarizer.stream(
-        (line for _, line in read_raw(inputs)),
-        buffer=buffer_size(args, inputs),
+        lines.RawLines(inputs),
+        buffer=lines.buffer_size(args, inputs),
         beam=args.beam,
         length_penalty=args.lenpen,
         max_length=args.max_length,
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         batch_tokens=args.batch_tokens,
     )
     total = cut = 0
-    with opened(args.output) as write, progress(inputs, args.output) as bar:
+    with lines.opened(args.output) as write, lines.progress(inputs, args.output) as bar:
         for total, summary in enumerate(summaries, start=1):
             write([_as_json(total, summary) if args.format == "json" else summary.text])
             cut += summary.read_tokens < summary.article_tokens
