@@ -72,6 +72,7 @@ def test_alone_as_in_a_batch_in_any_order(parser):
     found = parser.parse(sentences)
     assert found[20] == found[21] == ParsedSentence((), ())
     assert found[20].tree is None and found[20].bracketing == "" and found[20].score is None
+    assert parser.parse(f"{sentences[0]}\n").bracketing == found[0].bracketing
     require_same([parser.parse(sentence) for sentence in sentences], found)
     require_same(parser.parse(sentences, batch_tokens=1), found)
     places = random.Random(1).sample(range(len(sentences)), len(sentences))

@@ -33,6 +33,7 @@ def test_one_many_and_a_stream(summarizer):
         assert one.tokens == other.tokens == another.tokens and one.text == other.text
         assert one.score == pytest.approx(other.score, abs=1e-4)
         assert one.score == pytest.approx(another.score, abs=1e-4)
+    assert summarizer.summarize("ba\nbe\n").tokens == summarizer.summarize("ba be").tokens
     assert found[-1].text == found[-2].text == "" and len({one.text for one in found}) > 3
     assert [one.read_tokens for one in found[:14]] == [min(12, n + 1) for n in range(14)]
     assert all("<sep>" not in one.tokens for one in found)

@@ -179,7 +179,7 @@ class Parser:
 
     def count_tokens(self, sentence: str) -> int:
         """The units of a sentence that the model reads."""
-        return len(self.pipeline.encode(sentence).split())
+        return len(self._units(sentence))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def parse(  # type: ignore[overload-overlap]
@@ -202,7 +202,7 @@ class Parser:
         progress: bool = False,
         **options: Unpack[ParseKeywords],
     ) -> ParsedSentence | list[ParsedSentence]:
-        """Parse sentences of words between blanks, as treebanks divide them.
+        """Parse sentences of words between blanks, as treebanks divide them ("do n't").
 
         Args:
             sentences: one or many.
@@ -246,13 +246,16 @@ class Parser:
         return SearchOptions(**{**PARSER_DECODING, **given})
 
     def _read(self, number: int, line: str) -> "_Sentence":
-        sentence = _Sentence(number, words_of(line), self.pipeline.encode(line).split())
+        sentence = _Sentence(number, words_of(_one_line(line)), self._units(line))
         if len(sentence.units) > self.longest_source:
             raise UserError(
                 f"line {number}: the line has {len(sentence.units)} units, the model takes "
                 f"{self.longest_source}: divide it"
             )
         return sentence
+
+    def _units(self, line: str) -> list[str]:
+        return self.pipeline.encode(_one_line(line)).split()
 
     def _parse(
         self, sentences: list["_Sentence"], options: ParseOptions, search: SearchOptions
@@ -299,6 +302,11 @@ class Parser:
                 f"line {sentence.number}: the model counts other words than there are ({error}): "
                 f"its bundle's codes or dictionaries were changed; make it again"
             ) from error
+
+
+def _one_line(sentence: str) -> str:
+    """A sentence in which a line break counts as a space."""
+    return sentence.replace("\n", " ")
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ class Summarizer:
         """Summarize.
 
         Args:
-            articles: one or many, each a line.
+            articles: one or many; a line break in one counts as a space.
             progress: show a bar on standard error.
             options: of `SummaryOptions`.
 
@@ -168,7 +168,8 @@ class Summarizer:
         """
         chosen = self._complete_options(SummaryOptions(**options))
         encode = self._coder.encode_line
-        coded = (encode(article) if article.strip() else () for article in articles)
+        lines = (article.replace("\n", " ") for article in articles)
+        coded = (encode(line) if line.strip() else () for line in lines)
         buffers = in_buffers(coded, buffer)
         return (summary for group in buffers for summary in self._summarize(group, chosen))
 
