@@ -15,6 +15,7 @@ from fairseq.sequence_scorer import SequenceScorer
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.inference.safetensors_file import save_safetensors
 from vaswani_plugin.inference.summarization import Summarizer
 from vaswani_plugin.interchange.language_model import load_language_model
 from vaswani_plugin.text.settings import TextSettings
@@ -288,3 +289,18 @@ def test_what_is_computed_in_bfloat16(tmp_path):
     assert next(rough.model.parameters()).dtype == torch.bfloat16
     assert rough.score("ba be").score == pytest.approx(exact.score("ba be").score, rel=0.05)
     assert rough.complete("ba be", max_new_tokens=3).best.tokens
+
+
+@pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER], ids=["ours", "one-layer"])
+def test_a_bundle_with_safetensors_alone(flags, tmp_path):
+    """The latter is built by fairseq."""
+    toy.write_lines(tmp_path / "dict.txt", [f"{word} 1" for word in toy.WORDS])
+    text = TextSettings("words").to_json()
+    (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
+    state, model = toy.build(tmp_path, *flags)
+    state["model"] = model.state_dict()
+    torch.save(state, tmp_path / "model.pt")
+    expected = load_language_model(tmp_path).score(TEXTS)
+    save_safetensors(state, tmp_path / "model.safetensors")
+    (tmp_path / "model.pt").unlink()
+    assert load_language_model(tmp_path).score(TEXTS) == expected

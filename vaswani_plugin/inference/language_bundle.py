@@ -26,11 +26,11 @@ from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
-    MODEL,
     SETTINGS,
     TEXT_DICTIONARY,
     TextSettings,
     read_settings_file,
+    weights_path,
 )
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
@@ -119,7 +119,7 @@ class LanguageFiles:
                     f"{data} was binarized with another dictionary than that of {path}: give "
                     f"--text, or binarize with --srcdict {path / TEXT_DICTIONARY}"
                 )
-            return cls(path / MODEL, path, pipeline)
+            return cls(weights_path(path), path, pipeline)
         if data is None:
             raise UserError(
                 f"{path} is no bundle: --data-bin DIR has to say what its dictionary is"

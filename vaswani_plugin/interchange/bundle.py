@@ -4,6 +4,7 @@
 """
 
 from pathlib import Path
+from typing import Any
 
 from fairseq import checkpoint_utils, tasks
 from fairseq.models import BaseFairseqModel

@@ -20,6 +20,7 @@ from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.transformer import projected_log_probabilities, select_rows
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.interchange.bundle import load_state
 from vaswani_plugin.text.dictionary import load_text_dictionary
 
 
@@ -46,7 +47,7 @@ def build_language_model(
     files = LanguageFiles.find(Path(path), None if data is None else Path(data))
     register()
     with untrusted(files.checkpoint):
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(files.checkpoint))
+        state = load_state(files.checkpoint)
         cfg = state.get("cfg") or convert_namespace_to_omegaconf(state["args"])
         text_task = TextTask.of(cfg.task, files.checkpoint)
         dictionary = load_text_dictionary(files.folder)
