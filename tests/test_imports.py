@@ -90,6 +90,7 @@ MAY_KNOW = {
 # Files that know fairseq though their package should not, and why.
 KNOW_FAIRSEQ = {
     "interchange/bundle.py": "fairseq builds its own models",
+    "interchange/fairseq_language_model.py": "and its own language models",
     "interchange/fairseq_options.py": "reads the options of fairseq's own transformer",
     "interchange/fairseq_transformer.py": "reads and writes fairseq's own transformer",
     "interchange/stock_import.py": "checks an imported model by building it",

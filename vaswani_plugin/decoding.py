@@ -7,3 +7,6 @@ PAPER_DECODING: dict[str, Any] = {"beam": 4, "lenpen": 0.6, "max_len_a": 1.0, "m
 
 PARSER_DECODING: dict[str, Any] = {"beam": 21, "lenpen": 0.3, "max_len_a": 1.0, "max_len_b": 300}
 """Section 6.3: beam of 21, alpha 0.3, output at most 300 tokens longer than the input."""
+
+MAX_NEW_TOKENS = 100
+"""After so many tokens a completed text is cut; half of the positions of a shorter model. Ours."""

@@ -8,8 +8,8 @@ from importlib import import_module
 
 from vaswani_plugin.text.corpus_io import read_json, run
 
-CLI = "vaswani_plugin.cli"
-MODULES = {"lm": f"{CLI}._lm_report", "rouge": f"{CLI}.rouge", "f1": "parsing_scores"}
+REPORT = "vaswani_plugin.metrics.perplexity_report"
+MODULES = {"lm": REPORT, "rouge": "vaswani_plugin.cli.rouge", "f1": "parsing_scores"}
 
 
 def main() -> None:

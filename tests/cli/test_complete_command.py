@@ -9,6 +9,9 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from toy_language_model import (
+    FCONV,
+    LSTM,
+    ONE_LAYER,
     OURS,
     POSITIONS,
     STOCK,
@@ -19,10 +22,9 @@ from toy_language_model import (
     write_lines,
 )
 
-from vaswani_plugin.cli import _completing
-from vaswani_plugin.cli import complete as command
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.cli._completer import Completer
+from vaswani_plugin.inference import completing
+from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.coding import bpe_units, encode_characters, to_letters
@@ -272,28 +274,20 @@ def test_a_terminal_sees_each_token_as_it_comes(
 
 def test_half_a_character_is_not_shown(subwords, monkeypatch):
     """Its bytes are units of their own; a terminal can't take back U+FFFD."""
-    args = parsed(subwords, "--max-new-tokens", "9")
-    model = _completing.load_model(subwords, None, torch.device("cpu"))
-    completer = Completer(model, args, _completing.search_options(args))
+    model = LanguageModel.from_pretrained(subwords)
     units = [f"{unit}@@" for unit in to_letters("ж–ж")[:-1]] + [to_letters("ж–ж")[-1]]
     tokens = list(map(model.dictionary.index, units))
     assert model.dictionary.unk() not in tokens and len(tokens) == 7
 
-    def complete(prompts, watch):
+    def complete(*args, watch, **options):
         for length in range(len(tokens) + 1):
             watch(torch.tensor([[tokens[:length]]]))
         return [[Completion(tokens, [], 0.0, False)]]
 
-    monkeypatch.setattr(completer, "complete", complete)
-    terminal = Terminal()
-    completer.stream(completer.prompt(1, "the"), terminal)
-    assert list(filter(None, terminal.writes)) == ["the", " ", "ж", "–", "ж", "\n"]
-
-
-def parsed(model: Path, *flags: str):
-    parser = command.argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return parser.parse_args(["--model", str(model), *flags])
+    monkeypatch.setattr(completing, "complete", complete)
+    writes: list[str] = []
+    model.write("the", writes.append, max_new_tokens=9)
+    assert writes == [" ", "ж", "–", "ж"]
 
 
 def test_of_a_long_prompt_the_end_is_read(words, completed):
@@ -319,7 +313,7 @@ def test_a_long_prompt_may_be_an_error_after_those_before_it(words, completed):
     long = " ".join(WORDS[:30])
     flags = ("--max-new-tokens", "10", "--long-prompt", "error")
     code, output, errors = completed(words, *flags, stdin=f"ba\n{long}\nbe\n".encode())
-    assert code == 1
+    assert code == 1 and output.startswith("ba ") and output.count("\n") == 1
     assert errors.startswith("vaswani complete: error: prompt 2 has 30 tokens; beside 10 new ones")
     assert errors.count("\n") == 1 and "shorten it" in errors
 
@@ -329,7 +323,11 @@ def test_the_default_leaves_room_for_a_prompt(words, completed):
     assert len(found["completions"][0]["tokens"]) == POSITIONS // 2
 
 
-@pytest.mark.parametrize("flags", [OURS, STOCK], ids=["ours", "stock"])
+@pytest.mark.parametrize(
+    "flags",
+    [OURS, ONE_LAYER, STOCK, LSTM, FCONV],
+    ids=["ours", "one-layer", "stock", "lstm", "fconv"],
+)
 def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
     """Without a preprocessing.json prompts are tokens; fairseq's own models complete, too."""
     data = write_data(tmp_path)
@@ -352,6 +350,7 @@ def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
         (("--samples", "2"), "--samples 2: a beam of 1 finds no more than 1"),
         (("--sampling", "--temperature", "0"), "--temperature is 0.0; it must be greater than 0"),
         (("--max-new-tokens", "32"), "the model has 32 positions; give at most 31"),
+        (("--max-new-tokens", "4", "--min-new-tokens", "5"), "exceeds --max-new-tokens 4"),
     ],
     ids=str,
 )

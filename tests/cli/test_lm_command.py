@@ -17,14 +17,19 @@ from fairseq_cli import eval_lm
 from fairseq_flags import PLUGIN
 
 from tests.conftest import REPO
-from vaswani_plugin.cli import _lm_scoring
+from vaswani_plugin.analysis.perplexity import write_line_scores
 from vaswani_plugin.cli.__main__ import command_parser, main
-from vaswani_plugin.cli._lm_evaluation import write_line_scores
-from vaswani_plugin.cli._lm_scoring import Scorer, windows
-from vaswani_plugin.cli._lm_text import Tokens
+from vaswani_plugin.inference import transformer
+from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
+from vaswani_plugin.interchange.language_model import load_language_model
+from vaswani_plugin.metrics.scored_text import Tokens
 from vaswani_plugin.text.settings import TextSettings
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
+KINDS = {
+    **{"ours": toy.OURS, "one-layer": toy.ONE_LAYER},
+    **{"stock": toy.STOCK, "lstm": toy.LSTM, "fconv": toy.FCONV},
+}
 SIZES = [(32, 0), (16, 0), (20, 12), (20, 19)]
 ORDERS = ("uniform", "unigram", "trigram")
 ROW_KEYS = {
@@ -41,8 +46,11 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def checkpoints(data) -> dict[str, Path]:
-    kinds = {"ours": toy.OURS, "stock": toy.STOCK, "one-layer": toy.ONE_LAYER}
-    return {name: toy.write_checkpoint(data, data / f"{name}.pt", *f) for name, f in kinds.items()}
+    updates = dict.fromkeys(KINDS, 60) | {"lstm": 150}
+    return {
+        name: toy.write_checkpoint(data, data / f"{name}.pt", *flags, updates=updates[name])
+        for name, flags in KINDS.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +95,7 @@ def forced(model, stream: list[int], end: int, size: int, context: int) -> list[
     return found
 
 
-@pytest.mark.parametrize("kind", ["ours", "stock"])
+@pytest.mark.parametrize("kind", ["ours", "stock", "lstm", "fconv"])
 @pytest.mark.parametrize(("size", "context"), SIZES)
 def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, lm):
     windows_flags = ["--tokens-per-sample", str(size), "--context-window", str(context)]
@@ -107,7 +115,7 @@ def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, lm):
     assert report["windows"] == {"tokens_per_sample": size, "context_window": context}
 
 
-@pytest.mark.parametrize("kind", ["ours", "stock", "one-layer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_equals_forced_log_probabilities(kind, data, checkpoints, lm):
     model, dictionary = model_of(checkpoints[kind], data)
     lines = (data.parent / "test").read_text().splitlines()
@@ -191,11 +199,17 @@ def write_split(prefix: Path, text: Path, dictionary: Dictionary) -> None:
 
 @pytest.fixture
 def ours(checkpoints, data):
-    return model_of(checkpoints["ours"], data)
+    """The Transformer that scores, in float64, and its dictionary."""
+    return scoring_model(checkpoints["ours"], data)
 
 
-def scorer_of(model, dictionary: Dictionary, stream: list[int]) -> Scorer:
-    return Scorer(model, np.array(stream), dictionary.pad(), dictionary.eos())
+def scoring_model(path: Path, data: Path):
+    model = load_language_model(path, data=data, dtype=torch.float64)
+    return model.model, model.dictionary
+
+
+def scorer_of(model, dictionary: Dictionary, stream: list[int]) -> StreamScorer:
+    return StreamScorer(model, np.array(stream), dictionary.pad(), dictionary.eos())
 
 
 def learning_reference(model, stream, end, cut, rate, decay) -> list[float]:
@@ -220,16 +234,19 @@ def learning_reference(model, stream, end, cut, rate, decay) -> list[float]:
     return found
 
 
-def test_dynamic_equals_plain_sgd_with_decay(ours):
-    model, dictionary = ours
+@pytest.mark.parametrize("kind", KINDS)
+def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, data):
+    model, dictionary = scoring_model(checkpoints[kind], data)
+    reference, _ = model_of(checkpoints[kind], data)
     stream, end = toy.stream_of(dictionary, toy.make_lines(30, 9, step=5)), dictionary.eos()
     cut = windows(len(stream), 24, 10)
     before = [weight.clone() for weight in model.parameters()]
     found = scorer_of(model, dictionary, stream).dynamic(cut, rate=0.05, decay=0.02)
     for weight, start in zip(model.parameters(), before, strict=True):
         assert torch.equal(weight, start)
-    expected = learning_reference(model, stream, end, cut, 0.05, 0.02)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    expected = learning_reference(reference, stream, end, cut, 0.05, 0.02)
+    # fairseq's own normalization, which fconv_lm needs, is in float32 always.
+    np.testing.assert_allclose(found, expected, rtol=1e-4 if kind == "fconv" else 1e-9)
     static = scorer_of(model, dictionary, stream).static(cut, 100)
     assert np.abs(found - static).max() > 0.1, "it learned nothing"
     assert found.mean() > static.mean(), "text of another kind: learning from it must help"
@@ -263,7 +280,7 @@ def test_no_token_is_scored_after_it_was_learned(ours, monkeypatch):
     model, dictionary = ours
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
     scorer, cut, events = scorer_of(model, dictionary, stream), windows(len(stream), 24, 10), []
-    score, gradient = Scorer._score, torch.autograd.grad
+    score, gradient = StreamScorer._score, torch.autograd.grad
 
     def spy_score(self, batch):
         events.append(("score", batch[0].first, batch[-1].stop))
@@ -273,7 +290,7 @@ def test_no_token_is_scored_after_it_was_learned(ours, monkeypatch):
         events.append(("learn",))
         return gradient(loss, *args, **kwargs)
 
-    monkeypatch.setattr(Scorer, "_score", spy_score)
+    monkeypatch.setattr(StreamScorer, "_score", spy_score)
     monkeypatch.setattr(torch.autograd, "grad", spy_gradient)
     scorer.dynamic(cut, rate=0.01, decay=0.0)
     assert [event[0] for event in events] == ["score", "learn"] * len(cut)
@@ -305,13 +322,15 @@ def test_logits_in_chunks_are_the_same(ours, monkeypatch):
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
     cut, scorer = windows(len(stream), 24, 10), scorer_of(model, dictionary, stream)
     whole = scorer.static(cut, 1000)
-    monkeypatch.setattr(_lm_scoring, "CHUNK_ELEMENTS", 3 * len(dictionary))
+    monkeypatch.setattr(transformer, "CHUNK_ELEMENTS", 3 * len(dictionary))
     np.testing.assert_allclose(scorer.static(cut, 1000), whole, rtol=1e-12)
 
 
-def test_adaptive_softmax(data, lm):
-    flags = (*toy.STOCK[:-1], "--adaptive-softmax-cutoff", "8,20", "--criterion", "adaptive_loss")
+@pytest.mark.parametrize("flags", [toy.STOCK[:-1], toy.LSTM, toy.FCONV], ids=lambda f: f[3])
+def test_adaptive_softmax(flags, data, lm):
+    flags = (*flags, "--adaptive-softmax-cutoff", "8,20", "--criterion", "adaptive_loss")
     state, model = toy.build(data, *flags)
+    assert model.decoder.adaptive_softmax is not None
     path = data / "adaptive.pt"
     torch.save({**state, "model": model.state_dict()}, path)
     row = lm("--model", path, "--data-bin", data)["results"][0]

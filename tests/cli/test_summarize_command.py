@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, write_lines
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.cli._lm_model import load_model
+from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.search.completion import complete
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.settings import TextSettings
@@ -144,7 +144,7 @@ def test_the_bundles_beam_and_the_length_penalty(summarize):
 
 
 def test_the_best_of_the_beam_is_shown(folder, summarize):
-    model = load_model(folder, None, torch.device("cpu"))
+    model = LanguageModel.from_pretrained(folder)
     index = model.dictionary.index
     prompt = [*map(index, [*ARTICLES[0].split(), "<sep>"])]
     symbols = ("<sep>", "<unk>")

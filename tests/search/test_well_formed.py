@@ -12,8 +12,12 @@ from trees_reference import all_trees, may_come
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.constraints import Step
-from vaswani_plugin.search.well_formed import SymbolTables, WellFormedTrees, count_words
-from vaswani_plugin.tasks.parsing import symbols_of
+from vaswani_plugin.search.well_formed import (
+    SymbolTables,
+    WellFormedTrees,
+    count_words,
+    symbols_of,
+)
 from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
 from vaswani_plugin.text.trees import BadTree
 

@@ -22,6 +22,10 @@ ONE_LAYER += ("--d-model", "16", "--d-hidden", "16", "--d-ff", "32")
 STOCK = ("--task", "language_modeling", "--arch", "transformer_lm", "--dropout", "0.1")
 STOCK += ("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16")
 STOCK += ("--decoder-attention-heads", "2", "--share-decoder-input-output-embed")
+LSTM = ("--task", "language_modeling", "--arch", "lstm_lm", "--decoder-embed-dim", "16")
+LSTM += ("--decoder-hidden-size", "24", "--decoder-out-embed-dim", "16", "--decoder-layers", "2")
+FCONV = ("--task", "language_modeling", "--arch", "fconv_lm", "--decoder-embed-dim", "16")
+FCONV += ("--decoder-layers", "[(24, 3)] * 2", "--dropout", "0.1")
 
 
 def make_lines(count: int, seed: int, step: int = 7) -> list[str]:

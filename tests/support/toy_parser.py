@@ -17,23 +17,26 @@ FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
 LIMITS = ("--max-source-positions", "150", "--max-target-positions", "500")
 
 
-def write_parser_bundle(folder: Path, coding: str = "bpe", keep_tags: bool = True) -> Path:
-    """Makes the bundle in `folder`/model and returns that."""
+def write_parser_bundle(
+    folder: Path, coding: str = "bpe", keep_tags: bool = True, model: tuple[str, ...] = FLAGS
+) -> Path:
+    """Makes the bundle in `folder`/model and returns that; its data are in `folder`/bin."""
     (folder / "trees").write_text("".join(f"{tree}\n" for tree in TREES), encoding="utf-8")
     settings = TreeSettings(coding, keep_tags, True, "codes" if coding == "bpe" else None)
     splits = {split: [str(folder / "trees")] for split in ("train", "valid", "test")}
     code_trees(splits, settings, folder / "bin", 100, 2, 1)
-    cfg = training_config(*FLAGS, *LIMITS).copy()
+    cfg = training_config(*model, *LIMITS).copy()
     cfg.task.data = str(folder / "bin")
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(1)
-    model = task.build_model(cfg.model)
+    built = task.build_model(cfg.model)
     with torch.no_grad():
-        model.projection_weight.mul_(3.0)
+        if hasattr(built, "projection_weight"):  # else it is a model of fairseq's own
+            built.projection_weight.mul_(3.0)
     state = {
         "args": None,
         "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": model.state_dict(),
+        "model": built.state_dict(),
         "optimizer_history": [{"lr_scheduler_state": {}, "num_updates": 1}],
         "task_state": task.state_dict(),
         "extra_state": {},

@@ -44,6 +44,8 @@ def test_it_is_fairseqs(path, lines):
     assert found.symbols == expected.symbols and len(found) == len(expected)
     for symbol in (*expected.symbols, "missing", ""):
         assert found.index(symbol) == expected.index(symbol)
+        assert (symbol in found) == (symbol in expected)
+    assert found.indices == expected.indices
     numbers = list(range(len(found))) * 2
     assert found.string(numbers) == expected.string(numbers)
     assert [found[n] for n in numbers] == [expected[n] for n in numbers]

@@ -48,6 +48,19 @@ def share(text: str) -> float:
     return value
 
 
+def not_negative(text: str) -> float:
+    """A number from 0 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is below 0, or infinite.
+        ValueError: it is no number.
+    """
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 on")
+    return value
+
+
 def add_processor(parser: argparse.ArgumentParser) -> None:
     """Add --cpu and --threads."""
     parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")

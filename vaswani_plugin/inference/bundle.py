@@ -18,7 +18,9 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.linearization import MAX_OPENINGS
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
@@ -29,7 +31,7 @@ from vaswani_plugin.text.settings import (
     dictionary_name,
     weights_path,
 )
-from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
+from vaswani_plugin.text.treebank_coding import JOINT, SYMBOLS, WORDS
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
@@ -175,6 +177,27 @@ def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
     raise ForeignModel(f"{path} holds flags of a model that only fairseq builds")
 
 
+def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
+    """Refuse more layers than there are weights, before any is built.
+
+    The number of layers in a broken file may be any.
+
+    Args:
+        path: the checkpoint, for messages.
+        weights: by the names of a checkpoint.
+        layers: by side, "encoder" or "decoder".
+
+    Raises:
+        UserError: the last layer has no weights.
+    """
+    for side, count in layers.items():
+        if count > 0 and not any(k.startswith(f"{side}.layers.{count - 1}.") for k in weights):
+            raise UserError(
+                f"{path} should hold {count} layers of the {side} and holds fewer: copy it again, "
+                f"or use another one"
+            )
+
+
 def make_transformer(
     sizes: TransformerSizes,
     source: Dictionary,
@@ -185,20 +208,21 @@ def make_transformer(
     """A model of these weights, in evaluation mode.
 
     Args:
+        sizes: of the model.
+        source: dictionary.
+        target: dictionary.
         weights: by the names of a checkpoint.
         path: the checkpoint, for messages.
 
     Raises:
         ValueError: sizes, dictionaries and weights don't fit together.
     """
-    for side, layers in (("encoder", sizes.encoder_layers), ("decoder", sizes.decoder_layers)):
-        # Before any is built: a number of a broken file may be any.
-        if layers > 0 and not any(k.startswith(f"{side}.layers.{layers - 1}.") for k in weights):
-            raise UserError(
-                f"{path} should hold {layers} layers of the {side} and holds fewer: copy it again, "
-                f"or use another one"
-            )
-    model = TrainedTransformer(sizes, source, target)
+    require_layers(path, weights, encoder=sizes.encoder_layers, decoder=sizes.decoder_layers)
+    words = None
+    if sizes.next_word:
+        grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
+        words = grammar.ends_word, grammar.is_word
+    model = TrainedTransformer(sizes, source, target, words)
     with mismatches_explained(str(path)):
         model.load_state_dict(weights)
     return accelerated(model).eval()

@@ -3,16 +3,20 @@
 The search calls models by fairseq's names, so that it also takes fairseq's own; these classes have
 those names and need torch alone. Parameters are named as in a checkpoint.
 
-Axes: B batch, S source length, D d_model.
+Axes: B batch, S source length (of a language model: scored tokens), T target length, D d_model,
+V vocabulary.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.building.parts import ModuleParts, require_positions, shared_embeddings
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.transformer import Decoder, Encoder
@@ -129,3 +133,88 @@ class TrainedTransformer(nn.Module):
     def max_decoder_positions(self) -> int:
         """Longest target in tokens, the end of sentence included."""
         return self.sizes.max_target_positions
+
+
+class TextDecoder(LanguageModel):
+    """`modules.language_model.LanguageModel` with what the search looks for.
+
+    Attributes:
+        dictionary: of the text.
+        max_target_positions: longest text in tokens.
+        weights_are_final: nothing writes into the weights any more, except dynamic evaluation.
+    """
+
+    weights_are_final = True
+
+    def __init__(self, dictionary: Dictionary, parts: ModuleParts) -> None:
+        cfg = parts.cfg
+        layers = (parts.encoder_layer() for _ in range(cfg.decoder_layers))
+        super().__init__(
+            parts.embedding(dictionary),
+            parts.positions(cfg.max_target_positions),
+            layers,
+            dropout=cfg.dropout,
+            window=cfg.attention_window,
+        )
+        self.dictionary = dictionary
+        self.max_target_positions = cfg.max_target_positions
+
+
+class TrainedLanguageModel(nn.Module):
+    """The Transformer language model, for the search and for scoring.
+
+    Args:
+        sizes: of the model; those of an encoder are not looked at.
+        dictionary: of the text.
+
+    Raises:
+        ValueError: when sizes don't fit.
+    """
+
+    def __init__(self, sizes: TransformerSizes, dictionary: Dictionary) -> None:
+        super().__init__()
+        self.decoder = TextDecoder(dictionary, ModuleParts(sizes))
+
+    def max_decoder_positions(self) -> int:
+        """Longest text in tokens."""
+        return self.decoder.max_target_positions
+
+    def log_probabilities(self, tokens: Tensor, scored: list[slice], targets: Tensor) -> Tensor:
+        """See `stream_scoring.ScoringModel`."""
+        features = self.decoder(tokens, right_padded=True).features  # (B, T, D)
+        vocabulary = len(self.decoder.dictionary)
+        rows = select_rows(features, scored)
+        return projected_log_probabilities(rows, targets, self.decoder.project, vocabulary)
+
+
+CHUNK_ELEMENTS = 1 << 22
+"""Logits formed at a time: 16 MiB in float32."""
+
+
+def select_rows(x: Tensor, scored: list[slice]) -> Tensor:
+    """The positions of each text that are scored: (B, T, ...) -> (S, ...)."""
+    return torch.cat([row[part] for row, part in zip(x, scored, strict=True)])
+
+
+def projected_log_probabilities(
+    features: Tensor, targets: Tensor, project: Callable[[Tensor], Tensor], vocabulary: int
+) -> Tensor:
+    """Each target's log-probability; the logits never exist all at once.
+
+    Args:
+        features: (S, D).
+        targets: (S,).
+        project: (s, D) -> logits, or log-probabilities (s, V).
+        vocabulary: V.
+
+    Returns:
+        (S,), at least in float32.
+    """
+    rows = max(1, CHUNK_ELEMENTS // vocabulary)
+    found = []
+    chunks = zip(torch.split(features, rows), torch.split(targets, rows), strict=True)
+    for x, gold in chunks:
+        logits = project(x)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        found.append(-F.cross_entropy(logits, gold, reduction="none"))
+    return torch.cat(found)

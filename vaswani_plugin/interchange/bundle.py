@@ -24,13 +24,10 @@ from vaswani_plugin.text.settings import CONFIG, MODEL, weights_path
 class FairseqBundle(Bundle):
     """A bundle whose model may be any of fairseq's."""
 
-    def load_model(self, **task_options: Any) -> tuple[BaseFairseqModel, TranslationTask]:
+    def load_model(self) -> tuple[BaseFairseqModel, TranslationTask]:
         """The model on the CPU, and the task that decodes with it as the paper does.
 
         A model that fairseq's own translation task trained gets ours as well.
-
-        Args:
-            task_options: of the task, other than in training.
 
         Raises:
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
@@ -38,9 +35,9 @@ class FairseqBundle(Bundle):
         """
         register()
         with untrusted(weights_path(self.folder)):
-            return self._load_model(task_options)
+            return self._load_model()
 
-    def _load_model(self, task_options: dict[str, Any]) -> tuple[BaseFairseqModel, TranslationTask]:
+    def _load_model(self) -> tuple[BaseFairseqModel, TranslationTask]:
         path = weights_path(self.folder)
         state = load_state(path)
         task_cfg = state["cfg"].task
@@ -49,7 +46,6 @@ class FairseqBundle(Bundle):
             task_cfg._name = self.tasks[0]
             task_cfg.data = str(self.folder)
             task_cfg.source_lang, task_cfg.target_lang = self.languages
-            task_cfg.update(task_options)
             task_cfg.length_penalty = "paper"
             task_cfg.eval_bleu = False
         task = tasks.setup_task(task_cfg, from_checkpoint=True)

@@ -64,6 +64,12 @@ class OneLayerDecoder(FairseqDecoder):
         features = self.layer(x, mask, self.dropout)
         return (features if features_only else self.output_layer(features)), {"attn": [None]}
 
+    def extract_features(
+        self, src_tokens: Tensor, encoder_out: None = None
+    ) -> tuple[Tensor, dict[str, list[None]]]:
+        """`forward` up to the projection: (B, T, D) and extras."""
+        return self(src_tokens, features_only=True)
+
     def output_layer(self, features: Tensor) -> Tensor:
         """O E^T: (..., D) -> logits (..., V)."""
         return self.embedding.project(features)

@@ -52,6 +52,7 @@ def complete(
     suppressed: tuple[str, ...] = (),
     watch: Watch | None = None,
     weights: PackedWeights | None = None,
+    random: torch.Generator | None = None,
 ) -> list[list[Completion]]:
     """Continue each prompt, all in one batch.
 
@@ -68,6 +69,7 @@ def complete(
         suppressed: words that are never written.
         watch: is shown how the texts grow.
         weights: packed weights of the model, kept by the caller from batch to batch.
+        random: draws the samples; None: PyTorch's own generator of the device.
 
     Returns:
         Of each prompt at most W completions, the best score first.
@@ -107,6 +109,7 @@ def complete(
         constraints=tuple(constraints),
         tokens_to_suppress=suppressed,
         weights=weights,
+        random=random,
     )
     batch = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
     found = generator.generate([model], batch)

@@ -12,6 +12,8 @@ Axes: B sentences, b some of them, W beams, S source length, V vocabulary, N nod
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.parser import last_tokens_of_words
 from vaswani_plugin.search.constraints import Step
+from vaswani_plugin.search.dictionary import Dictionary
 
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
 BOTTOM = 0
@@ -177,3 +180,68 @@ class WellFormedTrees:
         self.state, self.limits = self.state[sentences], self.limits[sentences]
         self.node_class = self.node_class[sentences]
         self.node_below = self.node_below[sentences]
+
+
+class SymbolDictionary(Dictionary, Protocol):
+    """A dictionary that also lists its symbols: ours and fairseq's.
+
+    Attributes:
+        symbols: by number.
+        nspecial: number of special symbols, which come first.
+    """
+
+    symbols: list[str]
+    nspecial: int
+
+
+class Grammar:
+    """What a parser's dictionaries say of words and trees.
+
+    Args:
+        source: dictionary of the words' units.
+        target: dictionary of the trees' symbols.
+        joint: the end of a unit that does not end its word.
+        max_openings: brackets that may be opened in a row.
+    """
+
+    def __init__(
+        self, source: SymbolDictionary, target: SymbolDictionary, joint: str, max_openings: int
+    ) -> None:
+        self.source, self.target = source, target
+        self.joint, self.max_openings = joint, max_openings
+
+    @cached_property
+    def tables(self) -> SymbolTables:
+        """The tables of the constraint.
+
+        Raises:
+            UserError: no tree can be written with the target's symbols.
+        """
+        return SymbolTables(symbols_of(self.target), self.target.eos())
+
+    @cached_property
+    def ends_word(self) -> Tensor:
+        """Boolean, by number of the source dictionary: the token ends a word."""
+        return torch.tensor([not unit.endswith(self.joint) for unit in self.source.symbols])
+
+    @cached_property
+    def is_word(self) -> Tensor:
+        """Boolean, by number of the target dictionary: the symbol stands for a word."""
+        symbols = symbols_of(self.target)
+        return torch.tensor([bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols])
+
+    def start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
+        """The constraint for a batch; see `constraints.StartTracking`."""
+        device = sources.device
+        ends_word = self.ends_word.to(device)
+        words = count_words(sources, ends_word, self.source.pad(), self.source.eos())
+        most = torch.tensor(limits, device=device)
+        return WellFormedTrees(self.tables.to(device), words, most, self.max_openings)
+
+
+def symbols_of(dictionary: SymbolDictionary) -> list[str | None]:
+    """A dictionary's symbols by number; None for special ones and rows that only fill it up."""
+    return [
+        None if number < dictionary.nspecial or symbol.startswith("madeupword") else symbol
+        for number, symbol in enumerate(dictionary.symbols)
+    ]

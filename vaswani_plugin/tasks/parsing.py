@@ -7,21 +7,13 @@ well-formed trees only, unless it is told otherwise.
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
-from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from torch import Tensor
 
 from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
-from vaswani_plugin.search.well_formed import (
-    PLACEHOLDER,
-    SymbolTables,
-    WellFormedTrees,
-    count_words,
-    kind_of,
-)
+from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
 from vaswani_plugin.text.linearization import MAX_OPENINGS
 from vaswani_plugin.text.treebank_coding import JOINT
@@ -54,20 +46,19 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     decoding = PARSER_DECODING
 
     @cached_property
-    def _tables(self) -> SymbolTables:
-        dictionary = self.target_dictionary
-        return SymbolTables(symbols_of(dictionary), dictionary.eos())
+    def grammar(self) -> Grammar:
+        """What the dictionaries say of words and trees."""
+        return Grammar(self.source_dictionary, self.target_dictionary, JOINT, MAX_OPENINGS)
 
-    @cached_property
+    @property
     def ends_word(self) -> Tensor:
-        """Boolean, by number of the source dictionary: the token ends a word."""
-        return torch.tensor([not word.endswith(JOINT) for word in self.source_dictionary.symbols])
+        """See `Grammar.ends_word`."""
+        return self.grammar.ends_word
 
-    @cached_property
+    @property
     def is_word(self) -> Tensor:
-        """Boolean, by number of the target dictionary: the symbol stands for a word."""
-        symbols = symbols_of(self.target_dictionary)
-        return torch.tensor([bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols])
+        """See `Grammar.is_word`."""
+        return self.grammar.is_word
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
@@ -77,7 +68,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
                         f"--{name.replace('_', '-')} can leave a sentence without any tree; "
                         f"drop it, or give --unconstrained"
                     )
-            extra = {**extra, "start_tracking": (self._start_tracking,)}
+            extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
         return super()._own_generator(models, args, extra, choose)
 
     def _beyond_our_search(self, models, args, extra: dict) -> str | None:
@@ -88,18 +79,3 @@ class VaswaniParsingTask(VaswaniTranslationTask):
                 f"or give --unconstrained"
             )
         return reason
-
-    def _start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
-        dictionary, device = self.source_dictionary, sources.device
-        ends_word = self.ends_word.to(device)
-        words = count_words(sources, ends_word, dictionary.pad(), dictionary.eos())
-        most = torch.tensor(limits, device=device)
-        return WellFormedTrees(self._tables.to(device), words, most, MAX_OPENINGS)
-
-
-def symbols_of(dictionary: Dictionary) -> list[str | None]:
-    """A dictionary's symbols by number; None for special ones and rows that only fill it up."""
-    return [
-        None if number < dictionary.nspecial or symbol.startswith("madeupword") else symbol
-        for number, symbol in enumerate(dictionary.symbols)
-    ]

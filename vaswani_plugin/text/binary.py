@@ -44,8 +44,8 @@ SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 EOS, UNKNOWN = 2, 3
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\0\0"
-# Bytes of fairseq's kinds of whole numbers.
-_ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8}
+# fairseq's kinds of whole numbers, as NumPy calls them.
+_ITEM_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4", 10: "<u8"}
 _COUNTED_BYTES = 1 << 21
 _SIZES_AT_A_TIME = 1 << 20
 
@@ -153,19 +153,43 @@ def read_sizes(prefix: str | Path) -> np.ndarray:
         InputError: the index is none, or isn't that of the text; names the file.
         OSError: a file can't be read.
     """
+    return _read_index(prefix)[0]
+
+
+def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of all lines of a binary text, one line after the other, and their sizes.
+
+    Args:
+        prefix: path without `.bin` or `.idx`.
+
+    Returns:
+        (tokens,) and (lines,), int64.
+
+    Raises:
+        InputError: the index is none, or isn't that of the text; names the file.
+        OSError: a file can't be read.
+    """
+    sizes, kind = _read_index(prefix)
+    numbers = np.fromfile(f"{prefix}.bin", _ITEM_TYPES[kind])
+    return numbers.astype(np.int64), sizes
+
+
+def _read_index(prefix: str | Path) -> tuple[np.ndarray, int]:
+    """The sizes of the lines, and the kind of number."""
     content = Path(f"{prefix}.idx").read_bytes()
     magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     expected = _HEADER.size + 12 * lines
-    if (magic, version) != (_MAGIC, 1) or kind not in _ITEM_SIZES or len(content) != expected:
+    if (magic, version) != (_MAGIC, 1) or kind not in _ITEM_TYPES or len(content) != expected:
         raise InputError(f"{prefix}.idx: no index of fairseq's mmap kind: binarize the text again")
     sizes = np.frombuffer(content, "<i4", lines, _HEADER.size).astype(np.int64)
     offsets = np.frombuffer(content, "<i8", lines, _HEADER.size + 4 * lines)
-    ends = np.cumsum(sizes) * _ITEM_SIZES[kind]
+    bytes_of_lines = sizes * np.dtype(_ITEM_TYPES[kind]).itemsize
+    ends = np.cumsum(bytes_of_lines)
     total = int(ends[-1]) if lines else 0
-    fits = (sizes >= 0).all() and (offsets == ends - sizes * _ITEM_SIZES[kind]).all()
+    fits = (sizes >= 0).all() and (offsets == ends - bytes_of_lines).all()
     if not fits or total != Path(f"{prefix}.bin").stat().st_size:
         raise InputError(f"{prefix}.idx: isn't the index of {prefix}.bin: binarize the text again")
-    return sizes
+    return sizes, kind
 
 
 def type_code(rows: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.settings import TEXT_DICTIONARY
 
 OVERWRITE = "#fairseq:overwrite"
 """At the end of a line: the symbol may be there already; from here on this row is its number."""
@@ -26,6 +27,7 @@ class Dictionary:
 
     Attributes:
         symbols: by number, the special ones first.
+        indices: numbers by symbol.
         nspecial: number of special symbols.
     """
 
@@ -33,7 +35,7 @@ class Dictionary:
 
     def __init__(self, symbols: Iterable[str] = ()) -> None:
         self.symbols: list[str] = [*SPECIAL_SYMBOLS, *symbols]
-        self._numbers = {symbol: number for number, symbol in enumerate(self.symbols)}
+        self.indices = {symbol: number for number, symbol in enumerate(self.symbols)}
 
     @classmethod
     def load(cls, path: Path) -> "Dictionary":
@@ -56,17 +58,20 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def __contains__(self, symbol: object) -> bool:
+        return symbol in self.indices
+
     def __getitem__(self, number: int) -> str:
         return self.symbols[number]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dictionary) and self._numbers == other._numbers
+        return isinstance(other, Dictionary) and self.indices == other.indices
 
     __hash__ = None  # as of anything that can be compared by its content
 
     def index(self, sym: str) -> int:
         """Number of a symbol; that of `<unk>` where it is missing."""
-        return self._numbers.get(sym, UNK)
+        return self.indices.get(sym, UNK)
 
     def bos(self) -> int:
         """Number of the start of sentence."""
@@ -91,6 +96,21 @@ class Dictionary:
     def digest(self) -> str:
         """Differs between dictionaries of other symbols, or of the same in another order."""
         return hashlib.sha256("\n".join(self.symbols).encode()).hexdigest()
+
+
+def load_text_dictionary(folder: Path) -> Dictionary:
+    """Read dict.txt, the dictionary of a language model's bundle or data folder.
+
+    Raises:
+        InputError: there is none, or it is no dictionary.
+        OSError: it can't be read.
+    """
+    path = folder / TEXT_DICTIONARY
+    if not path.is_file():
+        raise InputError(
+            f"{folder} has no {TEXT_DICTIONARY}: give what fairseq-preprocess --only-source wrote"
+        )
+    return Dictionary.load(path)
 
 
 def _read_symbols(lines: Iterable[str]) -> Iterable[str]:

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support.random_trees import random_tree
-from vaswani_plugin.cli._tree_drawing import Node, draw_tree, layout, pretty
+from vaswani_plugin.analysis.tree_drawing import Node, draw_tree, layout
+from vaswani_plugin.text.tree_layout import pretty
 from vaswani_plugin.text.trees import Leaf, Open, parse_tree, to_line
 
 TREE = "(TOP (S (NP (DT The) (NN dog)) (VP (VBD saw) (NP (-LRB- -LRB-) (NNP $x$) (CD <&>))) (. .)))"

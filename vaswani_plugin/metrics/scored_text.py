@@ -1,20 +1,19 @@
-"""What `vaswani lm` scores: a stream of token numbers, and counts of the text that it codes.
+"""What a language model scores: a stream of token numbers, and counts of the text it codes.
 
 A line's end is a token, </s>, as fairseq-preprocess writes it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from fairseq.data import Dictionary, data_utils
 from numpy.typing import NDArray
 
-from vaswani_plugin.cli._lm_model import LanguageModel, load_dictionary
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
-from vaswani_plugin.text.binary import read_sizes
+from vaswani_plugin.text.binary import read_numbers
 from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 
 UNKNOWN_WORD, LINE_END = "<unk>", "</s>"
@@ -68,25 +67,35 @@ class Subject:
         return replace(counts, lines=0) if counts and self.skips_ends else counts
 
 
-def find_subject(
-    model: LanguageModel | None,
-    data_bin: Path | None,
-    split: str,
+def read_subject(
     text: Path | None,
-    skips_ends: bool,
+    data_bin: Path | None = None,
+    split: str = "test",
+    dictionary: Dictionary | None = None,
+    pipeline: Pipeline | None = None,
+    skips_ends: bool = False,
+    saw_lines_apart: bool = False,
 ) -> Subject:
-    """Reads what is to be scored.
+    """Read what is to be scored; `text`, `data_bin` or both must be given.
+
+    Args:
+        text: raw text.
+        data_bin: a folder of binarized text.
+        split: of that folder.
+        dictionary: of the model; None: there is no model, or `data_bin` has its dictionary.
+        pipeline: of the model; None: there is none, or its coding isn't known.
+        skips_ends: leave line ends out of the scores.
+        saw_lines_apart: the model never saw a line after another one, which gives a warning.
 
     Raises:
         ValueError: a text or a dictionary that can't be used.
         OSError: a file can't be read.
     """
-    pipeline = model and model.pipeline
-    dictionary, tokens, warnings = model and model.dictionary, None, []
+    tokens, warnings = None, []
     lines = None if text is None else read_text(text)
     counts = None if lines is None else count_text(lines)
     if data_bin is not None:
-        dictionary = dictionary or load_dictionary(data_bin)
+        dictionary = dictionary or load_text_dictionary(data_bin)
         tokens = read_binary(data_bin, split, dictionary)
         if lines is None and pipeline is not None:
             lines = decode(tokens, dictionary, pipeline)
@@ -101,7 +110,7 @@ def find_subject(
                 f"{lost:,} of {len(lines):,} lines don't come back from the model's coding word "
                 "by word: it can't represent them faithfully"
             )
-    if model is not None and model.saw_lines_apart:
+    if saw_lines_apart:
         warnings.append(
             "the model was trained on lines apart (--sample-break-mode eos); here each line comes "
             "after others, which it doesn't know"
@@ -135,7 +144,7 @@ def unknown_warning(who: str, tokens: Tokens) -> list[str]:
     ]
 
 
-def number_lines(lines: Iterable[str], indices: dict[str, int]) -> Tokens:
+def number_lines(lines: Iterable[str], indices: Mapping[str, int]) -> Tokens:
     """Numbers tokens that blanks separate, and adds each line's end.
 
     Args:
@@ -180,11 +189,9 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
     if not all(Path(f"{prefix}{end}").is_file() for end in (".idx", ".bin")):
         there = ", ".join(sorted(path.stem for path in folder.glob("*.idx"))) or "none"
         raise ValueError(f"{folder} has no split {split!r}; there is: {there}")
-    sizes = read_sizes(prefix)
-    if not sizes.sum():
+    numbers, sizes = read_numbers(prefix)
+    if not len(numbers):
         raise ValueError(f"{prefix}: the text is empty: there is nothing to score")
-    data = data_utils.load_indexed_dataset(str(prefix), dictionary, None)
-    numbers = np.concatenate([data[number].numpy() for number in range(len(data))]).astype(np.int64)
     if numbers.min() < 0 or numbers.max() >= len(dictionary):
         raise ValueError(
             f"{prefix} holds token {numbers.max()}, its dictionary has {len(dictionary)} "

@@ -1,13 +1,12 @@
-"""Trees for people: bracketings over several lines, and pictures of them (.png, .svg, ...)."""
+"""Pictures of trees (.png, .svg, ...)."""
 
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
-from vaswani_plugin.text.trees import Leaf, Open, Symbol, Tree, to_line, unescape_brackets
+from vaswani_plugin.text.trees import Leaf, Open, Symbol, Tree, unescape_brackets
 
-INDENT = "  "
 ROW = 0.5  # inches from a constituent to those below it
 GAP = 0.12  # inches between neighbours
 FONT = 11  # points
@@ -15,47 +14,6 @@ CHARACTER = 0.62 * FONT / 72  # inches, of a wide one in matplotlib's font
 # A picture of pixels can't be wider (matplotlib: 2^16 at 150 a inch).
 WIDEST = 430
 CATEGORY, TAG, WORD, LINE = "#1f4e9c", "#3b7d4f", "black", "#9a9a9a"
-
-
-def pretty(tree: Tree, width: int = 100) -> str:
-    """The bracketing with a constituent a line, indented; what fits on a line stays on one.
-
-    Args:
-        width: columns of the longest line, if its words allow.
-    """
-    ends = _closing_positions(tree)
-    lines: list[str] = []
-    depth = position = 0
-    while position < len(tree):
-        symbol = tree[position]
-        if isinstance(symbol, Open):
-            end = ends[position]
-            # Each symbol takes two columns at the least: no long constituent is spelt out in vain.
-            is_short = 2 * (end - position) < width
-            whole = to_line(tree[position : end + 1]) if is_short else ""
-            if is_short and len(INDENT) * depth + len(whole) <= width:
-                lines.append(INDENT * depth + whole)
-                position = end
-            else:
-                lines.append(f"{INDENT * depth}({symbol.label}")
-                depth += 1
-        elif isinstance(symbol, Leaf):
-            lines.append(f"{INDENT * depth}({symbol.tag} {symbol.word})")
-        else:
-            lines[-1] += ")"
-            depth -= 1
-        position += 1
-    return "\n".join(lines)
-
-
-def _closing_positions(tree: Tree) -> dict[int, int]:
-    ends, open_positions = {}, []
-    for position, symbol in enumerate(tree):
-        if isinstance(symbol, Open):
-            open_positions.append(position)
-        elif not isinstance(symbol, Leaf):
-            ends[open_positions.pop()] = position
-    return ends
 
 
 @dataclass

@@ -7,25 +7,42 @@ starts, is the end of a line. Only the targets' log-probabilities are kept.
 Dynamic evaluation (Krause et al. 2018) goes through the windows in order; each is scored with the
 weights that the windows before it left, and only then learned from.
 
-Axes: N tokens of the stream, B windows, T tokens of a window, S scored tokens, D d_model, V rows.
+Axes: N tokens of the stream, B windows, T tokens of a window, S scored tokens.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from fairseq.models import FairseqLanguageModel
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-CHUNK_ELEMENTS = 1 << 22
-"""Logits formed at a time: 16 MiB in float32."""
+from vaswani_plugin.errors import UserError
 
 Advance = Callable[[int], object]
+
+
+class ScoringModel(Protocol):
+    """What scoring asks of a language model."""
+
+    def log_probabilities(self, tokens: Tensor, scored: list[slice], targets: Tensor) -> Tensor:
+        """The log-probabilities of some next tokens.
+
+        Args:
+            tokens: texts shifted right, (B, T), padded on the right.
+            scored: the positions of each text whose next tokens are scored.
+            targets: those next tokens, one text's after the other, (S,).
+
+        Returns:
+            Natural logarithms (S,), at least in float32.
+        """
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """See `torch.nn.Module.parameters`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Wi
         ValueError: the context leaves nothing to score.
     """
     if not 0 <= context_window < tokens_per_sample:
-        raise ValueError(
+        raise UserError(
             f"--context-window {context_window} must be at least 0 and less than "
             f"--tokens-per-sample {tokens_per_sample}, which includes it"
         )
@@ -60,7 +77,7 @@ def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Wi
     ]
 
 
-class Scorer:
+class StreamScorer:
     """A model and the stream that it scores.
 
     Args:
@@ -70,9 +87,7 @@ class Scorer:
         end: of the dictionary, </s>; stands before the stream.
     """
 
-    def __init__(
-        self, model: FairseqLanguageModel, numbers: NDArray[np.int64], pad: int, end: int
-    ) -> None:
+    def __init__(self, model: ScoringModel, numbers: NDArray[np.int64], pad: int, end: int) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         self.pad = pad
@@ -108,6 +123,8 @@ class Scorer:
     ) -> NDArray[np.float64]:
         """The same while the model learns; afterwards its weights are what they were.
 
+        Nothing else may use the model meanwhile.
+
         After a window, with L its mean loss in nats a token and w_0 the trained weights,
         w <- w + decay (w_0 - w) - rate dL/dw: gradient descent with a pull back.
 
@@ -120,7 +137,7 @@ class Scorer:
                 found = self._score([window])
                 scores[window.first : window.stop] = found.detach().double().cpu().numpy()
                 if not np.isfinite(scores[window.first : window.stop]).all():
-                    raise ValueError(
+                    raise UserError(
                         f"--dynamic-rate {rate:g}: the model fell apart after {window.first:,} of "
                         f"{len(scores):,} tokens; give a smaller rate or a larger --dynamic-decay"
                     )
@@ -137,45 +154,15 @@ class Scorer:
         tokens = self.inputs.new_full((len(batch), length), self.pad)
         for row, window in zip(tokens, batch, strict=True):
             row[: window.stop - window.start] = self.inputs[window.start : window.stop]
-        features = self.model(tokens.to(self.device), features_only=True)[0]  # (B, T, D)
-        scored = [
-            features[row, window.first - window.start : window.stop - window.start]
-            for row, window in enumerate(batch)
-        ]
+        scored = [slice(w.first - w.start, w.stop - w.start) for w in batch]
         targets = self.targets[batch[0].first : batch[-1].stop].to(self.device)
-        return log_probabilities(self.model, torch.cat(scored), targets)
-
-
-def log_probabilities(model: FairseqLanguageModel, features: Tensor, targets: Tensor) -> Tensor:
-    """Each target's log-probability; the logits never exist all at once.
-
-    Args:
-        model: whose decoder projects.
-        features: (S, D).
-        targets: (S,).
-
-    Returns:
-        (S,), at least in float32.
-    """
-    decoder = model.decoder
-    adaptive = getattr(decoder, "adaptive_softmax", None)
-    rows = max(1, CHUNK_ELEMENTS // len(decoder.dictionary))
-    found = []
-    for x, gold in zip(features.split(rows), targets.split(rows), strict=True):
-        if adaptive is not None:
-            log_p = adaptive.get_log_prob(x[None], None)[0]
-            found.append(log_p.gather(-1, gold[:, None]).squeeze(-1))
-        else:
-            logits = decoder.output_layer(x)
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            found.append(-F.cross_entropy(logits, gold, reduction="none"))
-    return torch.cat(found)
+        return self.model.log_probabilities(tokens.to(self.device), scored, targets)
 
 
 @contextlib.contextmanager
-def kept_weights(model: FairseqLanguageModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+def kept_weights(model: ScoringModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
     """Gives the weights that may learn, and copies; afterwards they are what they were."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
     trained = [weight.detach().clone() for weight in weights]
     try:
         yield weights, trained

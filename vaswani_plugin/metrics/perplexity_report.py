@@ -1,4 +1,4 @@
-"""What `vaswani lm` finds: the JSON object, and the same as a table."""
+"""Perplexities in all units as a JSON object, and the same as a table."""
 
 import math
 from collections.abc import Iterator

@@ -1,14 +1,15 @@
-"""The baselines of `vaswani lm`, of words or of the model's tokens: uniform, unigram, trigram."""
+"""Baselines of a language model, over words or the model's tokens: uniform, unigram, trigram."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from vaswani_plugin.cli._lm_model import load_dictionary
-from vaswani_plugin.cli._lm_report import result
-from vaswani_plugin.cli._lm_text import (
+from vaswani_plugin.metrics.ngram import NgramModel
+from vaswani_plugin.metrics.perplexity import TextCounts, count_text
+from vaswani_plugin.metrics.perplexity_report import result
+from vaswani_plugin.metrics.scored_text import (
     LINE_END,
     UNKNOWN_WORD,
     Subject,
@@ -18,13 +19,12 @@ from vaswani_plugin.cli._lm_text import (
     read_text,
     unknown_warning,
 )
-from vaswani_plugin.metrics.ngram import NgramModel
-from vaswani_plugin.metrics.perplexity import TextCounts, count_text
+from vaswani_plugin.text.dictionary import load_text_dictionary
 
 ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
 
 
-def baselines(subject: Subject, paths: list[Path]) -> Iterator[dict[str, Any]]:
+def baselines(subject: Subject, paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """The rows of all baselines; warnings go to the subject's.
 
     Args:
@@ -56,7 +56,7 @@ def _of_words(subject: Subject, path: Path) -> Iterator[dict[str, Any]]:
 def _of_tokens(subject: Subject, path: Path) -> Iterator[dict[str, Any]]:
     if subject.tokens is None:
         raise ValueError(f"{path}: baselines of tokens need --model or --data-bin beside --text")
-    if load_dictionary(path) != subject.dictionary:
+    if load_text_dictionary(path) != subject.dictionary:
         raise ValueError(f"{path} was binarized with another dictionary than the text to score")
     # <s> and <pad>, the first two rows, never come: they are no outcomes.
     first = subject.dictionary.eos()

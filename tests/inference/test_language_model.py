@@ -1,0 +1,306 @@
+"""`LanguageModel`: beside fairseq's scorer and loops by hand; batches, threads and streams."""
+
+import itertools
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import toy_language_model as toy
+from fairseq import checkpoint_utils, tasks
+from fairseq.sequence_scorer import SequenceScorer
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import ForeignModel
+from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.inference.safetensors_file import save_safetensors
+from vaswani_plugin.inference.summarization import Summarizer
+from vaswani_plugin.interchange.language_model import load_language_model
+from vaswani_plugin.text.settings import TextSettings
+
+KINDS = {
+    **{"ours": toy.OURS, "window": (*toy.OURS, "--attention-window", "3")},
+    **{"learned": (*toy.OURS, "--positions", "learned"), "one-layer": toy.ONE_LAYER},
+    **{"stock": toy.STOCK, "lstm": toy.LSTM, "fconv": toy.FCONV},
+}
+NATIVE = ("ours", "window", "learned")
+TEXTS = [*toy.make_lines(12, 5), "", "ba", "ba zzz\nbe bi", " ".join(toy.WORDS)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    return Path(toy.write_lines(folder / "dict.txt", [f"{word} 1" for word in toy.WORDS]).parent)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def checkpoint(kind, data) -> Path:
+    state, model = toy.build(data, *KINDS[kind])
+    with torch.no_grad():
+        for weight in model.parameters():  # so that texts differ
+            weight.mul_(3.0 if weight.dim() > 1 else 1.0)
+    torch.save({**state, "model": model.state_dict()}, data / f"{kind}.pt")
+    return data / f"{kind}.pt"
+
+
+@pytest.fixture(scope="module")
+def model(kind, checkpoint, data) -> LanguageModel:
+    if kind in NATIVE:
+        return LanguageModel.from_pretrained(checkpoint, data=data)
+    with pytest.raises(ForeignModel, match=r"\.pt holds .* only fairseq builds"):
+        LanguageModel.from_pretrained(checkpoint, data=data)
+    return load_language_model(checkpoint, data=data)
+
+
+@pytest.fixture(scope="module")
+def fairseqs(checkpoint, data):
+    """The model as fairseq itself loads it, and its dictionary."""
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
+    state["cfg"].task.data = str(data)
+    task = tasks.setup_task(state["cfg"].task)
+    model = task.build_model(state["cfg"].model)
+    model.load_state_dict(state["model"])
+    return model.eval(), task.source_dictionary
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory) -> LanguageModel:
+    """A bundle of words, whose model ends its texts at various lengths."""
+    folder = tmp_path_factory.mktemp("bundle") / "model"
+    return LanguageModel.from_pretrained(toy.write_bundle(folder, TextSettings("words"), toy.WORDS))
+
+
+def test_scores_are_those_of_fairseqs_scorer(model, fairseqs):
+    theirs, dictionary = fairseqs
+    units = [text.replace("\n", " </s> ").split() for text in TEXTS]
+    rows = [[*map(dictionary.index, words), dictionary.eos()] for words in units]
+    target = torch.full((len(rows), max(map(len, rows))), dictionary.pad())
+    tokens = target.clone()
+    for number, row in enumerate(rows):
+        target[number, : len(row)] = torch.tensor(row)
+        tokens[number, : len(row)] = torch.tensor([dictionary.eos(), *row[:-1]])
+    lengths = torch.tensor([len(row) for row in rows])
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}, "target": target}
+    expected = SequenceScorer(dictionary).generate([theirs], sample)
+    found = model.score(TEXTS)
+    assert [list(one.tokens) for one in found] == units
+    for one, (hypothesis,) in zip(found, expected, strict=True):
+        scores = hypothesis["positional_scores"].tolist()
+        assert one.token_scores == pytest.approx(scores, abs=1e-4)
+        assert one.score == pytest.approx(sum(scores), abs=1e-3)
+        assert one.perplexity == pytest.approx(math.exp(-np.mean(scores)), rel=1e-4)
+    assert len({round(one.score, 3) for one in found}) > 10
+
+
+def test_a_text_alone_scores_as_in_a_batch(model):
+    found = model.score(TEXTS)
+    for changed in (model.score(TEXTS, batch_tokens=1), [model.score(text) for text in TEXTS]):
+        for one, other in zip(found, changed, strict=True):
+            assert one.tokens == other.tokens
+            assert one.token_scores == pytest.approx(other.token_scores, abs=1e-4)
+    reordered = model.score(TEXTS[::-1])[::-1]
+    assert [one.tokens for one in reordered] == [one.tokens for one in found]
+
+
+@torch.no_grad()
+def test_greedy_is_what_fairseqs_model_prefers(model, fairseqs):
+    theirs, dictionary = fairseqs
+    prompts = ["ba be", "", "gu ko ba fe", "di"]
+    found = model.complete(prompts, max_new_tokens=7)
+    for prompt, completed in zip(prompts, found, strict=True):
+        text = [dictionary.eos(), *map(dictionary.index, prompt.split())]
+        new, scores = [], []
+        while len(new) < 7:
+            tokens = torch.tensor([text + new])
+            output = theirs(tokens, src_lengths=torch.tensor([tokens.size(1)]))
+            log_p = theirs.get_normalized_probs(output, log_probs=True)[0, -1]
+            log_p[[dictionary.pad(), dictionary.unk()]] = -math.inf
+            token = int(log_p.argmax())
+            scores.append(float(log_p[token]))
+            if token == dictionary.eos():
+                break
+            new.append(token)
+        assert list(completed.best.tokens) == [dictionary[token] for token in new]
+        assert completed.best.token_scores == pytest.approx(scores, abs=1e-4)
+        assert completed.best.ended == (len(new) < 7)
+        assert completed.text.split() == [*prompt.split(), *completed.best.tokens]
+        assert model.complete(prompt, max_new_tokens=7).best.tokens == completed.best.tokens
+
+
+def test_the_perplexity_of_a_line_is_that_of_its_score(model):
+    for line in (TEXTS[0], TEXTS[2]):
+        found, score = model.perplexity(line), model.score(line)
+        assert found.tokens == len(score.token_scores) and found.unknown == 0
+        assert found.log_probability == pytest.approx(score.score, rel=1e-5)
+        assert found.per_token == pytest.approx(score.perplexity, rel=1e-5)
+        assert found.per_word == pytest.approx(score.perplexity, rel=1e-5)
+        bits = -score.score / math.log(2)
+        assert found.bits_per_character == pytest.approx(bits / (len(line) + 1), rel=1e-5)
+
+
+def test_windows_of_a_text(model):
+    lines = [*toy.make_lines(20, 6), "zzz"]
+    whole = model.perplexity(lines)
+    assert whole == model.perplexity("".join(f"{line}\n" for line in lines))
+    assert whole.tokens == sum(len(line.split()) + 1 for line in lines) and whole.unknown == 1
+    assert whole.counts.lines == 21
+    with_context = model.perplexity(lines, tokens_per_sample=20, context_window=12, batch_tokens=1)
+    assert with_context.tokens == whole.tokens
+    assert with_context.log_probability != pytest.approx(whole.log_probability, rel=1e-6)
+
+
+def test_eight_threads_at_once(model):
+    """Scores, beams and samples, each by its own seed."""
+    prompts = [" ".join(toy.WORDS[n : n + n % 4]) for n in range(24)]
+
+    def work(number: int):
+        drawn = {"sampling": True, "seed": number, "temperature": 3.0}
+        return (
+            model.complete(prompts, max_new_tokens=6, beam=3, nbest=2),
+            model.complete(prompts[:4], max_new_tokens=6, **drawn),
+            model.score(TEXTS),
+        )
+
+    expected = [work(number) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == expected
+    assert expected[0][1] != expected[1][1]
+
+
+def test_options_of_the_search(ours):
+    prompts = ["ba", "ba be bi", ""]
+    free = ours.complete(prompts, max_new_tokens=12)
+    assert any(one.best.ended for one in free), "none ends by itself: no test of the least length"
+    for one in ours.complete(prompts, max_new_tokens=12, min_new_tokens=9):
+        assert len(one.best.tokens) >= 9
+    for one in ours.complete(prompts, max_new_tokens=12, no_repeat_ngram=1, stop="never"):
+        assert len(set(one.best.tokens)) == len(one.best.tokens) == 12
+    for one in ours.complete(prompts, max_new_tokens=6, beam=5, nbest=3, length_penalty=0.6):
+        scores = [continuation.score for continuation in one.continuations]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+        for continuation in one.continuations:
+            length = len(continuation.tokens) + 1
+            log_p = sum(continuation.token_scores)
+            assert continuation.score == pytest.approx(log_p / ((5 + length) / 6) ** 0.6, abs=1e-5)
+    drawn = [ours.complete("ba", sampling=True, temperature=9.0, nbest=4) for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    assert len({one.text for one in drawn[0].continuations}) == 4
+
+
+def test_drawing_leaves_pytorchs_generator_alone(ours):
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    ours.complete("ba", sampling=True)
+    ours.complete("ba", sampling=True, seed=3)
+    assert torch.rand(1) == expected
+
+
+def test_a_stream_is_answered_as_it_comes(ours):
+    read = []
+
+    def prompts():
+        for number in itertools.count():
+            read.append(number)
+            yield toy.WORDS[number % 30]
+
+    stream = ours.stream(prompts(), buffer=4, max_new_tokens=3)
+    found = list(itertools.islice(stream, 6))
+    assert len(read) == 8
+    assert found == ours.complete(toy.WORDS[:6], max_new_tokens=3)
+    assert list(ours.stream([])) == ours.complete([]) == ours.score([]) == []
+
+
+def test_an_error_of_a_stream_comes_after_the_answers_before_it(ours):
+    long = " ".join(toy.WORDS)
+    stream = ours.stream(["ba", "be", long, "bi"], max_new_tokens=5, long="error")
+    assert [next(stream).prompt, next(stream).prompt] == ["ba", "be"]
+    with pytest.raises(UserError, match="prompt 3 has 30 tokens; beside 5 new ones .* leave 26"):
+        next(stream)
+
+
+def test_a_text_is_written_while_it_grows(ours):
+    parts: list[str] = []
+    found = ours.write("ba be", parts.append, max_new_tokens=8, stop="never")
+    assert "ba be" + "".join(parts) == found.text and len(parts) == 8
+    assert found == ours.complete("ba be", max_new_tokens=8, stop="never")
+    with pytest.raises(UserError, match="--beam 1"):
+        ours.write("ba", parts.append, beam=2)
+
+
+def test_warnings_of_a_prompt(ours):
+    found = ours.complete(["ba zzz", " ".join(toy.WORDS)], max_new_tokens=9)
+    assert found[0].warnings == (
+        "prompt 1: the model knows 1 of 2 tokens not and reads <unk>: zzz",
+    )
+    assert len(found[1].warnings) == 1 and "the last 22 are read" in found[1].warnings[0]
+    assert list(found[1].prompt_tokens) == toy.WORDS[-22:]
+
+
+def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
+    ours.complete(["ba"]), ours.score(["ba"]), ours.perplexity(["ba"])
+    assert capsys.readouterr() == ("", "")
+    ours.complete(["ba"], progress=True)
+    ours.score(["ba"], progress=True)
+    ours.perplexity(["ba"], progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert all(unit in shown.err for unit in ("prompts", "texts", "tokens"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": 1}, "--seed goes with --sampling"),
+        ({"nbest": 2}, "a beam of 1 finds no more than 1"),
+        ({"max_new_tokens": 32}, "give at most 31"),
+        ({"max_new_tokens": 4, "min_new_tokens": 5}, "lower it"),
+        ({"sampling": True, "temperature": 0.0}, "--temperature is 0.0"),
+    ],
+)
+def test_options_that_do_not_fit(ours, options, message):
+    with pytest.raises(UserError, match=message):
+        ours.complete("ba", **options)
+
+
+def test_texts_that_do_not_fit(ours):
+    with pytest.raises(UserError, match="text 2 has 32 tokens and the model 32 positions"):
+        ours.score(["ba", " ".join([*toy.WORDS, "ba", "be"])])
+    with pytest.raises(UserError, match="the text is empty"):
+        ours.perplexity([" ", ""])
+    with pytest.raises(UserError, match="--tokens-per-sample 33: the model has 32 positions"):
+        ours.perplexity("ba", tokens_per_sample=33)
+    with pytest.raises(UserError, match="was not trained to summarize"):
+        Summarizer(ours)
+
+
+def test_what_is_computed_in_bfloat16(tmp_path):
+    folder = toy.write_bundle(tmp_path / "model", TextSettings("words"), toy.WORDS)
+    exact, rough = (
+        LanguageModel.from_pretrained(folder, dtype=dtype) for dtype in (None, torch.bfloat16)
+    )
+    assert next(rough.model.parameters()).dtype == torch.bfloat16
+    assert rough.score("ba be").score == pytest.approx(exact.score("ba be").score, rel=0.05)
+    assert rough.complete("ba be", max_new_tokens=3).best.tokens
+
+
+@pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER], ids=["ours", "one-layer"])
+def test_a_bundle_with_safetensors_alone(flags, tmp_path):
+    """The latter is built by fairseq."""
+    toy.write_lines(tmp_path / "dict.txt", [f"{word} 1" for word in toy.WORDS])
+    text = TextSettings("words").to_json()
+    (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
+    state, model = toy.build(tmp_path, *flags)
+    state["model"] = model.state_dict()
+    torch.save(state, tmp_path / "model.pt")
+    expected = load_language_model(tmp_path).score(TEXTS)
+    save_safetensors(state, tmp_path / "model.safetensors")
+    (tmp_path / "model.pt").unlink()
+    assert load_language_model(tmp_path).score(TEXTS) == expected

@@ -1,0 +1,158 @@
+"""`Parser`: beside fairseq-generate with our task; batches, threads, streams, n-best."""
+
+import math
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from toy_parser import FLAGS, TREES, write_parser_bundle
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import ForeignModel
+from vaswani_plugin.inference.parsing import ParsedSentence, Parser
+from vaswani_plugin.interchange.parsing import load_parser
+from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.trees import leaves, parse_tree
+
+SENTENCES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES]
+MODELS = {"plain": FLAGS, "guided": (*FLAGS, "--next-word")}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def folder(request, tmp_path_factory) -> Path:
+    return write_parser_bundle(tmp_path_factory.mktemp("parser"), model=MODELS[request.param])
+
+
+@pytest.fixture(scope="module")
+def parser(folder) -> Parser:
+    return Parser.from_pretrained(folder)
+
+
+def require_same(found: list[ParsedSentence], expected: list[ParsedSentence]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.words == other.words and one.bracketing == other.bracketing
+        for mine, theirs in zip(one.parses, other.parses, strict=True):
+            assert mine.symbols == theirs.symbols
+            assert mine.score == pytest.approx(theirs.score, rel=1e-5)
+            assert mine.symbol_scores == pytest.approx(theirs.symbol_scores, abs=1e-3)
+
+
+def test_it_finds_what_fairseq_generate_finds(folder, parser, run_fairseq):
+    """Of each sentence the two best: symbols, scores and the log-probability of each symbol."""
+    data, model = folder.parent / "bin", folder.parent / "averaged.pt"
+    run = run_fairseq(
+        *("generate", data, "--task", "vaswani_parsing", "--path", model, "--cpu"),
+        *("--beam", 3, "--nbest", 2, "--max-tokens", 300),
+        *("--source-lang", "words", "--target-lang", "symbols"),
+    )
+    assert run.returncode == 0, run.stderr
+    expected: dict[str, list[list[str]]] = {}
+    for line in run.stdout.splitlines():
+        if line[:2] in ("H-", "P-"):
+            name, *fields = line.split("\t")
+            expected.setdefault(name, []).append(fields)
+    assert len(expected) == 2 * len(SENTENCES)
+    found = parser.parse(SENTENCES, beam=3, nbest=2)
+    assert len({one.bracketing for one in found}) > len(found) / 2, "all alike: no test"
+    for number, (sentence, one) in enumerate(zip(SENTENCES, found, strict=True)):
+        assert list(one.words) == sentence.split() and len(one.parses) == 2
+        for parse, (score, symbols), (by_symbol,) in zip(
+            one.parses, expected[f"H-{number}"], expected[f"P-{number}"], strict=True
+        ):
+            assert list(parse.symbols) == symbols.split()
+            assert parse.score / math.log(2) == pytest.approx(float(score), rel=1e-5)
+            base_2 = [log_p / math.log(2) for log_p in parse.symbol_scores]
+            assert base_2 == pytest.approx(list(map(float, by_symbol.split())), abs=1e-3)
+            assert [leaf.word for leaf in leaves(parse.tree)] == sentence.split()
+
+
+def test_alone_as_in_a_batch_in_any_order(parser):
+    sentences = [*SENTENCES[:20], "", "  \t ", "doctor"]
+    found = parser.parse(sentences)
+    assert found[20] == found[21] == ParsedSentence((), ())
+    assert found[20].tree is None and found[20].bracketing == "" and found[20].score is None
+    assert parser.parse(f"{sentences[0]}\n").bracketing == found[0].bracketing
+    require_same([parser.parse(sentence) for sentence in sentences], found)
+    require_same(parser.parse(sentences, batch_tokens=1), found)
+    places = random.Random(1).sample(range(len(sentences)), len(sentences))
+    shuffled = parser.parse([sentences[place] for place in places])
+    require_same(shuffled, [found[place] for place in places])
+    require_same(list(parser.stream(iter(sentences), buffer=5)), found)
+
+
+def test_eight_threads_at_once(parser):
+    expected = parser.parse(SENTENCES[:16], nbest=3)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: parser.parse(SENTENCES[:16], nbest=3), range(8)))
+    assert found == [expected] * 8
+    assert all(len(one.parses) == 3 for one in expected)
+    for one in expected:
+        scores = [parse.score for parse in one.parses]
+        assert scores == sorted(scores, reverse=True) and len(set(scores)) == 3
+
+
+def test_without_the_constraint(parser):
+    found = parser.parse(SENTENCES[:20], unconstrained=True)
+    assert any(one.tree is None and one.bracketing == "" and one.parses for one in found)
+    free = [one.parses[0].symbols for one in found]
+    assert free != [one.parses[0].symbols for one in parser.parse(SENTENCES[:20])]
+
+
+def test_the_bundles_beam_and_the_papers_penalty(parser):
+    """The bundle says 3."""
+    require_same(
+        parser.parse(SENTENCES[:8]), parser.parse(SENTENCES[:8], beam=3, length_penalty=0.3)
+    )
+    for one in parser.parse(SENTENCES[:8], length_penalty=0.9):
+        (parse,) = one.parses
+        length = len(parse.symbols) + 1
+        expected = sum(parse.symbol_scores) / ((5 + length) / 6) ** 0.9
+        assert parse.score == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_does_not_fit(parser):
+    with pytest.raises(UserError, match="nbest is 4: a beam of 3 finds no more than 3"):
+        parser.parse("a", nbest=4)
+    long = " ".join(["Xq"] * 150)
+    assert parser.count_tokens(long) > parser.longest_source == 149
+    stream = parser.stream([SENTENCES[0], long, SENTENCES[1]])
+    assert next(stream).words == tuple(SENTENCES[0].split())
+    with pytest.raises(UserError, match="line 2: the line has .* units, the model takes 149"):
+        next(stream)
+
+
+def test_progress_is_shown_where_it_is_asked_for(parser, capsys):
+    parser.parse(["doctor"])
+    assert capsys.readouterr() == ("", "")
+    parser.parse(["doctor"], progress=True)
+    assert "1/1" in capsys.readouterr().err
+
+
+def small(side: str) -> tuple[str, ...]:
+    """Sizes of a stock Transformer's encoder or decoder."""
+    sizes = {"layers": "1", "embed-dim": "16", "ffn-embed-dim": "16", "attention-heads": "2"}
+    return tuple(part for name, size in sizes.items() for part in (f"--{side}-{name}", size))
+
+
+FOREIGN = {
+    "vaswani_attention_lstm": ("--d-model", "16", "--layers", "1", "--share-embeddings", "none"),
+    "transformer": (*small("encoder"), *small("decoder")),
+    "fconv": (
+        *("--encoder-embed-dim", "16", "--decoder-embed-dim", "16", "--decoder-out-embed-dim"),
+        *("16", "--encoder-layers", "[(16, 3)] * 2", "--decoder-layers", "[(16, 3)] * 2"),
+    ),
+}
+
+
+@pytest.mark.parametrize("arch", FOREIGN)
+def test_parsers_that_only_fairseq_builds(arch, tmp_path):
+    flags = ("--task", "vaswani_parsing", "--arch", arch, *FOREIGN[arch])
+    folder = write_parser_bundle(tmp_path, model=flags)
+    with pytest.raises(ForeignModel, match="only fairseq builds"):
+        Parser.from_pretrained(folder)
+    parser = load_parser(folder)
+    found = parser.parse(SENTENCES[:6])
+    for sentence, one in zip(SENTENCES, found, strict=False):
+        assert [leaf.word for leaf in leaves(one.tree)] == sentence.split()
+    require_same(parser.parse(SENTENCES[:6], batch_tokens=1), found)

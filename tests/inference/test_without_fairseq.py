@@ -1,0 +1,93 @@
+"""Transformers of ours load and run where fairseq can't be imported; others say what they need."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import toy_language_model as toy
+from toy_parser import write_parser_bundle
+
+from tests.conftest import fairseq_environment
+from vaswani_plugin.text.settings import TextSettings
+
+BLOCK = "import sys; sys.modules.update(dict.fromkeys(['fairseq', 'hydra', 'omegaconf']));"
+"""None in `sys.modules` makes Python refuse the import."""
+COMMAND = f"{BLOCK} from vaswani_plugin.cli.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    """Bundles of a language model, a summarizer, a parser, and a model that only fairseq builds."""
+    folder = tmp_path_factory.mktemp("bundles")
+    found = {"lm": toy.write_bundle(folder / "lm", TextSettings("words"), toy.WORDS)}
+    settings = TextSettings("words", article_tokens=12, summary_tokens=6)
+    found["summaries"] = toy.write_bundle(folder / "s", settings, [*toy.WORDS, "<sep>"])
+    for name in ("parser", "lstm"):
+        (folder / name).mkdir()
+    found["parser"] = write_parser_bundle(folder / "parser", model=GUIDED)
+    toy.write_lines(folder / "lstm" / "dict.txt", [f"{word} 1" for word in toy.WORDS])
+    text = TextSettings("words").to_json()
+    (folder / "lstm" / "preprocessing.json").write_text(text, encoding="utf-8")
+    state, model = toy.build(folder / "lstm", *toy.LSTM)
+    torch.save({**state, "model": model.state_dict()}, folder / "lstm" / "model.pt")
+    return found | {"lstm": folder / "lstm"}
+
+
+GUIDED = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next-word")
+
+
+def run(program: str, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=fairseq_environment(),
+    )
+
+
+def test_the_objects_of_python(folders):
+    program = f"""{BLOCK}
+from vaswani_plugin import LanguageModel, Parser, Summarizer
+lm, summaries, parser = sys.argv[1:]
+model = LanguageModel.from_pretrained(lm)
+print(len(model.complete("ba be", max_new_tokens=3, stop="never").best.tokens))
+print(model.perplexity("ba be").tokens, len(model.score(["ba", "be bi"])))
+print(len(Summarizer.from_pretrained(summaries).summarize(["ba be", ""])))
+print(Parser.from_pretrained(parser).parse("the dog barks").bracketing.count("("))
+"""
+    done = run(program, *(folders[name] for name in ("lm", "summaries", "parser")))
+    assert done.returncode == 0, done.stderr
+    completion, scores, summaries, brackets = done.stdout.splitlines()
+    assert (completion, scores, summaries) == ("3", "3 2", "2") and int(brackets) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("lm", ("complete", "--max-new-tokens", "3", "--format", "json")),
+        ("lm", ("lm", "--format", "json", "--text", "TEXT", "--dynamic")),
+        ("summaries", ("summarize", "--format", "json")),
+        ("parser", ("parse", "--format", "json")),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_the_commands(folders, name, arguments, tmp_path):
+    text = toy.write_lines(tmp_path / "text", ["ba be bi"])
+    arguments = [text if argument == "TEXT" else argument for argument in arguments]
+    done = run(COMMAND, *arguments, "--cpu", "--model", folders[name], stdin="ba be bi\n")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) > 3 and done.stderr == ""
+
+
+def test_a_model_that_only_fairseq_builds(folders):
+    done = run(COMMAND, "complete", "--cpu", "--model", folders["lstm"], "ba")
+    assert done.returncode == 1 and done.stdout == ""
+    assert "only fairseq builds, and fairseq can't be imported" in done.stderr
+    assert done.stderr.count("\n") == 1
+    with_fairseq = COMMAND.removeprefix(BLOCK)
+    done = run(f"import sys; {with_fairseq}", "complete", "--cpu", "--model", folders["lstm"], "ba")
+    assert done.returncode == 0 and done.stdout.startswith("ba ")

@@ -1,0 +1,173 @@
+"""The report of `vaswani lm`: a language model's scores of a text, static and dynamic.
+
+`metrics/ngram_baselines.py` has the baselines, `metrics/perplexity_report.py` the layout.
+
+Axes: N tokens of the text.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.inference.stream_scoring import Advance, windows
+from vaswani_plugin.metrics.ngram_baselines import baselines
+from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
+from vaswani_plugin.metrics.perplexity_report import figure as converted_figure
+from vaswani_plugin.metrics.perplexity_report import result
+from vaswani_plugin.metrics.scored_text import Subject, Tokens
+from vaswani_plugin.text.corpus_io import write_atomically
+
+HEADINGS = ("bits", "perplexity")
+
+
+@dataclass(frozen=True)
+class DynamicEvaluation:
+    """How a model learns from what it has scored; see `StreamScorer.dynamic`."""
+
+    rate: float
+    decay: float
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant; raises UserError."""
+        if self.decay > 1:
+            raise UserError(f"--dynamic-decay {self.decay:g}: more than all the way back")
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a model scores a text.
+
+    Args:
+        model: nothing else may use it during dynamic evaluation.
+        tokens_per_sample: of a window, context included; None: as in training.
+        context_window: so many of them only give context to the rest.
+        batch_tokens: most tokens of a batch, padding and context included.
+        dynamic: also let the model learn from each window after it is scored.
+        line_scores: file for the score of each line.
+    """
+
+    model: LanguageModel
+    tokens_per_sample: int | None = None
+    context_window: int = 0
+    batch_tokens: int = 4096
+    dynamic: DynamicEvaluation | None = None
+    line_scores: Path | None = None
+
+
+def make_report(
+    subject: Subject | None,
+    line_ends: str,
+    scoring: Scoring | None = None,
+    training: Sequence[Path] = (),
+    figure: tuple[str, str] | None = None,
+    counts: TextCounts | None = None,
+) -> dict[str, Any]:
+    """The rows of all that is asked for; `metrics.perplexity_report.as_text` lays them out.
+
+    Args:
+        subject: the text; None: only its `counts` are known.
+        line_ends: "score" or "skip", as the subject has it.
+        scoring: gives the rows of a model; None: there is none.
+        training: gives baselines that count these data.
+        figure: a published figure, a number and its unit.
+        counts: of the figure's text, where there is no subject.
+
+    Raises:
+        ValueError: data, windows or a learning rate that don't fit.
+        OSError: a file can't be read or written.
+    """
+    divisors = counts
+    report = {"text": None, "windows": None, "line_ends": line_ends, "dynamic": None}
+    report |= {"results": [], "dynamic_gain": None, "warnings": []}
+    if subject is not None:
+        counts, divisors = subject.counts, subject.divisors(subject.counts)
+        report["results"] += baselines(subject, training)
+        if scoring is not None:
+            _add_model(report, subject, scoring)
+        report["warnings"] += subject.warnings
+    if figure is not None:
+        report["results"].append(converted_figure(*figure, divisors))
+    report["text"] = counts and asdict(counts)
+    return report
+
+
+def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> None:
+    """Add the model's rows, and write the score of each line.
+
+    A bar is shown on standard error where somebody watches it.
+    """
+    tokens, model, dynamic = subject.tokens, scoring.model, scoring.dynamic
+    numbers, size = tokens.numbers, model.window_size(scoring.tokens_per_sample)
+    cut = windows(len(numbers), size, scoring.context_window)
+    report["windows"] = {"tokens_per_sample": size, "context_window": scoring.context_window}
+    scorer = model.stream_scorer(numbers)
+    with progress(len(numbers), "static") as advance:
+        found = {"model": scorer.static(cut, scoring.batch_tokens, advance)}
+    if dynamic is not None:
+        report["dynamic"] = asdict(dynamic)
+        with progress(len(numbers), "dynamic") as advance:
+            found["model, dynamic"] = scorer.dynamic(cut, dynamic.rate, dynamic.decay, advance)
+    is_scored, divisors = subject.scored(tokens), subject.divisors(subject.counts)
+    rows = [
+        result(name, subject.coding, scores[is_scored], divisors, unknown=tokens.unknown)
+        for name, scores in found.items()
+    ]
+    report["results"] += rows
+    if dynamic is not None:
+        report["dynamic_gain"] = gain(*rows)
+    if scoring.line_scores is not None:
+        write_line_scores(scoring.line_scores, tokens, is_scored, list(found.values()))
+
+
+def gain(static: dict[str, Any], dynamic: dict[str, Any]) -> dict[str, float | None]:
+    """By how much dynamic evaluation lowers the perplexities of two rows."""
+    keys = ("perplexity", "perplexity_per_word")
+    return {k: None if static[k] is None else static[k] - dynamic[k] for k in keys}
+
+
+def write_line_scores(
+    path: Path, tokens: Tokens, is_scored: NDArray[np.bool_], scores: list[NDArray[np.float64]]
+) -> None:
+    """Write a line's number, its scored tokens, and its bits and perplexity (static, dynamic).
+
+    Args:
+        path: of the file.
+        tokens: of the text.
+        is_scored: which of them count, (N,).
+        scores: natural logarithms, (N,) each.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    ends = np.cumsum(tokens.sizes)
+
+    def by_line(values: NDArray) -> NDArray:
+        return np.diff(np.concatenate([[0], np.cumsum(values)])[ends], prepend=0)
+
+    counts = by_line(is_scored.astype(np.int64))
+    bits = [by_line(np.where(is_scored, s, 0.0)) / -math.log(2) for s in scores]
+    names = [f"{kind}{key}" for kind in ("", "dynamic_")[: len(bits)] for key in HEADINGS]
+    with write_atomically(path) as write:
+        write("\t".join(["line", "tokens", *names]))
+        for number, (count, *of_line) in enumerate(zip(counts, *bits, strict=True), start=1):
+            cells = [
+                f"{value:.6f}" for b in of_line for value in (b, perplexity(b / max(1, count)))
+            ]
+            write("\t".join([str(number), str(count), *cells]))
+
+
+@contextmanager
+def progress(total: int, label: str) -> Iterator[Advance]:
+    """Gives a function that takes the number of tokens done; a bar where somebody watches it."""
+    with tqdm(total=total, desc=label, unit=" tokens", disable=not sys.stderr.isatty()) as bar:
+        yield bar.update

@@ -1,0 +1,185 @@
+"""The files of a language model, and the model in them where it is our Transformer.
+
+A model is a bundle, or a checkpoint with the folder of the data that it was trained on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vaswani_plugin.architectures import FAMILIES
+from vaswani_plugin.building.acceleration import accelerated
+from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.checkpoint_errors import mismatches_explained
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import (
+    KINDS,
+    ForeignModel,
+    check_digests,
+    read_configuration,
+    require_layers,
+)
+from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.transformer import TrainedLanguageModel
+from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import (
+    SETTINGS,
+    TEXT_DICTIONARY,
+    TextSettings,
+    read_settings_file,
+    weights_path,
+)
+
+TASKS = ("language_modeling", "vaswani_language_modeling")
+TRANSFORMER = "vaswani_lm"
+ROWS = {
+    TRANSFORMER,
+    *(row.name for family in FAMILIES if family.model == TRANSFORMER for row in family.rows),
+}
+"""Names of the Transformer in a checkpoint's configuration: the model's, or a row's."""
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """How a language model was trained to read text.
+
+    Args:
+        tokens_per_sample: of a window in training.
+        saw_lines_apart: it never saw a line's beginning after another line.
+        loss_after: the symbol after which it learned each line; None: it learned all.
+    """
+
+    tokens_per_sample: int
+    saw_lines_apart: bool = False
+    loss_after: str | None = None
+
+    @classmethod
+    def of(cls, task: Mapping[str, Any], path: Path) -> "TextTask":
+        """Of a checkpoint's configuration of the task.
+
+        Args:
+            task: the configuration.
+            path: of the checkpoint, for messages.
+
+        Raises:
+            UserError: it is another task, or one with options that only fairseq knows.
+        """
+        name = task.get("_name")
+        if name not in TASKS:
+            raise UserError(
+                f"{path} was trained by --task {name}: a language model is needed "
+                f"(--task {' or '.join(TASKS)})"
+            )
+        if task.get("add_bos_token"):
+            raise UserError(
+                f"{path} was trained with --add-bos-token, which only fairseq's own commands know: "
+                "let fairseq-eval-lm score it"
+            )
+        return cls(
+            tokens_per_sample=int(task["tokens_per_sample"]),
+            saw_lines_apart=str(task.get("sample_break_mode")) == "eos",
+            loss_after=task.get("loss_after"),
+        )
+
+
+@dataclass(frozen=True)
+class LanguageFiles:
+    """Where a language model's parts are.
+
+    Args:
+        checkpoint: the file.
+        folder: of its dictionary.
+        pipeline: between raw text and tokens; None where no preprocessing.json says it.
+    """
+
+    checkpoint: Path
+    folder: Path
+    pipeline: Pipeline | None
+
+    @classmethod
+    def find(cls, path: Path, data: Path | None = None) -> "LanguageFiles":
+        """The files of a bundle, or of a checkpoint.
+
+        Args:
+            path: of either.
+            data: the folder of a checkpoint's data; with a bundle, data that must have the same
+                dictionary.
+
+        Raises:
+            UserError: `data` is missing, or has another dictionary; it is no language model's.
+            OSError: a file can't be read.
+        """
+        if path.is_dir():
+            pipeline = load_text_pipeline(path)
+            if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
+                raise UserError(
+                    f"{data} was binarized with another dictionary than that of {path}: give "
+                    f"--text, or binarize with --srcdict {path / TEXT_DICTIONARY}"
+                )
+            return cls(weights_path(path), path, pipeline)
+        if data is None:
+            raise UserError(
+                f"{path} is no bundle: --data-bin DIR has to say what its dictionary is"
+            )
+        has_settings = (data / SETTINGS).is_file()
+        return cls(path, data, load_text_pipeline(data) if has_settings else None)
+
+    def load_transformer(self) -> tuple[TrainedLanguageModel, Dictionary, TextTask]:
+        """The model, on the CPU, by torch alone; its dictionary; its task.
+
+        Raises:
+            ForeignModel: it is another model than the Transformer of `modules`.
+            ValueError: the checkpoint can't be used, or was trained with another dictionary.
+            OSError: a file can't be read.
+        """
+        path = self.checkpoint
+        with untrusted(path):
+            state = load_checkpoint(path)
+            cfg = read_configuration(path, state)
+            task = TextTask.of(cfg["task"], path)
+            if cfg["model"].get("_name") not in ROWS:
+                name = cfg["model"].get("_name")
+                raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
+            dictionary = load_text_dictionary(self.folder)
+            check_digests(self.folder, state, target=dictionary)
+            sizes = _sizes(cfg["model"], task)
+            require_layers(path, state["model"], decoder=sizes.decoder_layers)
+            model = TrainedLanguageModel(sizes, dictionary)
+            with mismatches_explained(str(path)):
+                model.load_state_dict(state["model"])
+        return accelerated(model).eval(), dictionary, task
+
+
+def _sizes(model: Mapping[str, Any], task: TextTask) -> TransformerSizes:
+    """The sizes in a checkpoint's configuration of the model.
+
+    Its positions are --max-target-positions, else those of a training sample.
+
+    Raises:
+        UserError: a value is of another kind.
+    """
+    positions = model.get("max_target_positions") or task.tokens_per_sample
+    return TransformerSizes.from_configuration({**model, "max_target_positions": positions}, {})
+
+
+def load_text_pipeline(folder: Path) -> Pipeline:
+    """Between raw text and tokens, by a bundle's or data folder's preprocessing.json.
+
+    Raises:
+        UserError: there is none, or it is that of another kind of model.
+        InputError: it can't be used.
+    """
+    try:
+        settings = read_settings_file(folder / SETTINGS)
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{error.filename} does not exist: {folder} is no bundle of a language model; give "
+            "that, or a checkpoint with --data-bin DIR"
+        ) from error
+    if not isinstance(settings, TextSettings):
+        held, _ = KINDS[type(settings)]
+        raise UserError(f"{folder} holds {held}: give the bundle of a language model")
+    return Pipeline(settings, folder)

@@ -1,0 +1,304 @@
+"""A language model for Python: completes texts and scores them.
+
+    model = LanguageModel.from_pretrained("work/lm/model")
+    print(model.complete("The history of", sampling=True, top_p=0.9).text)
+    print(model.perplexity("a line\\nanother line").per_word)
+
+`summarization.py` has what summarizes, `parsing.py` what parses.
+
+Axes: N tokens of a stream.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Unpack, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.batching import in_buffers
+from vaswani_plugin.inference.completing import Completer
+from vaswani_plugin.inference.completion import (
+    CompletedPrompt,
+    CompletionKeywords,
+    CompletionOptions,
+    Prompt,
+    TextCoder,
+)
+from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
+from vaswani_plugin.inference.scores import Perplexity, TextScore, score_texts
+from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
+from vaswani_plugin.inference.threads import use_threads
+from vaswani_plugin.metrics.perplexity import count_text
+from vaswani_plugin.metrics.scored_text import count_represented, number_lines
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.pipeline import Pipeline
+
+BUFFER = 64
+
+
+class LanguageModel:
+    """A trained language model; its methods may be called from several threads at once.
+
+    Args:
+        model: in evaluation mode: a `TrainedLanguageModel`, or another module with its methods.
+        dictionary: of its tokens.
+        task: how it was trained to read text.
+        pipeline: between raw text and tokens; None: text is tokens with blanks between them.
+        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        dictionary: Dictionary,
+        task: TextTask,
+        pipeline: Pipeline | None,
+        threads: int | None = None,
+    ) -> None:
+        self.model, self.dictionary, self.task, self.pipeline = model, dictionary, task, pipeline
+        self.positions: int = model.max_decoder_positions()
+        """Longest text in tokens."""
+        self._coder = TextCoder(dictionary, pipeline)
+        self.threads = threads or torch.get_num_threads()
+        self._completer = Completer(model, dictionary, self._coder, self.threads)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        data: str | Path | None = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+    ) -> "LanguageModel":
+        """Load a Transformer language model; it needs no fairseq.
+
+        Args:
+            folder: a bundle, or a checkpoint.
+            data: with a checkpoint: the folder of its dictionary.
+            device: where it computes.
+            dtype: of its weights; None: as they are.
+            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+
+        Raises:
+            ForeignModel: only fairseq builds this model: `interchange.language_model` loads it.
+            ValueError: it is no language model, or can't be used; names the file.
+            OSError: a file can't be read.
+        """
+        files = LanguageFiles.find(Path(folder), None if data is None else Path(data))
+        model, dictionary, task = files.load_transformer()
+        model = model.to(device=device, dtype=dtype)
+        return cls(model, dictionary, task, files.pipeline, threads)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def complete(  # type: ignore[overload-overlap]
+        self, prompts: str, *, progress: bool = False, **options: Unpack[CompletionKeywords]
+    ) -> CompletedPrompt: ...
+
+    @overload
+    def complete(
+        self,
+        prompts: Iterable[str],
+        *,
+        progress: bool = False,
+        **options: Unpack[CompletionKeywords],
+    ) -> list[CompletedPrompt]: ...
+
+    def complete(
+        self,
+        prompts: str | Iterable[str],
+        *,
+        progress: bool = False,
+        **options: Unpack[CompletionKeywords],
+    ) -> CompletedPrompt | list[CompletedPrompt]:
+        """Continue texts.
+
+        Args:
+            prompts: one text or many, of one line or more; an empty one begins a text.
+            progress: show a bar on standard error.
+            options: of `CompletionOptions`.
+
+        Returns:
+            The prompt with its continuations; of many a list, in their order.
+
+        Raises:
+            UserError: options that don't fit each other or the model, a prompt that is too long,
+                or a model that was trained to summarize.
+        """
+        if isinstance(prompts, str):
+            return next(self.stream([prompts], **options))
+        texts = list(prompts)
+        found = self.stream(texts, buffer=max(1, len(texts)), **options)
+        return list(tqdm(found, total=len(texts), unit=" prompts", disable=not progress))
+
+    def stream(
+        self,
+        prompts: Iterable[str],
+        *,
+        buffer: int = BUFFER,
+        **options: Unpack[CompletionKeywords],
+    ) -> Iterator[CompletedPrompt]:
+        """Continue the texts of a stream, `buffer` at a time; see `complete`.
+
+        An error of a prompt, or of the stream, is raised after the prompts before it are answered.
+        """
+        chosen = self._completion_options(options)
+        read = (self._prompt(number, text, chosen) for number, text in enumerate(prompts, start=1))
+        buffers = in_buffers(read, buffer)
+        return (found for group in buffers for found in self._completer.complete(group, chosen))
+
+    def write(
+        self,
+        prompt: str,
+        write: Callable[[str], object],
+        *,
+        number: int = 1,
+        **options: Unpack[CompletionKeywords],
+    ) -> CompletedPrompt:
+        """Continue one text, and hand over each part of it as soon as it is chosen.
+
+        Args:
+            prompt: the text.
+            write: takes the parts of the continuation, one after the other.
+            number: of the prompt, where a seed's samples depend on it.
+            options: of `CompletionOptions`; one hypothesis at a time: neither a beam nor samples.
+
+        Raises:
+            UserError: as in `complete`.
+        """
+        chosen = self._completion_options(options)
+        if chosen.search_options().beam > 1:
+            raise UserError("a text can be written while it grows with --beam 1 and --samples 1")
+        return self._completer.write(self._prompt(number, prompt, chosen), chosen, write)
+
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, texts: str, *, batch_tokens: int = 4096, progress: bool = False
+    ) -> TextScore: ...
+
+    @overload
+    def score(
+        self, texts: Iterable[str], *, batch_tokens: int = 4096, progress: bool = False
+    ) -> list[TextScore]: ...
+
+    def score(
+        self, texts: str | Iterable[str], *, batch_tokens: int = 4096, progress: bool = False
+    ) -> TextScore | list[TextScore]:
+        """Score texts, each by itself: log P of its tokens and of its end.
+
+        Args:
+            texts: one text or many, of one line or more.
+            batch_tokens: most tokens of a batch, padding included.
+            progress: show a bar on standard error.
+
+        Returns:
+            The score; of many a list, in their order.
+
+        Raises:
+            UserError: a text is longer than the model's positions, or the model was trained to
+                summarize.
+        """
+        self.require_whole_texts()
+        coded = [
+            self._coder.encode(text) for text in ([texts] if isinstance(texts, str) else texts)
+        ]
+        for number, tokens in enumerate(coded, start=1):
+            if len(tokens) >= self.positions:
+                raise UserError(
+                    f"text {number} has {len(tokens)} tokens and the model {self.positions} "
+                    f"positions, the end of the text included: divide it, or ask for its perplexity"
+                )
+        scores = score_texts(self.model, self.dictionary, coded, batch_tokens)
+        found = dict(tqdm(scores, total=len(coded), unit=" texts", disable=not progress))
+        ordered = [found[place] for place in range(len(coded))]
+        return ordered[0] if isinstance(texts, str) else ordered
+
+    def perplexity(
+        self,
+        text: str | Iterable[str],
+        *,
+        tokens_per_sample: int | None = None,
+        context_window: int = 0,
+        batch_tokens: int = 4096,
+        progress: bool = False,
+    ) -> Perplexity:
+        """How well the model predicts a text, read in windows as fairseq-eval-lm cuts it.
+
+        Args:
+            text: the text, or its lines without their ends.
+            tokens_per_sample: of a window, context included; None: as in training.
+            context_window: so many of them only give context to the rest.
+            batch_tokens: most tokens of a batch, padding and context included.
+            progress: show a bar on standard error.
+
+        Raises:
+            UserError: windows that don't fit the model, an empty text, or a model that was trained
+                to summarize.
+        """
+        lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
+        if not any(map(str.split, lines)):
+            raise UserError("the text is empty: there is nothing to score")
+        coded = (" ".join(self._coder.encode_line(line)) for line in lines)
+        tokens = number_lines(coded, self.dictionary.indices)
+        size = self.window_size(tokens_per_sample)
+        cut = windows(len(tokens.numbers), size, context_window)
+        with tqdm(total=len(tokens.numbers), unit=" tokens", disable=not progress) as bar:
+            scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
+        counts = count_represented(lines, self.pipeline)[0] if self.pipeline else count_text(lines)
+        return Perplexity(len(scores), tokens.unknown, float(scores.sum()), counts)
+
+    def text_knowledge(self) -> dict[str, Any]:
+        """What `metrics.scored_text.read_subject` has to know of a model, by its names."""
+        known = {"dictionary": self.dictionary, "pipeline": self.pipeline}
+        return known | {"saw_lines_apart": self.task.saw_lines_apart}
+
+    def window_size(self, tokens_per_sample: int | None = None) -> int:
+        """Tokens of a window, context included; None: as in training.
+
+        Raises:
+            UserError: the model has fewer positions.
+        """
+        size = tokens_per_sample or min(self.task.tokens_per_sample, self.positions)
+        if size > self.positions:
+            raise UserError(f"--tokens-per-sample {size}: the model has {self.positions} positions")
+        return size
+
+    def stream_scorer(self, numbers: NDArray[np.int64]) -> StreamScorer:
+        """Scores of a stream of token numbers (N,), in windows.
+
+        Raises:
+            UserError: the model was trained to summarize.
+        """
+        self.require_whole_texts()
+        use_threads(self.threads)
+        return StreamScorer(self.model, numbers, self.dictionary.pad(), self.dictionary.eos())
+
+    def require_whole_texts(self) -> None:
+        """Refuse a model that learned a part of each line only.
+
+        Raises:
+            UserError: names the symbol after which it learned.
+        """
+        if self.task.loss_after is not None:
+            raise UserError(
+                f"the model learned only what follows {self.task.loss_after} in a line: give its "
+                "bundle to vaswani summarize, and let fairseq-eval-lm score it"
+            )
+
+    def _completion_options(self, options: CompletionKeywords) -> CompletionOptions:
+        self.require_whole_texts()
+        return CompletionOptions(**options).for_positions(self.positions)
+
+    def _prompt(self, number: int, text: str, options: CompletionOptions) -> Prompt:
+        return self._coder.prompt(number, text, options, self.positions)

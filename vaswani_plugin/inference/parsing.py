@@ -1,0 +1,318 @@
+"""A parser for Python: tokenized sentences in, constituency trees out (section 6.3).
+
+    parser = Parser.from_pretrained("work/parsing/model")
+    print(parser.parse("the dog barks").bracketing)
+
+Axes: B sentences of a batch.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, Unpack, overload
+
+import torch
+from tqdm import tqdm
+
+from vaswani_plugin.decoding import PARSER_DECODING
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.batching import batches_by_length, in_buffers
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.engine import (
+    Decoded,
+    TokenDictionary,
+    make_decoded,
+    make_sample,
+    memory_errors_explained,
+)
+from vaswani_plugin.inference.threads import use_threads
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
+from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import TreeSettings
+from vaswani_plugin.text.treebank_coding import JOINT, words_of
+from vaswani_plugin.text.trees import BadTree, Tree, to_line
+
+BUFFER = 256
+
+
+@dataclass(frozen=True)
+class Parse:
+    """One tree of a sentence.
+
+    Args:
+        tree: None where the constraint was off and the model wrote no tree over the words.
+        score: log P / length penalty, natural logarithm.
+        symbols: that the model wrote.
+        symbol_scores: log P of each, then of the end.
+    """
+
+    tree: Tree | None
+    score: float
+    symbols: tuple[str, ...]
+    symbol_scores: tuple[float, ...]
+
+    @property
+    def bracketing(self) -> str:
+        """The tree on one line; empty where there is none."""
+        return "" if self.tree is None else to_line(self.tree)
+
+
+@dataclass(frozen=True)
+class ParsedSentence:
+    """A sentence and its trees.
+
+    Args:
+        words: as treebanks write them; none for an empty sentence.
+        parses: the best one first; none for an empty sentence.
+    """
+
+    words: tuple[str, ...]
+    parses: tuple[Parse, ...]
+
+    @property
+    def tree(self) -> Tree | None:
+        """That of the best parse; None where there is none."""
+        return self.parses[0].tree if self.parses else None
+
+    @property
+    def bracketing(self) -> str:
+        """The best tree on one line; empty where there is none."""
+        return self.parses[0].bracketing if self.parses else ""
+
+    @property
+    def score(self) -> float | None:
+        """That of the best parse; None for an empty sentence."""
+        return self.parses[0].score if self.parses else None
+
+
+class ParseKeywords(TypedDict, total=False):
+    """The fields of `ParseOptions` as keywords."""
+
+    beam: int | None
+    nbest: int
+    length_penalty: float
+    unconstrained: bool
+    batch_tokens: int
+
+
+@dataclass(frozen=True)
+class ParseOptions:
+    """How sentences are parsed.
+
+    Args:
+        beam: width; None: that of the bundle, else the paper's.
+        nbest: trees of each sentence, at most the beam.
+        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided.
+        unconstrained: let the model write what is no tree, as the paper's does.
+        batch_tokens: most units of sentences in a batch, padding included.
+    """
+
+    beam: int | None = None
+    nbest: int = 1
+    length_penalty: float = PARSER_DECODING["lenpen"]
+    unconstrained: bool = False
+    batch_tokens: int = 2048
+
+
+class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
+    """What a parser asks of its dictionaries: ours and fairseq's both answer it."""
+
+
+class Parser:
+    """A trained parser; threads may use it at the same time.
+
+    Args:
+        model: an encoder-decoder in evaluation mode: a `TrainedTransformer`, or one of fairseq's.
+        source: dictionary of the words' units.
+        target: dictionary of the trees' symbols.
+        pipeline: of the parser's bundle.
+        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        source: ParserDictionary,
+        target: ParserDictionary,
+        pipeline: Pipeline,
+        threads: int | None = None,
+    ) -> None:
+        self.model, self.source, self.target, self.pipeline = model, source, target, pipeline
+        self.longest_source: int = model.max_positions()[0] - 1
+        """Most units of a sentence."""
+        assert isinstance(pipeline.settings, TreeSettings)
+        self.settings = pipeline.settings
+        self.threads = threads or torch.get_num_threads()
+        self._grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
+        self._weights = PackedWeights()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+    ) -> "Parser":
+        """Load a bundle of recipes/parsing.sh; it needs no fairseq.
+
+        Args:
+            folder: of the bundle.
+            device: where to decode.
+            dtype: of the weights; None: as they are stored.
+            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+
+        Raises:
+            ForeignModel: only fairseq builds this model: `interchange.parsing` loads it.
+            ValueError: it is no parser's bundle, or can't be used; names the file.
+            OSError: a file can't be read.
+        """
+        bundle = Bundle.load(Path(folder), TreeSettings)
+        loaded = bundle.load_transformer()
+        model = loaded.model.to(device=device, dtype=dtype)
+        return cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
+
+    def count_tokens(self, sentence: str) -> int:
+        """The units of a sentence that the model reads."""
+        return len(self._units(sentence))
+
+    @overload  # a string is an iterable of strings, too: the first one that fits is taken
+    def parse(  # type: ignore[overload-overlap]
+        self, sentences: str, *, progress: bool = False, **options: Unpack[ParseKeywords]
+    ) -> ParsedSentence: ...
+
+    @overload
+    def parse(
+        self,
+        sentences: Iterable[str],
+        *,
+        progress: bool = False,
+        **options: Unpack[ParseKeywords],
+    ) -> list[ParsedSentence]: ...
+
+    def parse(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        progress: bool = False,
+        **options: Unpack[ParseKeywords],
+    ) -> ParsedSentence | list[ParsedSentence]:
+        """Parse sentences of words between blanks, as treebanks divide them ("do n't").
+
+        Args:
+            sentences: one or many.
+            progress: show a bar on standard error.
+            options: of `ParseOptions`.
+
+        Returns:
+            The trees; of many sentences a list, in their order.
+
+        Raises:
+            UserError: options that don't fit, a sentence that is too long, or codes that are not
+                those of the training.
+        """
+        if isinstance(sentences, str):
+            return next(self.stream([sentences], **options))
+        lines = list(sentences)
+        found = self.stream(lines, buffer=max(1, len(lines)), **options)
+        return list(tqdm(found, total=len(lines), unit=" sentences", disable=not progress))
+
+    def stream(
+        self, sentences: Iterable[str], *, buffer: int = BUFFER, **options: Unpack[ParseKeywords]
+    ) -> Iterator[ParsedSentence]:
+        """Parse a stream, `buffer` sentences at a time; see `parse`.
+
+        An error of a sentence, or of the stream, is raised after those before it are answered.
+        """
+        chosen = ParseOptions(**options)
+        search = self._search_options(chosen)
+        read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
+        return (
+            found
+            for group in in_buffers(read, buffer)
+            for found in self._parse(group, chosen, search)
+        )
+
+    def _search_options(self, options: ParseOptions) -> SearchOptions:
+        beam = options.beam or self.settings.beam or PARSER_DECODING["beam"]
+        if options.nbest > beam:
+            raise UserError(f"nbest is {options.nbest}: a beam of {beam} finds no more than {beam}")
+        given = {"beam": beam, "nbest": options.nbest, "lenpen": options.length_penalty}
+        return SearchOptions(**{**PARSER_DECODING, **given})
+
+    def _read(self, number: int, line: str) -> "_Sentence":
+        sentence = _Sentence(number, words_of(_one_line(line)), self._units(line))
+        if len(sentence.units) > self.longest_source:
+            raise UserError(
+                f"line {number}: the line has {len(sentence.units)} units, the model takes "
+                f"{self.longest_source}: divide it"
+            )
+        return sentence
+
+    def _units(self, line: str) -> list[str]:
+        return self.pipeline.encode(_one_line(line)).split()
+
+    def _parse(
+        self, sentences: list["_Sentence"], options: ParseOptions, search: SearchOptions
+    ) -> Iterator[ParsedSentence]:
+        asked = [sentence for sentence in sentences if sentence.words]
+        found: dict[int, list[Decoded]] = {}
+        lengths = [len(sentence.units) + 1 for sentence in asked]
+        for batch in batches_by_length(lengths, options.batch_tokens):
+            decoded = self._decode([asked[place].units for place in batch], options, search)
+            numbers = (asked[place].number for place in batch)
+            found.update(zip(numbers, decoded, strict=True))
+        for sentence in sentences:
+            parses = [
+                Parse(self._tree(sentence, one, options), one.score, one.tokens, one.token_scores)
+                for one in found.get(sentence.number, [])[: options.nbest]
+            ]
+            yield ParsedSentence(tuple(sentence.words), tuple(parses))
+
+    def _decode(
+        self, sources: list[list[str]], options: ParseOptions, search: SearchOptions
+    ) -> list[list[Decoded]]:
+        use_threads(self.threads)
+        generator = BeamSearchGenerator(
+            [self.model],
+            self.target,
+            search,
+            start_tracking=() if options.unconstrained else (self._grammar.start_tracking,),
+            weights=self._weights,
+            with_attention=False,
+        )
+        device = next(self.model.parameters()).device
+        sample = make_sample(sources, self.source, device)
+        with memory_errors_explained(sample):
+            found = generator.generate([self.model], sample)
+        return [[make_decoded(h, self.target) for h in hypotheses] for hypotheses in found]
+
+    def _tree(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> Tree | None:
+        try:
+            return restore(found.tokens, sentence.words)
+        except BadTree as error:
+            if options.unconstrained:
+                return None
+            raise UserError(
+                f"line {sentence.number}: the model counts other words than there are ({error}): "
+                f"its bundle's codes or dictionaries were changed; make it again"
+            ) from error
+
+
+def _one_line(sentence: str) -> str:
+    """A sentence in which a line break counts as a space."""
+    return sentence.replace("\n", " ")
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """A sentence: its number, from 1 on, its words, and the units that the model reads."""
+
+    number: int
+    words: list[str]
+    units: list[str]

@@ -1,0 +1,28 @@
+"""Language models and summarizers of every kind; fairseq is imported only where one needs it."""
+
+from pathlib import Path
+from typing import Any
+
+from vaswani_plugin.inference.bundle import ForeignModel
+from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.interchange.foreign import fairseq_needed
+
+
+def load_language_model(path: str | Path, **options: Any) -> LanguageModel:
+    """`LanguageModel.from_pretrained` that also takes models which fairseq alone builds.
+
+    Args:
+        path: a bundle, or a checkpoint.
+        options: as for `LanguageModel.from_pretrained`.
+
+    Raises:
+        ValueError: it is no language model, can't be used, or needs fairseq, which is missing.
+        OSError: a file can't be read.
+    """
+    try:
+        return LanguageModel.from_pretrained(path, **options)
+    except ForeignModel as foreign:
+        with fairseq_needed(foreign):
+            from vaswani_plugin.interchange.fairseq_language_model import build_language_model
+
+            return build_language_model(path, **options)
