@@ -63,6 +63,25 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
         """One flat tensor may hold all parameters."""
         return True
 
+    @property
+    def disable_mem_eff_fp16_loading_hack(self) -> bool:
+        """fairseq need not put saved moments back by itself: `load_state_dict` keeps float32."""
+        return True
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Load what `state_dict` returned: all of it in float32, on the parameters' devices.
+
+        PyTorch's own method would cast the moments to the type of the parameters, and leave the
+        counts of steps on the device that they were saved from.
+        """
+        super().load_state_dict(state_dict)
+        saved = [number for group in state_dict["param_groups"] for number in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for number, p in zip(saved, params, strict=True):
+            for name, value in state_dict["state"].get(number, {}).items():
+                self.state[p][name] = _full_precision(value).to(p.device)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Update every parameter that has a gradient; returns what the closure returned."""
