@@ -6,7 +6,7 @@ that runs on `meta` only launches kernels on a GPU. `launches_only` also refuses
 itself lets pass: copies from the host while the step runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,6 +56,23 @@ def launches_only() -> Iterator[None]:
     """
     with _LaunchesOnly():
         yield
+
+
+@contextmanager
+def largest_tensor() -> Iterator[Callable[[], int]]:
+    """Yields a function that says how many elements the largest tensor had that was made."""
+
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if torch.is_tensor(result):
+                self.largest = max(self.largest, result.numel())
+            return result
+
+    with Sizes() as sizes:
+        yield lambda: sizes.largest
 
 
 def dictionaries_of(family: Family) -> tuple[Dictionary, Dictionary]:
