@@ -76,10 +76,13 @@ class SymbolTables:
                 "placeholders: it is none of linearized trees; give the data of data-prep/"
                 "code_trees.py, or --unconstrained"
             )
-        self.kind = torch.tensor(kinds)  # (V,)
-        self.closed_by = torch.tensor(class_of)  # (V,), class of an opening symbol, else 0
+        self.kind = torch.tensor(kinds, device="cpu")  # (V,)
+        self.closed_by = torch.tensor(
+            class_of, device="cpu"
+        )  # (V,), class of an opening symbol, else 0
         # Rows by what may come: a class to close (0: none), the end, a placeholder, an opening.
-        banned = torch.ones(len(classes) + 1, 2, 2, 2, len(symbols), dtype=torch.bool)
+        shape = len(classes) + 1, 2, 2, 2, len(symbols)
+        banned = torch.ones(shape, dtype=torch.bool, device="cpu")
         for closings, own in classes.items():
             banned[own, ..., list(closings)] = False
         banned[:, 1, :, :, eos] = False

@@ -61,13 +61,15 @@ class VaswaniParsingTask(VaswaniTranslationTask):
     @cached_property
     def ends_word(self) -> Tensor:
         """Boolean, by number of the source dictionary: the token ends a word."""
-        return torch.tensor([not word.endswith(JOINT) for word in self.source_dictionary.symbols])
+        symbols = self.source_dictionary.symbols
+        return torch.tensor([not word.endswith(JOINT) for word in symbols], device="cpu")
 
     @cached_property
     def is_word(self) -> Tensor:
         """Boolean, by number of the target dictionary: the symbol stands for a word."""
         symbols = symbols_of(self.target_dictionary)
-        return torch.tensor([bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols])
+        is_word = [bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols]
+        return torch.tensor(is_word, device="cpu")
 
     def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
         if not self.cfg.unconstrained:
