@@ -49,11 +49,12 @@ class BeamPast:
         return max(self.least_room, used // LONG_PAST)
 
     def _make_room(self) -> None:
-        """Clear; but where a look at what is still seen means to wait, keep all and take more."""
+        """Clear, or take more memory where a look at what is still seen would mean to wait."""
         if runs_on_host(self.bias.device):
-            return self._clear()
-        used = self.bias.size(2)
-        self.caches = [self._with_room(cache[:, :, :used], used) for cache in self.caches]
+            self._clear()
+        else:
+            used = self.bias.size(2)
+            self.caches = [self._with_room(cache[:, :, :used], used) for cache in self.caches]
 
     def _with_room(self, start: Tensor, least: int = 0) -> Tensor:
         texts, heads, size, width = start.shape

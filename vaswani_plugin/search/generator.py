@@ -219,7 +219,7 @@ class BeamSearchGenerator:
         if step.number >= prefix.size(1):
             for token in forbidden:
                 forbid(log_p, token)
-        elif self.rules.by_sentence:  # fairseq: as long as any sentence has one
+        elif self.rules.by_sentence:  # fairseq forbids nothing while any sentence has a prefix
             free = ~given[step.sentences, step.number, None]
             for token in forbidden:
                 log_p[..., token].masked_fill_(free, -torch.inf)

@@ -77,9 +77,8 @@ class SymbolTables:
                 "code_trees.py, or --unconstrained"
             )
         self.kind = torch.tensor(kinds, device="cpu")  # (V,)
-        self.closed_by = torch.tensor(
-            class_of, device="cpu"
-        )  # (V,), class of an opening symbol, else 0
+        # (V,), class of an opening symbol, else 0
+        self.closed_by = torch.tensor(class_of, device="cpu")
         # Rows by what may come: a class to close (0: none), the end, a placeholder, an opening.
         shape = len(classes) + 1, 2, 2, 2, len(symbols)
         banned = torch.ones(shape, dtype=torch.bool, device="cpu")
