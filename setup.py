@@ -14,7 +14,7 @@ setup(
     # which nothing imports. requirements.lock pins it, and recipes/lib/install.sh installs it
     # with --no-deps.
     install_requires=[
-        "torch>=2.4",
+        "torch>=2.6",
         "numpy>=1.26",
         "hydra-core>=1.3,<1.4",
         "nltk>=3.9",

@@ -23,14 +23,17 @@ MAY_IMPORT = {
     "checkpoint_globals": set(),
     "configurations": {"building", "errors"},
     "decoding": set(),
+    "devices": set(),
     "defaults": set(),
     "text": set(),
     "metrics": {"text", "architectures"},
-    "matrix_library": {"errors"},
+    "matrix_library": {"devices", "errors"},
     "modules": set(),
-    "kernels": {"modules", "matrix_library", "errors"},
-    "analysis": {"matrix_library", "metrics", "modules", "text", "inference", "errors"},
-    "search": {"modules", "matrix_library", "errors"},
+    "kernels": {"modules", "matrix_library", "devices", "errors"},
+    "analysis": {
+        *("matrix_library", "devices", "metrics", "modules", "text", "inference", "errors"),
+    },
+    "search": {"modules", "matrix_library", "devices", "errors"},
     "inference": {
         "decoding",
         *("modules", "building", "search", "text", "architectures", "errors"),
@@ -50,8 +53,9 @@ MAY_IMPORT = {
     },
     "criterions": {"modules", "defaults", "errors"},
     "optim": {"modules", "errors"},
-    "tasks": {"modules", "models", "search", "text", "decoding", "errors"},
+    "tasks": {"modules", "models", "search", "text", "decoding", "devices", "errors"},
     "fairseq_patches": {
+        "devices",
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums", "errors", "text"),
     },
     "training": {
@@ -72,7 +76,16 @@ MAY_KNOW = {
         ["architectures", "checkpoint_sums", "decoding", "errors", "text", "metrics"], set()
     ),
     **dict.fromkeys(
-        ["matrix_library", "modules", "kernels", "building", "analysis", "search", "inference"],
+        [
+            "devices",
+            "matrix_library",
+            "modules",
+            "kernels",
+            "building",
+            "analysis",
+            "search",
+            "inference",
+        ],
         {"torch"},
     ),
     "interchange": {"torch"},

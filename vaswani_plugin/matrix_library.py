@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
@@ -66,6 +67,7 @@ def takes_onednn(a: Tensor) -> bool:
     """Whether `product` has oneDNN multiply the rows of `a`, (R, D)."""
     return (
         a.dtype == torch.float32
+        and runs_on_host(a.device)
         and a.size(0) >= LEAST_ROWS
         and a.numel() > 0
         and chosen_library() == "onednn"

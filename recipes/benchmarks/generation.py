@@ -61,6 +61,7 @@ def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output
     """This file again, as the process that CTranslate2 translates in."""
     arguments = [sys.executable, __file__, "--translate-with", args.work / engine]
     arguments += ["--beam", args.beam, "--threads", args.threads, "--max-tokens", args.max_tokens]
+    arguments += ["--max-decoding-length", args.max_decoding_length]
     arguments += ["--one"] if mode == "one" else []
     arguments += ["--gpu"] if args.gpu else []
     return Command(arguments, stdin=args.work / "sources", stdout=output)
@@ -83,7 +84,7 @@ def translate_with_ctranslate2(args: argparse.Namespace) -> None:
         length_penalty=0.6,
         max_batch_size=1 if args.one else args.max_tokens,
         batch_type="examples" if args.one else "tokens",
-        max_decoding_length=256,
+        max_decoding_length=args.max_decoding_length,
     )
     print("\n".join(" ".join(result.hypotheses[0]) for result in results))
 
@@ -207,6 +208,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--subset", default="test")
     parser.add_argument("--sentences", type=int, help="the first N of the subset; default: all")
     parser.add_argument("--max-len-b", type=int, default=50, help="of an output, beyond its source")
+    parser.add_argument("--max-decoding-length", type=int, default=256, help="of CTranslate2's")
     parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))
     parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
     parser.add_argument("--beam", type=int, default=4)

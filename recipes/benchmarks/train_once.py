@@ -1,11 +1,13 @@
 """fairseq-train, watched: what each of its updates costs.
 
-    train_once.py REPORT [--synchronize] -- DATA_BIN --arch ...
+    train_once.py REPORT [--synchronize] [--idle-after=N] -- DATA_BIN --arch ...
 
 Everything after `--` is fairseq-train's. REPORT is a JSON file: for each update the seconds that
 were waited for its batch and that it took, by the clock and of all processors, seconds by part,
 and the batch's lengths; and the memory at the peak.
 --synchronize waits for the GPU at each part's end: without it a part there means nothing.
+--idle-after also reports for what share of the updates after the first N the device computed
+nothing, by PyTorch's profiler, which costs time: the other figures of that run don't count.
 """
 
 import contextlib
@@ -23,11 +25,56 @@ PARTS = ("forward", "backward", "reduce-grads", "multiply-grads", "clip-grads", 
 """What fairseq's trainer marks for PyTorch's profiler; the rest of an update has no name."""
 
 
+class IdleTime:
+    """For what share of some updates a device computed nothing.
+
+    Args:
+        after: updates before the first that counts.
+    """
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.profiler: torch.profiler.profile | None = None
+        self.kind = torch.autograd.DeviceType.CUDA
+        activity = torch.profiler.ProfilerActivity.CUDA
+        if not torch.cuda.is_available():
+            self.kind = torch.autograd.DeviceType.CPU
+            activity = torch.profiler.ProfilerActivity.CPU
+        self.activity = activity
+
+    def begin(self, update: int) -> None:
+        """Before an update, counted from 0."""
+        if update == self.after:
+            self.profiler = torch.profiler.profile(activities=[self.activity])
+            self.profiler.start()
+            self.start = time.perf_counter()
+
+    def share(self) -> float | None:
+        """After the last update; None where none counted."""
+        if self.profiler is None:
+            return None
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - self.start
+        self.profiler.stop()
+        events = [e for e in self.profiler.events() if e.device_type == self.kind]
+        return 1 - union([(e.time_range.start, e.time_range.end) for e in events]) / 1e6 / seconds
+
+
+def union(intervals: list[tuple[float, float]]) -> float:
+    """Length of what intervals (start, end) cover together."""
+    covered, reached = 0.0, float("-inf")
+    for start, end in sorted(intervals):
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return covered
+
+
 class Watch:
     """Records what fairseq's trainer does, update by update."""
 
-    def __init__(self, synchronize: bool) -> None:
-        self.synchronize = synchronize
+    def __init__(self, synchronize: bool, idle: IdleTime | None = None) -> None:
+        self.synchronize, self.idle = synchronize, idle
         self.updates: list[dict] = []
         self.parts: dict[str, float] = {}
         self.cuda_peak = 0
@@ -53,6 +100,8 @@ class Watch:
             wait, wait_cpu = time.perf_counter() - self.ended, time.process_time() - self.ended_cpu
             batch = lengths_of(samples, trainer.task.target_dictionary.pad())
             self.parts = {}
+            if self.idle is not None:
+                self.idle.begin(len(self.updates))
             start, start_cpu = time.perf_counter(), time.process_time()
             logged = train_step(trainer, samples, *args, **kwargs)
             self.ended, self.ended_cpu = self.clock(), time.process_time()
@@ -111,9 +160,12 @@ def resident_peak() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def train_watched(report: Path, synchronize: bool, training: list[str]) -> None:
+def train_watched(
+    report: Path, synchronize: bool, idle_after: int | None, training: list[str]
+) -> None:
     """Train as fairseq-train does with the arguments `training`, and write the report."""
-    watch = Watch(synchronize)
+    idle = None if idle_after is None else IdleTime(idle_after)
+    watch = Watch(synchronize, idle)
     from fairseq import trainer
     from fairseq_cli import train
 
@@ -128,6 +180,7 @@ def train_watched(report: Path, synchronize: bool, training: list[str]) -> None:
         "updates": watch.updates,
         "peak_bytes": watch.cuda_peak or resident_peak(),
         "libraries_bytes": 0 if watch.cuda_peak else libraries,
+        "idle_share": idle.share() if idle is not None else None,
     }
     part = report.with_name(report.name + ".part")
     part.write_text(json.dumps(result), encoding="utf-8")
@@ -139,7 +192,9 @@ def main() -> None:
     mine, training = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
     code = 0
     try:
-        train_watched(Path(mine[0]), "--synchronize" in mine, training)
+        after = [int(flag.partition("=")[2]) for flag in mine if flag.startswith("--idle-after=")]
+        after_or_none = after[0] if after else None
+        train_watched(Path(mine[0]), "--synchronize" in mine, after_or_none, training)
     except Exception:
         traceback.print_exc()
         code = 1

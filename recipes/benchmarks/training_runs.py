@@ -20,7 +20,12 @@ from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, binarize, write_dictiona
 from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
 
 SIDES = ("stock", "ours")
-ARCHS = {"tiny": "vaswani_tiny", "base": "vaswani_base", "big": "vaswani_big"}
+ARCHS = {
+    "debug": "vaswani_debug",
+    "tiny": "vaswani_tiny",
+    "base": "vaswani_base",
+    "big": "vaswani_big",
+}
 PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN = ROOT / "vaswani_plugin"
 SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
@@ -86,7 +91,13 @@ def stock_flags(size: str) -> list[str]:
 
 
 def run_training(
-    work: Path, name: str, side: str, size: str, setting: Setting, synchronize: bool = False
+    work: Path,
+    name: str,
+    side: str,
+    size: str,
+    setting: Setting,
+    synchronize: bool = False,
+    idle: bool = False,
 ) -> dict[str, Any]:
     """What train_once.py reports of a run; of one that was finished before, what it reported.
 
@@ -97,6 +108,7 @@ def run_training(
         size: a key of ARCHS.
         setting: of the run.
         synchronize: measure parts on a GPU.
+        idle: measure for what share of the counted updates the device computes nothing.
 
     Raises:
         InputError: the training failed; names its log.
@@ -107,6 +119,7 @@ def run_training(
     command = setting.command(side, size)
     saves_memory = "--checkpoint-activations" in command
     flags = ["--synchronize"] if synchronize else []
+    flags += [f"--idle-after={setting.warm_up}"] if idle else []
     code = _plugin_digest() if str(PLUGIN) in command else None
     key = {"command": command, "threads": setting.threads, "code": code, "flags": flags}
     key["kernels"] = setting.kernels

@@ -4,11 +4,13 @@ import numpy as np
 import paper_reference
 import pytest
 import torch
+from meta import largest_tensor, launches_only
 
 from vaswani_plugin import matrix_library
 from vaswani_plugin.kernels import fused_loss as loss_module
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy, projected_loss
+from vaswani_plugin.optim.adam import MixedPrecisionAdam
 
 PAD = 1
 TOKENS, WIDTH, VOCABULARY = 13, 5, 9
@@ -24,10 +26,16 @@ def make_case(dtype=torch.float64, padded=True, seed=5):
     return features.to(dtype), weight.to(dtype), target
 
 
+@pytest.fixture(params=[True, False], ids=["as-on-a-cpu", "as-on-a-device"])
+def padding(request, monkeypatch):
+    """Padding left out, or computed and counted as nothing."""
+    monkeypatch.setattr(loss_module, "looks_are_free", lambda x: request.param)
+
+
 @pytest.fixture(params=[1, 2, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")
-def chunks(request, monkeypatch):
+def chunks(request, monkeypatch, padding):
     """The fused loss in chunks of so many tokens."""
-    monkeypatch.setattr(loss_module, "chunk_rows", lambda vocabulary, width: request.param)
+    monkeypatch.setattr(loss_module, "chunk_rows", lambda *sizes, in_cache: request.param)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
@@ -70,7 +78,7 @@ def test_the_gradient_is_scaled_by_what_comes_after():
 
 
 @pytest.mark.parametrize("trained", ["features", "weight"])
-def test_one_input_alone_may_want_a_gradient(trained):
+def test_one_input_alone_may_want_a_gradient(trained, padding):
     features, weight, target = make_case()
     wanted = features if trained == "features" else weight
     wanted.requires_grad_()
@@ -83,9 +91,15 @@ def test_one_input_alone_may_want_a_gradient(trained):
 
 
 def test_chunks_fill_the_cache_and_are_never_empty():
-    assert loss_module.chunk_rows(vocabulary=8000, width=128) == loss_module.CHUNK_ELEMENTS // 8000
-    assert loss_module.chunk_rows(vocabulary=37_000, width=512) == 512
-    assert loss_module.chunk_rows(vocabulary=10 * loss_module.CHUNK_ELEMENTS, width=1) == 1
+    elements = loss_module.CHUNK_ELEMENTS
+    assert loss_module.chunk_rows(8000, 128, in_cache=True) == elements // 8000
+    assert loss_module.chunk_rows(37_000, 512, in_cache=True) == 512
+    assert loss_module.chunk_rows(10 * elements, 1, in_cache=True) == 1
+
+
+def test_chunks_on_a_device_are_few_and_their_logits_take_little_memory():
+    rows = loss_module.chunk_rows(37_000, 512, in_cache=False)
+    assert 25_000 / rows < 16 and rows * 37_000 * 4 <= 256 * 2**20
 
 
 def test_only_the_loss_carries_a_gradient():
@@ -112,7 +126,7 @@ def test_correct_tokens_are_counted(chunks):
     assert int(fused_projected_loss(features, weight, target, 0.1, PAD).correct) == 0
 
 
-def test_nothing_but_padding_is_0_and_finite():
+def test_nothing_but_padding_is_0_and_finite(padding):
     features, weight, target = make_case()
     features.requires_grad_()
     sums = fused_projected_loss(features, weight, torch.full_like(target, PAD), 0.1, PAD)
@@ -121,7 +135,7 @@ def test_nothing_but_padding_is_0_and_finite():
     assert (features.grad == 0).all()
 
 
-def test_padding_does_not_reach_the_gradient():
+def test_padding_does_not_reach_the_gradient(padding):
     features, weight, target = make_case()
     features.requires_grad_()
     fused_projected_loss(features, weight, target, 0.1, PAD).loss.backward()
@@ -130,7 +144,7 @@ def test_padding_does_not_reach_the_gradient():
 
 
 @pytest.mark.parametrize("onednn", [False, True])
-def test_either_matrix_library_gives_the_same(onednn, monkeypatch):
+def test_either_matrix_library_gives_the_same(onednn, monkeypatch, padding):
     """In float32, with as many rows as oneDNN is for."""
     library = "onednn" if onednn else "pytorch"
     monkeypatch.setattr(matrix_library, "chosen_library", lambda: library)
@@ -148,7 +162,7 @@ def test_either_matrix_library_gives_the_same(onednn, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_near_and_summed_in_float32(dtype):
+def test_half_precision_is_near_and_summed_in_float32(dtype, padding):
     features, weight, target = make_case(dtype)
     features.requires_grad_()
     weight.requires_grad_()
@@ -208,7 +222,7 @@ def test_the_loss_may_be_changed_in_place():
 
 @pytest.mark.parametrize("tokens", [0, 1, 2, 31])
 @pytest.mark.parametrize("strided", [False, True])
-def test_any_number_of_tokens_in_any_layout(tokens, strided):
+def test_any_number_of_tokens_in_any_layout(tokens, strided, padding):
     generator = torch.Generator().manual_seed(tokens)
     shape = (WIDTH, tokens) if strided else (tokens, WIDTH)
     features = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -235,6 +249,41 @@ def test_gold_tokens_whose_probability_underflows():
     assert logits.softmax(-1).gather(-1, target[:, None]).eq(0).any()
     for one, other in zip(fused[:2], plain[:2], strict=True):
         torch.testing.assert_close(one, other, atol=0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_another_device_is_not_waited_for(dtype):
+    """And never holds the logits of all tokens."""
+    tokens, vocabulary = 25_000, 37_000
+    features = torch.empty(tokens, WIDTH, device="meta", dtype=dtype, requires_grad=True)
+    weight = torch.empty(vocabulary, WIDTH, device="meta", dtype=dtype, requires_grad=True)
+    target = torch.empty(tokens, dtype=torch.long, device="meta")
+    with launches_only(), largest_tensor() as largest:
+        sums = fused_projected_loss(features, weight, target, 0.1, PAD, True)
+        sums.loss.backward()
+    assert sums.loss.dtype == torch.float32 and features.grad.dtype == dtype
+    assert loss_module.DEVICE_CHUNK_ELEMENTS // 2 < largest() <= loss_module.DEVICE_CHUNK_ELEMENTS
+
+
+def test_a_training_under_float16_autocast_learns_as_in_float32():
+    """The loss is scaled, as --amp does it; gradients formed before that would underflow."""
+    losses = {}
+    for dtype in (torch.float32, torch.float16):
+        features, start, target = make_case(torch.float32)
+        weight = torch.nn.Parameter(start.clone())
+        optimizer = MixedPrecisionAdam([weight], lr=0.05)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, enabled=dtype == torch.float16)
+        for _ in range(40):
+            with torch.autocast("cpu", dtype=dtype, enabled=dtype == torch.float16):
+                loss = fused_projected_loss(features, weight, target, 0.1, PAD).loss
+            scaler.scale(1e-6 * loss).backward()  # float16 ends at 6e-8
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        losses[dtype] = loss.item()
+    before = projected_loss(features, start, target, 0.1, PAD).loss.item()
+    assert losses[torch.float32] < 0.8 * before
+    assert losses[torch.float16] == pytest.approx(losses[torch.float32], rel=0.01)
 
 
 class TestSteppingAside:
@@ -265,11 +314,6 @@ class TestSteppingAside:
         total = projected_loss(features, weight, target, 0.1, PAD).loss
         (expected,) = torch.autograd.grad(total, weight)
         torch.testing.assert_close(rows.sum(0), expected, atol=1e-10, rtol=0)
-
-    def test_on_another_device(self):
-        features, weight = (torch.empty(n, WIDTH, device="meta") for n in (TOKENS, VOCABULARY))
-        target = torch.empty(TOKENS, dtype=torch.long, device="meta")
-        assert fused_projected_loss(features, weight, target, 0.1, PAD).loss.shape == ()
 
     def test_under_torch_compile(self):
         features, weight, target = make_case()

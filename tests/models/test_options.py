@@ -37,9 +37,10 @@ def test_attention_weights_are_those_of_each_head(task, window):
             rows = layer.sum(-1).transpose(1, 2)[real]  # (real tokens, H)
             torch.testing.assert_close(rows, torch.ones_like(rows), atol=1e-5, rtol=0)
             assert (layer[:, 0] - layer[:, 1]).abs().max() > 1e-3  # heads differ: no average
-    for layer in weights["encoder"] + weights["cross"]:
-        on_padding = layer.transpose(1, 3)[source_padding]  # (padding keys, T, H)
-        assert (on_padding == 0).all()
+    for name, real in (("encoder", real_source), ("cross", real_target)):
+        on_padding = real[:, None, :, None] & source_padding[:, None, None, :]
+        for layer in weights[name]:
+            assert (layer[on_padding.expand_as(layer)] == 0).all()
     for layer in weights["decoder"]:
         assert (layer.triu(1) == 0).all()
 

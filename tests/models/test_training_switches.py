@@ -116,3 +116,22 @@ def test_compiled_layers_give_the_same_gradients(task):
     batch = random_batch(task, LENGTHS)
     plain, compiled = (make_model(task, compile=on) for on in (False, True))
     assert_same(train_once(compiled, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)
+
+
+def test_other_shapes_of_batches_compile_nothing_again(task, monkeypatch):
+    """A layer's code is compiled once for all layers of its kind, and for all shapes."""
+    compiler = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda run, **how: compiler(run, backend="aot_eager", **how)
+    )
+    torch.compiler.reset()
+    # PyTorch has no public name for the number of graphs that it compiled.
+    compiled = torch._dynamo.utils.counters["stats"]
+    compiled.clear()
+    model = make_model(task, compile=True)
+    train_once(model, random_batch(task, LENGTHS))
+    graphs = compiled["unique_graphs"]
+    assert 2 <= graphs < SIZES["encoder_layers"] + SIZES["decoder_layers"]
+    for lengths in ([(5, 4), (3, 6)], [(20, 3), (3, 20)], [(6, 6)] * 7, [(2, 31), (40, 2)]):
+        train_once(model, random_batch(task, lengths))
+    assert compiled["unique_graphs"] == graphs

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from vaswani_plugin.modules.masks import causal_mask, neighbourhood_mask, padding_mask
+from vaswani_plugin.modules.masks import (
+    causal_mask,
+    hide_padding,
+    neighbourhood_mask,
+    padding_mask,
+    past_mask,
+)
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 3, 5, 9])
@@ -35,3 +41,25 @@ def test_padding_is_hidden_from_everyone():
     mask = padding_mask(tokens, padding_idx=1)
     assert mask.shape == (2, 1, 1, 4)
     assert mask[:, 0, 0].tolist() == [[False, False, True, True], [True, True, True, False]]
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 9])
+def test_where_padding_is_hidden_every_position_still_sees_itself(window):
+    tokens = torch.tensor([[1, 1, 1, 1, 5, 2], [4, 5, 2, 1, 1, 1]])
+    near = neighbourhood_mask(6, window)
+    mask = hide_padding(near, tokens, padding_idx=1)
+    assert mask.shape == (2, 1, 6, 6)
+    for row in range(2):
+        for query in range(6):
+            for key in range(6):
+                expected = query == key or bool(near[query, key] and tokens[row, key] != 1)
+                assert mask[row, 0, query, key] == expected
+
+
+@pytest.mark.parametrize("window", [0, 1, 3])
+@pytest.mark.parametrize("past", [0, 2])
+def test_no_position_of_a_text_sees_nothing(window, past):
+    """A softmax over nothing is NaN on some devices."""
+    tokens = torch.tensor([[1, 1, 1, 1, 5, 2], [4, 5, 2, 1, 1, 1]])
+    mask = past_mask(tokens, 1, past, window)
+    assert mask.shape == (2, 1, 6 - past, 6) and mask.any(dim=-1).all()

@@ -9,7 +9,7 @@ from tests.conftest import PLUGIN
 
 MODULES = PLUGIN / "modules"
 BESIDE_THE_PAPER = {"recurrent.py", "one_layer.py", "parser.py"}
-MOST_LINES = 900
+MOST_LINES = 915
 
 
 def trees() -> dict[str, ast.Module]:

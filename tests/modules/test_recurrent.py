@@ -12,6 +12,7 @@ from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
     initialize_uniformly,
+    lengths_on_cpu,
     reading_order,
     reordered,
 )
@@ -30,6 +31,10 @@ def random(*shape, seed=2):
     return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
+def encode(encoder, x, padding):
+    return encoder(x, padding, lengths_on_cpu(padding))
+
+
 def test_cell_is_the_references():
     """One layer, one step, from a state that is not 0."""
     decoder = exact(RecurrentDecoder, WIDTH, 1, 0.0)
@@ -45,7 +50,7 @@ def test_cell_is_the_references():
 def test_encoder_is_the_references(reverse):
     encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, reverse=reverse)
     x = random(1, 7, WIDTH)
-    states, (h, c) = encoder(x, torch.zeros(1, 7, dtype=torch.bool))
+    states, (h, c) = encode(encoder, x, torch.zeros(1, 7, dtype=torch.bool))
     weights = lstm_weights(encoder.lstm)
     read = list(numbers(x[0]))[:: -1 if reverse else 1]
     outputs, state = reference.lstm(read, weights, reference.zeros(weights))
@@ -59,7 +64,7 @@ def test_encoder_is_the_references(reverse):
 def test_two_way_encoder_is_the_references():
     encoder = exact(RecurrentEncoder, WIDTH, LAYERS, 0.0, both_ways=True)
     x = random(1, 7, WIDTH)
-    states, (h, c) = encoder(x, torch.zeros(1, 7, dtype=torch.bool))
+    states, (h, c) = encode(encoder, x, torch.zeros(1, 7, dtype=torch.bool))
     layers = zip(lstm_weights(encoder.lstm), lstm_weights(encoder.lstm, "_reverse"), strict=True)
     outputs, state = reference.two_way_lstm(list(numbers(x[0])), list(layers))
     np.testing.assert_allclose(numbers(states[0]), np.stack(outputs), **EXACT)
@@ -75,11 +80,13 @@ def test_padding_is_not_read_on_either_side(ways):
     padding = torch.ones(4, 8, dtype=torch.bool)
     for row, place in enumerate(places):
         padding[row, place] = False
-    states, (h, c) = encoder(x, padding)
+    states, (h, c) = encode(encoder, x, padding)
     assert (states[padding] == 0).all()
     for row, place in enumerate(places):
         alone = x[row : row + 1, place]
-        expected, (h_1, c_1) = encoder(alone, torch.zeros(alone.shape[:2], dtype=torch.bool))
+        expected, (h_1, c_1) = encode(
+            encoder, alone, torch.zeros(alone.shape[:2], dtype=torch.bool)
+        )
         torch.testing.assert_close(states[row, place], expected[0], **EXACT)
         torch.testing.assert_close(h[:, row], h_1[:, 0], **EXACT)
         torch.testing.assert_close(c[:, row], c_1[:, 0], **EXACT)

@@ -196,6 +196,68 @@ def test_bf16_goes_on_exactly_after_save_and_load(bf16_config, kind, tmp_path):
         assert state["step"].item() == UPDATES
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_resumes_on_another_device_with_its_state_there(dtype):
+    """PyTorch's fused kernel refuses a step on another device than the moments'."""
+    saved = torch.nn.Parameter(start((4, 2)).to(dtype))
+    saved.grad = torch.ones_like(saved)
+    old = MixedPrecisionAdam([saved])
+    old.step()
+    parameter = torch.nn.Parameter(torch.empty_like(saved, device="meta"))
+    resumed = MixedPrecisionAdam([parameter])
+    resumed.load_state_dict(old.state_dict())
+    parameter.grad = torch.empty_like(parameter)
+    resumed.step()
+    state = resumed.state[parameter]
+    assert {name: (x.device.type, x.dtype) for name, x in state.items()} == dict.fromkeys(
+        ("step", "exp_avg", "exp_avg_sq"), ("meta", torch.float32)
+    )
+
+
+def test_memory_efficient_bf16_resumes_on_another_device(bf16_config):
+    """fairseq would put the saved moments back, on the device that they were saved from."""
+    saved = torch.nn.Parameter(start((4, 2)).bfloat16())
+    old = wrapped(MemoryEfficientFP16Optimizer, bf16_config, saved)
+    feed(old, saved, gradients((4, 2))[0].bfloat16())
+    parameter = torch.nn.Parameter(torch.empty_like(saved, device="meta"))
+    resumed = wrapped(MemoryEfficientFP16Optimizer, bf16_config, parameter)
+    resumed.load_state_dict(old.state_dict())
+    state = resumed.optimizer.state[parameter]
+    assert {x.device.type for x in state.values()} == {"meta"}
+    assert {x.dtype for x in state.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("wrapped_by", [None, MemoryEfficientFP16Optimizer])
+def test_half_precision_resumes_with_moments_in_float32(bf16_config, dtype, wrapped_by):
+    """Without fairseq's wrapper, and with it: it would put moments on the saved device back."""
+    old, new = (torch.nn.Parameter(start((6, 3)).to(dtype)) for _ in range(2))
+
+    def make(parameter: torch.nn.Parameter):
+        if wrapped_by is None:
+            return MixedPrecisionAdam([parameter], lr=0.02)
+        return wrapped(wrapped_by, bf16_config, parameter)
+
+    first, second = make(old), make(new)
+    steps = [0.01 * g.to(dtype) for g in gradients((6, 3))]
+
+    def update(optimizer, parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:
+        parameter.grad = gradient.clone()
+        optimizer.step()
+
+    for gradient in steps[:4]:
+        update(first, old, gradient)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    new.data.copy_(old.data)
+    for gradient in steps[4:]:
+        update(first, old, gradient)
+        update(second, new, gradient)
+        assert new.detach().equal(old.detach())
+    (state,) = second.state_dict()["state"].values()
+    assert state["exp_avg"].dtype == state["exp_avg_sq"].dtype == torch.float32
+    assert state["exp_avg"].ne(state["exp_avg"].to(dtype)).any()
+
+
 def test_settings_given_now_win_over_those_saved():
     parameter = torch.nn.Parameter(start((2, 2)))
     old = VaswaniAdam(make_config(adam_betas="(0.5, 0.6)", adam_eps=1e-3), [parameter])

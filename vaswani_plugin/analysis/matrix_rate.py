@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.matrix_library import has_onednn, onednn_product
 
 SIZES = (1024, 2048, 4096, 8192)
@@ -32,7 +33,7 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     for size in SIZES:
         x = torch.randn(size, size, device=device).to(dtype)
         products: list[Callable[[Tensor], Tensor]] = [lambda rows: F.linear(rows, rows)]
-        if device.type == "cpu" and dtype == torch.float32 and has_onednn():
+        if runs_on_host(device) and dtype == torch.float32 and has_onednn():
             products.append(lambda rows: onednn_product(rows, rows))
         seconds = [_seconds(each, x) for each in products for _ in range(REPETITIONS)]
         best = max(best, 2 * size**3 / min(seconds))

@@ -20,6 +20,7 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError
 from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch
 from vaswani_plugin.fairseq_patches.messages import is_users_error
@@ -204,7 +205,7 @@ def wrap_cpu_modules() -> None:
 
     class DataParallelOnAnyDevice(DistributedDataParallel):
         def __init__(self, module: torch.nn.Module, **options: Any) -> None:
-            if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            if all(runs_on_host(parameter.device) for parameter in module.parameters()):
                 options = options | {"device_ids": None, "output_device": None}
             super().__init__(module=module, **options)
 

@@ -110,9 +110,9 @@ def score_texts(
     device = next(iter(model.parameters())).device
     for batch in batches_by_length([len(text) + 1 for text in texts], batch_tokens):
         rows = [[*map(index, texts[place]), end] for place in batch]
-        tokens = torch.full((len(rows), len(rows[0])), dictionary.pad())  # (B, T)
+        tokens = torch.full((len(rows), len(rows[0])), dictionary.pad(), device="cpu")  # (B, T)
         for place, row in zip(tokens, rows, strict=True):
-            place[: len(row)] = torch.tensor([end, *row[:-1]])
+            place[: len(row)] = torch.tensor([end, *row[:-1]], device="cpu")
         targets = torch.tensor([number for row in rows for number in row], device=device)  # (S,)
         scored = [slice(len(row)) for row in rows]
         rest = iter(model.log_probabilities(tokens.to(device), scored, targets).tolist())

@@ -55,11 +55,11 @@ def keep_mask(x: Tensor, p: float) -> tuple[Tensor, float]:
         Bytes of the shape of `x`, 1 where an element stays; and the scale of what stays, the
         inverse of the probability to stay.
     """
-    seed = int(torch.empty((), dtype=torch.int64).random_())
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
     draws = np.random.SFC64(seed).random_raw((x.numel() + 3) // 4)  # of 64 bits
     levels = torch.from_numpy(draws.view(np.int16))[: x.numel()].view(x.shape)
     threshold = threshold_of(p)
-    keep = torch.empty(x.shape, dtype=torch.uint8)
+    keep = torch.empty(x.shape, dtype=torch.uint8, device="cpu")
     torch.ge(levels, threshold - LEVELS // 2, out=keep)
     return keep, LEVELS / (LEVELS - threshold)
 

@@ -38,8 +38,8 @@ def count_parameters(family: Family, row: Architecture, words: tuple[int, int]) 
     task = SimpleNamespace(
         source_dictionary=source,
         target_dictionary=target,
-        ends_word=torch.zeros(len(source), dtype=torch.bool),
-        is_word=torch.zeros(len(target), dtype=torch.bool),
+        ends_word=torch.zeros(len(source), dtype=torch.bool, device="cpu"),
+        is_word=torch.zeros(len(target), dtype=torch.bool, device="cpu"),
     )
     config = MODEL_DATACLASS_REGISTRY[family.model]
     of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])

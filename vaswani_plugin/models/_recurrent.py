@@ -16,13 +16,14 @@ from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.building.parts import shared_embeddings
 from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
-from vaswani_plugin.models._causal_decoder import refuse_retained_dropout
+from vaswani_plugin.models._causal_decoder import pads_right, refuse_retained_dropout
 from vaswani_plugin.models._hub import FromPretrained
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
     initialize_uniformly,
+    lengths_on_cpu,
     reading_order,
     reordered,
 )
@@ -64,15 +65,17 @@ class LSTMEncoder(FairseqEncoder):
             src_lengths: not needed: padding is read off the tokens.
 
         Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], and
-            `state` [h, c], each (N, B, D), in which each sentence ends.
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding] or [] where
+            there is none, and `state` [h, c], each (N, B, D), in which each sentence ends.
         """
         padding = src_tokens.eq(self.padding_idx)
+        lengths = lengths_on_cpu(padding)
         x = F.dropout(self.embedding(src_tokens), self.dropout, self.training)
-        states, state = self.layers(x, padding)
+        states, state = self.layers(x, padding, lengths)
+        is_padded = bool((lengths < src_tokens.size(1)).any())
         return {
             "encoder_out": [states.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
-            "encoder_padding_mask": [padding],
+            "encoder_padding_mask": [padding] if is_padded else [],
             "state": list(state),
         }
 
@@ -80,10 +83,10 @@ class LSTMEncoder(FairseqEncoder):
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
         """Pick sentences: `new_order` (B',) numbers those of the batch to keep or repeat."""
-        (padding,) = encoder_out["encoder_padding_mask"]
+        padding = encoder_out["encoder_padding_mask"]
         return {
             "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
-            "encoder_padding_mask": [padding.index_select(0, new_order)],
+            "encoder_padding_mask": [x.index_select(0, new_order) for x in padding],
             "state": [x.index_select(1, new_order) for x in encoder_out["state"]],
         }
 
@@ -101,6 +104,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         projection: V x D; its weight alone is used.
         layers: the LSTM, with or without attention.
         cfg: of the model.
+        trains_right_padded: whether training batches are padded behind their tokens only.
     """
 
     def __init__(
@@ -110,11 +114,13 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         projection: nn.Embedding,
         layers: RecurrentDecoder,
         cfg: RecurrentConfig,
+        trains_right_padded: bool,
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = embedding.padding_idx
         self.dropout = cfg.dropout
         self.max_target_positions = cfg.max_target_positions
+        self.trains_right_padded = trains_right_padded
         self.embedding = embedding
         self.projection = projection
         self.layers = layers
@@ -146,14 +152,13 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         else:
             tokens, state = prev_output_tokens[:, -1:], (cache["h"], cache["c"])
             fed = cache["output"].transpose(0, 1)
-        padding = tokens.eq(self.padding_idx)
-        left_padded = bool(padding[:, 0].any())
+        is_ordered = tokens.size(1) == 1 or (self.training and self.trains_right_padded)
         x = F.dropout(self.embedding(tokens), self.dropout, self.training)
-        if left_padded:
-            order = reading_order(padding)
+        if not is_ordered:  # padding may stand on either side
+            order = reading_order(tokens.eq(self.padding_idx))
             x = reordered(x, order)
         outputs, weights, state = self.layers(x, state, *self._memory(encoder_out), fed)
-        if left_padded:
+        if not is_ordered:
             back = order.argsort(dim=1)
             outputs = reordered(outputs, back)
             weights = None if weights is None else reordered(weights, back)
@@ -168,8 +173,8 @@ class LSTMDecoder(FairseqIncrementalDecoder):
     def _memory(self, encoder_out: dict[str, list[Tensor]]) -> tuple[Tensor | None, Tensor | None]:
         if self.layers.attention is None:
             return None, None
-        (padding,) = encoder_out["encoder_padding_mask"]
-        return encoder_out["encoder_out"][0].transpose(0, 1), padding if padding.any() else None
+        padding = encoder_out["encoder_padding_mask"]
+        return encoder_out["encoder_out"][0].transpose(0, 1), padding[0] if padding else None
 
     def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
         """fairseq's commands call this before they generate.
@@ -235,7 +240,7 @@ class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
         encoder_layers, decoder_layers = cls.make_layers(cfg)
         model = cls(
             LSTMEncoder(source, of_source, encoder_layers, cfg),
-            LSTMDecoder(target, of_target, projection, decoder_layers, cfg),
+            LSTMDecoder(target, of_target, projection, decoder_layers, cfg, pads_right(task)),
         )
         initialize_uniformly(model)
         return accelerated(model)

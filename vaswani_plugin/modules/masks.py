@@ -41,6 +41,16 @@ def causal_mask(
     return visible
 
 
+def hide_padding(visible: Tensor, tokens: Tensor, padding_idx: int) -> Tensor:
+    """Boolean (B, 1, T, S): what of `visible` (T, S) is no padding of tokens (B, S), and itself.
+
+    Padding sees itself lest its row of scores be minus infinity throughout, which makes NaN on
+    some devices. Nothing reads what it computes.
+    """
+    itself = causal_mask(*visible.shape, window=1, device=tokens.device)
+    return visible & padding_mask(tokens, padding_idx) | itself
+
+
 def past_mask(
     tokens: Tensor, padding_idx: int, past: int = 0, window: int = 0, right_padded: bool = False
 ) -> Tensor | None:
@@ -62,7 +72,7 @@ def past_mask(
         return None
     length = tokens.size(1)
     mask = causal_mask(length - past, length, window, tokens.device)
-    return mask if right_padded else mask & padding_mask(tokens, padding_idx)
+    return mask if right_padded else hide_padding(mask, tokens, padding_idx)
 
 
 def neighbourhood_mask(length: int, window: int, device: torch.device | None = None) -> Tensor:

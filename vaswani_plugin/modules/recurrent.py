@@ -25,6 +25,15 @@ def initialize_uniformly(module: nn.Module, bound: float = INITIAL_BOUND) -> Non
         parameter.uniform_(-bound, bound)
 
 
+def lengths_on_cpu(padding: Tensor) -> Tensor:
+    """Real tokens of each sentence, (B,), of a batch (B, S) that is True at padding.
+
+    PyTorch packs sequences by lengths on the CPU. A recurrent model waits for its device here,
+    once a batch, and nowhere else.
+    """
+    return (~padding).sum(dim=1).cpu()
+
+
 def reading_order(padding: Tensor, reverse: bool = False) -> Tensor:
     """The places of the real tokens, first to last or last to first, then those of the padding.
 
@@ -81,24 +90,24 @@ class RecurrentEncoder(nn.Module):
         self.both_ways, self.reverse = both_ways, reverse
         self.lstm = make_lstm(width, width // (1 + both_ways), layers, dropout, both_ways)
 
-    def forward(self, x: Tensor, padding: Tensor) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
         """Read a batch.
 
         Args:
             x: (B, S, D).
             padding: (B, S), True at padding, which may stand on either side.
+            lengths: `lengths_on_cpu` of the padding, (B,).
 
         Returns:
             The last layer's states, (B, S, D), each at the place of its token and 0 at padding;
             and the states in which each sentence ends, those of both directions side by side.
         """
-        padded = bool(padding.any())
+        padded = bool((lengths < x.size(1)).any())
         moved = padded or self.reverse
         if moved:
             order = reading_order(padding, self.reverse)
             x = reordered(x, order)
         if padded:
-            lengths = (~padding).sum(dim=1).cpu()
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             packed, (h, c) = self.lstm(packed)
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))

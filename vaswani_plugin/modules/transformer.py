@@ -13,7 +13,7 @@ from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.masks import neighbourhood_mask, padding_mask, past_mask
+from vaswani_plugin.modules.masks import hide_padding, neighbourhood_mask, padding_mask, past_mask
 from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
 
 Cache = dict[str, KeyValueCache]
@@ -86,7 +86,8 @@ class Encoder(Stack):
         """
         mask = padding_mask(tokens, self.padding_idx)
         if self.window:
-            mask = mask & neighbourhood_mask(tokens.size(1), self.window, tokens.device)
+            near = neighbourhood_mask(tokens.size(1), self.window, tokens.device)
+            mask = hide_padding(near, tokens, self.padding_idx)
         x = self.embed(tokens, embedded=embedded)
         all_weights, states = [], [x]
         for layer in self.layers:

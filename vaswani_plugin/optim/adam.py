@@ -13,6 +13,8 @@ from torch.optim.adamw import adamw
 
 from vaswani_plugin.errors import UserError
 
+HALF = (torch.float16, torch.bfloat16)
+
 
 @dataclass
 class VaswaniAdamConfig(FairseqDataclass):
@@ -63,6 +65,25 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
         """One flat tensor may hold all parameters."""
         return True
 
+    @property
+    def disable_mem_eff_fp16_loading_hack(self) -> bool:
+        """fairseq need not put saved moments back by itself: `load_state_dict` keeps float32."""
+        return True
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Load what `state_dict` returned: all of it in float32, on the parameters' devices.
+
+        PyTorch's own method would cast the moments to the type of the parameters, and leave the
+        counts of steps on the device that they were saved from.
+        """
+        super().load_state_dict(state_dict)
+        saved = [number for group in state_dict["param_groups"] for number in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for number, p in zip(saved, params, strict=True):
+            for name, value in state_dict["state"].get(number, {}).items():
+                self.state[p][name] = _full_precision(value).to(p.device)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Update every parameter that has a gradient; returns what the closure returned."""
@@ -110,7 +131,7 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
 
 
 def _full_precision(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in HALF else x
 
 
 @register_optimizer("vaswani_adam", dataclass=VaswaniAdamConfig)
@@ -135,6 +156,37 @@ class VaswaniAdam(FairseqOptimizer):
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
         }
+
+    @torch.no_grad()
+    def clip_grad_norm(
+        self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """Scale the gradients so that the norm of all together is at most `max_norm`.
+
+        fairseq's takes a kernel or two for each parameter; here one serves many.
+
+        Args:
+            max_norm: 0 leaves the gradients as they are.
+            aggregate_norm_fn: what other workers' parameters make of the norm, or a check of it.
+
+        Returns:
+            The norm before, in float32 or better.
+        """
+        grads = [p.grad for p in self.params if p.grad is not None]
+        norm = _total_norm(grads) if grads else next(iter(self.params)).new_zeros(())
+        if aggregate_norm_fn is not None:
+            norm = aggregate_norm_fn(norm)
+        if max_norm > 0:
+            torch.nn.utils.clip_grads_with_norm_(self.params, max_norm, norm)
+        return norm
+
+
+def _total_norm(grads: list[Tensor]) -> Tensor:
+    full = [grad for grad in grads if grad.dtype not in HALF]
+    norms = [torch.linalg.vector_norm(g, dtype=torch.float32) for g in grads if g.dtype in HALF]
+    if full:
+        norms.append(torch.nn.utils.get_total_norm(full))
+    return torch.linalg.vector_norm(torch.stack(norms))
 
 
 def _betas(text: str) -> tuple[float, float]:

@@ -12,6 +12,8 @@ import math
 import torch
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
+
 ROOM = 5
 """Steps for which there are free slots after each clearing, where the past is short."""
 LONG_PAST = 4
@@ -46,9 +48,17 @@ class BeamPast:
     def _room(self, used: int) -> int:
         return max(self.least_room, used // LONG_PAST)
 
-    def _with_room(self, start: Tensor) -> Tensor:
+    def _make_room(self) -> None:
+        """Clear, or take more memory where a look at what is still seen would mean to wait."""
+        if runs_on_host(self.bias.device):
+            self._clear()
+        else:
+            used = self.bias.size(2)
+            self.caches = [self._with_room(cache[:, :, :used], used) for cache in self.caches]
+
+    def _with_room(self, start: Tensor, least: int = 0) -> Tensor:
         texts, heads, size, width = start.shape
-        cache = start.new_empty(texts, heads, size + self._room(size), width)
+        cache = start.new_empty(texts, heads, size + max(self._room(size), least), width)
         cache[:, :, :size] = start
         return cache
 
@@ -67,7 +77,7 @@ class BeamPast:
             past = parents[:, :, None].expand(-1, -1, self.bias.size(2))
             self.bias = self.bias.gather(1, past)
         if self.bias.size(2) + beams > self.caches[0].size(2):
-            self._clear()
+            self._make_room()
         texts = self.bias.size(0)
         if self.window:
             far = self.slot_positions <= self.position[:, None] - self.window

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.constraints import (
     Constraint,
@@ -28,7 +29,8 @@ CHUNK = 2**21
 """Log-probabilities looked at together: few enough to stay in the processor's cache."""
 
 STEPS_BETWEEN_LOOKS = 4
-"""On a GPU, steps between two looks at how many sentences are done: each look waits for it."""
+"""On a GPU, steps between two looks at how many sentences are done and whether scores are numbers.
+Each look waits for it. Between the start of a batch and its results nothing else does."""
 
 Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
 """(log P of the next token (b, W, V), log P so far (b, W), groups open (b, G)) -> candidates."""
@@ -113,7 +115,7 @@ class BeamSearch:
         return self._results()
 
     def _looks(self, step: int) -> bool:
-        return self.device.type == "cpu" or step % STEPS_BETWEEN_LOOKS == 0
+        return runs_on_host(self.device) or step % STEPS_BETWEEN_LOOKS == 0
 
     def _searches(self) -> int:
         return len(self.sentences) * self.groups
@@ -173,7 +175,7 @@ class BeamSearch:
 
         Returns whether a candidate may end, which a GPU isn't waited for to know.
         """
-        if self.device.type == "cpu" and not ends.any():
+        if runs_on_host(self.device) and not ends.any():
             return False
         self.any_ended = True
         log_p, _, beams = (x[:, : self.beam // self.groups] for x in candidates)

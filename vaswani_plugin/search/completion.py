@@ -97,7 +97,7 @@ def complete(
     for row, prompt in zip(tokens, read, strict=True):
         row[: len(prompt)] = torch.tensor(prompt, device=device)
     stop = dictionary.pad() if stop_at is None else stop_at
-    constraints = [_end_for_nothing(torch.tensor(limits, device=device), stop)]
+    constraints = [_end_for_nothing(limits, stop, device)]
     if watch is not None:
         constraints.append(lambda log_p, step: watch(step.history()))
     generator = _CompletionGenerator(
@@ -131,13 +131,14 @@ def _completion(hypothesis: dict[str, Tensor], limit: int) -> Completion:
     )
 
 
-def _end_for_nothing(limits: Tensor, stop: int) -> Constraint:
+def _end_for_nothing(limits: list[int], stop: int, device: torch.device) -> Constraint:
     """A text that is cut is not scored as if the model had ended it."""
-    least = int(limits.min())
+    least, limit = min(limits), torch.tensor(limits, device=device)
 
     def constrain(log_p: Tensor, step: Step) -> None:
         if step.number >= least:
-            log_p[limits[step.sentences] <= step.number, :, stop] = 0.0
+            is_cut = limit[step.sentences] <= step.number
+            log_p[..., stop].masked_fill_(is_cut[:, None], 0.0)
 
     return constrain
 
@@ -191,7 +192,7 @@ class _RereadBeams:
             self._pick((parents + first).flatten())
             # Texts that have reached the limit are done, but may still be in the batch.
             place = self.lengths.clamp(max=self.model.max_decoder_positions() - 1)
-            if int(place.max()) == self.text.size(1):
+            if self.text.size(1) < self.model.max_decoder_positions():
                 self.text = F.pad(self.text, (0, 1), value=self.pad)
             self.text.scatter_(1, place[:, None], tokens.reshape(-1, 1))
             self.lengths = place + 1

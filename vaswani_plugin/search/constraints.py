@@ -85,8 +85,8 @@ def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
     ngrams = history.unfold(2, n, 1)  # (b, W, T - n + 1, n)
     latest = history[:, :, history.size(2) - n + 1 :]  # (b, W, n - 1)
     begun = (ngrams[..., :-1] == latest[:, :, None]).all(-1)
-    sentence, beam, place = begun.nonzero(as_tuple=True)
-    log_probabilities[sentence, beam, ngrams[sentence, beam, place, -1]] = -math.inf
+    most = log_probabilities.new_full(begun.shape, math.inf).masked_fill_(begun, -math.inf)
+    log_probabilities.scatter_reduce_(2, ngrams[..., -1], most, "amin")
 
 
 def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:

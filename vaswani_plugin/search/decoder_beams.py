@@ -6,6 +6,7 @@ Axes: B sentences still searched for, W beams of each, S source length, D d_mode
 import torch
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.transformer import Decoder
 from vaswani_plugin.search.decoder_stack import DecoderStack, PackedDecoderLayer
@@ -49,9 +50,10 @@ class DecoderBeams:
         self.with_attention = with_attention and getattr(decoder, "alignment_wanted", True)
         self.projection = packed.projection
         padding = encoder_out["encoder_padding_mask"]
-        has_padding = bool(padding) and bool(padding[0].any())
+        mask = padding[0] if padding else None
+        if mask is not None and runs_on_host(mask.device) and not mask.any():
+            mask = None  # elsewhere to know would mean to wait
         memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
-        mask = padding[0] if has_padding else None
         self.stack = DecoderStack(packed.layers, memory, mask, beam, decoder.window)
         self.length = 0  # of the hypotheses
         self.next_words: NextWords | None = None

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.alignment import hard_alignment, soft_alignment
 from vaswani_plugin.search.beam_search import BeamSearch, Choose
@@ -161,7 +162,7 @@ class BeamSearchGenerator:
     def _is_shareable(self, sources: Tensor, packed: list[Packed | None]) -> bool:
         """Whether each sentence's search is its own, and the threads share packed weights."""
         return (
-            sources.device.type == "cpu"
+            runs_on_host(sources.device)
             and not (self.options.sampling or self.more)
             and None not in packed
         )
@@ -227,13 +228,12 @@ class BeamSearchGenerator:
             log_p[..., self.unk] -= self.options.unkpen
         forbidden = self.suppressed + [self.eos] * (step.number < self.options.min_len)
         if step.number >= prefix.size(1):
-            free = slice(None)
-        elif self.rules.by_sentence:
-            free = ~given[step.sentences, step.number]
-        else:  # fairseq: as long as any sentence has one
-            free = slice(0)
-        for token in forbidden:
-            log_p[free, :, token] = -torch.inf
+            for token in forbidden:
+                forbid(log_p, token)
+        elif self.rules.by_sentence:  # fairseq forbids nothing while any sentence has a prefix
+            free = ~given[step.sentences, step.number, None]
+            for token in forbidden:
+                log_p[..., token].masked_fill_(free, -torch.inf)
         if self.options.no_repeat_ngram_size > 0:
             block_repeats(log_p, step.history(), self.options.no_repeat_ngram_size)
 

@@ -14,7 +14,7 @@ from vaswani_plugin.search.rules import FairseqRules, PaperRules
 
 Hypothesis = dict[str, Tensor]
 
-_EMPTY = torch.empty(0)
+_EMPTY = torch.empty(0, device="cpu")
 
 
 class Paths(NamedTuple):

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, has_onednn, onednn_product
 
 WORTH_PACKING = 2**18
@@ -18,7 +19,7 @@ WORTH_PACKING = 2**18
 
 def _is_for_onednn(weight: Tensor) -> bool:
     return (
-        weight.device.type == "cpu"
+        runs_on_host(weight.device)
         and weight.dtype == torch.float32
         and has_onednn()
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")

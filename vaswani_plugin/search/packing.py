@@ -39,26 +39,33 @@ class _Snapshot(NamedTuple):
         version: counts what was written into it; `parameter.data` writes past the count.
         place: address of its memory.
         dtype: its type.
-        sums: of all elements and of every second one, or None where its writers are trusted.
+        sums: of all elements and of every second one; empty where its writers are trusted.
     """
 
     parameter: Tensor
     version: int
     place: int
     dtype: torch.dtype
-    sums: tuple[float, float] | None
+    sums: list[float]
 
     @classmethod
-    def of(cls, parameter: Tensor, with_sums: bool) -> "_Snapshot":
-        x, sums = parameter.detach(), None
-        if with_sums:
-            parts = x, x.flatten()[::2]
-            sums = tuple(part.sum(dtype=torch.float64).item() for part in parts)
+    def of(cls, parameter: Tensor, sums: list[float]) -> "_Snapshot":
         # PyTorch has no public name for the version, which autograd's own checks rely on.
         return cls(parameter, parameter._version, parameter.data_ptr(), parameter.dtype, sums)
 
     def is_same(self, other: "_Snapshot") -> bool:
         return self.parameter is other.parameter and self[1:] == other[1:]
+
+
+def _snapshots(decoder: nn.Module) -> list[_Snapshot]:
+    """Of every parameter; where the sums are needed, they are waited for once."""
+    parameters = list(decoder.parameters())
+    sums: list[list[float]] = [[] for _ in parameters]
+    if not getattr(decoder, "weights_are_final", False):
+        flat = [parameter.detach().flatten() for parameter in parameters]
+        parts = [part.sum(dtype=torch.float64) for x in flat for part in (x, x[::2])]
+        sums = torch.stack(parts).view(-1, 2).tolist()
+    return [_Snapshot.of(p, own) for p, own in zip(parameters, sums, strict=True)]
 
 
 class PackedWeights:
@@ -78,8 +85,7 @@ class PackedWeights:
         if not is_packable(decoder):
             return None
         with self._lock:
-            with_sums = not getattr(decoder, "weights_are_final", False)
-            now = [_Snapshot.of(parameter, with_sums) for parameter in decoder.parameters()]
+            now = _snapshots(decoder)
             before, packed = self._packed.get(decoder, ([], None))
             same = len(before) == len(now)
             if not (same and all(old.is_same(new) for old, new in zip(before, now, strict=True))):

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.packing import Packed
 
@@ -177,7 +178,7 @@ class Ensemble:
             return logits
         if self.temperature != 1:
             logits /= self.temperature
-        if logits.device.type != "cpu":
+        if not runs_on_host(logits.device):
             return logits.log_softmax(-1)
         # In place: fresh memory would cost more than the function itself.
         return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)

@@ -79,10 +79,12 @@ class SymbolTables:
                 "placeholders: it is none of linearized trees; give the data of data-prep/"
                 "code_trees.py, or --unconstrained"
             )
-        self.kind = torch.tensor(kinds)  # (V,)
-        self.closed_by = torch.tensor(class_of)  # (V,), class of an opening symbol, else 0
+        self.kind = torch.tensor(kinds, device="cpu")  # (V,)
+        # (V,), class of an opening symbol, else 0
+        self.closed_by = torch.tensor(class_of, device="cpu")
         # Rows by what may come: a class to close (0: none), the end, a placeholder, an opening.
-        banned = torch.ones(len(classes) + 1, 2, 2, 2, len(symbols), dtype=torch.bool)
+        shape = len(classes) + 1, 2, 2, 2, len(symbols)
+        banned = torch.ones(shape, dtype=torch.bool, device="cpu")
         for closings, own in classes.items():
             banned[own, ..., list(closings)] = False
         banned[:, 1, :, :, eos] = False
@@ -222,13 +224,17 @@ class Grammar:
     @cached_property
     def ends_word(self) -> Tensor:
         """Boolean, by number of the source dictionary: the token ends a word."""
-        return torch.tensor([not unit.endswith(self.joint) for unit in self.source.symbols])
+        return torch.tensor(
+            [not unit.endswith(self.joint) for unit in self.source.symbols], device="cpu"
+        )
 
     @cached_property
     def is_word(self) -> Tensor:
         """Boolean, by number of the target dictionary: the symbol stands for a word."""
         symbols = symbols_of(self.target)
-        return torch.tensor([bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols])
+        return torch.tensor(
+            [bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols], device="cpu"
+        )
 
     def start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
         """The constraint for a batch; see `constraints.StartTracking`."""

@@ -33,7 +33,8 @@ class LossAfterDataset(BaseWrapperDataset):
             return batch
         starts = [self._start(sample) for sample in samples]
         target = batch["target"]
-        before = torch.arange(target.size(1)) < torch.tensor(starts)[:, None]
+        places = torch.arange(target.size(1), device=target.device)
+        before = places < torch.tensor(starts, device=target.device)[:, None]
         batch["target"] = target.masked_fill(before, self.pad)
         batch["ntokens"] = int(batch["target"].ne(self.pad).sum())
         batch["start_indices"] = starts  # fairseq's scorer would count padding in front as text

@@ -199,20 +199,25 @@ def padded(
         length: T is at least this.
         multiple: T is a multiple of this.
     """
-    lengths = torch.tensor([sentence.numel() for sentence in sentences])[:, None]  # (B, 1)
+    lengths = lengths_of(sentences)[:, None]  # (B, 1)
     width = max(int(lengths.max()), length)
     width = -(-width // multiple) * multiple
     batch = sentences[0].new_full((len(sentences), width), pad)
     start = width - lengths if left_pad else torch.zeros_like(lengths)
-    position = torch.arange(width)
+    position = torch.arange(width, device="cpu")
     is_token = (start <= position) & (position < start + lengths)  # (B, T)
     return batch.masked_scatter_(is_token, torch.cat(list(sentences)))
 
 
 def shifted(sentences: Sequence[Tensor], eos: int) -> Sequence[Tensor]:
     """Each sentence without its last token and with `eos` in front: the decoder's input."""
-    lengths = torch.tensor([sentence.numel() for sentence in sentences])
+    lengths = lengths_of(sentences)
     tokens = torch.cat(list(sentences)).roll(1)  # (N,)
     firsts = (lengths.cumsum(0) - lengths)[lengths > 0]
     tokens[firsts] = eos
     return tokens.split(lengths.tolist())
+
+
+def lengths_of(sentences: Sequence[Tensor]) -> Tensor:
+    """Tokens of each sentence, (B,), in the host's memory, where batches are made."""
+    return torch.tensor([sentence.numel() for sentence in sentences], device="cpu")

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from fairseq.optim.amp_optimizer import AMPOptimizer
 
+from vaswani_plugin.devices import runs_on_host
+
 
 class AutocastOnCPU:
     """Makes --amp of a fairseq task mean bfloat16 on a CPU; stands before fairseq's class.
@@ -18,7 +20,7 @@ class AutocastOnCPU:
     ) -> tuple:
         """fairseq's `train_step`: forward, loss and backward of one batch."""
         device = next(model.parameters()).device
-        if isinstance(optimizer, AMPOptimizer) and device.type == "cpu":
+        if isinstance(optimizer, AMPOptimizer) and runs_on_host(device):
             plain = criterion
 
             def criterion(*arguments: Any) -> tuple:

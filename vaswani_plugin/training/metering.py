@@ -68,7 +68,9 @@ class Metering:
             trainer: tells the device and the other workers, whose batches are added.
         """
         batches = [batch_lengths(sample, self.pad) for sample in samples if sample]
-        sums = torch.stack(batches).sum(dim=0) if batches else torch.zeros(len(LENGTHS))
+        sums = (
+            torch.stack(batches).sum(dim=0) if batches else torch.zeros(len(LENGTHS), device="cpu")
+        )
         if trainer.data_parallel_world_size > 1:
             group = trainer.data_parallel_process_group
             sums = distributed_utils.all_reduce(sums.to(trainer.device), group=group)
@@ -132,4 +134,5 @@ def batch_lengths(sample: dict[str, Any], pad: int) -> Tensor:
         "source_padded": 0 if encoded is None else encoded.numel(),
         "target_padded": decoded.numel(),
     }
-    return torch.tensor([float(lengths[name]) for name in LENGTHS], dtype=torch.float64)
+    values = [float(lengths[name]) for name in LENGTHS]
+    return torch.tensor(values, dtype=torch.float64, device="cpu")

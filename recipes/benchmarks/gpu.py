@@ -1,0 +1,267 @@
+"""What can be said of one GPU: training, decoding and tests; the command is gpu.sh."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from gpu_report import as_markdown, machine, printed_peak  # noqa: E402
+from measurement import ROOT  # noqa: E402
+from training_runs import (  # noqa: E402
+    ARCHS,
+    PLUGIN,
+    PRECISIONS,
+    SIDES,
+    Setting,
+    run_training,
+    synthetic_data,
+)
+
+from vaswani_plugin.text.binary import binarize, read_dictionary  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically  # noqa: E402
+
+PARTS = ("training", "decoding", "tests")
+SECONDS = {"training": 330, "decoding": 180, "tests": 180}
+"""Greatest time of each command of a part on a GPU; together with the rest about ten minutes."""
+SENTENCE = 28
+"""Tokens of each sentence to decode, its end not counted: an untrained model writes as many."""
+FEW = 8
+"""Sentences of a run that tells how long a process takes to start. (fairseq leaves out the last
+batch where its sentences are no multiple of 8.)"""
+REHEARSAL = {
+    **{"sizes": ["debug"], "vocabulary": 1000, "max_tokens": 400, "updates": 3, "sentences": 16},
+    **{"precision": "fp32", "decode_size": "debug"},
+}
+ON_A_GPU = {
+    **{"sizes": ["base", "big"], "vocabulary": 37_000, "updates": 20, "sentences": 2000},
+    **{"precision": "bf16", "decode_size": "base"},
+}
+
+
+def call(command: list[object], seconds: float, log: Path) -> str:
+    """What a command printed; its messages go to the log.
+
+    Raises:
+        InputError: it failed or took too long; names the log.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as stream:
+        try:
+            done = subprocess.run(
+                [str(argument) for argument in command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                timeout=seconds,
+                cwd=ROOT,
+            )
+        except subprocess.TimeoutExpired:
+            raise InputError(f"took more than {seconds} s; see {log}") from None
+    output = done.stdout.decode(errors="replace")
+    if done.returncode:
+        text = log.read_text(encoding="utf-8", errors="replace") or output
+        last = text.strip().rpartition("\n")[2]
+        raise InputError(f"exit code {done.returncode}, see {log}: {last}")
+    return output
+
+
+def training(args: argparse.Namespace) -> dict[str, Any]:
+    """Both sides' speed and memory by training.py, and idle time by a run of ours of its own."""
+    flags = ["--data", "synthetic", "--vocabulary", args.vocabulary, "--sizes", *args.sizes]
+    flags += ["--device", args.device, "--precision", args.precision, "--work", args.work / "train"]
+    flags += ["--max-tokens", args.max_tokens, "--updates", args.updates, "--warm-up", "5"]
+    flags += ["--repetitions", args.repetitions]
+    script = ROOT / "recipes" / "benchmarks" / "training.py"
+    call([sys.executable, script, *flags], args.seconds["training"], args.work / "training.log")
+    found = json.loads((args.work / "train" / "training.json").read_text(encoding="utf-8"))
+    data = synthetic_data(args.work / "train" / f"synthetic-{args.vocabulary}", args.vocabulary)
+    gpu = args.device == "gpu"
+    setting = Setting(
+        data.resolve(), args.max_tokens, args.updates, 5, args.precision, gpu, found["threads"]
+    )
+    for size in args.sizes:
+        each = found["sizes"][size]
+        rate = each["floor"]["matrix_flops_per_second"]
+        for side in SIDES:
+            share = each["percent_of_floor_reached"][side] / 100
+            each[side]["flops_per_second"] = rate * share
+            each[side]["mfu_percent"] = (
+                100 * rate * share / args.peak_flops if args.peak_flops else None
+            )
+        idle = run_training(args.work / "train", f"{size}-idle", "ours", size, setting, idle=True)
+        each["ours"]["idle_share"] = idle["idle_share"]
+    return found
+
+
+def sentences_to_decode(data: Path, output: Path, count: int) -> Path:
+    """A data folder whose test set is `count` random sentences of `SENTENCE` words."""
+    import numpy as np
+
+    output.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(2)
+    for language in ("source", "target"):
+        dictionary = data / f"dict.{language}.txt"
+        words = [word for word, _ in read_dictionary(dictionary, 1)]
+        (output / dictionary.name).write_bytes(dictionary.read_bytes())
+        text = output / f"text.{language}"
+        with write_atomically(text) as write:
+            for numbers in rng.integers(len(words), size=(count, SENTENCE)):
+                write(" ".join(words[i] for i in numbers))
+        binarize(str(text), output / f"test.source-target.{language}", words, workers=1)
+    return output
+
+
+def decoding(args: argparse.Namespace) -> dict[str, Any]:
+    """An almost untrained model decodes by generation.py: speed alone is looked at."""
+    work, device = args.work / "decode", [] if args.device == "gpu" else ["--cpu"]
+    data = synthetic_data(args.work / "train" / f"synthetic-{args.vocabulary}", args.vocabulary)
+    train = [sys.executable, "-m", "fairseq_cli.train", data, "--user-dir", PLUGIN, *device]
+    # fairseq's own positions: the stock model needs them.
+    train += ["--arch", ARCHS[args.decode_size], "--positions", "sinusoidal-fairseq"]
+    train += ["--max-tokens", "400", "--max-update", "1", "--disable-validation", "--seed", "1"]
+    train += ["--save-dir", work / "model", "--no-epoch-checkpoints", "--num-workers", "0"]
+    checkpoint = work / "model" / "checkpoint_last.pt"
+    if not checkpoint.is_file():
+        call(train, args.seconds["decoding"], args.work / "decode-train.log")
+    sentences = sentences_to_decode(data, work / "data-bin", args.sentences)
+    flags = ["--model", checkpoint, "--data-bin", sentences, "--mode", "batch", "--repeats", "1"]
+    flags += ["--max-len-b", "0", "--max-decoding-length", SENTENCE + 1]
+    flags += ["--gpu"] if args.device == "gpu" else []
+    flags += [] if args.ctranslate2 else ["--no-ctranslate2"]
+    script = ROOT / "recipes" / "benchmarks" / "generation.py"
+    found = {}
+    for count in (FEW, args.sentences):
+        own = ["--sentences", count, "--work", work / f"generation-{count}"]
+        log = args.work / f"decoding-{count}.log"
+        call([sys.executable, script, *flags, *own], args.seconds["decoding"], log)
+        result = work / f"generation-{count}" / "result.json"
+        found[count] = json.loads(result.read_text(encoding="utf-8"))
+    return with_search_seconds(found[args.sentences], found[FEW])
+
+
+def with_search_seconds(many: dict[str, Any], few: dict[str, Any]) -> dict[str, Any]:
+    """What generation.py found, and for each engine the seconds beyond those of few sentences.
+
+    `search_seconds` is without the start of the process; None where it is too short to be seen.
+    `search_times_stock` compares it.
+    """
+    for engine, row in many["batch"].items():
+        seconds = row["wall_seconds"] - few["batch"][engine]["wall_seconds"]
+        row["search_seconds"] = seconds if seconds > 0 else None
+    stock = many["batch"]["stock"]["search_seconds"]
+    for row in many["batch"].values():
+        known = stock and row["search_seconds"]
+        row["search_times_stock"] = stock / row["search_seconds"] if known else None
+    return many
+
+
+def gpu_tests(args: argparse.Namespace) -> dict[str, Any]:
+    """The last lines of pytest over tests/gpu."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", "gpu", "tests/gpu"]
+    command += ["-p", "no:cacheprovider"]
+    output = call(command, args.seconds["tests"], args.work / "tests.log")
+    lines = [line for line in output.strip().split("\n") if line.strip()]
+    skipped = [line for line in lines if line.startswith("SKIPPED")]
+    return {"said": lines[-1], "skipped": skipped}
+
+
+def run_parts(
+    args: argparse.Namespace, parts: dict[str, Callable[[argparse.Namespace], dict[str, Any]]]
+) -> dict[str, Any]:
+    """Each part's result, or why it failed; the report is written anew after each."""
+    report: dict[str, Any] = {"machine": machine(args.device), "settings": settings_of(args)}
+    report["parts"] = {}
+    for name, part in parts.items():
+        print(f"gpu.sh: {name} ...", file=sys.stderr, flush=True)
+        try:
+            report["parts"][name] = {"result": part(args)}
+        except Exception as error:  # whatever it is, the other parts still tell something
+            reason = " ".join(str(error).split()) or type(error).__name__
+            report["parts"][name] = {"failed": reason}
+            print(f"gpu.sh: {name} failed: {reason}", file=sys.stderr, flush=True)
+        with write_atomically(args.work / "gpu-report.json") as write:
+            write(json.dumps(report, indent=2))
+        with write_atomically(args.work / "gpu-report.md") as write:
+            write(as_markdown(report))
+    return report
+
+
+def settings_of(args: argparse.Namespace) -> dict[str, Any]:
+    """What the report says of the options."""
+    names = ("device", "sizes", "precision", "max_tokens", "updates", "repetitions", "vocabulary")
+    names += ("decode_size", "sentences", "peak_flops")
+    return {name: getattr(args, name) for name in names}
+
+
+def options() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(prog="gpu.sh", description=__doc__)
+    parser.add_argument("--work", type=Path, default=ROOT / "work" / "gpu")
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--sizes", nargs="+", choices=ARCHS, help="default: base big")
+    parser.add_argument("--precision", choices=PRECISIONS, help="default: bf16")
+    parser.add_argument("--max-tokens", type=int, help="of a batch, with padding")
+    parser.add_argument("--updates", type=int, help="counted, after five of warm-up; default: 20")
+    parser.add_argument("--repetitions", type=int, default=1)
+    parser.add_argument("--vocabulary", type=int, help="default: 37000")
+    parser.add_argument("--sentences", type=int, help="to decode, a multiple of 8; default: 2000")
+    parser.add_argument("--decode-size", choices=ARCHS, help="default: base")
+    parser.add_argument(
+        "--peak-tflops", type=float, help="the GPU's printed bf16 rate without sparsity, for MFU"
+    )
+    return parser
+
+
+def complete(args: argparse.Namespace) -> argparse.Namespace:
+    """Fill in what was not given, by the device.
+
+    Raises:
+        InputError: there is no GPU.
+    """
+    import torch
+
+    if args.device == "gpu" and not torch.cuda.is_available():
+        raise InputError(
+            "PyTorch finds no GPU on this machine; --device cpu rehearses the commands"
+        )
+    if args.sentences is not None and (args.sentences % FEW or args.sentences <= FEW):
+        raise InputError(f"--sentences {args.sentences}: must be a multiple of {FEW}, above it")
+    defaults = REHEARSAL if args.device == "cpu" else ON_A_GPU
+    for name, value in defaults.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    if args.max_tokens is None:
+        room = torch.cuda.get_device_properties(0).total_memory
+        args.max_tokens = 25_000 if room > 60e9 else 4096
+    args.peak_flops = (args.peak_tflops or 0.0) * 1e12 or printed_peak(machine(args.device))
+    args.seconds = SECONDS if args.device == "gpu" else dict.fromkeys(SECONDS, 600)
+    try:
+        import ctranslate2  # noqa: F401 -- an extra
+
+        args.ctranslate2 = True
+    except ImportError:
+        args.ctranslate2 = False
+    args.work = args.work.resolve()
+    args.work.mkdir(parents=True, exist_ok=True)
+    return args
+
+
+def main() -> None:
+    """Command line."""
+    args = complete(options().parse_args())
+    known = {"training": training, "decoding": decoding, "tests": gpu_tests}
+    report = run_parts(args, {name: known[name] for name in PARTS if name in args.parts})
+    print((args.work / "gpu-report.md").read_text(encoding="utf-8"))
+    failed = [name for name, part in report["parts"].items() if "failed" in part]
+    if failed:
+        raise InputError(f"failed: {', '.join(failed)}; the report is {args.work}/gpu-report.md")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,83 @@
+"""Windows and padding that hide everything from a position make zeros, never NaN."""
+
+import pytest
+import torch
+from model_factory import make_model, make_task, random_batch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.language_model import LanguageModel
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+LENGTHS = [(12, 11), (2, 1), (1, 3)]
+WINDOW = 2
+
+
+def gradients_are_finite(module: torch.nn.Module) -> bool:
+    found = [p.grad for p in module.parameters() if p.grad is not None]
+    assert found
+    return all(gradient.isfinite().all() for gradient in found)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("written_out", [False, True])
+def test_a_query_that_sees_nothing(dtype, written_out):
+    """Zeros, whether Eq. 1 is written out or PyTorch's; and finite gradients."""
+    torch.manual_seed(3)
+    attention = MultiHeadAttention(12, 3, 4, 4).to(dtype)
+    x = torch.randn(2, 5, 12).to(dtype).requires_grad_()
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
+    mask[0, :, :2] = False
+    y, weights = attention(x, None, mask, need_weights=written_out)
+    y.float().square().sum().backward()
+    nothing = attention.output.bias.expand(2, -1)
+    assert y[0, :2].equal(nothing) and not y[0, 2:].equal(nothing)
+    assert y.isfinite().all() and x.grad.isfinite().all() and gradients_are_finite(attention)
+    if written_out:
+        assert not weights[0, :, :2].any() and weights[0, :, 2:].sum() > 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_head_that_sees_nothing(dtype):
+    """Alone, as the one-layer model and the recurrent ones use Eq. 1."""
+    x = torch.randn(2, 4, 6).to(dtype).requires_grad_()
+    mask = torch.zeros(2, 1, 4, dtype=torch.bool)
+    mask[1] = True
+    y, _ = scaled_dot_product_attention(x, x, x, mask)
+    y.float().sum().backward()
+    assert not y[0].any() and y.isfinite().all() and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("left_pad_target", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_a_window_among_padding_on_the_left(dtype, left_pad_target, need_weights):
+    task = make_task()
+    model = make_model(task, attention_window=WINDOW).to(dtype)
+    batch = random_batch(task, LENGTHS)
+    if left_pad_target:
+        batch["prev_output_tokens"] = batch["prev_output_tokens"].flip(1)
+    encoded = model.encoder(batch["src_tokens"], need_weights=need_weights)
+    logits, _ = model.decoder(batch["prev_output_tokens"], encoded, need_weights=need_weights)
+    assert encoded["encoder_out"][0].isfinite().all() and logits.isfinite().all()
+    logits.float().square().mean().backward()
+    assert gradients_are_finite(model)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "language model"])
+def test_no_attention_is_asked_for_a_row_without_keys(kind):
+    """Not every device's kernel makes zeros of it: so a position always sees itself."""
+    task = make_task()
+    model = make_model(task, attention_window=WINDOW)
+    tokens = random_batch(task, LENGTHS)["src_tokens"]
+    stack = model.encoder
+    if kind == "language model":
+        encoder = model.encoder
+        stack = LanguageModel(encoder.embedding, encoder.positions, encoder.layers, 0.0, WINDOW)
+    masks = []
+    for layer in stack.layers:
+        layer.register_forward_pre_hook(lambda layer, inputs: masks.append(inputs[1]))
+    with sdpa_kernel(SDPBackend.MATH):
+        stack(tokens)
+    assert len(masks) == len(stack.layers)
+    assert all(mask.expand(-1, -1, tokens.size(1), -1).any(dim=-1).all() for mask in masks)

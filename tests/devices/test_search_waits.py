@@ -1,0 +1,170 @@
+"""A search's steps only launch kernels; it looks at the device once in several of them."""
+
+import importlib
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from meta import META, ROWS, launches_only, make_meta_model, make_meta_sample, make_meta_task
+from search_setup import (
+    make_generator,
+    make_peaked_model,
+    make_sample,
+    make_translation_task,
+    outputs_of,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from vaswani_plugin.search import beam_search
+from vaswani_plugin.search.constraints import block_repeats, force_end, force_token
+from vaswani_plugin.search.decoder_beams import PackedDecoder
+from vaswani_plugin.search.hypotheses import Ended, History
+from vaswani_plugin.search.language_beams import PackedLanguageModel
+from vaswani_plugin.search.rules import FairseqRules, PaperRules
+from vaswani_plugin.search.selection import (
+    best_candidates,
+    diverse_candidates,
+    sampled_candidates,
+)
+
+BEAM, STEPS = 4, 8  # the first slots last for five
+DECODERS = [
+    *((name, 0) for name, (family, _) in ROWS.items() if family.model == "vaswani_transformer"),
+    *(("vaswani_debug", 3), ("vaswani_parser_guided", 3)),
+]
+LANGUAGE_MODELS = [name for name, (family, _) in ROWS.items() if family.model == "vaswani_lm"]
+WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
+
+
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, dtype=torch.long, device=META)
+
+
+def run_steps(beams, width: int, vocabulary: int) -> None:
+    """As `BeamSearch` tells the models, for longer than the first slots last."""
+    beams.advance(tokens(3, 1), None)
+    for _ in range(STEPS):
+        beams.advance(tokens(3, width), tokens(3, width))
+        assert beams.logits(slice(1, 3)).shape == (2, width, vocabulary)
+
+
+@pytest.mark.parametrize(("name", "window"), DECODERS)
+def test_a_decoder_advances(name, window):
+    family, row = ROWS[name]
+    task = make_meta_task(family)
+    model = make_meta_model(family, row, task, attention_window=window).eval()
+    sample = make_meta_sample(model)
+    with launches_only(), torch.no_grad():
+        packed = PackedDecoder(model.decoder)
+        encoded = model.encoder.forward_torchscript(
+            {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
+        )
+        run_steps(packed.begin(encoded, BEAM), BEAM, len(task.target_dictionary))
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_a_language_model_advances(name):
+    family, row = ROWS[name]
+    task = make_meta_task(family)
+    model = make_meta_model(family, row, task).eval()
+    inputs = make_meta_sample(model)["net_input"]
+    with launches_only(), torch.no_grad():
+        beams = PackedLanguageModel(model.decoder).begin(inputs, BEAM)
+        run_steps(beams, BEAM, len(task.target_dictionary))
+
+
+@pytest.mark.parametrize("rules", [PaperRules(0.6), FairseqRules(1.0)])
+def test_candidates_are_chosen_and_ended_hypotheses_kept(rules):
+    log_p, so_far = torch.empty(3, BEAM, 50, device=META), torch.empty(3, BEAM, device=META)
+    with launches_only():
+        block_repeats(log_p, tokens(3, BEAM, 7), 3)
+        force_end(log_p, tokens(3).eq(1), 2)
+        force_token(log_p, tokens(3), 1)
+        diverse_candidates(log_p, so_far, BEAM, 2, 0.5, tokens(3, 2).eq(1))
+        sampled_candidates(log_p, so_far, BEAM, top_k=5)
+        sampled_candidates(log_p, so_far, BEAM, top_p=0.9)
+        found = [x[:, 0, :BEAM] for x in best_candidates(log_p, so_far, BEAM)]
+        ended, history = Ended(3, BEAM, found[0], rules), History()
+        ended.enter(4, found[1].eq(2), found[0], found[2])
+        rules.done(ended.rank, found[0][:, 0], 4, tokens(3))
+        history.add(*(found[i] for i in (1, 0, 2)))
+
+
+class _Waits(TorchDispatchMode):
+    """Counts calls that make the host wait for a device, by the step in which they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.by_step = -1, Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.name().partition("::")[2].partition(".")[0]
+        indices = args[1] if name.startswith("index") and isinstance(args[1], list) else []
+        by_mask = any(x.dtype == torch.bool for x in indices if torch.is_tensor(x))
+        if name in WAITS or by_mask:
+            self.by_step[self.step] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def as_on_a_device(monkeypatch):
+    """The search takes the CPU for a device that it would have to wait for."""
+    importlib.import_module("vaswani_plugin.search.generator")
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vaswani_plugin.search.") and hasattr(module, "runs_on_host"):
+            monkeypatch.setattr(module, "runs_on_host", lambda device: False)
+
+
+SETTINGS = {
+    "beam": {"beam": 4},
+    "one": {"beam": 1},
+    "fairseq's": {"beam": 4, "length_penalty": "fairseq"},
+    "no repeats": {"beam": 4, "no_repeat_ngram_size": 2},
+    "groups": {"beam": 4, "diverse_beam_groups": 2},
+}
+
+
+def translate(settings: dict, prefix: bool = False) -> list:
+    settings = dict(settings)
+    task = make_translation_task(31, length_penalty=settings.pop("length_penalty", "paper"))
+    generator = make_generator(task, [make_peaked_model(31)], **settings, min_len=3)
+    sample = make_sample([[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [20], [9, 9, 9, 4]])
+    prefixes = torch.tensor([[5, 6], [1, 1], [7, 1], [1, 1]]) if prefix else None
+    return [outputs_of(found) for found in generator.generate([], sample, prefixes)]
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_without_looking_it_finds_the_same(settings, prefix, request):
+    expected = translate(settings, prefix)
+    request.getfixturevalue("as_on_a_device")
+    found = translate(settings, prefix)
+    assert [[y for y, _ in row] for row in found] == [[y for y, _ in row] for row in expected]
+    for row, other in zip(found, expected, strict=True):
+        assert [s for _, s in row] == pytest.approx([s for _, s in other], rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
+    waits = _Waits()
+    advance = beam_search.Ensemble.advance
+
+    def counted(self, *arguments):
+        waits.step += 1
+        return advance(self, *arguments)
+
+    results = beam_search.BeamSearch._results
+
+    def done(self):
+        waits.step = None
+        return results(self)
+
+    monkeypatch.setattr(beam_search.Ensemble, "advance", counted)
+    monkeypatch.setattr(beam_search.BeamSearch, "_results", done)
+    with waits:
+        translate(settings, prefix=True)
+    looked = {step for step in waits.by_step if step is not None and step >= 0}
+    last = max(looked)
+    assert last > 2 * beam_search.STEPS_BETWEEN_LOOKS
+    assert all(step % beam_search.STEPS_BETWEEN_LOOKS == 0 for step in looked - {last})

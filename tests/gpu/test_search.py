@@ -1,0 +1,49 @@
+"""Translating on a GPU gives what the CPU gives."""
+
+import pytest
+import torch
+from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
+
+SETTINGS = {
+    "beam": {"beam": 4},
+    "greedy": {"beam": 1},
+    "fairseq's": {"beam": 4, "length_penalty": "fairseq"},
+    "no repeats": {"beam": 4, "no_repeat_ngram_size": 3},
+    "groups": {"beam": 4, "diverse_beam_groups": 2},
+}
+SOURCES = [
+    [5, 6, 7],
+    [8, 9, 10, 11, 12, 13, 14],
+    [20],
+    [9, 9, 9, 4],
+    [30, 29, 4, 5, 6, 7, 8, 9, 10],
+]
+
+
+def translate(device: torch.device, dtype: torch.dtype = torch.float32, **settings) -> list:
+    task = make_translation_task(31, length_penalty=settings.pop("length_penalty", "paper"))
+    model = make_peaked_model(31).to(device, dtype)
+    generator = make_generator(task, [model], **settings)
+    sample = make_sample(SOURCES)
+    inputs = {name: x.to(device) for name, x in sample["net_input"].items()}
+    return generator.generate([], {"net_input": inputs})
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_the_same_translations(device, settings):
+    expected, found = (translate(where, **settings) for where in (torch.device("cpu"), device))
+    for ours, cpus in zip(found, expected, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in cpus]
+        for one, other in zip(ours, cpus, strict=True):
+            assert one["score"].item() == pytest.approx(other["score"].item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_translates(device, dtype):
+    for hypotheses in translate(device, dtype, beam=4):
+        assert hypotheses and all(h["positional_scores"].isfinite().all() for h in hypotheses)
+
+
+def test_sampling(device):
+    for hypotheses in translate(device, beam=3, sampling=True, sampling_topk=5):
+        assert len(hypotheses) == 3

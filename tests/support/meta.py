@@ -1,0 +1,159 @@
+"""Models, batches and optimizers on torch's `meta` device, in the place of an accelerator.
+
+A `meta` tensor has a shape and no values. What would make the host wait for a GPU raises there:
+`.item()`, `bool(tensor)`, `.tolist()`, `nonzero`, an index by a mask, a copy to the host. So code
+that runs on `meta` only launches kernels on a GPU. `launches_only` also refuses what `meta`
+itself lets pass: copies from the host while the step runs.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask
+from model_factory import make_dictionary
+from omegaconf import OmegaConf
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from tree_models import make_dictionaries
+
+from vaswani_plugin.architectures import FAMILIES, Architecture, Family
+from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
+from vaswani_plugin.models._configuration import values_of_the_task
+from vaswani_plugin.optim.adam import VaswaniAdam, VaswaniAdamConfig
+
+META = torch.device("meta")
+ROWS = {row.name: (family, row) for family in FAMILIES for row in family.rows}
+"""Every architecture that the plugin registers, by name."""
+RECURRENT = {"vaswani_seq2seq_lstm", "vaswani_attention_lstm"}
+
+
+class CopyBetweenDevices(AssertionError):
+    """A tensor of some size went from one device to another."""
+
+
+class _LaunchesOnly(TorchDispatchMode):
+    """Refuses copies between devices; a lone number of the host is an argument of a kernel."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if torch.is_tensor(result):
+            for given in args:
+                if torch.is_tensor(given) and given.dim() and given.device != result.device:
+                    raise CopyBetweenDevices(f"{function}: {given.device} -> {result.device}")
+        return result
+
+
+@contextmanager
+def launches_only() -> Iterator[None]:
+    """Fail where the host would wait for the device, or the device for the host.
+
+    Raises:
+        CopyBetweenDevices: see there; what waits raises PyTorch's own errors.
+    """
+    with _LaunchesOnly():
+        yield
+
+
+@contextmanager
+def largest_tensor() -> Iterator[Callable[[], int]]:
+    """Yields a function that says how many elements the largest tensor had that was made."""
+
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if torch.is_tensor(result):
+                self.largest = max(self.largest, result.numel())
+            return result
+
+    with Sizes() as sizes:
+        yield lambda: sizes.largest
+
+
+def dictionaries_of(family: Family) -> tuple[Dictionary, Dictionary]:
+    """Of source and target: one, except that a parser's differ."""
+    if family.task == "vaswani_parsing":
+        return make_dictionaries(labelled=True)
+    dictionary = make_dictionary(23)
+    return dictionary, dictionary
+
+
+def make_meta_task(family: Family, **changes: Any) -> FairseqTask:
+    """The real task of a family."""
+    source, target = dictionaries_of(family)
+    cfg = OmegaConf.structured(TASK_DATACLASS_REGISTRY[family.task](**changes))
+    if family.task == "vaswani_language_modeling":
+        return TASK_REGISTRY[family.task](cfg, target)
+    return TASK_REGISTRY[family.task](cfg, source, target)
+
+
+def make_meta_model(
+    family: Family, row: Architecture, task: FairseqTask, **changes: Any
+) -> torch.nn.Module:
+    """A model of the row's size, moved to `meta` as fairseq moves models to a GPU."""
+    config = MODEL_DATACLASS_REGISTRY[family.model]
+    of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
+    if "tokens_per_sample" in of_task:
+        of_task["tokens_per_sample"] = 64
+    cfg = OmegaConf.structured(config(**{**of_task, **row.changes, **changes}))
+    with torch.device(META):  # no time for initial values
+        model = MODEL_REGISTRY[family.model].build_model(cfg, task)
+    return model.to(META)
+
+
+def make_meta_sample(
+    model: torch.nn.Module, sentences: int = 3, source: int = 7, target: int = 5
+) -> dict[str, Any]:
+    """fairseq's batch, as it is after it was moved to the device.
+
+    Args:
+        model: a language model gets texts alone.
+        sentences, source, target: B, S and T.
+    """
+
+    def tokens(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.long, device=META)
+
+    inputs = {"src_tokens": tokens(sentences, source), "src_lengths": tokens(sentences)}
+    if isinstance(model, FairseqLanguageModel):
+        target = source
+    else:
+        inputs["prev_output_tokens"] = tokens(sentences, target)
+    return {
+        "id": tokens(sentences),
+        "nsentences": sentences,
+        "ntokens": sentences * target - 1,  # counted by the host, when it makes the batch
+        "net_input": inputs,
+        "target": tokens(sentences, target),
+    }
+
+
+def make_criterion(task: FairseqTask, **changes: Any) -> VaswaniLabelSmoothing:
+    """The plugin's criterion with the paper's smoothing."""
+    settings = {
+        **{"sentence_avg": False, "label_smoothing": 0.1},
+        **{"report_accuracy": True, "unfused_loss": False},
+    }
+    return VaswaniLabelSmoothing(task, **{**settings, **changes})
+
+
+def make_optimizer(model: torch.nn.Module) -> VaswaniAdam:
+    """The plugin's optimizer, over all parameters."""
+    return VaswaniAdam(VaswaniAdamConfig(lr=[1e-3]), list(model.parameters()))
+
+
+def train_step(task: FairseqTask, model: torch.nn.Module, sample: dict[str, Any]) -> Tensor:
+    """One update by the task's own step and the optimizer, where nothing may wait: the loss."""
+    criterion, optimizer = make_criterion(task), make_optimizer(model)
+    with launches_only():
+        loss, sample_size, _ = task.train_step(sample, model, criterion, optimizer, 0)
+        optimizer.multiply_grads(1 / sample_size)
+        optimizer.clip_grad_norm(0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss
