@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.inference.translator import TextTooLong  # torch takes a second
+    from vaswani_plugin.inference.sources import TextTooLong  # torch takes a second
     from vaswani_plugin.interchange.translation import load_translator
 
     device = flags.processor(args)
