@@ -59,7 +59,7 @@ def test_each_merge_raises_the_likelihood_most(words):
 
 
 def test_the_gain_is_not_the_frequency():
-    """BPE would merge e and s first; likelihood takes q and u, which come together or not at all."""
+    """BPE would merge e and s first; likelihood takes q and u, never seen apart."""
     words = {("q", "u", "e"): 10, ("e", "s"): 12, ("s",): 40, ("e",): 40}
     assert next(learn_merges(words, 1)) == ("q", "u")
 
