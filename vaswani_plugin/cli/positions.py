@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._figures import check_plot_path, new_figure, save_figure
+from vaswani_plugin.analysis.figures import check_plot_path, new_figure, save_figure
 
 if TYPE_CHECKING:
     import numpy as np
