@@ -22,15 +22,6 @@ def test_the_table_is_the_papers_formula(capsys: pytest.CaptureFixture) -> None:
     assert shown["product_by_distance"]["2"] == pytest.approx(expected)
 
 
-def test_fairseqs_sines_stand_before_its_cosines(capsys: pytest.CaptureFixture) -> None:
-    flags = ["--length", "3", "--d-model", "8", "--kind", "sinusoidal-fairseq"]
-    assert main(["positions", *flags, "--format", "json"]) == 0
-    table = json.loads(capsys.readouterr().out)["table"]
-    # fairseq's first position is number 2, and its last exponent is 1.
-    assert table[1][0] == pytest.approx(math.sin(3)) and table[1][4] == pytest.approx(math.cos(3))
-    assert table[1][3] == pytest.approx(math.sin(3 / 10000))
-
-
 def test_text_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     plot = tmp_path / "positions.png"
     flags = ["--length", "30", "--d-model", "16", "--plot", str(plot)]
@@ -44,7 +35,7 @@ def test_text_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     ("flags", "message"),
     [
         (["--d-model", "7"], "--d-model is 7; it must be even and at least 2"),
-        (["--d-model", "2", "--kind", "sinusoidal-fairseq"], "--d-model is 2"),
+        (["--d-model", "0"], "--d-model is 0"),
         (["--length", "1"], "--length is 1; it must be at least 2"),
         (["--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
     ],

@@ -20,12 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
     parser.add_argument("--d-model", type=int, default=512, help="width (default: %(default)s)")
-    parser.add_argument(
-        "--kind",
-        choices=["sinusoidal", "sinusoidal-fairseq"],
-        default="sinusoidal",
-        help="the paper's formula, or fairseq's, whose sines stand before its cosines",
-    )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the heat maps")
     parser.add_argument("--format", choices=["text", "json"], default="text")
 
@@ -39,36 +33,33 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.length < 2:
         raise ValueError(f"--length is {args.length}; it must be at least 2")
-    least = 4 if args.kind == "sinusoidal-fairseq" else 2
-    if args.d_model % 2 or args.d_model < least:
-        raise ValueError(f"--d-model is {args.d_model}; it must be even and at least {least}")
+    if args.d_model % 2 or args.d_model < 2:
+        raise ValueError(f"--d-model is {args.d_model}; it must be even and at least 2")
     if args.plot is not None:
         check_plot_path(args.plot)
-    table = make_table(args.kind, args.length, args.d_model)
+    table = make_table(args.length, args.d_model)
     products = table @ table.T / args.d_model  # (T, T)
     by_distance = {k: float(products[0, k]) for k in SHOWN if k < args.length}
     if args.plot is not None:
         draw(table, products, args.plot)
     if args.format == "json":
-        sizes = {"length": args.length, "d_model": args.d_model, "kind": args.kind}
+        sizes = {"length": args.length, "d_model": args.d_model}
         print(json.dumps({**sizes, "product_by_distance": by_distance, "table": table.tolist()}))
         return 0
-    print(f"{args.kind}, {args.length} positions, d_model {args.d_model}")
+    print(f"{args.length} positions, d_model {args.d_model}")
     print("PE(pos) . PE(pos + k) / d_model, the same for every pos:")
     for distance, product in by_distance.items():
         print(f"  k {distance:>3}  {product:.4f}")
     return 0
 
 
-def make_table(kind: str, length: int, d_model: int) -> "np.ndarray":
+def make_table(length: int, d_model: int) -> "np.ndarray":
     """The encoding of the positions 0, 1, ..., (length, d_model), float64."""
     import torch
 
-    from vaswani_plugin.building.fairseq_positions import fairseq_sinusoids
     from vaswani_plugin.modules.positions import sinusoids
 
-    encoding = fairseq_sinusoids if kind == "sinusoidal-fairseq" else sinusoids
-    return encoding(torch.arange(length), d_model).numpy()
+    return sinusoids(torch.arange(length), d_model).numpy()
 
 
 def draw(table: "np.ndarray", products: "np.ndarray", path: Path) -> None:

@@ -195,8 +195,8 @@ class MeanContext(SourceContext):
         """See `SourceContext.contexts`."""
         if mask is None:
             mask = memory.new_ones(memory.size(0), 1, memory.size(1), dtype=torch.bool)
-        weights = mask / mask.sum(dim=-1, keepdim=True)  # (B, 1, S)
-        weights = weights.to(memory).expand(-1, states.size(1), -1)
+        seen = mask.to(memory.dtype)
+        weights = (seen / seen.sum(dim=-1, keepdim=True)).expand(-1, states.size(1), -1)
         return weights @ memory, weights
 
 
