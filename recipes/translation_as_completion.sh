@@ -116,8 +116,7 @@ key_translate() {
 }
 
 stage_translate() {
-  local command=(vaswani summarize --model "$work/model" --output "$work/output/test.target"
-    --no-repeat-ngram-size 0)
+  local command=(vaswani summarize --model "$work/model" --output "$work/output/test.target")
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   fresh_folder "$work/output"
   run "${command[@]}" "$work/raw/test.article"
