@@ -24,6 +24,7 @@ from vaswani_plugin.text.wordpiece import (
     SAMPLE,
     dictionary_lines,
     learn,
+    load,
     make_decoder,
     make_encoder,
 )
@@ -43,8 +44,9 @@ def parse_arguments() -> argparse.Namespace:
         "--kind",
         choices=KINDS,
         default="unigram",
-        help="keep the pieces that make the text most likely (unigram, the default), or merge the "
-        "most frequent pairs (bpe)",
+        help="keep the pieces that make the text most likely (unigram, the default), merge the "
+        "most frequent pairs (bpe), or merge the pairs that make it most likely (likelihood, as "
+        "published; for up to a few million words)",
     )
     learning.add_argument(
         "--sample",
@@ -77,7 +79,7 @@ def main() -> None:
         model = learn(args.input, args.size, args.kind, args.sample)
         with write_bytes_atomically(output) as stream:
             stream.write(model)
-        print(f"{args.size} pieces, {args.kind}: {output}")
+        print(f"{load(output).get_piece_size()} pieces, {args.kind}: {output}")
     elif args.command == "dictionary":
         lines = dictionary_lines(args.model)
         with write_atomically(args.output) as write:

@@ -1,21 +1,30 @@
 #!/usr/bin/env bash
-# The ancestors: trains an LSTM encoder-decoder (source reversed and not), an LSTM with attention,
-# fairseq's ConvS2S and the Transformer on one data set, each with the same budget, and compares
-# them in one table and three plots.
+# The ancestors: trains LSTM encoder-decoders, fairseq's ConvS2S and the Transformer on one data set,
+# each with the same budget, and compares them in one table and three plots. The LSTMs are a ladder:
+# what the decoder sees of the source grows from one state to scaled dot-product attention.
 #
 #   bash recipes/ancestors.sh                                  # Multi30k, 15 minutes a training
 #   bash recipes/ancestors.sh --data-bin work/multi30k/data-bin --seeds 1,2 --budget-seconds 900
 #   bash recipes/ancestors.sh attention transformer --corpus tatoeba --max-update 4000
 #   bash recipes/ancestors.sh --scale tiny                     # does everything run?
 #
-# Models, which stand before the options: forwards, seq2seq (Sutskever et al. 2014), attention,
-# convolution (Gehring et al. 2017), transformer. All have two to three million parameters with
-# 10,000 subwords; the table states them. Their training recipes:
+# Models, which stand before the options:
+#   forwards, seq2seq   the states in which the source ends, read forwards, backwards (Sutskever et
+#                       al. 2014)
+#   both-ways           the same of a Bi-LSTM
+#   mean                a context at every step, always the same: the mean of the Bi-LSTM's states
+#   additive            attention by a small network (Bahdanau et al. 2014)
+#   attention, scaled   attention by dot products (Luong et al. 2015), divided by sqrt(d) or not
+#   convolution, transformer   Gehring et al. 2017; Vaswani et al. 2017
+#   sweep               the Transformer with d_k of 8, 32, 128 and 512, its scores divided by
+#                       sqrt(d_k) or not (--attention-scale); only where it is asked for
+# Without the wider rows of the sweep, all have two to three million parameters with 10,000 subwords;
+# the table states them. Their training recipes:
 #   all           Adam (0.9, 0.98, 1e-9), warm-up, then a rate that falls with the inverse square
 #                 root of the update (Eq. 3), dropout 0.1; 2,048 tokens x 1 CPU or GPU an update
-#   LSTMs         highest rate 8e-3, with attention 4e-3, gradients limited to norm 5, no label
-#                 smoothing (the plugin's defaults for them). Sutskever et al.'s SGD needs days
-#                 rather than minutes.
+#   LSTMs         highest rate 8e-3, with attention or a context at every step 4e-3, gradients
+#                 limited to norm 5, no label smoothing (the plugin's defaults for them). Sutskever et
+#                 al.'s SGD needs days rather than minutes.
 #   convolution   highest rate 2e-3, gradients limited to norm 0.1 (Gehring et al.), label smoothing
 #                 0.1. Gehring et al. train with Nesterov's momentum.
 #   transformer   highest rate 2.5e-3, label smoothing 0.1

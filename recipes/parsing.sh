@@ -4,6 +4,7 @@
 #
 #   bash recipes/parsing.sh --data craft-treebank --arch vaswani_parser_guided
 #   bash recipes/parsing.sh --data TREEBANK3 --arch vaswani_parser --gpus 8 --max-update 50000
+#   bash recipes/parsing.sh --setting paper --data TREEBANK3 --gpus 8
 #   bash recipes/parsing.sh --data gum-treebank --also parsed.trees --ratio 4
 #
 # Batch: 4,096 tokens of the longer side, the symbols, x 1 GPU (or the CPU) x update-freq 1; on
@@ -22,6 +23,9 @@
 # made from a grammar. Punctuation is left out of the score by its gold tag, as is usual.
 #
 # Options:
+#   --setting paper      section 6.3 as it is printed: vaswani_parser, 16,000 BPE merges (32,000 with
+#                        --also); warm-up, 8 x 4,096 tokens and averaging as for translation. Give it
+#                        first: options behind it win. The number of updates is not printed (--max-update)
 #   --also FILE          trees that a parser made, beside the training set
 #   --ratio N            each hand-made tree comes N times as often (default 1)
 #   --coding KIND        of words: bpe (default) or words (whole; rarer ones than --threshold unknown)
@@ -58,8 +62,21 @@ ratio=1
 pcfg_words=25
 pairs=(2000 100 200)
 
+# All else than the sizes, the vocabulary and the search is as for translation.
+use_papers_setting() {
+  default_arch=vaswani_parser
+  operations=0 # by --also, see recipe_defaults
+  warmup_updates=4000
+  batch_gpus=8
+  save_interval=1500
+}
+
 recipe_option() {
   case $1 in
+    --setting)
+      [[ "$2" == paper ]] || die "--setting $2: must be paper"
+      use_papers_setting
+      ;;
     --also) also=$2 ;;
     --ratio) ratio=$2 ;;
     --coding) coding=$2 ;;
@@ -94,6 +111,10 @@ recipe_defaults() {
   one_of --coding "$coding" bpe words
   one_of --symbols "$symbols" tags XX
   one_of --closings "$closings" labelled plain
+  if [[ "$operations" == 0 ]]; then
+    operations=16000
+    if [[ -n "$also" ]]; then operations=32000; fi
+  fi
   need_count --operations "$operations"
   need_count --threshold "$threshold"
   need_count --ratio "$ratio"

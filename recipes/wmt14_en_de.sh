@@ -6,15 +6,16 @@
 #   bash recipes/wmt14_en_de.sh --gpus 1        # the same batches: 8 are collected to an update
 #   bash recipes/wmt14_en_de.sh --scale tiny --data /data/newstest
 #
-# Batch: 4,096 tokens x 8 GPUs x update-freq 1 = 32,768 padded tokens an update, as in the authors'
-# code; one GPU: 4,096 x 1 x update-freq 8. fairseq's --max-tokens counts the padded tokens of the
-# longer side (sentences x longest sentence), so that an update holds about the paper's 25,000
-# source and 25,000 target tokens.
+# Batch: 3,125 real tokens a side x 8 GPUs x update-freq 1 = the paper's 25,000 an update, source and
+# target averaged; one GPU: 3,125 x 1 x update-freq 8. --real-tokens lowers --max-tokens, the padded
+# tokens of the longer side, from 4,096 until a batch holds as many; the log says which number that
+# is. --max-tokens N takes N as it is (4,096 x 8, the authors' padded batch, holds more here: batches
+# are fuller than theirs).
 # Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
 # (600) updates, are averaged; beam 4, alpha 0.6. Text: punctuation normalized, tokenized by Moses'
-# rules, pairs of 1 to 250 tokens with a ratio of at most 1.5, one BPE of 37,000 operations for
-# both languages, each language held to subwords that it was seen with 50 times. --padding-factor
-# 8192 gives the 40,960 rows with which the paper's numbers of parameters agree.
+# rules, pairs of 1 to 250 tokens (of any ratio: the paper kept all 4.5M), one BPE of 37,000
+# operations for both languages, each language held to subwords that it was seen with 50 times.
+# --padding-factor 8192 gives the 40,960 rows with which the paper's numbers of parameters agree.
 # Expected: 27.3 (base) and 28.4 (big) tokenized BLEU with compounds split (Vaswani et al. 2017,
 # Table 2); users of the same settings report 26.6 to 27.1 for base. sacreBLEU is about 1 lower.
 #

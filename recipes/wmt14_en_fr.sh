@@ -6,10 +6,11 @@
 #   bash recipes/wmt14_en_fr.sh --gpus 1        # the same batches: 8 are collected to an update
 #   bash recipes/wmt14_en_fr.sh --scale tiny --data /data/newstest
 #
-# Batch: 4,096 tokens x 8 GPUs x update-freq 1 = 32,768 padded tokens an update, as in the authors'
-# code; one GPU: 4,096 x 1 x update-freq 8. fairseq's --max-tokens counts the padded tokens of the
-# longer side (sentences x longest sentence), so that an update holds about the paper's 25,000
-# source and 25,000 target tokens.
+# Batch: 3,125 real tokens a side x 8 GPUs x update-freq 1 = the paper's 25,000 an update, source and
+# target averaged; one GPU: 3,125 x 1 x update-freq 8. --real-tokens lowers --max-tokens, the padded
+# tokens of the longer side, from 4,096 until a batch holds as many; the log says which number that
+# is. --max-tokens N takes N as it is (4,096 x 8, the authors' padded batch, holds more here: batches
+# are fuller than theirs).
 # Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
 # (600) updates, are averaged; beam 4, alpha 0.6. Text: raw, pairs of 1 to 250 words with a ratio of
 # at most 1.5, one model of 32,000 word pieces for both languages.
@@ -47,6 +48,7 @@ tokenizer=none
 normalize=false
 subwords=wordpiece
 operations=32000
+cleaning=(--max-length 250 --max-ratio 1.5) # of some 41M pairs the paper has 36M
 
 recipe_defaults() { wmt14_defaults; }
 

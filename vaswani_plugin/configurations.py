@@ -12,6 +12,8 @@ from vaswani_plugin.errors import UserError
 
 POSITIONS = ChoiceEnum(list(sizes.POSITIONS))
 SHARING = ChoiceEnum(list(sizes.SHARING))
+ATTENTION_SCALES = ChoiceEnum(list(sizes.ATTENTION_SCALES))
+RECURRENT_ATTENTIONS = ChoiceEnum(list(sizes.RECURRENT_ATTENTIONS))
 
 
 @dataclass
@@ -52,6 +54,13 @@ class VaswaniTransformerConfig(FairseqDataclass):
     attention_window: int = field(
         default=0,
         metadata={"help": "r of restricted self-attention (section 4); 0 attends everywhere"},
+    )
+    attention_scale: ATTENTION_SCALES = field(
+        default="sqrt",
+        metadata={
+            "help": "divide the scores by sqrt(d_k) (sqrt, the paper), or not (none: plain "
+            "dot-product attention, section 3.2.1)"
+        },
     )
     next_word: bool = field(
         default=False,
@@ -102,6 +111,7 @@ class VaswaniLanguageModelConfig(FairseqDataclass):
     activation_dropout: float = _same("activation_dropout")
     positions: POSITIONS = _same("positions")
     attention_window: int = _same("attention_window")
+    attention_scale: ATTENTION_SCALES = _same("attention_scale")
     layer_norm_eps: float = _same("layer_norm_eps")
     checkpoint_activations: bool = _same("checkpoint_activations")
     compile: bool = _same("compile")
@@ -119,6 +129,13 @@ class OneLayerConfig(FairseqDataclass):
     d_ff: int = field(default=2048, metadata={"help": "d_1, columns of W_1"})
     dropout: float = field(
         default=0.0, metadata={"help": "on embeddings + positions and on h (none in the formulas)"}
+    )
+    no_projections: bool = field(
+        default=False,
+        metadata={
+            "help": "compare and average the words' own vectors, score(x_i, x_j) = x_i . x_j: no "
+            "queries, keys and values; --d-hidden must be --d-model"
+        },
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
     add_bos_token: bool = II("task.add_bos_token")
@@ -154,6 +171,15 @@ class Seq2SeqLSTMConfig(RecurrentConfig):
 class AttentionLSTMConfig(RecurrentConfig):
     """A Bi-LSTM encoder (half of the units for each direction) and a decoder with attention."""
 
+    attention: RECURRENT_ATTENTIONS = field(
+        default="dot",
+        metadata={
+            "help": "how the decoder sees the source: by scores s . h (dot, Luong et al. 2015), "
+            "s . h / sqrt(d) (scaled-dot) or v . tanh(W s + U h) (additive, Bahdanau et al. 2014), "
+            "by the mean of its states at every step (mean), or not but for the states in which "
+            "it ends (none)"
+        },
+    )
     input_feeding: bool = field(
         default=False,
         metadata={"help": "each step also reads the attention's output of the step before"},

@@ -38,6 +38,19 @@ RECURRENT_VALUES: dict[str, Any] = {
 """Where the recurrent models differ: neither Sutskever et al. (2014), who limit the gradient's norm
 to 5, nor Luong et al. (2015) smooth labels."""
 
+PAPER_BATCH = 8 * 4096
+"""Padded tokens of an update in the authors' code: about the paper's 25,000 real ones a side."""
+
+MODEL_VALUES: dict[str, Any] = {
+    "dropout": 0.1,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "d_model": 512,
+    "d_ff": 2048,
+    "heads": 8,
+}
+"""Base (Table 3, first line), by the keys of a Transformer's configuration."""
+
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
 LANGUAGE_MODEL_SMOOTHING = 0.0
 """Section 5.4: label smoothing "hurts perplexity", and perplexity is a language model's measure."""
@@ -107,4 +120,39 @@ def report(cfg: DictConfig) -> str:
     if is_language_model and f"{SMOOTHING}={LANGUAGE_MODEL_SMOOTHING}" in kept:
         line += " (language model: cross-entropy without label smoothing)"
     line += ": " + (", ".join(kept) or "none")
+    line += "".join(f"; {part}" for part in (_model_part(cfg), _batch_part(cfg)) if part)
     return f"{line}; changed: {', '.join(changed)}" if changed else line
+
+
+def _model_part(cfg: DictConfig) -> str:
+    """Dropout and sizes beside base's; empty for a model without them."""
+    model = OmegaConf.select(cfg, "model")
+    sizes = {key: OmegaConf.select(model, key) for key in MODEL_VALUES} if model else {}
+    if sizes.get("heads") is None:
+        return ""
+    others = [
+        f"{key}={size} ({MODEL_VALUES[key]})"
+        for key, size in sizes.items()
+        if size not in (None, MODEL_VALUES[key])
+    ]
+    return "model, where it differs from base: " + (", ".join(others) or "nowhere")
+
+
+def _batch_part(cfg: DictConfig) -> str:
+    """Padded tokens of an update beside the paper's; empty where sentences are counted instead."""
+    tokens = OmegaConf.select(cfg, "dataset.max_tokens")
+    if not isinstance(tokens, int):
+        return ""
+    devices = OmegaConf.select(cfg, "distributed_training.distributed_world_size") or 1
+    batches = (OmegaConf.select(cfg, "optimization.update_freq") or [1])[0]
+    update = tokens * devices * batches
+    part = (
+        f"an update: max-tokens {tokens} x {devices} device(s) x update-freq {batches} = {update}"
+    )
+    if update == PAPER_BATCH:
+        return f"{part} padded tokens, as the authors'"
+    real = OmegaConf.select(cfg, "task.real_tokens")
+    if real:
+        part += f" padded tokens at most, of them about {real * devices * batches} real ones a side"
+        return f"{part} (the paper: about 25000)"
+    return f"{part} padded tokens, {update / PAPER_BATCH:.2g} of the authors' {PAPER_BATCH}"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Three ways to cut English-French (or any pair) into one joint vocabulary, side by side: word
-# pieces kept by likelihood (unigram) or merged by frequency (bpe), both by sentencepiece from raw
-# text, and subword-nmt's BPE after the Moses tokenizer (moses-bpe).
+# Four ways to cut English-French (or any pair) into one joint vocabulary, side by side: word pieces
+# from raw text, kept by likelihood (unigram) or merged by frequency (bpe), both by sentencepiece, or
+# merged by likelihood as published (likelihood); and subword-nmt's BPE after the Moses tokenizer
+# (moses-bpe).
 #
 #   bash recipes/benchmarks/subwords.sh DATA WORK [PAIR [SIZE [UPDATES [ARCH [SEED]]]]]
 #   bash recipes/benchmarks/subwords.sh tatoeba-en-fr work/subwords en-fr 8000 1000 vaswani_tiny 1
@@ -16,7 +17,7 @@
 set -euo pipefail
 
 if [[ $# -lt 2 ]]; then
-  sed -n '2,17s/^# \{0,1\}//p' "$0"
+  sed -n '2,18s/^# \{0,1\}//p' "$0"
   [[ ${1:-} == --help ]]
   exit
 fi
@@ -94,7 +95,7 @@ train_and_score() { # KIND
 }
 
 inputs=("$(raw train "$source_lang")" "$(raw train "$target_lang")")
-for kind in unigram bpe; do
+for kind in unigram bpe likelihood; do
   python "$prep/wordpiece.py" learn --kind "$kind" --size "$size" --input "${inputs[@]}" \
     --output "$work/$kind/pieces.model"
   each_file pieces "$kind"
@@ -105,7 +106,7 @@ python "$prep/bpe.py" learn --operations "$size" --output "$work/moses-bpe/codes
   --input "$work/moses-bpe/tok/train.$source_lang" "$work/moses-bpe/tok/train.$target_lang"
 each_file moses_bpe
 
-kinds=(unigram bpe moses-bpe)
+kinds=(unigram bpe likelihood moses-bpe)
 for kind in "${kinds[@]}"; do
   rm -f "$work/$kind/bleu.json" "$work/$kind/train.log"
   if ((updates)); then train_and_score "$kind"; fi

@@ -7,6 +7,7 @@ word of the translation: one state, every state of the source, or every layer of
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ _EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 96, 128, 3, 4, 3
 _CONVOLUTION = f"[({_CHANNELS}, {_KERNEL})]"
 
 
-def _lstm(attention: bool) -> Callable[[int], Sizes]:
-    return lambda vocabulary: RecurrentSizes(_LSTM_WIDTH, _LSTM_LAYERS, vocabulary, attention)
+def _lstm(both_ways: bool, attention: str = "none") -> Callable[[int], Sizes]:
+    sizes = _LSTM_WIDTH, _LSTM_LAYERS
+    return lambda vocabulary: RecurrentSizes(*sizes, vocabulary, both_ways, attention)
 
 
 def _convolutional(vocabulary: int) -> Sizes:
@@ -43,11 +45,11 @@ def _convolutional(vocabulary: int) -> Sizes:
     )
 
 
-def _transformer(vocabulary: int) -> Sizes:
+def _transformer(vocabulary: int, d_k: int | None = None) -> Sizes:
     names = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads")
     head = _TRANSFORMER["d_model"] // _TRANSFORMER["heads"]
     sizes = {name: _TRANSFORMER[name] for name in names}
-    return TransformerSizes(**sizes, d_k=head, d_v=head, vocabulary=vocabulary)
+    return TransformerSizes(**sizes, d_k=d_k or head, d_v=head, vocabulary=vocabulary)
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,24 @@ class Model:
         return training_flops_of(self.sizes(vocabulary), batch)
 
 
+def _looking(name: str, title: str, attention: str, rate: float) -> Model:
+    """A step of the ladder: what the decoder sees of a Bi-LSTM's states."""
+    flags = ("--arch", "vaswani_attention_lstm_tiny", "--attention", attention)
+    counted = attention.removeprefix("scaled-")
+    return Model(name, title, flags, _LSTM_WIDTH, rate, _lstm(True, counted))
+
+
+def _sweep(d_k: int, scaled: bool) -> Model:
+    """The Transformer with heads of another width, its scores scaled (Eq. 1) or not."""
+    name = f"{'scaled' if scaled else 'unscaled'}-{d_k}"
+    title = f"Transformer, d_k {d_k}, {'scaled' if scaled else 'not scaled'}"
+    scale = "sqrt" if scaled else "none"
+    flags = ("--arch", "vaswani_tiny", "--d-k", str(d_k), "--attention-scale", scale)
+    return Model(
+        name, title, flags, _TRANSFORMER["d_model"], 2.5e-3, partial(_transformer, d_k=d_k)
+    )
+
+
 _SEQ2SEQ = ("--arch", "vaswani_seq2seq_lstm_tiny")
 MODELS = (
     Model(
@@ -81,10 +101,11 @@ MODELS = (
         "seq2seq", "LSTM, source reversed", _SEQ2SEQ,
         _LSTM_WIDTH, 8e-3, _lstm(False), several=True,
     ),
-    Model(
-        "attention", "LSTM with attention", ("--arch", "vaswani_attention_lstm_tiny"),
-        _LSTM_WIDTH, 4e-3, _lstm(True),
-    ),
+    _looking("both-ways", "Bi-LSTM encoder, no attention", "none", 8e-3),
+    _looking("mean", "Bi-LSTM, mean of its states at every step", "mean", 4e-3),
+    _looking("additive", "Bi-LSTM, additive attention", "additive", 4e-3),
+    _looking("attention", "Bi-LSTM, dot-product attention", "dot", 4e-3),
+    _looking("scaled", "Bi-LSTM, scaled dot-product attention", "scaled-dot", 4e-3),
     Model(
         "convolution", "ConvS2S (fairseq's fconv)",
         (
@@ -101,19 +122,27 @@ MODELS = (
         _TRANSFORMER["d_model"], 2.5e-3, _transformer,
     ),
 )  # fmt: skip
+SWEEP = tuple(_sweep(d_k, scaled) for d_k in (8, 32, 128, 512) for scaled in (True, False))
+"""Why the scores are scaled (section 3.2.1); trained where it is asked for."""
 
 
 def choose_models(names: list[str]) -> list[Model]:
-    """The models of these names, in the table's order; all where none is given.
+    """The models of these names, in the table's order; `MODELS` where none is given.
+
+    "sweep" stands for all of `SWEEP`.
 
     Raises:
         InputError: no such model.
     """
-    known = [model.name for model in MODELS]
+    sweep = [model.name for model in SWEEP]
+    known = [*(model.name for model in MODELS), *sweep]
     for name in names:
-        if name not in known:
-            raise InputError(f"{name}: no model here; they are {' '.join(known)}")
-    return [model for model in MODELS if not names or model.name in names]
+        if name not in (*known, "sweep"):
+            raise InputError(f"{name}: no model here; they are {' '.join(known)} and sweep")
+    wanted = {*names, *(sweep if "sweep" in names else ())}
+    if not wanted:
+        return list(MODELS)
+    return [model for model in (*MODELS, *SWEEP) if model.name in wanted]
 
 
 @dataclass(frozen=True)

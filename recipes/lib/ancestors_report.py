@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ancestors_models import MODELS, Training, add_settings, settings_of, trainings_of
+from ancestors_models import MODELS, SWEEP, Training, add_settings, settings_of, trainings_of
 from result import versions, write_json
 from tabulate import tabulate
 
@@ -209,7 +209,7 @@ def main() -> None:
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq lets all be logged
     settings, corpus = settings_of(args), Corpus(args.data_bin)
     result_of = partial(Training.result, work=args.work, settings=settings, data_key=args.data_key)
-    trainings = trainings_of(list(MODELS), [int(seed) for seed in args.seeds.split(",")])
+    trainings = trainings_of([*MODELS, *SWEEP], [int(seed) for seed in args.seeds.split(",")])
     found = [(training, result_of(training)) for training in trainings]
     lines = [line_of(each, result, corpus, args.work) for each, result in found if result]
     if not lines:

@@ -25,6 +25,7 @@ from pcfg import Pcfg  # noqa: E402
 
 from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare  # noqa: E402
 from vaswani_plugin.metrics.evalb_parameters import COLLINS  # noqa: E402
+from vaswani_plugin.metrics.published import TABLE_4
 from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_lines,
@@ -215,6 +216,7 @@ def as_text(found: dict[str, Any]) -> str:
         (f"PCFG on gold tags, {pcfg['sentences']:,} {some}, F1", pcfg["f1"]),
         ("  the model on these", pcfg["model_f1"]),
     ]
+    rows += [(f"Table 4, WSJ section 23: {name}, {kind}", f1) for name, kind, f1 in TABLE_4]
     width = max(len(title) for title, _ in rows)
     values = ("-" if value is None else f"{value:6.2f}" for _, value in rows)
     return "\n".join(f"{row[0]:<{width}}  {value}" for row, value in zip(rows, values, strict=True))

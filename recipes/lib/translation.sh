@@ -37,10 +37,11 @@ update_freq=''
 # The number of GPUs that the batch is meant for: with fewer, each collects several batches before
 # an update. 0: a batch of --max-tokens on each of the GPUs that there are.
 batch_gpus=0
+real_tokens='' # of a batch, a side: --max-tokens is lowered to it; none: --max-tokens as it is
 # No options:
 dropout=''          # none: the architecture's own
 average=10          # checkpoints, the last ones
-average_over=epochs # or updates: those written every `save_interval` updates
+average_over=epochs # or updates: those written every `save_interval` updates, and the final state
 beam=4
 title=''             # of the last line
 
@@ -69,7 +70,7 @@ translation_option() { # NAME VALUE: the options of every translation recipe
   case $1 in
     --arch) arch=$2 ;;
     --seed) seed=$2 ;;
-    --max-tokens) max_tokens=$2 ;;
+    --max-tokens) max_tokens=$2 real_tokens='' ;;
     --max-update) max_update=$2 ;;
     --max-epoch) max_epoch=$2 ;;
     --warmup-updates) warmup_updates=$2 ;;
@@ -111,6 +112,7 @@ use_tiny_scale() {
   lines=(600 60 60)
   pairs=(300 30 30)
   batch_gpus=0
+  real_tokens=''
 }
 
 choose_update_freq() {
@@ -131,7 +133,8 @@ choose_update_freq() {
 training_key() {
   data_bin_digests 'train.*' 'valid.*' 'dict.*'
   printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s\n' \
-    "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" "$(device_key)"
+    "$arch" "$seed" "$max_tokens${real_tokens:+ real $real_tokens}" "$update_freq" "$warmup_updates" \
+    "$lr_factor" "$dropout" "$(device_key)"
 }
 
 key_train() {
@@ -146,6 +149,7 @@ training_command() { # sets `command`
     --lr-factor "$lr_factor" --warmup-updates "$warmup_updates" --max-update "$max_update"
     --seed "$seed" --save-dir "$work/checkpoints"
     --no-progress-bar --log-format simple --log-interval 50)
+  if [[ -n "$real_tokens" ]]; then command+=(--real-tokens "$real_tokens"); fi
   if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
   if [[ "$average_over" == updates ]]; then
     command+=(--no-epoch-checkpoints --save-interval-updates "$save_interval"
@@ -227,11 +231,14 @@ whole_batches() { # KEY of a training: workers x update-freq instead of either
        { print }' <<<"$1"
 }
 
+# The update of the training's last save.
+saved_updates() { sed -n 's/.*"updates": \([0-9]*\).*/\1/p' "$work/checkpoints/.progress.json"; }
+
 # A training that went on for longer than is wanted now can't be cut back: begin it again.
 forget_overtrained_checkpoints() {
-  local progress="$work/checkpoints/.progress.json" updates
-  [[ -z "$dry_run" && -f "$progress" ]] || return 0
-  updates=$(sed -n 's/.*"updates": \([0-9]*\).*/\1/p' "$progress")
+  local updates
+  [[ -z "$dry_run" && -f "$work/checkpoints/.progress.json" ]] || return 0
+  updates=$(saved_updates)
   if ((${updates:-0} > max_update)); then
     say "the checkpoints here are of $updates updates, more than --max-update $max_update: training from the start"
     rm -rf "$work/checkpoints"
@@ -243,16 +250,23 @@ key_average() {
   printf 'average %s %s\n' "$average" "$average_over"
 }
 
+count_checkpoints() { # PATTERN: in the training's folder
+  { compgen -G "$work/checkpoints/$1" || true; } | wc -l
+}
+
 stage_average() {
-  local file count=$average flag=--last pattern='checkpoint[0-9]*.pt' found=0
-  if [[ "$average_over" == updates ]]; then
-    flag=--last-updates
-    pattern='checkpoint_[0-9]*_[0-9]*.pt'
-  fi
+  local count=$average flag=--last found
+  if [[ "$average_over" == updates ]]; then flag=--last-updates; fi
   if [[ -z "$dry_run" ]]; then
-    for file in "$work"/checkpoints/$pattern; do
-      if [[ -f "$file" ]]; then found=$((found + 1)); fi
-    done
+    if [[ "$average_over" == updates ]]; then
+      found=$(count_checkpoints 'checkpoint_[0-9]*_[0-9]*.pt')
+      # The final state has no number of its own where the training ended between two intervals.
+      if (($(count_checkpoints "checkpoint_[0-9]*_$(saved_updates).pt") == 0)); then
+        found=$((found + 1))
+      fi
+    else
+      found=$(count_checkpoints 'checkpoint[0-9]*.pt')
+    fi
     if ((found == 0)); then
       say "the training ended before the first checkpoint of its kind, nothing to average: taking its last state"
       run_to "$work/averaged.pt" cat "$work/checkpoints/checkpoint_last.pt"

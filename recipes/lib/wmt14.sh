@@ -7,11 +7,12 @@
 default_arch=vaswani_base
 max_tokens=4096
 batch_gpus=8
+real_tokens=3125 # x 8: section 5.1's 25,000
 warmup_updates=4000
 max_update=''
 save_interval=''
 average_over=updates
-cleaning=(--max-length 250 --max-ratio 1.5)
+cleaning=(--max-length 250 --max-ratio inf) # the paper's 4.5M pairs of EN-DE are all that there are
 
 archive_urls() { # NAME
   local year=wmt14 scheme

@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from vaswani_plugin.analysis import layer_timing as timing
-from vaswani_plugin.modules.attention import scaled_dot_product_attention
-from vaswani_plugin.modules.masks import neighbourhood_mask
 
 
 def test_fitted_powers_come_from_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,11 +18,11 @@ def test_fitted_powers_come_from_the_times(monkeypatch: pytest.MonkeyPatch) -> N
         assert layer["fitted_power_of_d"] == pytest.approx(layer["power_of_d"] or 3)
 
 
-@pytest.mark.parametrize(("length", "window"), [(9, 1), (9, 2), (9, 3), (12, 4), (5, 5), (7, 9)])
-def test_window_gives_what_the_mask_gives(length: int, window: int) -> None:
-    x = torch.randn(2, length, 6, dtype=torch.float64)
-    expected, _ = scaled_dot_product_attention(x, x, x, neighbourhood_mask(length, window))
-    torch.testing.assert_close(timing.windowed_attention(x, window), expected)
+def test_blocks_give_what_the_mask_gives() -> None:
+    layers = {layer.name: layer.make(9, 6, 3, 4) for layer in timing.LAYERS}
+    x = torch.randn(2, 9, 6)
+    masked = layers["restricted, by mask"](x)
+    torch.testing.assert_close(layers["restricted, in blocks"](x), masked)
 
 
 @pytest.mark.parametrize("layer", timing.LAYERS, ids=lambda layer: layer.name)

@@ -64,6 +64,21 @@ def test_last_updates_goes_by_the_update(save: Save, tmp_path: Path) -> None:
     assert averaged(tmp_path, "--last-updates", 2) == 1500.0
 
 
+@pytest.mark.parametrize(
+    ("final", "expected"), [(2100, (1500.0 + 2000.0 + 2100.0) / 3), (2000, 1500.0), (None, 1500.0)]
+)
+def test_last_updates_count_a_final_state_between_two_intervals(
+    save: Save, tmp_path: Path, final: int | None, expected: float
+) -> None:
+    for update in (1000, 1500, 2000):
+        save(f"checkpoint_2_{update}.pt", float(update))
+    last = load_checkpoint(save("checkpoint_last.pt", 2100.0))
+    if final is not None:
+        last["optimizer_history"] = [{"num_updates": 7}, {"num_updates": final}]
+    save_checkpoint(last, tmp_path / "in" / "checkpoint_last.pt")
+    assert averaged(tmp_path, "--last-updates", 3) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("maximize", "expected"), [(False, 2.5), (True, 9.0)])
 def test_best_goes_by_the_metrics_direction(
     save: Save, tmp_path: Path, maximize: bool, expected: float

@@ -48,7 +48,7 @@ def test_measured_keys_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture) -
     assert list(measured) == ["n", "d", "lengths", "widths", "layers"]
     assert (measured["lengths"], measured["widths"]) == ([16, 32], [8, 16])
     assert (measured["n"], measured["d"]) == (32, 16)
-    assert len(measured["layers"]) == 6
+    assert len(measured["layers"]) == 7
     for layer in measured["layers"]:
         assert all(value > 0 for value in layer["seconds_over_n"] + layer["seconds_over_d"])
         assert len(layer["seconds_over_n"]) == len(layer["seconds_over_d"]) == 2

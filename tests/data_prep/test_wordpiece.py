@@ -162,7 +162,7 @@ def test_pieces_are_not_only_letters_and_bytes(folder, encode):
     assert sum(len(encode(line).split()) for line in lines) < 0.6 * letters
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "likelihood"])
 def test_two_processes_learn_the_same_bytes(folder, tmp_path, kind):
     for name in ("one", "two.model"):
         done = learn(folder, tmp_path / name, "--kind", kind, "--sample", 500)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+from forked_training import train
 
 import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
@@ -217,3 +218,28 @@ def test_a_run_killed_while_it_saves_goes_on(toy_data_bin, run_fairseq, stock_ch
     weights = load(tmp_path / "checkpoint_last.pt")["model"]
     for name, weight in load(stock_checkpoint)["model"].items():
         assert torch.equal(weights[name], weight), name
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept", "expected"),
+    [(2, (), [3, 6, 9, 12]), (2, ("--keep-interval-updates", 3), [6, 9, 12])],
+)
+def test_an_interval_at_the_end_of_an_epoch_is_saved(
+    toy_data_bin, tmp_path, epochs, kept, expected
+):
+    """Epochs of 6 updates: every second interval of 3 meets the end of one."""
+    flags = [toy_data_bin, "--arch", "vaswani_debug", "--task", "vaswani_translation"]
+    flags += ["--batch-size", 10, "--required-batch-size-multiple", 1, "--max-epoch", epochs]
+    flags += ["--save-interval-updates", 3, "--no-epoch-checkpoints", *kept]
+    run = train(tmp_path, *flags)
+    assert run.code == 0, run.log
+    saved = {int(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("checkpoint_*_*.pt")}
+    assert sorted(saved) == expected
+    for update, path in saved.items():
+        state = load(path)
+        assert state["optimizer_history"][-1]["num_updates"] == update
+        assert path.name == f"checkpoint_{(update + 5) // 6}_{update}.pt"
+    # and the training goes on from such a file
+    more = [*flags, "--max-epoch", epochs + 1, "--restore-file", saved[12]]
+    gone_on = train(tmp_path / "more", *more)
+    assert gone_on.code == 0 and len(gone_on.losses) == 6, gone_on.log

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.models.fconv import FConvModel, base_architecture
 from model_factory import make_task, random_batch
-from recurrent_models import SIZES, make_recurrent
+from recurrent_models import KINDS, SIZES, make_recurrent
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.metrics.ancestor_multiply_adds import ConvolutionalSizes, RecurrentSizes
@@ -34,7 +34,13 @@ def counter() -> FlopCounterMode:
     return FlopCounterMode(display=False, custom_mapping=mapping)
 
 
-@pytest.mark.parametrize("kind", ["seq2seq", "forwards", "attention", "input feeding"])
+COUNTED_AS = {
+    **{"attention": "dot", "input feeding": "dot", "scaled-dot": "dot"},
+    **{"additive": "additive", "mean": "mean"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("changes", "shape"), [({}, (3, 7, 5)), ({"layers": 3}, (1, 1, 4))])
 def test_lstm_counts_are_pytorchs(kind: str, changes: dict, shape: tuple[int, int, int]) -> None:
     sentences, source, target = shape
@@ -51,7 +57,8 @@ def test_lstm_counts_are_pytorchs(kind: str, changes: dict, shape: tuple[int, in
         config["d_model"],
         config["layers"],
         len(task.target_dictionary),
-        attention=kind in ("attention", "input feeding"),
+        both_ways=kind not in ("seq2seq", "forwards"),
+        attention=COUNTED_AS.get(kind, "none"),
         input_feeding=kind == "input feeding",
     )
     parts = sizes.multiply_adds(Positions.uniform(*shape))

@@ -4,7 +4,13 @@ import itertools
 import random
 from dataclasses import replace
 
-from language_models import SIZES, make_language_model
+import pytest
+from language_models import (
+    ONE_LAYER_SIZES,
+    SIZES,
+    make_language_model,
+    make_one_layer_model,
+)
 from model_factory import make_task
 from torch import randint
 from torch.backends import mkldnn
@@ -12,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.metrics.multiply_adds import (
+    OneLayerSizes,
     Positions,
     TransformerSizes,
     forward_multiply_adds,
@@ -53,6 +60,42 @@ def test_what_is_not_learned_is_not_projected() -> None:
     assert found.pop("projection to the vocabulary") == 10 * 12 * 31
     assert less.pop("projection to the vocabulary") == 4 * 12 * 31
     assert found == less
+
+
+def counted(model, tokens) -> int:
+    """FLOPs of a training step by PyTorch's counter, which knows no fused kernels."""
+    plain = sdpa_kernel(SDPBackend.MATH), mkldnn.flags(enabled=False)
+    with plain[0], plain[1], FlopCounterMode(display=False) as counter:
+        model(tokens)[0].logsumexp(dim=-1).sum().backward()
+    return counter.get_total_flops()
+
+
+def test_a_window_costs_what_pytorch_counts() -> None:
+    task = make_task(23)
+    model = make_language_model(task, attention_window=3).float().train()
+    sentences, length, vocabulary = 2, 12, len(task.target_dictionary)  # four whole blocks
+    tokens = randint(task.target_dictionary.nspecial, vocabulary, (sentences, length))
+    width = SIZES["d_model"] // SIZES["heads"]
+    sizes = TransformerSizes(
+        SIZES["d_model"], SIZES["d_ff"], 0, SIZES["decoder_layers"], SIZES["heads"],
+        width, width, vocabulary, window=3,
+    )  # fmt: skip
+    count = sentences * length
+    batch = Positions(0, count, 0, count * length, 0, count)
+    assert training_flops_of(sizes, batch) == counted(model, tokens)
+
+
+@pytest.mark.parametrize("projections", [True, False])
+def test_the_one_layer_models_counts_are_pytorchs(projections: bool) -> None:
+    task, width = make_task(23), ONE_LAYER_SIZES["d_model"]
+    changes = {"no_projections": not projections, "d_hidden": width}
+    model = make_one_layer_model(task, **changes).float().train()
+    sentences, length, vocabulary = 3, 7, len(task.target_dictionary)
+    tokens = randint(task.target_dictionary.nspecial, vocabulary, (sentences, length))
+    sizes = OneLayerSizes(width, width, ONE_LAYER_SIZES["d_ff"], vocabulary, projections)
+    count = sentences * length
+    batch = Positions(0, count, 0, count * length, 0, count)
+    assert training_flops_of(sizes, batch) == counted(model, tokens)
 
 
 def test_a_language_models_counts_are_pytorchs() -> None:

@@ -20,9 +20,12 @@ def test_our_sizes_are_those_of_every_configuration() -> None:
     cfg = training_config(*lstm, "vaswani_seq2seq_lstm").model
     assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77)
     cfg = training_config(*lstm, "vaswani_attention_lstm").model
-    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, attention=True)
+    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, "dot")
+    for given, counted in (("scaled-dot", "dot"), ("additive", "additive"), ("none", "none")):
+        cfg = training_config(*lstm, "vaswani_attention_lstm", "--attention", given).model
+        assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, counted)
     cfg = training_config(*lstm, "vaswani_attention_lstm", "--input-feeding").model
-    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, attention=True, input_feeding=True)
+    assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, "dot", input_feeding=True)
 
 
 def test_another_model_has_none() -> None:

@@ -19,13 +19,14 @@ from vaswani_plugin.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS, Archite
 from vaswani_plugin.configurations import AttentionLSTMConfig as Config
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.defaults import report
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.models.attention_lstm import VaswaniAttentionLSTM
 from vaswani_plugin.models.seq2seq_lstm import VaswaniSeq2SeqLSTM
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
-ATTENTIVE = ["attention", "input feeding"]
+ATTENTIVE = ["attention", "input feeding", "scaled-dot", "additive", "mean"]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,15 @@ def model(task, kind):
     return exact_recurrent(kind, task)
 
 
+def score_of(kind, attention):
+    """The reference's score function of a model's attention."""
+    if kind == "additive":
+        parts = attention.of_state.weight, attention.of_state.bias, attention.of_source.weight
+        return reference.additive(numbers(attention.score.weight)[0], *map(numbers, parts))
+    known = {"scaled-dot": reference.scaled_dot, "mean": reference.alike}
+    return known.get(kind, reference.dot)
+
+
 @pytest.mark.parametrize("sharing", ["all", "decoder", "none"])
 def test_logits_and_attention_are_the_references(task, kind, sharing):
     model = exact_recurrent(kind, task, share_embeddings=sharing)
@@ -56,7 +66,11 @@ def test_logits_and_attention_are_the_references(task, kind, sharing):
             *(*common, list(ways), lstm_weights(decoder)),
             numbers(model.decoder.layers.attention.combine.weight),
             input_feeding=kind == "input feeding",
+            score=score_of(kind, model.decoder.layers.attention),
         )
+    elif kind == "both ways":
+        ways = zip(lstm_weights(encoder), lstm_weights(encoder, "_reverse"), strict=True)
+        expected = reference.two_way_seq2seq(*common, list(ways), lstm_weights(decoder))
     else:
         layers = lstm_weights(encoder), lstm_weights(decoder)
         expected = reference.seq2seq(*common, *layers, reverse=kind == "seq2seq")
@@ -193,6 +207,9 @@ def test_pictures_get_the_one_attention(task):
     assert list(found) == ["cross"] and [w.shape for w in found["cross"]] == [(4, 1, 11, 12)]
     assert found["cross"][0][:, 0].equal(model(**batch)[1]["attn"][0])
     assert not hasattr(make_recurrent("seq2seq", task), "attention_weights")
+    without = make_recurrent("both ways", task)
+    with pytest.raises(UserError, match="--attention none: it has no attention"):
+        without.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
@@ -236,6 +253,7 @@ def test_initial_weights(task, kind):
         ({"layers": 0}, "--layers is 0; it must be at least 1"),
         ({"d_model": 0}, "--d-model is 0; it must be at least 1"),
         ({"d_model": 9}, "--d-model 9 can't be halved"),
+        ({"attention": "none", "input_feeding": True}, "--input-feeding feeds attention back"),
     ],
 )
 def test_sizes_that_make_no_model_are_refused(task, changes, message):
@@ -301,6 +319,13 @@ def test_parameters_of_the_tiny_size():
     assert count("vaswani_attention_lstm_tiny", 10_000) == attention
     fed = count("vaswani_attention_lstm_tiny", 10_000, None, "--input-feeding")
     assert fed - attention == 4 * 192 * 192
+
+    def with_attention(kind: str) -> int:
+        return count("vaswani_attention_lstm_tiny", 10_000, None, "--attention", kind)
+
+    assert with_attention("scaled-dot") == with_attention("mean") == attention
+    assert with_attention("additive") - attention == 2 * 192 * 192 + 192 + 192
+    assert attention - with_attention("none") == 2 * 192 * 192
 
 
 def test_rows_are_registered_under_our_classes():

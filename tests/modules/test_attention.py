@@ -52,6 +52,20 @@ def test_another_scale_takes_the_place_of_the_papers(scale):
     np.testing.assert_allclose(outputs.numpy(), expected, **TIGHT)
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_attention_without_the_scale_is_eq_1_with_larger_queries(need_weights):
+    plain = MultiHeadAttention(12, 3, 4, 4, scaled=False).eval()
+    scaled = MultiHeadAttention(12, 3, 4, 4).eval()
+    scaled.load_state_dict(shake(plain).state_dict())
+    with torch.no_grad():
+        for parameter in (scaled.query.weight, scaled.query.bias):
+            parameter.mul_(4**0.5)
+    x = torch.randn(2, 5, 12)
+    torch.testing.assert_close(
+        plain(x, need_weights=need_weights)[0], scaled(x)[0], atol=1e-12, rtol=0
+    )
+
+
 def test_rows_of_weights_sum_to_1_and_hidden_keys_get_nothing():
     mask = random_mask(5, 6)
     _, weights = scaled_dot_product_attention(

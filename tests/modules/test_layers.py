@@ -14,7 +14,7 @@ from vaswani_plugin.modules.layers import (
     DecoderLayer,
     EncoderLayer,
 )
-from vaswani_plugin.modules.masks import neighbourhood_mask
+from vaswani_plugin.modules.restricted import neighbourhood
 
 D = 12
 TIGHT = {"atol": 1e-10, "rtol": 0}
@@ -67,7 +67,7 @@ def test_dropout_is_on_the_sub_layer_and_not_on_the_residual():
 def test_encoder_layer(window):
     layer = make_encoder_layer().eval()
     x = torch.randn(2, 6, D)
-    mask = neighbourhood_mask(6, window) if window else None
+    mask = neighbourhood(window) if window else None
     output, weights = layer(x, mask, need_weights=False)
     assert weights is None
     for sentence in range(2):
@@ -75,7 +75,7 @@ def test_encoder_layer(window):
             x[sentence].numpy(),
             layer_weights_of(layer),
             LAYER_NORM_EPS,
-            mask.numpy() if window else None,
+            mask.mask(6).numpy() if window else None,
         )
         np.testing.assert_allclose(numbers(output[sentence]), expected, **TIGHT)
 

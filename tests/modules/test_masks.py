@@ -3,13 +3,8 @@
 import pytest
 import torch
 
-from vaswani_plugin.modules.masks import (
-    causal_mask,
-    hide_padding,
-    neighbourhood_mask,
-    padding_mask,
-    past_mask,
-)
+from vaswani_plugin.modules.masks import causal_mask, hide_padding, padding_mask, past_mask
+from vaswani_plugin.modules.restricted import Window, neighbourhood
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 3, 5, 9])
@@ -27,13 +22,24 @@ def test_causal_mask(queries, keys, window):
 @pytest.mark.parametrize("window", range(1, 12))
 def test_neighbourhood_has_r_positions_around_each(window):
     length = 9
-    mask = neighbourhood_mask(length, window)
+    mask = neighbourhood(window).mask(length)
     assert mask.shape == (length, length) and mask.dtype == torch.bool
     for position in range(length):
         around = range(position - window // 2, position - window // 2 + window)
         assert position in around and len(around) == window
         seen = {key for key in range(length) if mask[position, key]}
         assert seen == {key for key in around if 0 <= key < length}
+
+
+@pytest.mark.parametrize("right_padded", [False, True])
+@pytest.mark.parametrize("window", [1, 3, 9])
+def test_a_window_on_the_past_is_the_causal_mask(window, right_padded):
+    tokens = torch.tensor([[1, 1, 5, 2, 7], [4, 5, 2, 1, 1]])
+    found = past_mask(tokens, 1, window=window, right_padded=right_padded).mask(5)
+    expected = causal_mask(5, 5, window)
+    if not right_padded:
+        expected = expected & tokens.ne(1)[:, None, None]
+    assert found.equal(expected)
 
 
 def test_padding_is_hidden_from_everyone():
@@ -46,8 +52,9 @@ def test_padding_is_hidden_from_everyone():
 @pytest.mark.parametrize("window", [1, 2, 3, 9])
 def test_where_padding_is_hidden_every_position_still_sees_itself(window):
     tokens = torch.tensor([[1, 1, 1, 1, 5, 2], [4, 5, 2, 1, 1, 1]])
-    near = neighbourhood_mask(6, window)
+    near = neighbourhood(window).mask(6)
     mask = hide_padding(near, tokens, padding_idx=1)
+    assert mask.equal(neighbourhood(window, padding_mask(tokens, 1)).mask(6))
     assert mask.shape == (2, 1, 6, 6)
     for row in range(2):
         for query in range(6):
@@ -62,4 +69,6 @@ def test_no_position_of_a_text_sees_nothing(window, past):
     """A softmax over nothing is NaN on some devices."""
     tokens = torch.tensor([[1, 1, 1, 1, 5, 2], [4, 5, 2, 1, 1, 1]])
     mask = past_mask(tokens, 1, past, window)
+    if isinstance(mask, Window):
+        mask = mask.mask(6)
     assert mask.shape == (2, 1, 6 - past, 6) and mask.any(dim=-1).all()

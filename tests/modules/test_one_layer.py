@@ -71,6 +71,22 @@ def test_it_has_no_other_parameters(model):
     assert sum(p.numel() for p in model.parameters()) == 27 * D + of_attention + of_network
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_without_projections_the_words_are_averaged_by_their_dot_products(x, masked):
+    """score(x_i, x_j) = x_i . x_j; alpha its softmax over j <= i; y_i = sum_j alpha_ij x_j."""
+    layer = OneLayer(D, D, 20, projections=False).double()
+    assert {name for name, _ in layer.named_parameters()} == {"w_1", "w_2"}
+    h, weights = layer.hidden_states(x, causal_mask(T, T) if masked else None)
+    words = numbers(x[0])
+    for i in range(T):
+        seen = words[: i + 1] if masked else words
+        alpha = softmax(np.array([words[i] @ word for word in seen]))
+        np.testing.assert_allclose(numbers(weights[0, i])[: len(seen)], alpha, **CLOSE)
+        np.testing.assert_allclose(numbers(h[0, i]), alpha @ seen, **CLOSE)
+    with pytest.raises(ValueError, match="--d-hidden 7 must be --d-model"):
+        OneLayer(D, 7, 20, projections=False)
+
+
 @pytest.mark.parametrize("mask", [None, causal_mask(T, T)], ids=["all", "masked"])
 def test_each_row_of_the_softmax_sums_to_1(layer, x, mask):
     _, weights = layer.hidden_states(x, mask)

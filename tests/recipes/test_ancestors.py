@@ -122,6 +122,18 @@ def test_all_models_from_end_to_end(finished: tuple) -> None:
     assert (work / "ancestors.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_ladder_and_the_sweep_have_their_flags() -> None:
+    ladder = [model.name for model in choose_models([])]
+    assert ladder[1:7] == ["seq2seq", "both-ways", "mean", "additive", "attention", "scaled"]
+    kinds = [model.flags[-1] for model in choose_models(ladder[2:7])]
+    assert kinds == ["none", "mean", "additive", "dot", "scaled-dot"]
+    sweep = choose_models(["sweep"])
+    found = {(model.flags[3], model.flags[5]) for model in sweep}
+    assert found == {(d_k, s) for d_k in ("8", "32", "128", "512") for s in ("sqrt", "none")}
+    costs = {model.name: model.sizes(1000).d_k for model in sweep}
+    assert costs["unscaled-512"] == 512 and costs["scaled-8"] == 8
+
+
 def test_one_training_is_not_several(finished: tuple) -> None:
     work, _ = finished
     log = (work / "models" / "attention-1" / "logs" / "train.log").read_text(encoding="utf-8")

@@ -235,3 +235,43 @@ def test_the_published_sums(recipe, folder, files):
             content = content.removesuffix(b"\n")
         digest = hashlib.sha256(content).hexdigest()
         assert f"{folder}/{published}) echo {digest} ;;" in script
+
+
+def test_translation_as_completion(tmp_path):
+    """From a translation recipe's text, whose own score stands beside; the test set stays whole."""
+    work, other = tmp_path / "completed", tmp_path / "translated"
+    made = run_recipe("translation_as_completion", work, "--stop-stage", "unpack")
+    assert stages_run(made) == ["unpack"]
+    (other / "raw").mkdir(parents=True)
+    for split in SPLITS:
+        for ending, side in (("article", "en"), ("summary", "de")):
+            text = (work / "raw" / f"{split}.{ending}").read_text(encoding="utf-8")
+            (other / "raw" / f"{split}.{side}").write_text(text, encoding="utf-8")
+    options = ["--data", other, "--pair", "en-de"]
+    done = run_recipe("translation_as_completion", tmp_path / "again", *options)
+    assert stages_run(done) == "unpack code train average bundle translate score".split()
+    result = json.loads((tmp_path / "again" / "result.json").read_text())
+    assert result["recipe"] == "translation_as_completion" and result["updates"] == 20
+    scores = json.loads((tmp_path / "again" / "output" / "bleu.json").read_text())
+    assert result["bleu"] == scores
+    assert len(lines_of(tmp_path / "again" / "output" / "test.target")) == 30
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--pair", "english"], "--pair english"),
+        (["--loss-on", "source"], "--loss-on source"),
+        (["--tokens-per-sample", "60", "--target-tokens", "59"], "--target-tokens"),
+    ],
+)
+def test_mistakes_in_translation_as_completion(tmp_path, flags, part):
+    script = ROOT / "recipes" / "translation_as_completion.sh"
+    done = run_bash(script, "--dry-run", "--cpu", "--data", tmp_path, *flags)
+    assert_one_line_error(done, part)
+
+
+def test_translation_as_completion_names_a_missing_file(tmp_path):
+    script = ROOT / "recipes" / "translation_as_completion.sh"
+    done = run_bash(script, "--cpu", "--data", tmp_path, "--work", tmp_path / "w")
+    assert done.returncode != 0 and "train.en" in done.stderr

@@ -106,6 +106,25 @@ def test_options_reach_the_commands(tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def test_the_setting_of_section_6_3(tmp_path):
+    trees = tmp_path / "also.trees"
+    for path in (trees, *(tmp_path / f"{split}.trees" for split in ("train", "valid", "test"))):
+        path.touch()
+    script = ROOT / "recipes" / "parsing.sh"
+    flags = ["--dry-run", "--cpu", "--data", tmp_path, "--setting", "paper"]
+    alone, also, longer = (
+        run_bash(script, *flags, *more).stderr
+        for more in ([], ["--also", trees], ["--operations", 500, "--warmup-updates", 9])
+    )
+    assert "--operations 16000" in alone and "--operations 32000" in also
+    for said in ("--arch vaswani_parser ", "--warmup-updates 4000", "--update-freq 8"):
+        assert said in alone
+    assert "--max-tokens 4096" in alone and "--lr-factor 1.0" in alone
+    assert "--save-interval-updates 1500 --keep-interval-updates 5" in alone
+    assert "--operations 500" in longer and "--warmup-updates 9" in longer
+    assert_one_line_error(run_bash(script, "--setting", "mine"), "--setting mine: must be paper")
+
+
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [

@@ -122,6 +122,9 @@ def test_the_report(report, tmp_path, capsys):
     assert (found["pcfg"]["sentences"], found["pcfg"]["most_words"]) == (2, 4)
     text = parsing_scores.as_text(found)
     assert "labelled F1" in text and " 85.71" in text and " 50.00" in text
+    published = [line.split() for line in text.split("\n") if "Table 4" in line]
+    assert len(published) == 12
+    assert {line[-1] for line in published if "Transformer" in line} == {"91.30", "92.70"}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_dry_run_names_every_step_and_writes_nothing(name, tmp_path):
     assert not work.exists()
 
 
-# Section 5 of the paper, and the batch of the authors' code: 8 x 4,096 padded tokens.
+# Section 5 of the paper; of the batch's 8 x 4,096 padded tokens 8 x 3,125 are real.
 @pytest.mark.parametrize("name", ["wmt14_en_de", "wmt14_en_fr"])
 @pytest.mark.parametrize(
     ("arch", "updates", "interval", "average"),
@@ -69,9 +69,24 @@ def test_the_training_of_the_paper(name, arch, updates, interval, average):
     assert train["--save-interval-updates"] == interval
     assert train["--keep-interval-updates"] == average
     assert int(train["--max-tokens"]) * int(train["--update-freq"]) == 8 * 4096
+    assert int(train["--real-tokens"]) * int(train["--update-freq"]) == 25_000
     (averaging,) = [words for words in commands(done) if words[:2] == ["vaswani", "average"]]
     assert averaging[averaging.index("--last-updates") + 1] == average
     assert flags_of(done, "fairseq-generate")["--beam"] == "4"
+
+
+def test_a_given_budget_is_taken_as_it_is():
+    train = flags_of(dry_run("wmt14_en_de", "--cpu", "--max-tokens", 4096), "fairseq-train")
+    assert train["--max-tokens"] == "4096" and "--real-tokens" not in train
+    assert "--real-tokens" not in flags_of(dry_run("multi30k", "--cpu"), "fairseq-train")
+
+
+# The paper: 4.5M pairs of EN-DE, which is all there are, and 36M of EN-FR's 41M.
+@pytest.mark.parametrize(("name", "ratio"), [("wmt14_en_de", "inf"), ("wmt14_en_fr", "1.5")])
+def test_pairs_of_unequal_length(name, ratio):
+    cleaning = [words for words in commands(dry_run(name, "--cpu")) if "--max-ratio" in words]
+    (words,) = cleaning
+    assert words[words.index("--max-ratio") + 1] == ratio
 
 
 def test_an_option_wins_over_the_paper():

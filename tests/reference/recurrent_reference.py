@@ -47,9 +47,29 @@ def two_way_lstm(sequence: list[np.ndarray], layers: list[tuple[Weights, Weights
     return sequence, state
 
 
-def attend(state: np.ndarray, memory: list[np.ndarray], combine: np.ndarray):
-    """c = sum_j alpha_j h_j with alpha = softmax(s . h_j); tanh(W [c; s]) and alpha."""
-    scores = np.array([state @ h for h in memory])
+def dot(state: np.ndarray, h: np.ndarray) -> float:
+    """Luong et al. 2015: s . h."""
+    return state @ h
+
+
+def scaled_dot(state: np.ndarray, h: np.ndarray) -> float:
+    """Vaswani et al. 2017, Eq. 1: s . h / sqrt(d)."""
+    return state @ h / len(h) ** 0.5
+
+
+def additive(v: np.ndarray, w: np.ndarray, b: np.ndarray, u: np.ndarray):
+    """Bahdanau et al. 2014, A.1.2: v . tanh(W s + b + U h), as a function of s and h."""
+    return lambda state, h: v @ np.tanh(w @ state + b + u @ h)
+
+
+def alike(state: np.ndarray, h: np.ndarray) -> float:
+    """The mean of all states: no score prefers any."""
+    return 0.0
+
+
+def attend(state: np.ndarray, memory: list[np.ndarray], combine: np.ndarray, score=dot):
+    """c = sum_j alpha_j h_j with alpha = softmax(score(s, h_j)); tanh(W [c; s]) and alpha."""
+    scores = np.array([score(state, h) for h in memory])
     alpha = np.exp(scores - scores.max())
     alpha /= alpha.sum()
     context = sum(a * h for a, h in zip(alpha, memory, strict=True))
@@ -65,9 +85,18 @@ def seq2seq(source, target, embeddings, projection, encoder, decoder, reverse: b
     return np.stack([projection @ output for output in outputs])
 
 
+def two_way_seq2seq(source, target, embeddings, projection, encoder, decoder):
+    """Logits (T, V): the decoder begins with the states in which both directions end."""
+    source_rows, target_rows = embeddings
+    _, state = two_way_lstm([source_rows[token] for token in source], encoder)
+    outputs, _ = lstm([target_rows[token] for token in target], decoder, state)
+    return np.stack([projection @ output for output in outputs])
+
+
 def attention_seq2seq(
-    source, target, embeddings, projection, encoder, decoder, combine, input_feeding: bool
-):
+    source, target, embeddings, projection, encoder, decoder, combine, input_feeding: bool,
+    score=dot,
+):  # fmt: skip
     """Logits (T, V) and alpha (T, S)."""
     source_rows, target_rows = embeddings
     memory, state = two_way_lstm([source_rows[token] for token in source], encoder)
@@ -78,7 +107,7 @@ def attention_seq2seq(
         if input_feeding:
             x = np.concatenate([x, fed])
         (output,), state = lstm([x], decoder, state)
-        fed, alpha = attend(output, memory, combine)
+        fed, alpha = attend(output, memory, combine, score)
         logits.append(projection @ fed)
         alphas.append(alpha)
     return np.stack(logits), np.stack(alphas)

@@ -58,10 +58,11 @@ def beam_search(
     longest: int,
     alpha: float,
 ) -> list[Output]:
-    """Beam search without any early stopping: the best `beam` of all that ever ended.
+    """Beam search as tensor2tensor 1.0.3 describes it, without early stopping.
 
-    Of the 2 x beam likeliest continuations, those that end count when they are among the
-    first `beam`; the first `beam` of the others go on. No end before the first word.
+    Of the 2 x beam likeliest continuations of a step ("grow_topk"), all that end join the finished
+    ones, of which the best `beam` by score are kept ("grow_finished"); the likeliest `beam` of the
+    others go on ("grow_alive"). No end before the first word.
     """
     open_prefixes: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     ended = []
@@ -74,12 +75,13 @@ def beam_search(
             log_p = model(prefix)
             candidates += [((*prefix, token), total + float(log_p[token])) for token in choices]
         candidates.sort(key=lambda candidate: -candidate[1])
-        for tokens, total in candidates[:beam]:
+        grown = candidates[: 2 * beam]
+        for tokens, total in grown:
             if tokens[-1] == end:
                 ended.append(Output(tokens, total, total / gnmt_penalty(len(tokens), alpha)))
-        going_on = [candidate for candidate in candidates[: 2 * beam] if candidate[0][-1] != end]
-        open_prefixes = going_on[:beam]
-    return sorted(ended, key=lambda output: -output.score)[:beam]
+        ended = sorted(ended, key=lambda output: -output.score)[:beam]
+        open_prefixes = [candidate for candidate in grown if candidate[0][-1] != end][:beam]
+    return ended
 
 
 def greedy(

@@ -120,6 +120,22 @@ def test_scores_are_those_of_forced_decoding(task, model, alpha, beam):
             assert score == pytest.approx(log_p / penalty, abs=1e-5 * len(tokens))
 
 
+def test_the_search_scales_as_the_model_does(task):
+    """Packed weights hold Eq. 1's scale, or its absence."""
+    model = make_peaked_model(SYMBOLS, attention_scale="none")
+    other = make_peaked_model(SYMBOLS)
+    found = search(task, [model], SOURCES, None, beam=4, lenpen=0.6, max_len_b=9)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        for tokens, score in outputs_of(hypotheses):
+            log_p, scaled = (
+                search_reference.log_probability(as_function([m], source), tokens)
+                for m in (model, other)
+            )
+            penalty = search_reference.gnmt_penalty(len(tokens), 0.6)
+            assert score == pytest.approx(log_p / penalty, abs=1e-5 * len(tokens))
+            assert abs(log_p - scaled) > 1e-3
+
+
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("eagerness", [0.0, 10.0])
 def test_beam_of_1_is_greedy(task, alpha, eagerness):

@@ -26,6 +26,10 @@ KINDS = {
     "forwards": (VaswaniSeq2SeqLSTM, Seq2SeqLSTMConfig, {"no_reverse_source": True}),
     "attention": (VaswaniAttentionLSTM, AttentionLSTMConfig, {}),
     "input feeding": (VaswaniAttentionLSTM, AttentionLSTMConfig, {"input_feeding": True}),
+    "scaled-dot": (VaswaniAttentionLSTM, AttentionLSTMConfig, {"attention": "scaled-dot"}),
+    "additive": (VaswaniAttentionLSTM, AttentionLSTMConfig, {"attention": "additive"}),
+    "mean": (VaswaniAttentionLSTM, AttentionLSTMConfig, {"attention": "mean"}),
+    "both ways": (VaswaniAttentionLSTM, AttentionLSTMConfig, {"attention": "none"}),
 }
 
 

@@ -23,9 +23,11 @@ def make_translation_task(symbols: int, **changes) -> VaswaniTranslationTask:
     return VaswaniTranslationTask(cfg, dictionary, dictionary)
 
 
-def make_peaked_model(symbols: int, seed: int = 1, peak: float = 2.5) -> VaswaniTransformer:
+def make_peaked_model(
+    symbols: int, seed: int = 1, peak: float = 2.5, **changes
+) -> VaswaniTransformer:
     """A random model that prefers some words: its logits are `peak` times as spread."""
-    model = make_model(make_task(symbols), seed=seed)
+    model = make_model(make_task(symbols), seed=seed, **changes)
     with torch.no_grad():
         model.projection_weight.mul_(peak)
     return model

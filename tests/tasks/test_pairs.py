@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_factory import make_dictionary
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.tasks import _pairs
 from vaswani_plugin.tasks._pairs import SentencePairs, by_longer_side
+from vaswani_plugin.tasks._real_tokens import fitting_max_tokens
 
 PAD, EOS = 1, 2
 SENTENCE = st.lists(st.integers(PAD, 30), min_size=1, max_size=9).map(torch.tensor)
@@ -312,3 +314,53 @@ def test_buckets_are_fairseqs(toy_data_bin):
     task = tasks.setup_task(cfg.task)
     task.load_dataset("train")
     assert type(task.dataset("train")) is LanguagePairDataset
+
+
+def real_tokens(dataset, max_tokens: int, multiple: int) -> float:
+    """Tokens of an average batch, both sides averaged, counted sentence by sentence."""
+    batches = dataset.batch_by_size(
+        dataset.ordered_indices(),
+        max_tokens=max_tokens,
+        required_batch_size_multiple=multiple,
+    )
+    counts = [
+        sum(dataset.src_sizes[i] + dataset.tgt_sizes[i] for i in batch) / 2 for batch in batches
+    ]
+    return sum(counts) / len(counts)
+
+
+@pytest.mark.parametrize("wanted", [300, 1500, 3125])
+@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("longer_side", [True, False])
+def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, longer_side):
+    dataset = make_dataset(20_000)
+    dataset.by_longer_side = longer_side
+    limit = fitting_max_tokens(dataset, 3 * wanted, wanted, multiple)
+    assert real_tokens(dataset, limit, multiple) == pytest.approx(wanted, rel=0.03)
+    assert limit == fitting_max_tokens(dataset, 3 * wanted, wanted, multiple)
+
+
+def test_real_tokens_that_cannot_be_reached():
+    dataset = make_dataset()
+    with pytest.raises(UserError, match="--real-tokens 900: .* --max-tokens 900 hold .*; raise"):
+        fitting_max_tokens(dataset, 900, 900, 8)
+    with pytest.raises(UserError, match="--real-tokens 20: the longest training pair has"):
+        fitting_max_tokens(dataset, 900, 20, 1)
+
+
+def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    counts, number = {}, 0
+    for split in ("train", "valid"):
+        task.load_dataset(split)
+        with caplog.at_level("INFO"):
+            batches = task.get_batch_iterator(task.dataset(split), max_tokens=200).frozen_batches
+        sizes = task.dataset(split).src_sizes + task.dataset(split).tgt_sizes
+        counts[split] = np.mean([sizes[batch].sum() / 2 for batch in batches])
+        number = len(batches) if split == "train" else number
+    assert counts["train"] == pytest.approx(40, rel=0.1) and counts["valid"] > 80
+    (line,) = [line for line in caplog.messages if "training batches of --max-tokens" in line]
+    assert line.startswith(f"{number} ")

@@ -21,7 +21,7 @@ def draw_layer_times(times: dict[str, Any], path: Path) -> None:
     for panel, axis, sizes, fixed in zip(
         panels, "nd", (times["lengths"], times["widths"]), ("d", "n"), strict=True
     ):
-        for layer, marker in zip(times["layers"], "osv^Dx", strict=True):
+        for layer, marker in zip(times["layers"], "osv^DxP", strict=True):
             power = layer[f"fitted_power_of_{axis}"]
             label = f"{layer['layer']}: {axis}^{power:.2f}"
             seconds = layer[f"seconds_over_{axis}"]

@@ -3,20 +3,18 @@
 Axes: B batch (1), T positions, D width, R neighbourhood.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from vaswani_plugin.metrics.complexity import fitted_exponent
 from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
-from vaswani_plugin.modules.masks import neighbourhood_mask
+from vaswani_plugin.modules.restricted import neighbourhood, restricted_attention
 
 REPETITIONS = 5
 HEADS = 8
@@ -38,35 +36,17 @@ class TimedLayer:
     power_of_d: int | None
 
 
-def windowed_attention(x: Tensor, window: int) -> Tensor:
-    """Restricted self-attention that computes no weight outside the neighbourhood: O(r n d).
-
-    The same numbers as Eq. 1 under `neighbourhood_mask`, which computes all n^2 and hides most.
-
-    Args:
-        x: queries, keys and values in one, (B, T, D).
-        window: r, the size of the neighbourhood.
-
-    Returns:
-        (B, T, D).
-    """
-    before, after = window // 2, (window - 1) // 2
-    near = F.pad(x, (0, 0, before, after)).unfold(1, window, 1)  # (B, T, D, R)
-    scores = (x.unsqueeze(2) @ near / math.sqrt(x.size(-1))).squeeze(2)  # (B, T, R)
-    position = torch.arange(x.size(1), device=x.device)[:, None]
-    key = position + torch.arange(-before, after + 1, device=x.device)
-    outside = (key < 0) | (key >= x.size(1))
-    weights = scores.masked_fill(outside, -math.inf).softmax(dim=-1)
-    return (near @ weights.unsqueeze(-1)).squeeze(-1)
-
-
 def _self_attention(n: int, d: int, k: int, r: int) -> Layer:
     return lambda x: scaled_dot_product_attention(x, x, x)[0]
 
 
-def _multi_head(n: int, d: int, k: int, r: int) -> Layer:
+def _make_multi_head(d: int) -> MultiHeadAttention:
     heads = HEADS if d % HEADS == 0 else 1
-    layer = MultiHeadAttention(d, heads, d // heads, d // heads)
+    return MultiHeadAttention(d, heads, d // heads, d // heads)
+
+
+def _multi_head(n: int, d: int, k: int, r: int) -> Layer:
+    layer = _make_multi_head(d)
     return lambda x: layer(x)[0]
 
 
@@ -80,12 +60,19 @@ def _convolutional(n: int, d: int, k: int, r: int) -> Layer:
     return lambda x: layer(x.transpose(1, 2))
 
 
-def _windowed(n: int, d: int, k: int, r: int) -> Layer:
-    return lambda x: windowed_attention(x, r)
+def _restricted(n: int, d: int, k: int, r: int) -> Layer:
+    """Without the projections, which cost n d^2: the part that the table is about."""
+    window = neighbourhood(r)
+    return lambda x: restricted_attention(*(x[:, None],) * 3, window, 0.0, d**-0.5)[:, 0]
+
+
+def _multi_head_restricted(n: int, d: int, k: int, r: int) -> Layer:
+    layer, window = _make_multi_head(d), neighbourhood(r)
+    return lambda x: layer(x, mask=window)[0]
 
 
 def _masked(n: int, d: int, k: int, r: int) -> Layer:
-    mask = neighbourhood_mask(n, r)
+    mask = neighbourhood(r).mask(n)
     return lambda x: scaled_dot_product_attention(x, x, x, mask)[0]
 
 
@@ -94,7 +81,8 @@ LAYERS = (
     TimedLayer("multi-head attention", "n^2 d + n d^2", _multi_head, None, None),
     TimedLayer("recurrent (LSTM)", "n d^2", _recurrent, 1, 2),
     TimedLayer("convolutional", "k n d^2", _convolutional, 1, 2),
-    TimedLayer("restricted, by window", "r n d", _windowed, 1, 1),
+    TimedLayer("restricted, in blocks", "r n d", _restricted, 1, 1),
+    TimedLayer("multi-head, restricted", "r n d + n d^2", _multi_head_restricted, 1, None),
     TimedLayer("restricted, by mask", "n^2 d", _masked, 2, 1),
 )
 

@@ -47,7 +47,8 @@ class ModuleParts:
 
     def attention(self) -> MultiHeadAttention:
         cfg = self.cfg
-        return MultiHeadAttention(cfg.d_model, cfg.heads, self.d_k, self.d_v, cfg.attention_dropout)
+        sizes = cfg.d_model, cfg.heads, self.d_k, self.d_v
+        return MultiHeadAttention(*sizes, cfg.attention_dropout, cfg.attention_scale != "none")
 
     def feed_forward(self) -> FeedForward:
         return FeedForward(self.cfg.d_model, self.cfg.d_ff, self.cfg.activation_dropout)

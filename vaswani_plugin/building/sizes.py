@@ -8,6 +8,13 @@ from vaswani_plugin.errors import UserError
 
 POSITIONS = ("sinusoidal", "sinusoidal-fairseq", "learned")
 SHARING = ("all", "decoder", "none")
+RECURRENT_ATTENTIONS = ("dot", "scaled-dot", "additive", "mean", "none")
+ATTENTION_SCALES = ("sqrt", "none")
+_CHOICES = {
+    "positions": POSITIONS,
+    "share_embeddings": SHARING,
+    "attention_scale": ATTENTION_SCALES,
+}
 _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
 
 
@@ -32,6 +39,7 @@ class TransformerSizes:
     positions: str = "sinusoidal"
     share_embeddings: str = "all"
     attention_window: int = 0
+    attention_scale: str = "sqrt"
     next_word: bool = False
     layer_norm_eps: float = 1e-6
     max_source_positions: int = 1024
@@ -68,7 +76,7 @@ def _check_kind(name: str, value: Any) -> None:
         return
     kind = int if default is None else type(default)
     is_kind = type(value) is kind or (kind is float and type(value) is int)
-    choices = {"positions": POSITIONS, "share_embeddings": SHARING}.get(name)
+    choices = _CHOICES.get(name)
     if not is_kind or (choices is not None and value not in choices):
         wanted = f"one of {', '.join(choices)}" if choices else _KINDS[kind]
         raise UserError(f"{flag(name)} is {value!r} in the model's configuration; must be {wanted}")

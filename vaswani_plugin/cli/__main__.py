@@ -23,6 +23,7 @@ COMMANDS = {
     "evalb": "evalb",
     "rouge": "rouge",
     "complexity": "complexity",
+    "positions": "positions",
     "cost": "cost",
     "curves": "curves",
     "translate": "translate",

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--last-updates",
         type=_positive,
         metavar="N",
-        help="the N highest updates (checkpoint_3_12000.pt)",
+        help="the N highest updates (checkpoint_3_12000.pt, and checkpoint_last.pt if later)",
     )
     which.add_argument(
         "--best",

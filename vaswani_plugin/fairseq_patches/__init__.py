@@ -58,6 +58,7 @@ PATCHES = (
     checkpoints.begin_failed_saves_anew,
     checkpoints.copy_checkpoints_atomically,
     checkpoints.sync_before_rename,
+    checkpoints.keep_intervals_at_the_end_of_epochs,
     dictionaries.name_broken_dictionaries,
     alignments.replace_unknown_words_by_pairs,
     alignments.replace_unknown_words_without_a_table,

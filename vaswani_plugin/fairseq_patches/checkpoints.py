@@ -211,6 +211,51 @@ def sync_before_rename() -> None:
         original(src, dst)
 
 
+def keep_intervals_at_the_end_of_epochs() -> None:
+    """No numbered checkpoint is written where an interval meets the end of an epoch.
+
+    With ``--save-interval-updates 5`` and epochs of 15 updates, ``checkpoint_1_15.pt`` is missing,
+    and the average of the last checkpoints takes older ones. Now it is written there too, and as
+    many are kept as ``--keep-interval-updates`` says.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(checkpoint_utils, "save_checkpoint")
+    def save_checkpoint(
+        original: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None
+    ) -> str | None:
+        saved = original(cfg, trainer, epoch_itr, val_loss)
+        updates, every = trainer.get_num_updates(), cfg.save_interval_updates
+        meets = every > 0 and updates % every == 0 and epoch_itr.end_of_epoch()
+        if not (saved and meets) or cfg.write_checkpoints_asynchronously:
+            return saved
+        suffix = trainer.checkpoint_suffix
+        name = f"checkpoint_{epoch_itr.epoch}_{updates}{suffix}.pt"
+        PathManager.copy(saved, os.path.join(cfg.save_dir, name), overwrite=True)
+        if cfg.keep_interval_updates > 0:
+            _remove_old_intervals(cfg, suffix)
+        return saved
+
+
+def _remove_old_intervals(cfg: Any, suffix: str) -> None:
+    """Remove what --keep-interval-updates does not keep, as fairseq does within an epoch."""
+    pattern = rf"checkpoint_\d+_(\d+){re.escape(suffix)}\.pt"
+    kept_forever = cfg.keep_interval_updates_pattern  # multiples of it; -1: none
+    found = [
+        path
+        for path, update in checkpoint_utils.checkpoint_paths(
+            cfg.save_dir, pattern=pattern, keep_match=True
+        )
+        if kept_forever == -1 or update % kept_forever != 0
+    ]
+    for path in found[cfg.keep_interval_updates :]:
+        PathManager.rm(path)
+
+
 @contextmanager
 def _removed_on_failure(path: str) -> Iterator[None]:
     try:

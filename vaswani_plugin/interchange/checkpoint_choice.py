@@ -45,6 +45,33 @@ def choose(
     return [path for _, path in found[-count:]]
 
 
+def choose_updates(files: list[Path], count: int) -> list[Path]:
+    """The `count` states of the highest updates, ascending: numbered ones, and the final one.
+
+    The final state, checkpoint_last.pt, counts where it was saved after the last numbered one.
+
+    Raises ValueError where there are fewer.
+    """
+    updates = {p: int(match[1]) for p in files if (match := UPDATE.fullmatch(p.name))}
+    for path in files:
+        if path.name == "checkpoint_last.pt":
+            update = _updates_of(path)
+            if update is not None and update > max(updates.values(), default=0):
+                updates[path] = update
+    if len(updates) < count:
+        raise ValueError(
+            f"--last-updates {count}: there are only {len(updates)} checkpoints named "
+            "checkpoint_EPOCH_UPDATE.pt in --inputs, the final state counted; ask for fewer, "
+            "or train on"
+        )
+    return sorted(updates, key=updates.get)[-count:]
+
+
+def _updates_of(path: Path) -> int | None:
+    history = load_checkpoint(path).get("optimizer_history") or [{}]
+    return history[-1].get("num_updates")
+
+
 def _number(pattern: re.Pattern[str], path: Path) -> float | None:
     match = pattern.fullmatch(path.name)
     return float(match[match.re.groups]) if match else None
@@ -95,8 +122,7 @@ def select(
     if last is not None:
         return choose(files, "--last", last, EPOCH, "checkpointN.pt")
     if last_updates is not None:
-        shape = "checkpoint_EPOCH_UPDATE.pt"
-        return choose(files, "--last-updates", last_updates, UPDATE, shape)
+        return choose_updates(files, last_updates)
     if best is not None:
         return choose_best(files, best)
     folder = next((item for item in inputs if item.is_dir()), None)

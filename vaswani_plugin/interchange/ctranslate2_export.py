@@ -53,6 +53,8 @@ def transformer_spec(weights: Weights, cfg: TransformerSizes, source: list[str],
         raise ValueError(
             f"CTranslate2 has no counterpart of --attention-window {cfg.attention_window}"
         )
+    if cfg.attention_scale != "sqrt":
+        raise ValueError("CTranslate2 has no counterpart of --attention-scale none")
     if cfg.next_word:
         raise ValueError("CTranslate2 has no counterpart of --next-word")
     width = max(head_sizes(cfg))

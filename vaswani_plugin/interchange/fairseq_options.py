@@ -119,6 +119,7 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         "positions": "learned" if cfg.encoder.learned_pos else "sinusoidal-fairseq",
         "share_embeddings": "all" if cfg.share_all_embeddings else shared,
         "attention_window": 0,
+        "attention_scale": "sqrt",
         "next_word": False,
         "layer_norm_eps": FAIRSEQ_LAYER_NORM_EPS,
         "max_source_positions": cfg.max_source_positions,

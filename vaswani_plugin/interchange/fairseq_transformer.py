@@ -164,6 +164,8 @@ def _refuse_what_fairseq_lacks(cfg: VaswaniTransformerConfig, allow_layer_norm_e
             )
     if cfg.attention_window:
         obstacles.append(f"--attention-window {cfg.attention_window}")
+    if cfg.attention_scale != "sqrt":
+        obstacles.append("--attention-scale none")
     if cfg.next_word:
         obstacles.append("--next-word")
     if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:

@@ -15,21 +15,23 @@ GATES = 4  # of an LSTM: input, forget, cell, output
 class RecurrentSizes:
     """What decides on the cost of a recurrent encoder-decoder.
 
-    attention: a Bi-LSTM encoder of D/2 units a direction, and dot products in the decoder; without
-    it, an LSTM of D units reads the source. input_feeding widens the decoder's input to 2 D.
+    both_ways: a Bi-LSTM of D/2 units a direction reads the source; else an LSTM of D units.
+    attention: "none", "mean", "dot" (scaled or not) or "additive"; see modules/recurrent.py.
+    input_feeding: the decoder's input is 2 D wide.
     """
 
     d_model: int
     layers: int
     vocabulary: int
-    attention: bool = False
+    both_ways: bool = False
+    attention: str = "none"
     input_feeding: bool = False
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
         """Multiply-adds, forward, by the part of the model."""
         d = self.d_model
         reading = lstm_multiply_adds(d, d)
-        if self.attention:
+        if self.both_ways:
             reading = 2 * lstm_multiply_adds(d, d // 2)
         writing = self.layers * lstm_multiply_adds(d, d)
         if self.input_feeding:
@@ -37,10 +39,21 @@ class RecurrentSizes:
         return {
             "encoder LSTM": batch.source * self.layers * reading,
             "decoder LSTM": batch.target * writing,
-            # s . h, then the weights times h; W [c; s].
-            "attention": self.attention * (2 * d * batch.cross_pairs + 2 * d * d * batch.target),
+            "attention": self._attention(batch),
             "projection to the vocabulary": batch.predicted * d * self.vocabulary,
         }
+
+    def _attention(self, batch: Positions) -> int:
+        """The scores, then the weights times h, and W [c; s]."""
+        d = self.d_model
+        if self.attention == "none":
+            return 0
+        scores = {
+            "mean": 0,
+            "dot": d * batch.cross_pairs,
+            "additive": d * batch.cross_pairs + d * d * (batch.source + batch.target),
+        }[self.attention]
+        return scores + d * batch.cross_pairs + 2 * d * d * batch.target
 
 
 @dataclass(frozen=True)

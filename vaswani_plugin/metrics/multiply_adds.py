@@ -2,7 +2,8 @@
 
 Axes: B sentences, S source positions, T target positions, D d_model, F d_ff, H heads, K d_k,
 V d_v or vocabulary. What padding fills and what a mask hides is multiplied all the same, and so is
-counted. Sums, softmax, LayerNorm and dropout are not: they are about one in a hundred.
+counted; a window is no mask. Sums, softmax, LayerNorm and dropout are not counted: they are about
+one in a hundred.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ class TransformerSizes:
     """What decides on the cost of a Transformer; vocabulary: rows of the projection.
 
     Without encoder layers it is a language model: no encoder-decoder attention either. With
-    `next_word` a parser's decoder is handed a projection of the next word.
+    `next_word` a parser's decoder is handed a projection of the next word. With a `window` of r a
+    position is compared to 2 r - 1 others, as `modules/restricted.py` computes it.
     """
 
     d_model: int
@@ -52,6 +54,7 @@ class TransformerSizes:
     d_v: int
     vocabulary: int
     next_word: bool = False
+    window: int = 0
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
         """Multiply-adds, forward, by the part of the model, for sentences of any lengths."""
@@ -63,17 +66,46 @@ class TransformerSizes:
         encoder, decoder = self.encoder_layers, self.decoder_layers
         cross = decoder if encoder else 0
         crossing = batch.source + batch.target
+        source_pairs, target_pairs = batch.source_pairs, batch.target_pairs
+        if self.window:
+            seen = 2 * self.window - 1
+            source_pairs = min(source_pairs, batch.source * seen)
+            target_pairs = min(target_pairs, batch.target * seen)
         return {
             "encoder self-attention, projections": encoder * batch.source * 2 * projections,
-            "encoder self-attention, Eq. 1": encoder * batch.source_pairs * weights_and_sums,
+            "encoder self-attention, Eq. 1": encoder * source_pairs * weights_and_sums,
             "encoder feed-forward": encoder * batch.source * feed_forward,
             "decoder self-attention, projections": decoder * batch.target * 2 * projections,
-            "decoder self-attention, Eq. 1": decoder * batch.target_pairs * weights_and_sums,
+            "decoder self-attention, Eq. 1": decoder * target_pairs * weights_and_sums,
             "encoder-decoder attention, projections": cross * crossing * projections,
             "encoder-decoder attention, Eq. 1": cross * batch.cross_pairs * weights_and_sums,
             "decoder feed-forward": decoder * batch.target * feed_forward,
             "projection to the vocabulary": batch.predicted * d * self.vocabulary,
             **({"projection of words": batch.source * d * d} if self.next_word else {}),
+        }
+
+
+@dataclass(frozen=True)
+class OneLayerSizes:
+    """What decides on the cost of the lecture notes' one-layer language model.
+
+    d_hidden: H. Without `projections` the words' own vectors are compared and averaged.
+    """
+
+    d_model: int
+    d_hidden: int
+    d_ff: int
+    vocabulary: int
+    projections: bool = True
+
+    def multiply_adds(self, batch: Positions) -> dict[str, int]:
+        """Multiply-adds, forward, by the part of the model; a text is a target."""
+        d, hidden = self.d_model, self.d_hidden
+        return {
+            "Q, K and V": 3 * self.projections * batch.target * d * hidden,
+            "M = Q K^T and h": 2 * batch.target_pairs * hidden,
+            "W_1 and W_2": batch.target * self.d_ff * (hidden + d),
+            "projection to the vocabulary": batch.predicted * d * self.vocabulary,
         }
 
 

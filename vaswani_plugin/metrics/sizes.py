@@ -5,21 +5,28 @@ from typing import Any
 
 from vaswani_plugin.architectures import Architecture, Family, head_sizes
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
-from vaswani_plugin.metrics.multiply_adds import Sizes, TransformerSizes
+from vaswani_plugin.metrics.multiply_adds import OneLayerSizes, Sizes, TransformerSizes
 
 
 def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:
     """The sizes of a configuration of ours; None where its multiply-adds can't be counted.
 
     Args:
-        cfg: of vaswani_transformer, of vaswani_lm (without encoder layers), of a recurrent model,
-            or another with the same names.
+        cfg: of vaswani_transformer, of vaswani_lm (without encoder layers), of the one-layer
+            model, of a recurrent one, or another with the same names.
         vocabulary: rows of the projection.
     """
     if hasattr(cfg, "layers") and hasattr(cfg, "d_model"):
-        feeding = getattr(cfg, "input_feeding", None)  # only attention can be fed
-        attention = feeding is not None
-        return RecurrentSizes(cfg.d_model, cfg.layers, vocabulary, attention, bool(feeding))
+        feeding = getattr(cfg, "input_feeding", None)  # of the model with a Bi-LSTM alone
+        both_ways = feeding is not None
+        kind = (
+            str(getattr(cfg, "attention", "dot")).removeprefix("scaled-") if both_ways else "none"
+        )
+        sizes = cfg.d_model, cfg.layers, vocabulary
+        return RecurrentSizes(*sizes, both_ways, kind, bool(feeding))
+    if hasattr(cfg, "d_hidden"):
+        projections = not getattr(cfg, "no_projections", False)
+        return OneLayerSizes(cfg.d_model, cfg.d_hidden, cfg.d_ff, vocabulary, projections)
     if not (hasattr(cfg, "heads") and hasattr(cfg, "d_ff")):
         return None
     d_k, d_v = head_sizes(cfg)
@@ -33,6 +40,7 @@ def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:
         d_v,
         vocabulary,
         getattr(cfg, "next_word", False),
+        getattr(cfg, "attention_window", 0),
     )
 
 

@@ -1,4 +1,6 @@
-"""An LSTM that looks back: stacked Bi-LSTM encoder, and attention by dot product in the decoder."""
+"""An LSTM that looks back: stacked Bi-LSTM encoder, and attention to its states in the decoder."""
+
+from functools import partial
 
 import torch
 from fairseq.models import register_model
@@ -6,12 +8,26 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import ATTENTION_LSTMS
 from vaswani_plugin.configurations import AttentionLSTMConfig
-from vaswani_plugin.errors import modules_errors_as_user_errors
+from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
 from vaswani_plugin.models._recurrent import RecurrentModel
 from vaswani_plugin.models._rows import register_rows
-from vaswani_plugin.modules.recurrent import DotAttention, RecurrentDecoder, RecurrentEncoder
+from vaswani_plugin.modules.recurrent import (
+    AdditiveAttention,
+    DotAttention,
+    MeanContext,
+    RecurrentDecoder,
+    RecurrentEncoder,
+)
 
 NAME = "vaswani_attention_lstm"
+
+ATTENTIONS = {
+    "dot": DotAttention,
+    "scaled-dot": partial(DotAttention, scaled=True),
+    "additive": AdditiveAttention,
+    "mean": MeanContext,
+}
+"""What --attention names; "none" leaves the decoder the states in which the source ends."""
 
 
 @register_model(NAME, dataclass=AttentionLSTMConfig)
@@ -21,8 +37,10 @@ class VaswaniAttentionLSTM(RecurrentModel):
     @staticmethod
     def make_layers(cfg: AttentionLSTMConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:
         """See `RecurrentModel`."""
-        sizes = cfg.d_model, cfg.layers, cfg.dropout
-        attention = DotAttention(cfg.d_model)
+        sizes, kind = (cfg.d_model, cfg.layers, cfg.dropout), str(cfg.attention)
+        if kind == "none" and cfg.input_feeding:
+            raise UserError("--input-feeding feeds attention back; --attention none has none")
+        attention = ATTENTIONS[kind](cfg.d_model) if kind != "none" else None
         with modules_errors_as_user_errors():
             encoder = RecurrentEncoder(*sizes, both_ways=True)
         return encoder, RecurrentDecoder(*sizes, attention, cfg.input_feeding)
@@ -39,7 +57,12 @@ class VaswaniAttentionLSTM(RecurrentModel):
 
         Returns:
             `cross` [(B, 1, T, S)].
+
+        Raises:
+            UserError: the model was made with --attention none.
         """
+        if self.decoder.attention is None:
+            raise UserError("the model was trained with --attention none: it has no attention")
         _, extra = self.decoder(prev_output_tokens, self.encoder(src_tokens))
         return {"cross": [extra["attn"][0].unsqueeze(1)]}
 

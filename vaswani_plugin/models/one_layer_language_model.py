@@ -33,7 +33,8 @@ class OneLayerDecoder(FairseqDecoder):
         self.embedding = Embedding(len(dictionary), cfg.d_model, self.padding_idx)
         with modules_errors_as_user_errors():
             self.positions = SinusoidalPositions(self.limit, cfg.d_model)
-            self.layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff)
+            sizes = cfg.d_model, cfg.d_hidden, cfg.d_ff
+            self.layer = OneLayer(*sizes, projections=not cfg.no_projections)
 
     def forward(
         self,

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.masks import causal_mask
+from vaswani_plugin.modules.restricted import Window, restricted_attention
 
 KeyValueCache = dict[str, Tensor]
 """Keys (B, H, S, K) under "key" and values (B, H, S, V) under "value"; empty before use."""
@@ -36,12 +37,16 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1 / math.sqrt(query.size(-1))
     scores = query @ key.transpose(-2, -1) * scale
-    if mask is None:
-        weights = scores.softmax(dim=-1)
-    else:
-        weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
-        weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+    weights = masked_softmax(scores, mask)
     return weights @ value, weights
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Scores (..., T, S) as weights that sum to 1 in a row; see `scaled_dot_product_attention`."""
+    if mask is None:
+        return scores.softmax(dim=-1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    return weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
 
 
 class MultiHeadAttention(nn.Module):
@@ -57,18 +62,28 @@ class MultiHeadAttention(nn.Module):
         heads: h.
         d_k, d_v: width of a head's queries and keys, and of its values.
         dropout: probability of dropping an attention weight (0 in the paper).
+        scaled: divide the scores by sqrt(d_k), as Eq. 1 does; False is plain dot-product attention.
 
     Raises:
         ValueError: when a size is below 1.
     """
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        d_k: int,
+        d_v: int,
+        dropout: float = 0.0,
+        scaled: bool = True,
+    ) -> None:
         super().__init__()
         for name, size in (("d_model", d_model), ("heads", heads), ("d_k", d_k), ("d_v", d_v)):
             if size < 1:
                 raise ValueError(f"{name} is {size}; it must be at least 1")
         self.heads = heads
         self.dropout = dropout
+        self.scale = 1 / math.sqrt(d_k) if scaled else 1.0
         self.query = nn.Linear(d_model, heads * d_k)
         self.key = nn.Linear(d_model, heads * d_k)
         self.value = nn.Linear(d_model, heads * d_v)
@@ -83,7 +98,7 @@ class MultiHeadAttention(nn.Module):
         self,
         query: Tensor,
         memory: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Tensor | Window | None = None,
         is_causal: bool = False,
         cache: KeyValueCache | None = None,
         need_weights: bool = False,
@@ -93,7 +108,8 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: (B, T, D).
             memory: the encoder's output, (B, S, D).
-            mask: boolean, broadcastable to (B, H, T, S), True where a query may attend.
+            mask: boolean, broadcastable to (B, H, T, S), True where a query may attend; or the
+                window of restricted self-attention.
             is_causal: hide the future without a mask (self-attention). Exclusive with `mask`.
             cache: keys and values of earlier calls. Self-attention appends to it; attention
                 to a memory fills it once and reads it afterwards.
@@ -107,17 +123,21 @@ class MultiHeadAttention(nn.Module):
         if need_weights:
             if is_causal:
                 mask = causal_mask(q.size(2), k.size(2), device=q.device)
-            heads, weights = scaled_dot_product_attention(q, k, v, mask)
+            if isinstance(mask, Window):
+                mask = mask.mask(q.size(2), q.device)
+            heads, weights = scaled_dot_product_attention(q, k, v, mask, self.scale)
         else:
             heads, weights = self.attend(q, k, v, mask, is_causal), None
         return self.output(merge_heads(heads)), weights
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Window | None, is_causal: bool
     ) -> Tensor:
         """Eq. 1 by PyTorch's function: (B, H, T, K), (B, H, S, K), (B, H, S, V) -> (B, H, T, V)."""
         dropout = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
+        if isinstance(mask, Window):
+            return restricted_attention(q, k, v, mask, dropout, self.scale)
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=self.scale)
 
     def _keys_and_values(
         self, query: Tensor, memory: Tensor | None, cache: KeyValueCache | None

@@ -9,6 +9,8 @@ Axes: B batch, T queries, S keys.
 import torch
 from torch import Tensor
 
+from vaswani_plugin.modules.restricted import Window
+
 
 def padding_mask(tokens: Tensor, padding_idx: int) -> Tensor:
     """Hide padding from every query.
@@ -53,7 +55,7 @@ def hide_padding(visible: Tensor, tokens: Tensor, padding_idx: int) -> Tensor:
 
 def past_mask(
     tokens: Tensor, padding_idx: int, past: int = 0, window: int = 0, right_padded: bool = False
-) -> Tensor | None:
+) -> Tensor | Window | None:
     """Hide the future and the padding from the positions behind the first `past`.
 
     Padding behind the tokens of a sentence lies in their future and needs no mask of its own.
@@ -66,20 +68,13 @@ def past_mask(
         right_padded: promise that padding stands behind the tokens only.
 
     Returns:
-        Boolean, broadcastable to (B, 1, T - past, T); None where `is_causal` says it all.
+        Boolean, broadcastable to (B, 1, T - past, T); a `Window` where nothing is cached and each
+        position sees its r latest ones; None where `is_causal` says it all.
     """
-    if right_padded and not (window or past):
+    if not past and window:
+        return Window(window - 1, 0, None if right_padded else padding_mask(tokens, padding_idx))
+    if right_padded and not past:
         return None
     length = tokens.size(1)
     mask = causal_mask(length - past, length, window, tokens.device)
     return mask if right_padded else hide_padding(mask, tokens, padding_idx)
-
-
-def neighbourhood_mask(length: int, window: int, device: torch.device | None = None) -> Tensor:
-    """Restrict self-attention to r positions around each position (section 4).
-
-    Of T positions, position i sees i - r//2 ... i + (r-1)//2; the mask is (T, T).
-    """
-    query = torch.arange(length, device=device)[:, None]
-    key = torch.arange(length, device=device)[None, :]
-    return (key >= query - window // 2) & (key <= query + (window - 1) // 2)

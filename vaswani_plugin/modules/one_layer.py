@@ -26,24 +26,35 @@ class OneLayer(nn.Module):
         d_embedding: D.
         d_hidden: H.
         d_1: F.
+        projections: without them Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H
+            must be D.
 
     Raises:
-        ValueError: when a size is below 1.
+        ValueError: when a size is below 1, or H is not D without projections.
     """
 
-    def __init__(self, d_embedding: int, d_hidden: int, d_1: int) -> None:
+    def __init__(self, d_embedding: int, d_hidden: int, d_1: int, projections: bool = True) -> None:
         super().__init__()
         for name, size in (("d-model", d_embedding), ("d-hidden", d_hidden), ("d-ff", d_1)):
             if size < 1:
                 raise ValueError(f"--{name} is {size}; it must be at least 1")
-        self.w_q = _matrix(d_embedding, d_hidden)
-        self.w_k = _matrix(d_embedding, d_hidden)
-        self.w_v = _matrix(d_embedding, d_hidden)
+        self.projections = projections
+        if projections:
+            self.w_q = _matrix(d_embedding, d_hidden)
+            self.w_k = _matrix(d_embedding, d_hidden)
+            self.w_v = _matrix(d_embedding, d_hidden)
+        elif d_hidden != d_embedding:
+            raise ValueError(
+                f"--no-projections averages the words' vectors: --d-hidden {d_hidden} must be"
+                f" --d-model {d_embedding}"
+            )
         self.w_1 = _matrix(d_hidden, d_1)
         self.w_2 = _matrix(d_1, d_embedding)
 
     def scores(self, x: Tensor) -> Tensor:
         """M = Q K^T, (B, T, T)."""
+        if not self.projections:
+            return x @ x.transpose(-2, -1)
         return (x @ self.w_q) @ (x @ self.w_k).transpose(-2, -1)
 
     def hidden_states(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -54,8 +65,11 @@ class OneLayer(nn.Module):
             mask: boolean, broadcastable to (B, T, T), True where a word may attend.
 
         Returns:
-            h (B, T, H) and the weights (B, T, T).
+            h (B, T, H) and the weights (B, T, T). Without projections h_i = sum_j alpha_ij x_j,
+            where alpha_i is the softmax of x_i . x_j.
         """
+        if not self.projections:
+            return scaled_dot_product_attention(x, x, x, mask, scale=1.0)
         return scaled_dot_product_attention(x @ self.w_q, x @ self.w_k, x @ self.w_v, mask)
 
     def output(self, h: Tensor) -> Tensor:

@@ -1,7 +1,10 @@
-"""What came before self-attention: deep LSTMs, and attention as a softmax of dot products.
+"""What came before self-attention: deep LSTMs, and what a decoder's step sees of the source.
 
-Encoder-decoder after Sutskever et al. (2014); attention after Luong et al. (2015), with
-c_i = sum_j alpha_ij h_j and alpha_i = softmax_j(s_i . h_j).
+Encoder-decoder after Sutskever et al. (2014): the states in which the source ends, and nothing
+else. Attention gives each step a context of its own, c_i = sum_j alpha_ij h_j, where alpha_i is the
+softmax over j of a score: s_i . h_j (Luong et al. 2015), the same over sqrt(D), or
+v . tanh(W s_i + U h_j) (Bahdanau et al. 2014). Between the two stands one context for every step,
+the mean of the h_j.
 
 Axes: B batch, S source length, T target length, D units of a layer, N layers.
 """
@@ -10,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vaswani_plugin.modules.attention import scaled_dot_product_attention
+from vaswani_plugin.modules.attention import masked_softmax, scaled_dot_product_attention
 
 State = tuple[Tensor, Tensor]
 """h and c of every layer after the last step, each (N, B, D)."""
@@ -125,7 +128,7 @@ class RecurrentEncoder(nn.Module):
         return torch.cat((forwards, backwards), dim=-1)
 
 
-class DotAttention(nn.Module):
+class SourceContext(nn.Module):
     """The context of a decoder's state, and both together: tanh(W [c_i; s_i]).
 
     Args:
@@ -135,6 +138,12 @@ class DotAttention(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.combine = nn.Linear(2 * width, width, bias=False)
+
+    def contexts(
+        self, states: Tensor, memory: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """c (B, T, D) and alpha (B, T, S); `mask` (B, 1, S) is True where a state may be seen."""
+        raise NotImplementedError
 
     def forward(
         self, states: Tensor, memory: Tensor, padding: Tensor | None
@@ -150,8 +159,54 @@ class DotAttention(nn.Module):
             (B, T, D), and alpha (B, T, S), each row of which sums to 1.
         """
         mask = None if padding is None else ~padding[:, None]
-        context, weights = scaled_dot_product_attention(states, memory, memory, mask, scale=1.0)
+        context, weights = self.contexts(states, memory, mask)
         return torch.tanh(self.combine(torch.cat((context, states), dim=-1))), weights
+
+
+class DotAttention(SourceContext):
+    """alpha_i = softmax_j(s_i . h_j); with `scaled`, s_i . h_j / sqrt(D), which is Eq. 1."""
+
+    def __init__(self, width: int, scaled: bool = False) -> None:
+        super().__init__(width)
+        self.scale = None if scaled else 1.0
+
+    def contexts(
+        self, states: Tensor, memory: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """See `SourceContext.contexts`."""
+        return scaled_dot_product_attention(states, memory, memory, mask, self.scale)
+
+
+class AdditiveAttention(SourceContext):
+    """alpha_i = softmax_j(v . tanh(W s_i + U h_j)): a network with one hidden layer of D units."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.of_state = nn.Linear(width, width)
+        self.of_source = nn.Linear(width, width, bias=False)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def contexts(
+        self, states: Tensor, memory: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """See `SourceContext.contexts`."""
+        hidden = self.of_state(states)[:, :, None] + self.of_source(memory)[:, None]  # (B, T, S, D)
+        weights = masked_softmax(self.score(torch.tanh(hidden)).squeeze(-1), mask)  # (B, T, S)
+        return weights @ memory, weights
+
+
+class MeanContext(SourceContext):
+    """The same context at every step: alpha_ij = 1/S, whatever the state."""
+
+    def contexts(
+        self, states: Tensor, memory: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """See `SourceContext.contexts`."""
+        if mask is None:
+            mask = memory.new_ones(memory.size(0), 1, memory.size(1), dtype=torch.bool)
+        seen = mask.to(memory.dtype)
+        weights = (seen / seen.sum(dim=-1, keepdim=True)).expand(-1, states.size(1), -1)
+        return weights @ memory, weights
 
 
 class RecurrentDecoder(nn.Module):
@@ -171,7 +226,7 @@ class RecurrentDecoder(nn.Module):
         width: int,
         layers: int,
         dropout: float,
-        attention: DotAttention | None = None,
+        attention: SourceContext | None = None,
         input_feeding: bool = False,
     ) -> None:
         super().__init__()

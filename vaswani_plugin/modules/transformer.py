@@ -13,8 +13,9 @@ from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.masks import hide_padding, neighbourhood_mask, padding_mask, past_mask
+from vaswani_plugin.modules.masks import padding_mask, past_mask
 from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
+from vaswani_plugin.modules.restricted import Window, neighbourhood
 
 Cache = dict[str, KeyValueCache]
 """Keys and values of every attention of a decoder, by its name; empty before the first step."""
@@ -84,10 +85,9 @@ class Encoder(Stack):
         `embedded` (B, S, D) takes the place of the embeddings; `need_weights` asks for the
         weights of every layer.
         """
-        mask = padding_mask(tokens, self.padding_idx)
+        mask: Tensor | Window = padding_mask(tokens, self.padding_idx)
         if self.window:
-            near = neighbourhood_mask(tokens.size(1), self.window, tokens.device)
-            mask = hide_padding(near, tokens, self.padding_idx)
+            mask = neighbourhood(self.window, mask)
         x = self.embed(tokens, embedded=embedded)
         all_weights, states = [], [x]
         for layer in self.layers:

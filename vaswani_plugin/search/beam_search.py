@@ -171,14 +171,15 @@ class BeamSearch:
         return tokens.reshape(*self.tokens.shape, -1)[part]
 
     def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
-        """Enter those of the first w that end; what comes after them is too unlikely to count.
+        """Enter the candidates that end, of as many as the rules let end.
 
         Returns whether a candidate may end, which a GPU isn't waited for to know.
         """
         if runs_on_host(self.device) and not ends.any():
             return False
         self.any_ended = True
-        log_p, _, beams = (x[:, : self.beam // self.groups] for x in candidates)
+        count = self.rules.may_end(self.beam // self.groups)
+        log_p, _, beams = (x[:, :count] for x in candidates)
         ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.ended.done[:, None]
         self.ended.enter(step, ends, log_p, beams)
         return True

@@ -30,7 +30,7 @@ class PackedSelfAttention:
         self.d_k = attention.query.out_features // self.heads
         self.query_key_value = packed_by_head(
             self.heads,
-            (attention.query, self.d_k**-0.5),  # Eq. 1's 1/sqrt(d_k)
+            (attention.query, attention.scale),  # Eq. 1's 1/sqrt(d_k)
             (attention.key, 1),
             (attention.value, 1),
         )

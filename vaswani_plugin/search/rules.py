@@ -14,7 +14,8 @@ from vaswani_plugin.modules.length_penalty import length_penalty
 class PaperRules:
     """Section 6.1 and the authors' code.
 
-    Of all that ended, the W best scores log P / lp are kept. A search is done when the best
+    Each step has 2 W candidates. All of them that end compete; of all that ever ended, the W best
+    scores log P / lp are kept. A search is done when the best
     open hypothesis, at the most favourable penalty that it can still reach, can't beat the
     worst kept one; or the worst of those that are wanted, which come out the same so, and
     sooner. A beam of 1 is greedy: its first end is the end.
@@ -31,6 +32,10 @@ class PaperRules:
     def __init__(self, alpha: float, wanted: int | None = None) -> None:
         self.alpha = alpha
         self.wanted = wanted
+
+    def may_end(self, beam: int) -> int:
+        """How many of a step's candidates, the likeliest first, may end; `beam`: W."""
+        return 2 * beam if beam > 1 else 1
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
         """Scores of hypotheses of `length` tokens, end of sentence included."""
@@ -62,6 +67,8 @@ class PaperRules:
 class FairseqRules:
     """fairseq's own: the first W hypotheses that end are kept, and then the search is done.
 
+    Of the 2 W candidates of a step only the first W may end.
+
     The limit is that of the batch's longest source.
 
     Args:
@@ -72,6 +79,10 @@ class FairseqRules:
 
     def __init__(self, exponent: float) -> None:
         self.exponent = exponent
+
+    def may_end(self, beam: int) -> int:
+        """See `PaperRules.may_end`."""
+        return beam
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
         """Scores of hypotheses of `length` tokens, end of sentence included."""

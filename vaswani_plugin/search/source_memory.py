@@ -26,7 +26,7 @@ class PackedCrossAttention:
         self.d_k = query.out_features // self.heads
         # Eq. 1's 1/sqrt(d_k) is moved into the projection of the queries.
         self.query_weight, self.query_bias = (
-            x.detach() * self.d_k**-0.5 for x in (query.weight, query.bias)
+            x.detach() * attention.scale for x in (query.weight, query.bias)
         )
         self.output_weight, self.output_bias = (
             x.detach() for x in (attention.output.weight, attention.output.bias)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.lstm import LSTMEncoder
@@ -23,6 +24,11 @@ from vaswani_plugin.tasks._dictionary import TextDictionary
 from vaswani_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
 from vaswani_plugin.tasks._precision import AutocastOnCPU
+from vaswani_plugin.tasks._real_tokens import (
+    RealTokensConfig,
+    fitting_max_tokens,
+    tokens_of_batches,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +41,9 @@ DIGESTS = "dictionary_sha256"
 
 
 @dataclass
-class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, MeteringConfig):
+class VaswaniTranslationConfig(
+    TranslationConfig, BatchOrderConfig, RealTokensConfig, MeteringConfig
+):
     """fairseq's translation task, the choice of the length penalty, batches, and metering."""
 
     length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
@@ -78,6 +86,31 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             is_training = split == self.cfg.train_subset
             by_longer_side = is_training and str(self.cfg.batch_order) == "longer-side"
             self.datasets[split] = SentencePairs(pairs, by_longer_side)
+
+    def get_batch_iterator(
+        self, dataset: FairseqDataset, max_tokens: int | None = None, *args: Any, **kwargs: Any
+    ) -> EpochBatchIterating:
+        """Batches of a set; see fairseq's task. Of the training set the log says how full they are.
+
+        Raises:
+            UserError: --real-tokens can't be reached.
+        """
+        is_training = isinstance(dataset, SentencePairs) and (
+            dataset is self.datasets.get(self.cfg.train_subset)
+        )
+        if not is_training or dataset.tgt is None:
+            return super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
+        if self.cfg.real_tokens and max_tokens is not None:
+            multiple = kwargs.get("required_batch_size_multiple", 1)
+            max_tokens = fitting_max_tokens(dataset, max_tokens, self.cfg.real_tokens, multiple)
+        batches = super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
+        count = len(batches.frozen_batches)
+        logger.info(
+            "%d training batches of --max-tokens %s hold on average %.0f source and %.0f target"
+            " tokens, padding left out",
+            *(count, max_tokens, *tokens_of_batches(dataset, max(1, count))),
+        )
+        return batches
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the task: digests of its dictionaries."""

@@ -15,19 +15,23 @@ sentencepiece as control symbols and match no text.
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
 from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.likelihood_pieces import learn_merges
 
-KINDS = ("unigram", "bpe")
+KINDS = ("unigram", "bpe", "likelihood")
 # Lines that sentencepiece holds in memory, of a larger corpus.
 SAMPLE = 10_000_000
 # A float sum over threads depends on their number: it is the same on every machine.
 _THREADS = 8
+_MARK = "\u2581"  # stands for the space before a word
 _SETTINGS = {
     "normalization_rule_name": "nmt_nfkc",
     "byte_fallback": True,
@@ -85,7 +89,8 @@ def learn(paths: list[str], size: int, kind: str, sample: int = SAMPLE) -> bytes
 
     Args:
         size: pieces, with 256 bytes and 4 special ones among them.
-        kind: `unigram` (Kudo 2018) or `bpe` (Sennrich et al. 2016).
+        kind: `unigram` (Kudo 2018), `bpe` (Sennrich et al. 2016) or `likelihood` (Schuster and
+            Nakajima 2012; see `likelihood_pieces.py`), for up to a few million words.
         sample: of more lines than this so many are used, evenly spaced; bounds memory.
 
     Returns:
@@ -95,6 +100,11 @@ def learn(paths: list[str], size: int, kind: str, sample: int = SAMPLE) -> bytes
         InputError: a file holds no words or isn't text, or `size` doesn't suit the text.
         OSError: a file can't be read.
     """
+    model = _learn_by_sentencepiece(paths, size, "bpe" if kind == "likelihood" else kind, sample)
+    return _merged_by_likelihood(model, paths, sample) if kind == "likelihood" else model
+
+
+def _learn_by_sentencepiece(paths: list[str], size: int, kind: str, sample: int) -> bytes:
     sentences = _sentences(paths, sample)
     model = BytesIO()
     try:
@@ -110,6 +120,39 @@ def learn(paths: list[str], size: int, kind: str, sample: int = SAMPLE) -> bytes
     except RuntimeError as error:
         raise InputError(_remedy(error, size)) from None
     return model.getvalue()
+
+
+def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
+    """A model of sentencepiece's BPE with its merges replaced by those of `learn_merges`.
+
+    Letters, bytes, special pieces and normalization stay, and so does the way in which text is cut:
+    the merge that was learned first is made first. Where fewer merges raise the likelihood, the
+    model is smaller.
+    """
+    encoder = SentencePieceProcessor(model_proto=model)
+    proto = model_pb2.ModelProto.FromString(model)
+    normal = model_pb2.ModelProto.SentencePiece.Type.NORMAL
+    letters = {p.piece for p in proto.pieces if p.type == normal and len(p.piece) == 1}
+    merged = [p for p in proto.pieces if p.type == normal and len(p.piece) > 1]
+    others = [p for p in proto.pieces if p.type != normal or len(p.piece) == 1]
+    words: Counter[tuple[str, ...]] = Counter()
+    for line in _sentences(paths, sample):
+        for word in encoder.normalize(line).split(_MARK):
+            if word:
+                # A letter without a piece becomes bytes, which are in no merge.
+                letters_of_word = (letter if letter in letters else "" for letter in word)
+                words[_MARK, *letters_of_word] += 1
+    taken = {p.piece for p in proto.pieces if p.type != normal}
+    pairs = list(learn_merges(words, len(merged), taken))
+    specials = [p for p in others if p.type != normal]
+    del proto.pieces[:]
+    proto.pieces.extend(specials)
+    names = ["".join(pair) for pair in pairs]
+    names += [p.piece for p in others if p.type == normal]
+    for rank, name in enumerate(names):
+        proto.pieces.add(piece=name, score=-float(rank), type=normal)
+    proto.trainer_spec.vocab_size = len(proto.pieces)
+    return proto.SerializeToString(deterministic=True)
 
 
 def load(path: str | Path) -> SentencePieceProcessor:

@@ -1,0 +1,91 @@
+"""Restricted attention in blocks: the values and gradients of the mask, at a cost linear in n."""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.restricted import Window, neighbourhood, restricted_attention
+
+LENGTHS_AND_WINDOWS = [(9, 1), (9, 2), (9, 3), (12, 4), (5, 5), (7, 9), (1, 3), (33, 8), (3, 40)]
+EXACT = {"atol": 1e-12, "rtol": 1e-12}
+
+
+def inputs(length: int, batch: int = 3) -> list[torch.Tensor]:
+    torch.manual_seed(length)
+    shapes = (batch, 2, length, 5), (batch, 2, length, 5), (batch, 2, length, 4)
+    return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+
+def real_positions(length: int, batch: int = 3) -> torch.Tensor:
+    """Padding in front, behind, and nowhere: (B, 1, 1, T), False at padding."""
+    visible = torch.ones(batch, length, dtype=torch.bool)
+    visible[0, : length // 2] = False
+    visible[1, length - length // 3 :] = False
+    return visible[:, None, None]
+
+
+@pytest.mark.parametrize(("length", "r"), LENGTHS_AND_WINDOWS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_values_and_gradients_are_the_masks(length, r, causal, padded):
+    visible = real_positions(length) if padded else None
+    window = Window(r - 1, 0, visible) if causal else neighbourhood(r, visible)
+    q, k, v = inputs(length)
+    expected, _ = scaled_dot_product_attention(q, k, v, window.mask(length), 0.3)
+    found = restricted_attention(q, k, v, window, 0.0, 0.3)
+    torch.testing.assert_close(found, expected, **EXACT)
+    upstream = torch.randn_like(found)
+    ours = torch.autograd.grad(found, (q, k, v), upstream)
+    theirs = torch.autograd.grad(expected, (q, k, v), upstream)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
+def test_what_is_far_away_is_not_seen():
+    q, k, v = inputs(30, batch=1)
+    before = restricted_attention(q, k, v, neighbourhood(4), 0.0, 1.0)
+    with torch.no_grad():
+        k[:, :, 20:] = torch.nan
+    after = restricted_attention(q, k, v, neighbourhood(4), 0.0, 1.0)
+    assert after[:, :, :11].equal(before[:, :, :11])
+
+
+def multiply_adds(length: int, r: int) -> int:
+    x = torch.randn(1, 2, length, 8)
+    # The counter knows products of matrices, not the fused kernels.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        restricted_attention(x, x, x, neighbourhood(r), 0.0, 1.0)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("r", [4, 16])
+def test_the_cost_is_linear_in_the_length_and_in_the_window(r):
+    assert multiply_adds(32 * r, r) == 4 * multiply_adds(8 * r, r) > 0
+    assert multiply_adds(256, 2 * r) == pytest.approx(2 * multiply_adds(256, r), rel=0.1)
+
+
+def test_no_tensor_of_n_squared_is_kept_for_the_backward_pass():
+    length, r, kept = 512, 8, []
+    layer = MultiHeadAttention(8, 2, 4, 4)
+    x = torch.randn(1, length, 8, requires_grad=True)
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        layer(x, mask=neighbourhood(r))
+    assert max(kept) <= length * 2 * (2 * r - 1)
+
+
+def test_weights_on_request_are_the_same_attention():
+    torch.manual_seed(1)
+    layer = MultiHeadAttention(8, 2, 4, 4).double()
+    x = torch.randn(2, 11, 8, dtype=torch.float64)
+    plain, none = layer(x, mask=neighbourhood(3))
+    shown, weights = layer(x, mask=neighbourhood(3), need_weights=True)
+    torch.testing.assert_close(plain, shown, **EXACT)
+    assert none is None and weights.shape == (2, 2, 11, 11)
+    assert (weights[:, :, ~neighbourhood(3).mask(11)] == 0).all()

@@ -1,0 +1,97 @@
+"""Batches of about as many real tokens as the paper's (section 5.1).
+
+--max-tokens limits the padded tokens of a batch's longer side. How many real ones that leaves
+depends on the corpus, so it is measured.
+
+Axes: N pairs.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from fairseq.data import LanguagePairDataset, data_utils
+from fairseq.dataclass import FairseqDataclass
+
+from vaswani_plugin.errors import UserError
+
+TOLERANCE = 0.005
+MOST_TRIES = 8
+
+
+@dataclass
+class RealTokensConfig(FairseqDataclass):
+    """The flag of the tasks that learn from pairs."""
+
+    real_tokens: int = field(
+        default=0,
+        metadata={
+            "help": "lower --max-tokens until training batches hold on average as many real tokens "
+            "a side, source and target averaged, padding left out (the paper: 25,000 an update, so "
+            "3125 with 8 batches to an update); 0 leaves --max-tokens as it is"
+        },
+    )
+
+
+class BatchTokens(NamedTuple):
+    """Average number of real tokens of a batch on each side."""
+
+    source: float
+    target: float
+
+    @property
+    def mean(self) -> float:
+        """Of both sides."""
+        return (self.source + self.target) / 2
+
+
+def tokens_of_batches(pairs: LanguagePairDataset, batches: int) -> BatchTokens:
+    """The average batch where all pairs are shared out to so many."""
+    return BatchTokens(pairs.src_sizes.sum() / batches, pairs.tgt_sizes.sum() / batches)
+
+
+def fitting_max_tokens(pairs: LanguagePairDataset, most: int, wanted: int, multiple: int) -> int:
+    """The --max-tokens with which an average batch holds `wanted` real tokens a side.
+
+    Args:
+        pairs: of the training set, with targets.
+        most: the --max-tokens that is given; the result is at most this.
+        wanted: real tokens of a batch, source and target averaged.
+        multiple: --required-batch-size-multiple.
+
+    Raises:
+        UserError: batches of `most` hold fewer, or the longest pair alone has more.
+    """
+    sizes = np.maximum(pairs.src_sizes, pairs.tgt_sizes).astype(np.int64)  # (N,)
+    longest = int(sizes.max())
+    with data_utils.numpy_seed(0):
+        indices = pairs.ordered_indices()
+
+    def measured(limit: int) -> float:
+        batches = data_utils.batch_by_size(
+            indices,
+            lambda index: sizes[index],
+            num_tokens_vec=sizes[indices],
+            max_tokens=limit,
+            required_batch_size_multiple=multiple,
+        )
+        return tokens_of_batches(pairs, len(batches)).mean
+
+    limit, found = most, measured(most)
+    if found < wanted * (1 - TOLERANCE):
+        raise UserError(
+            f"--real-tokens {wanted}: batches of --max-tokens {most} hold {found:.0f}; raise"
+            " --max-tokens"
+        )
+    tried = {limit: found}
+    while abs(found / wanted - 1) > TOLERANCE and len(tried) < MOST_TRIES:
+        limit = min(most, max(longest, round(limit * wanted / found)))
+        if limit in tried:
+            break
+        found = tried[limit] = measured(limit)
+    if limit == longest and found > wanted * (1 + TOLERANCE):
+        raise UserError(
+            f"--real-tokens {wanted}: the longest training pair has {longest} tokens, and batches"
+            f" that can hold it hold {found:.0f} on average; raise --real-tokens, or clean the data"
+        )
+    return min(tried, key=lambda limit: abs(tried[limit] - wanted))

@@ -1,0 +1,182 @@
+"""Word pieces as Schuster and Nakajima (2012) learn them, which Wu et al. (2016) cite.
+
+The inventory begins with the letters. A unigram model of the pieces gives the training text its
+likelihood. Of all pairs of neighbours the one is merged that raises this likelihood most, and so on
+until the inventory is full. With c_x the number of pieces x, N their sum and n the number of pairs
+(a, b), f(x) = x log x, merging all of them raises log P by
+
+    f(n) + f(c_a - n) - f(c_a) + f(c_b - n) - f(c_b) - f(N - n) + f(N),
+
+exactly, c_a - 2 n where a and b are the same piece. Merging the most frequent pair instead is BPE.
+
+Axes: P pairs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+LONGEST_PIECE = 16
+"""Letters, as in sentencepiece."""
+LEAST_GAIN = 1e-9
+"""Nats; less is rounding."""
+
+
+def learn_merges(
+    words: Mapping[tuple[str, ...], int], count: int, taken: set[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """The pairs to merge, the one that raises the likelihood most first.
+
+    Args:
+        words: each word's letters, and how often it occurs. An empty letter is in no piece.
+        count: of merges, each of which makes a new piece.
+        taken: pieces that no merge may make.
+
+    Yields:
+        Pairs; fewer than `count` where no pair is left that raises the likelihood.
+    """
+    inventory = _Inventory(words, taken or set())
+    for _ in range(count):
+        pair = inventory.best_pair()
+        if pair is None:
+            return
+        yield pair
+        inventory.merge(pair)
+
+
+class _Inventory:
+    """The words as pieces, with the numbers that the gain is computed from.
+
+    Attributes:
+        words: each word's pieces.
+        frequency: of each word.
+        places: the words that hold a pair.
+    """
+
+    def __init__(self, words: Mapping[tuple[str, ...], int], taken: set[str]) -> None:
+        self.taken = taken
+        ordered = sorted(words.items())
+        self.words = [list(word) for word, _ in ordered]
+        self.frequency = [frequency for _, frequency in ordered]
+        self.pieces = _Counts()  # c_x
+        self.pairs = _Counts()  # n
+        self.sides = np.zeros((2, 1024), dtype=np.int64)  # of each pair, numbers of its pieces
+        self.places: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for number in range(len(self.words)):
+            self._count(number, 1)
+
+    def _count(self, number: int, sign: int) -> None:
+        """Add a word's pieces and pairs, or take them away."""
+        word, frequency = self.words[number], sign * self.frequency[number]
+        for piece in word:
+            self.pieces.add(piece, frequency)
+        for pair in merged_apart(word):
+            if self._may_merge(pair):
+                row = self.pairs.add(pair, frequency)
+                if row == self.sides.shape[1]:
+                    self.sides = np.concatenate((self.sides, np.zeros_like(self.sides)), axis=1)
+                self.sides[:, row] = [self.pieces.rows[piece] for piece in pair]
+                (self.places[pair].add if sign > 0 else self.places[pair].discard)(number)
+
+    def _may_merge(self, pair: tuple[str, str]) -> bool:
+        piece = "".join(pair)
+        return all(pair) and len(piece) <= LONGEST_PIECE and piece not in self.taken
+
+    def best_pair(self) -> tuple[str, str] | None:
+        """The pair that raises the likelihood most; of equals the first of the alphabet."""
+        present = np.flatnonzero(self.pairs.counts)
+        if not len(present):
+            return None
+        first, second = self.sides[:, present]
+        counts = self.pieces.counts.astype(np.float64)
+        n, of_first, of_second = self.pairs.counts[present], counts[first], counts[second]
+        gains = likelihood_gain(n, of_first, of_second, first == second, counts.sum())
+        if gains.max() <= LEAST_GAIN:
+            return None
+        return min(self.pairs.names[row] for row in present[gains == gains.max()])
+
+    def merge(self, pair: tuple[str, str]) -> None:
+        """Replace the pair by one piece in every word; no other pair may make that piece again."""
+        for number in sorted(self.places[pair]):
+            self._count(number, -1)
+            self.words[number] = merge_pair(self.words[number], pair)
+            self._count(number, 1)
+        piece = "".join(pair)
+        self.taken.add(piece)
+        for cut in range(1, len(piece)):
+            row = self.pairs.rows.get((piece[:cut], piece[cut:]))
+            if row is not None:
+                self.pairs.counts[row] = 0
+
+
+class _Counts:
+    """Counts by name, as an array of which each name has a row.
+
+    Attributes:
+        rows: of each name.
+        names: of each row.
+        counts: of each row; the rows behind the last are 0.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict = {}
+        self.names: list = []
+        self.counts = np.zeros(1024, dtype=np.int64)
+
+    def add(self, name: str | tuple[str, str], count: int) -> int:
+        """Add to a name's count; returns its row, a new one where the name is new."""
+        row = self.rows.setdefault(name, len(self.names))
+        if row == len(self.names):
+            self.names.append(name)
+            if row == len(self.counts):
+                self.counts = np.concatenate((self.counts, np.zeros_like(self.counts)))
+        self.counts[row] += count
+        return row
+
+
+def likelihood_gain(
+    n: np.ndarray, of_first: np.ndarray, of_second: np.ndarray, same: np.ndarray, total: float
+) -> np.ndarray:
+    """What merging each pair adds to log P of the text, in nats.
+
+    Args:
+        n: number of each pair, (P,).
+        of_first, of_second: c_a and c_b, (P,).
+        same: whether a is b, (P,).
+        total: N.
+    """
+    once = _f(of_first - n) - _f(of_first) + _f(of_second - n) - _f(of_second)
+    twice = _f(of_first - 2 * n) - _f(of_first)
+    return _f(n) + np.where(same, twice, once) - _f(total - n) + _f(total)
+
+
+def _f(x: np.ndarray | float) -> np.ndarray:
+    """x log x, 0 at 0 (and below, which only stands where it isn't used)."""
+    x = np.maximum(x, 0)
+    return x * np.log(np.where(x > 0, x, 1))
+
+
+def merged_apart(word: list[str]) -> Iterator[tuple[str, str]]:
+    """The neighbours of a word that can all be merged: of a a a the pair (a, a) is one, not two."""
+    before: tuple[str, str] | None = None
+    for pair in zip(word, word[1:], strict=False):
+        if pair[0] == pair[1] and pair == before:
+            before = None
+            continue
+        yield pair
+        before = pair
+
+
+def merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
+    """The word with each occurrence of the pair, from the left, as one piece."""
+    merged: list[str] = []
+    place = 0
+    while place < len(word):
+        if tuple(word[place : place + 2]) == pair:
+            merged.append("".join(pair))
+            place += 2
+        else:
+            merged.append(word[place])
+            place += 1
+    return merged
