@@ -37,6 +37,7 @@ MAY_IMPORT = {
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
         "metrics",  # the scores on a model card
     },
+    "serving": {"analysis", "errors"},
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
         "tasks",  # makes one for a stock checkpoint
@@ -61,7 +62,7 @@ MAY_IMPORT = {
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
         *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
-        "analysis",
+        *("analysis", "errors", "serving"),
     },
 }
 LIBRARIES = {"torch", "fairseq"}
@@ -71,7 +72,16 @@ MAY_KNOW = {
         ["architectures", "checkpoint_sums", "decoding", "errors", "text", "metrics"], set()
     ),
     **dict.fromkeys(
-        ["matrix_library", "modules", "kernels", "building", "analysis", "search", "inference"],
+        [
+            "matrix_library",
+            "modules",
+            "kernels",
+            "building",
+            "analysis",
+            "search",
+            "inference",
+            "serving",
+        ],
         {"torch"},
     ),
     "interchange": {"torch"},

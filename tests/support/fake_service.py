@@ -14,7 +14,7 @@ from typing import Any
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.limits import BatchLimits, Limits
 from vaswani_plugin.serving.monitoring import Log
-from vaswani_plugin.serving.server import listening_socket, run
+from vaswani_plugin.serving.server import bound_socket, run
 from vaswani_plugin.serving.service import Service
 
 
@@ -68,4 +68,4 @@ if __name__ == "__main__":
         given.get("keys"),
         Log(),
     )
-    run(service, listening_socket("127.0.0.1", 0), given.get("origins", []))
+    run(service, bound_socket("127.0.0.1", 0), given.get("origins", []))

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from vaswani_plugin.cli._flags import add_processor, count
+from vaswani_plugin.cli._flags import add_processor, count, processor
+from vaswani_plugin.decoding import PAPER_DECODING
 
 HELP = "translate over HTTP with a bundle: LibreTranslate's interface, and a page"
 EXAMPLE = "vaswani serve --model work/quickstart/model --port 5000"
@@ -89,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.serving.keys import read_keys
     from vaswani_plugin.serving.limits import BatchLimits, Limits
     from vaswani_plugin.serving.monitoring import Log
-    from vaswani_plugin.serving.server import listening_socket, run
+    from vaswani_plugin.serving.server import bound_socket
+    from vaswani_plugin.serving.server import run as serve
     from vaswani_plugin.serving.service import Service
 
     keys = None if args.api_keys is None else read_keys(args.api_keys)
@@ -100,9 +102,10 @@ def run(args: argparse.Namespace) -> int:
         seconds=args.timeout,
         requests_per_minute=args.requests_per_minute,
     )
-    with listening_socket(args.host, args.port) as listener:
-        translator = Translator.from_pretrained(args.model, device=..., threads=args.threads)
+    with bound_socket(args.host, args.port) as listener:
+        translator = Translator.from_pretrained(args.model, device=processor(args))
+        beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
         batch_limits = BatchLimits(args.batch_wait, args.batch_lines)
-        service = Service(translator, args.beam, limits, batch_limits, keys, Log())
-        run(service, listener, args.allow_origin)
+        service = Service(translator, beam, limits, batch_limits, keys, Log())
+        serve(service, listener, args.allow_origin)
     return 0

@@ -1,6 +1,7 @@
 """uvicorn's connections, with a time limit for headers and a stop that loses no request."""
 
 import asyncio
+import socket
 from types import FrameType
 from typing import Any
 
@@ -66,7 +67,7 @@ def connection_class(header_seconds: float) -> type[H11Protocol]:
 
 
 class Server(uvicorn.Server):
-    """A server that tells the service when it has to stop.
+    """A server that says where it listens, and tells the service when it has to stop.
 
     Args:
         config: of uvicorn.
@@ -76,6 +77,19 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self.service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so in the log."""
+        await super().startup(sockets)
+        for listener in sockets or []:
+            host, port = listener.getsockname()[:2]
+            self.service.log.write(
+                "ready",
+                url=f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/",
+                source=self.service.languages.source,
+                target=self.service.languages.target,
+                keys=self.service.needs_key,
+            )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop: answer what was accepted, then end."""
