@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import Attention, HeadWeights
 from vaswani_plugin.serving.limits import BatchLimits, Limits
 from vaswani_plugin.serving.monitoring import Log
 from vaswani_plugin.serving.server import bound_socket, run
@@ -54,8 +57,26 @@ class FakeTranslator:
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
-    def attention(self, source: str, target: str | None = None) -> Any:
-        raise UserError("no attention here")
+    def attention(self, source: str, target: str | None = None) -> Attention:
+        if source == "refuse":
+            raise UserError("no attention here")
+        sources, targets = [*source.split(), "</s>"], [*str(target).split(), "</s>"]
+        return Attention(
+            source,
+            str(target),
+            {
+                "encoder": random_heads(sources, sources),
+                "decoder": random_heads(targets[-1:] + targets[:-1], targets[-1:] + targets[:-1]),
+                "cross": random_heads(targets, sources),
+            },
+        )
+
+
+def random_heads(queries: list[str], keys: list[str]) -> HeadWeights:
+    """Weights of 2 layers and 3 heads, the same for the same sizes."""
+    scores = np.random.default_rng(1).normal(size=(2, 3, len(queries), len(keys)))
+    weights = np.exp(2 * scores)
+    return HeadWeights(queries, keys, weights / weights.sum(-1, keepdims=True))
 
 
 if __name__ == "__main__":

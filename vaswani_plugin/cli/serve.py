@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from vaswani_plugin.cli._flags import add_processor, count, processor
+from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli._flags import count
 from vaswani_plugin.decoding import PAPER_DECODING
 
 HELP = "translate over HTTP with a bundle: LibreTranslate's interface, and a page"
@@ -31,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="(default: %(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="0: a free one (default: 5000)")
     parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
-    add_processor(parser)
+    flags.add_processor(parser)
+    flags.add_precision(parser)
     parser.add_argument(
         "--api-keys",
         type=Path,
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}: vaswani serve needs pip install '.[serve]'") from error
-    from vaswani_plugin.inference.translator import Translator
+    from vaswani_plugin.interchange.translation import load_translator
     from vaswani_plugin.serving.keys import read_keys
     from vaswani_plugin.serving.limits import BatchLimits, Limits
     from vaswani_plugin.serving.monitoring import Log
@@ -103,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
         requests_per_minute=args.requests_per_minute,
     )
     with bound_socket(args.host, args.port) as listener:
-        translator = Translator.from_pretrained(args.model, device=processor(args))
+        device = flags.processor(args)
+        dtype = flags.chosen_dtype(args, device)
+        translator = load_translator(args.model, device=device, dtype=dtype, threads=args.threads)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
         batch_limits = BatchLimits(args.batch_wait, args.batch_lines)
         service = Service(translator, beam, limits, batch_limits, keys, Log())

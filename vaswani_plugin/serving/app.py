@@ -13,12 +13,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vaswani_plugin.analysis.attention_page import attention_data
 from vaswani_plugin.serving.batching import BUSY, Options
 from vaswani_plugin.serving.bodies import read_fields
 from vaswani_plugin.serving.languages import language_name
 from vaswani_plugin.serving.limits import Refusal
 from vaswani_plugin.serving.monitoring import CONTENT_TYPE
-from vaswani_plugin.serving.page import attention_fields, page, policy
+from vaswani_plugin.serving.page import page, policy
 from vaswani_plugin.serving.service import Service
 from vaswani_plugin.serving.texts import (
     Layout,
@@ -172,7 +173,7 @@ class Routes:
         pair = [texts_of(fields, limits, name)[0] for name in ("q", "translation")]
         work = self.service.attention(*(" ".join(text.split()) for text in pair))
         found = await answer_in_time(request, limits.seconds, work)
-        return JSONResponse(await asyncio.to_thread(attention_fields, found))
+        return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
 
     async def health(self) -> Response:
         """Whether it works: 200 or 503."""
