@@ -25,6 +25,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
     Raises:
         UserError: the address can't be used.
     """
+    if not 0 <= port <= 65535:
+        raise UserError(f"--port {port}: give a number from 0 to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With the protocol's number, without which asyncio leaves Nagle's algorithm on: each
@@ -37,7 +39,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
             listener.close()
             raise
         return listener
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UserError(
             f"--host {host} --port {port}: can't listen there ({error}); give another one"
         ) from error
