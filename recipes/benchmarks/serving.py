@@ -95,9 +95,13 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
 
 def single_requests(client: Client, translator: Translator, texts: list[str]) -> dict[str, Any]:
     """Milliseconds of a request and of a call, in turn on the same texts."""
+
+    def call_translator(text: str) -> None:
+        translator.translate(text, long="split")
+
     times: dict[str, list[float]] = {"translator": [], "service": []}
     for number, text in enumerate(texts):
-        calls = [("translator", translator.translate), ("service", client.translate)]
+        calls = [("translator", call_translator), ("service", client.translate)]
         for name, call in calls[:: 1 if number % 2 else -1]:
             start = time.perf_counter()
             call(text)
@@ -221,7 +225,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         result["single"] = single_requests(Client(port, args.languages), translator, few)
         one, _, _ = throughput(port, args.languages, few, 1)
         many, latency, found = throughput(port, args.languages, texts, args.clients)
-        own = [each.text for each in translator.translate([" ".join(t.split()) for t in texts])]
+        own = [each.text for each in translator.translate(texts, long="split")]
         result["many"] = {"one_client": round(one, 2), "all_clients": round(many, 2)}
         result["many"] |= {"throughput": round(many / one, 3), "latency": latency}
         other = sum(a.split() != b.split() for a, b in zip(found, own, strict=True))

@@ -138,6 +138,20 @@ def test_who_gives_up_is_not_translated():
     assert model.batches == [["first"], ["kept"]]
 
 
+def test_who_gives_up_while_its_batch_is_translated_stops_nothing():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        gone = ask(batcher, "gone")
+        await until(lambda: model.batches)
+        gone.cancel()
+        await asyncio.sleep(0)
+        model.gate.set()
+        return await batcher.translate(["next"], Options())
+
+    found, model = run(scenario)
+    assert found == ["NEXT/1"] and model.batches == [["gone"], ["next"]]
+
+
 def test_a_full_queue_refuses_and_is_usable_again():
     async def scenario(batcher, model):
         model.gate.clear()

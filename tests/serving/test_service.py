@@ -15,6 +15,8 @@ from services import fake_service, running, wait_for
 
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 MEBIBYTE = 2**20
+JSON = {"Content-Type": "application/json"}
+JSON_OF_HALF_A_PAIR = rb'{"q": "\ud800", "source": "en", "target": "de"}'
 
 
 def post(service, path="/translate", timeout=30, **options):
@@ -107,6 +109,7 @@ def test_32_clients_get_their_own_answers_in_order():
     [
         (400, "Invalid JSON format", {"json": ["not", "an", "object"]}),
         (400, "Invalid request: missing q parameter", {"json": {"source": "en", "target": "de"}}),
+        (400, "Invalid JSON format", {"content": JSON_OF_HALF_A_PAIR, "headers": JSON}),
         (400, "zz is not supported", {"data": GOOD | {"target": "zz"}}),
         (400, "Cannot translate text: refuse: no", {"json": GOOD | {"q": "refuse"}}),
         (500, "Cannot translate text: the server has an error", {"json": GOOD | {"q": "fail"}}),
@@ -406,8 +409,8 @@ def test_the_log_holds_no_text():
         post(service, json=good | {"q": f"{secret} " * 50})
         post(service, json=good | {"target": secret})
         post(service, json=good | {"api_key": secret})
-        post(service, json=good | {"q": [secret, "fail"]})
-        post(service, json=good | {"q": [secret, "refuse"]})
+        post(service, json=good | {"q": [secret, f"fail {secret}"]})
+        post(service, json=good | {"q": [secret, f"refuse {secret}"]})
         post(service, content=f'{{"q": "{secret}'.encode(), headers={"Content-Type": "text/json"})
         httpx.request(secret, service.url + "/translate")
         with connect(service) as connection:

@@ -1,5 +1,6 @@
 """The lines of a text, HTML, and what a request to translate may hold."""
 
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vaswani_plugin.serving.limits import Limits, Refusal
+from vaswani_plugin.serving.markup import split_markup, text_as_markup
 from vaswani_plugin.serving.texts import Languages, Layout, TranslationRequest
 
 ENGLISH_GERMAN = Languages("en", "de")
@@ -29,14 +31,44 @@ def test_blanks_empty_lines_and_signs_stay():
 def test_only_the_text_of_html_is_translated():
     html = (
         "<!DOCTYPE html><p class='a b'>One &amp;\n two <b>three</b><br/></P>"
-        "<!-- four --><script>five()</script><pre>six\nseven</pre> eight &lt;nine&gt;"
+        "<!-- four --><script>five('</p>')</script><pre>six\n<i>seven</i></pre> eight &lt;nine&gt;"
+        "<textarea><p>ten</textarea><code>eleven<code>twelve</code> thirteen < fourteen"
     )
     layout = Layout(html, is_markup=True)
     assert layout.lines == ["One & two", "three", "eight <nine>"]
     assert layout.filled(["1 & 2", "<3>", "8"]) == (
-        "<!DOCTYPE html><p class='a b'>1 &amp; 2 <b>&lt;3&gt;</b><br/></p>"
-        "<!-- four --><script>five()</script><pre>six\nseven</pre> 8"
+        "<!DOCTYPE html><p class='a b'>1 &amp; 2 <b>&lt;3&gt;</b><br/></P>"
+        "<!-- four --><script>five('</p>')</script><pre>six\n<i>seven</i></pre> 8"
+        "<textarea><p>ten</textarea><code>eleven<code>twelve</code> thirteen < fourteen"
     )
+
+
+@pytest.mark.parametrize(
+    ("html", "texts"),
+    [
+        ("a<b c='>'d=\"<e>\">f", ["a", "f"]),
+        ("a<b c\"d='e>f'>g", ["a", "g"]),
+        ('a<b c=d"e>f', ["a", "f"]),
+        ("a<b c=>d", ["a", "d"]),
+        ("a<b/c>d</b e>f", ["a", "d", "f"]),
+        ("a<b c='d>e", ["a"]),
+        ("a < b <3 c", ["a < b <3 c"]),
+        ("a<!-->b<!--->c<!-- d -- > e --!>f", ["a", "b", "c", "f"]),
+        ("a</ b>c<?d?>e<![f g]>h", ["a", "c", "e", "h"]),
+        ("a<!-- b", ["a"]),
+        ("a<script>b</scripts>c</SCRIPT >d", ["a", "d"]),
+        ("a<\u017fcript>b", ["a<\u017fcript>b"]),
+        ("<svg>a<code>b</svg>c", ["c"]),
+        ("a&lt;b&gt;c &unknown; &#x41;", ["a<b>c &unknown; A"]),
+    ],
+)
+def test_tags_end_where_browsers_end_them(html, texts):
+    assert Layout(html, is_markup=True).lines == texts
+
+
+@given(st.text(alphabet=st.sampled_from("ab<>/&;!-\"'= \n?pre"), max_size=60))
+def test_the_pieces_of_html_are_the_html(html):
+    assert "".join(piece for piece, _ in split_markup(html)) == html
 
 
 class Tags(HTMLParser):
@@ -52,16 +84,43 @@ class Tags(HTMLParser):
         self.found.append((tag, attrs))
 
 
-@given(st.text(alphabet=st.sampled_from("ab<>/&;!-\"'= pscript\n"), max_size=40))
-def test_no_translation_makes_a_tag(html):
-    """Hostile HTML in, hostile translations: the tags of the answer are those of the question."""
-    try:
-        layout = Layout(html, is_markup=True)
-    except Refusal:
-        return
-    filled = layout.filled(["<script>alert(1)</script>"] * len(layout.lines))
+PARTS = ["<p title='a>b'>", "</p>", "<br>", "word", " & ", "&lt;", "<!-- c -->", "<pre>", "</pre>"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12))
+def test_no_translation_makes_a_tag(parts):
+    html = "".join(parts)
+    layout = Layout(html, is_markup=True)
+    hostile = "<script>alert(1)</script>' onclick=x \"--> &lt;"
+    filled = layout.filled([hostile] * len(layout.lines))
     assert Tags(filled).found == Tags(html).found
-    assert "<script>alert(1)" not in filled.replace(html, "")
+    assert Layout(filled, is_markup=True).lines == [hostile] * len(layout.lines)
+    assert not set("<>'\"") & set(text_as_markup(hostile))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<a ",
+        "<a b='",
+        "<!--",
+        "<",
+        "</a",
+        "<![CDATA[",
+        "<a b=c ",
+        "&",
+        "<!",
+        "<?",
+        "<pre>",
+        "</pre>",
+    ]
+    + ["<script>", "<a\n", "=", "&#", "<svg></math>", '<a "', "<a =", "a "],
+)
+def test_hostile_html_takes_no_longer_than_harmless(part):
+    """The time is in proportion to the text (that of the standard library's parser to its square)."""
+    start = time.perf_counter()
+    Layout(part * (100_000 // len(part)), is_markup=True)
+    assert time.perf_counter() - start < 2
 
 
 def read(**fields):

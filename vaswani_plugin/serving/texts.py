@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from vaswani_plugin.serving.languages import language_name
 from vaswani_plugin.serving.limits import Limits, Refusal
-from vaswani_plugin.serving.markup import split_markup, text_as_markup
+from vaswani_plugin.serving.markup import markup_as_text, split_markup, text_as_markup
 
 LONGEST_NAME = 40
 """Characters of a client's value that an error repeats."""
@@ -21,40 +21,33 @@ class Layout:
     Args:
         text: plain or HTML.
         is_markup: whether it is HTML.
-
-    Raises:
-        Refusal: the HTML can't be read.
     """
 
     def __init__(self, text: str, is_markup: bool = False) -> None:
         self.is_markup = is_markup
         self.lines: list[str] = []
         self._pieces: list[str | int] = []
-        for piece, is_text in self._split(text):
-            core = piece.strip()
+        for piece, is_text in split_markup(text) if is_markup else _split_lines(text):
+            shown = markup_as_text(piece) if is_markup and is_text else piece
+            core = shown.strip()
             if not is_text or not any(map(str.isalnum, core)):
-                self._pieces.append(text_as_markup(piece) if is_markup and is_text else piece)
+                self._pieces.append(piece)
                 continue
-            before, after = piece.split(core, 1)
+            before, after = shown.split(core, 1)
             self._pieces += [before, len(self.lines), after]
             self.lines.append(" ".join(core.split()) if is_markup else core)
-
-    def _split(self, text: str) -> Iterator[tuple[str, bool]]:
-        if self.is_markup:
-            try:
-                yield from split_markup(text)
-            except (AssertionError, ValueError) as error:  # of HTMLParser
-                raise Refusal(400, "Invalid request: q can't be read as html") from error
-            return
-        for number, line in enumerate(text.split("\n")):
-            if number:
-                yield "\n", False
-            yield line, True
 
     def filled(self, translations: Sequence[str]) -> str:
         """The text with a translation in place of each line."""
         shown = [text_as_markup(t) for t in translations] if self.is_markup else translations
         return "".join(shown[piece] if isinstance(piece, int) else piece for piece in self._pieces)
+
+
+def _split_lines(text: str) -> Iterator[tuple[str, bool]]:
+    for number, line in enumerate(text.split("\n")):
+        if number:
+            yield "\n", False
+        yield line, True
 
 
 @dataclass(frozen=True)
