@@ -117,7 +117,7 @@ def test_no_translation_makes_a_tag(parts):
     + ["<script>", "<a\n", "=", "&#", "<svg></math>", '<a "', "<a =", "a "],
 )
 def test_hostile_html_takes_no_longer_than_harmless(part):
-    """The time is in proportion to the text (that of the standard library's parser to its square)."""
+    """In proportion to the text; the standard library's parser takes the square of it."""
     start = time.perf_counter()
     Layout(part * (100_000 // len(part)), is_markup=True)
     assert time.perf_counter() - start < 2
