@@ -1,17 +1,18 @@
-"""The service's tests need the extra: `pip install '.[serve]'`."""
+"""What the service's tests share; those that need a running one are skipped without the extra."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the service needs pip install '.[serve]'")
-pytest.importorskip("uvicorn", reason="the service needs pip install '.[serve]'")
-
-from services import Running, fake_service, running  # noqa: E402
+if TYPE_CHECKING:
+    from services import Running
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Running]:
+def service() -> "Iterator[Running]":
     """A fake translator behind the service, with its limits as they are by default."""
+    from services import fake_service, running  # skips where the extra is missing
+
     with running(fake_service()) as started:
         yield started

@@ -7,10 +7,9 @@ import sys
 from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import numpy as np
 import pytest
-from services import Running, running
+from services import Running, httpx, running
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.conftest import run_module

@@ -9,9 +9,8 @@ import random
 import socket
 import string
 
-import httpx
 import pytest
-from services import fake_service, running
+from services import fake_service, httpx, running
 
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 PATHS = (

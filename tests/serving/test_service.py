@@ -8,10 +8,8 @@ import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
-from libretranslatepy import LibreTranslateAPI
-from services import fake_service, running, wait_for
+from services import LibreTranslateAPI, fake_service, httpx, running, wait_for
 
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 MEBIBYTE = 2**20

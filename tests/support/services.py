@@ -1,4 +1,7 @@
-"""A service in a process of its own, on a free port of the loopback address."""
+"""A service in a process of its own, on a free port of the loopback address.
+
+Importing this skips a module of tests where the service's packages are not installed.
+"""
 
 import json
 import os
@@ -11,6 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+REASON = "the service and its clients need pip install '.[serve,test]'"
+pytest.importorskip("fastapi", reason=REASON)
+pytest.importorskip("uvicorn", reason=REASON)
+httpx = pytest.importorskip("httpx", reason=REASON)
+LibreTranslateAPI = pytest.importorskip("libretranslatepy", reason=REASON).LibreTranslateAPI
 
 ROOT = Path(__file__).resolve().parents[2]
 
