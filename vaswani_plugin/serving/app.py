@@ -96,8 +96,8 @@ class Routes:
             "/hypotheses": (self.hypotheses, "q nbest api_key"),
             "/attention": (self.attention, "q translation api_key"),
         }
-        for path, (method, fields) in bodies.items():
-            app.post(path, openapi_extra=documented(fields))(method)
+        for path, (answer, fields) in bodies.items():
+            app.post(path, openapi_extra=documented(fields))(answer)
         plain = {
             "/languages": self.languages,
             "/frontend/settings": self.frontend_settings,
@@ -274,7 +274,7 @@ class Observed:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = message | {"headers": self._headers(message["headers"], number)}
+                message["headers"] = self._headers(message["headers"], number)
             await send(message)
 
         try:

@@ -61,13 +61,14 @@ class Service:
         self.is_stopping = False
 
     def _search(self, lines: list[str], options: Options) -> list[Any]:
-        return self.translator.translate(
+        found: list[Any] = self.translator.translate(
             lines,
             beam=max(self.beam, options.nbest),
             nbest=options.nbest,
             align=options.align,
             long="split",
         )
+        return found
 
     async def translate(self, lines: list[str], options: Options) -> list[Any]:
         """A `Translation` of each line.
