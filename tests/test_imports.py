@@ -40,11 +40,11 @@ MAY_IMPORT = {
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
         "metrics",  # the scores on a model card
     },
+    "serving": {"analysis", "errors"},
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
-        *("decoding", "errors"),
+        *("decoding", "errors", "search"),
         "tasks",  # makes one for a stock checkpoint
-        *("search", "errors"),
     },
     "models": {
         *("modules", "building", "architectures", "configurations", "errors"),
@@ -66,7 +66,7 @@ MAY_IMPORT = {
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
         *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
-        "analysis",
+        *("analysis", "errors", "serving"),
     },
 }
 LIBRARIES = {"torch", "fairseq"}
@@ -85,6 +85,7 @@ MAY_KNOW = {
             "analysis",
             "search",
             "inference",
+            "serving",
         ],
         {"torch"},
     ),

@@ -1,5 +1,7 @@
 """Nothing opens a connection but fetch.py, and that to the addresses which the recipes name.
 
+The service listens, and the benchmark of it asks it on the loopback address.
+
 What the readers of files do is watched by tests/fuzz; this looks at who could do more.
 """
 
@@ -23,6 +25,8 @@ TOOLS = re.compile(r"(?:^|[\s;|&(])(curl|wget|nc|ssh|scp|rsync|ftp|git clone|git
 ADDRESS = re.compile(r"https?://[\w./%*{}$-]+")
 RECIPE_NETWORK = {"recipes/lib/install.sh"}  # pip's index, and torch's
 
+SERVING = {PLUGIN / "serving", REPO / "recipes" / "benchmarks" / "serving.py"}
+
 REFUSE = """
 import sys
 def refuse(event, arguments):
@@ -44,6 +48,11 @@ def test_only_the_downloader_knows_the_network():
         known = {n for n in names if n in NETWORK or n.split(".")[0] in NETWORK}
         # Distributed training asks fairseq and PyTorch for a port; `urllib.parse` only splits.
         known -= {"urllib.parse", "socket"} if path != FETCHES else set()
+        known -= (
+            {"asyncio", "http.client", "urllib.parse.parse_qsl"}
+            if SERVING & {path, path.parent}
+            else set()
+        )
         assert not known or path == FETCHES, f"{path} imports {sorted(known)}"
         if path != FETCHES:
             assert not LOADERS.search(path.read_text(encoding="utf-8")), path

@@ -131,7 +131,7 @@ def test_forty_tokens_of_a_base_model_take_less_than_three_megabytes():
 
 def test_the_template_is_installed_with_the_package():
     setup = (REPO / "setup.py").read_text(encoding="utf-8")
-    assert '"vaswani_plugin.analysis": ["*.html"]' in setup
+    assert '"vaswani_plugin.analysis": ["*.html", "*.css", "*.js"]' in setup
 
 
 @pytest.fixture(scope="module")

@@ -80,10 +80,11 @@ class Browser:
         message, self.received = self.received.split(b"\0", 1)
         return json.loads(message)
 
-    def open(self, path: Path) -> None:
-        """Show a file and wait until it is loaded."""
+    def open(self, page: Path | str) -> None:
+        """Show a file or an address and wait until it is loaded."""
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 

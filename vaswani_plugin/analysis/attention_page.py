@@ -5,6 +5,8 @@ The weights lie in it as 16-bit integers (65,535 is a weight of 1) in base64.
 
 import base64
 import json
+from collections.abc import Mapping
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,44 @@ TEMPLATE = Path(__file__).with_name("attention_page.html")
 LEVELS = 65535
 
 
+def attention_data(attention: Attention) -> dict[str, Any]:
+    """What the explorer shows: for each kind its title, labels, shape (N, H, T, S) and weights."""
+    return {
+        kind: {
+            "title": KINDS[kind],
+            "queries": heads.queries,
+            "keys": heads.keys,
+            "shape": heads.weights.shape,
+            "weights": _packed(heads.weights),
+        }
+        for kind, heads in attention.kinds.items()
+    }
+
+
+@cache
+def explorer_parts() -> dict[str, str]:
+    """The explorer's style sheet, markup and script, which another page can hold, too.
+
+    The script defines `explore(data)`; `data` has `attention`, as `attention_data` gives it, and
+    `start`, as `page` takes it.
+    """
+    suffixes = {"STYLE": ".css", "EXPLORER": ".html", "SCRIPT": ".js"}
+    stem = TEMPLATE.with_name("attention_explorer")
+    return {k: stem.with_suffix(v).read_text(encoding="utf-8") for k, v in suffixes.items()}
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """A template with a part in place of each `{{NAME}}`, in one pass: a part may hold such a name.
+
+    Raises:
+        KeyError: a part is missing.
+    """
+    before, *rest = template.split("{{")
+    return before + "".join(
+        parts[name] + after for name, after in (piece.split("}}", 1) for piece in rest)
+    )
+
+
 def page(attention: Attention, start: dict[str, Any]) -> str:
     """The HTML text.
 
@@ -25,33 +65,12 @@ def page(attention: Attention, start: dict[str, Any]) -> str:
         attention: what to show.
         start: what to show first: `kind`, `layer` and `heads` (from 1 on), `word` (or None).
     """
-    data = {
-        "start": start,
-        "attention": {
-            kind: {
-                "title": KINDS[kind],
-                "queries": heads.queries,
-                "keys": heads.keys,
-                "shape": heads.weights.shape,
-                "weights": _packed(heads.weights),
-            }
-            for kind, heads in attention.kinds.items()
-        },
-    }
     # Within a script element HTML knows no escapes; JSON's own leave it nothing to end or to open.
-    text = json.dumps(data)
+    text = json.dumps({"start": start, "attention": attention_data(attention)})
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    html = TEMPLATE.read_text(encoding="utf-8")
-    parts = {
-        "SOURCE": escape(attention.source),
-        "TARGET": escape(attention.target),
-        "DATA": text,
-    }
-    before, *rest = html.split("{{")  # one pass: a sentence may hold the name of a place
-    return before + "".join(
-        parts[name] + after for name, after in (piece.split("}}", 1) for piece in rest)
-    )
+    texts = {"SOURCE": escape(attention.source), "TARGET": escape(attention.target), "DATA": text}
+    return filled(TEMPLATE.read_text(encoding="utf-8"), explorer_parts() | texts)
 
 
 def write_page(attention: Attention, start: dict[str, Any], output: Path) -> None:

@@ -27,6 +27,7 @@ COMMANDS = {
     "cost": "cost",
     "curves": "curves",
     "translate": "translate",
+    "serve": "serve",
     "rescore": "rescore",
     "summarize": "summarize",
     "parse": "parse",

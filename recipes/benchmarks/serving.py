@@ -1,0 +1,253 @@
+"""`vaswani serve` on the loopback address, beside the bare `Translator`; what serving.sh runs.
+
+Three parts: single requests in turn with calls of the Translator in this process; one client after
+the other, then many at once, with the answers held against the Translator's; and a load of some
+minutes during which the process is watched.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from measurement import ROOT, processor_name  # noqa: E402
+from soak import verdict, watch  # noqa: E402
+
+from vaswani_plugin.inference.translator import Translator  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+
+GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0}
+
+
+class Client:
+    """A connection that is kept.
+
+    Args:
+        port: of the loopback address.
+        languages: source and target.
+    """
+
+    def __init__(self, port: int, languages: tuple[str, str]) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self.languages = dict(zip(("source", "target"), languages, strict=True))
+
+    def translate(self, text: str) -> str:
+        """A text's translation.
+
+        Raises:
+            InputError: another answer than 200.
+        """
+        body = json.dumps({"q": text, **self.languages})
+        headers = {"Content-Type": "application/json"}
+        self.connection.request("POST", "/translate", body, headers)
+        response = self.connection.getresponse()
+        answer = json.loads(response.read())
+        if response.status != 200:
+            raise InputError(f"the service answers {response.status}: {answer}")
+        return answer["translatedText"]
+
+
+@contextmanager
+def serving(args: argparse.Namespace) -> Iterator[tuple[subprocess.Popen, int, Path]]:
+    """The service's process, which leads a session, its port and its log."""
+    log = args.work / "serve.log"
+    command = [sys.executable, "-m", "vaswani_plugin.cli", "serve", "--model", args.model]
+    command += ["--port", 0, "--cpu", "--threads", args.threads]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(args.threads)}
+    with open(log, "wb") as stream:
+        process = subprocess.Popen(
+            [str(each) for each in command],
+            stderr=stream,
+            stdout=stream,
+            start_new_session=True,
+            env=environment,
+        )
+    try:
+        while '"ready"' not in (text := log.read_text(encoding="utf-8")):
+            if process.poll() is not None:
+                raise InputError(f"vaswani serve has ended, see {log}: {text[-300:]}")
+            time.sleep(0.05)
+        yield process, int(json.loads(text.split("\n")[0])["url"].split(":")[2].strip("/")), log
+    finally:
+        process.terminate()
+        if process.wait(60):
+            print(f"vaswani serve ended with {process.returncode}", file=sys.stderr)
+
+
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    """Median and 95th percentile in milliseconds."""
+    cuts = statistics.quantiles(seconds, n=20)
+    return {"p50": round(1000 * statistics.median(seconds), 2), "p95": round(1000 * cuts[-1], 2)}
+
+
+def single_requests(client: Client, translator: Translator, texts: list[str]) -> dict[str, Any]:
+    """Milliseconds of a request and of a call, in turn on the same texts."""
+
+    def call_translator(text: str) -> None:
+        translator.translate(text, long="split")
+
+    times: dict[str, list[float]] = {"translator": [], "service": []}
+    for number, text in enumerate(texts):
+        calls = [("translator", call_translator), ("service", client.translate)]
+        for name, call in calls[:: 1 if number % 2 else -1]:
+            start = time.perf_counter()
+            call(text)
+            times[name].append(time.perf_counter() - start)
+    found: dict[str, Any] = {name: quantiles(each) for name, each in times.items()}
+    pairs = zip(times["service"], times["translator"], strict=True)
+    found["added"] = quantiles([service - bare for service, bare in pairs])
+    found["added_p95_milliseconds"] = found["service"]["p95"] - found["translator"]["p95"]
+    return found
+
+
+def throughput(
+    port: int, languages: tuple[str, str], texts: list[str], clients: int
+) -> tuple[float, dict[str, float], list[str]]:
+    """Requests a second of so many clients, their latencies, and the answers in order."""
+    found = [""] * len(texts)
+    seconds = [0.0] * len(texts)
+    numbers = iter(range(len(texts)))
+    lock = threading.Lock()
+
+    def work(client: Client) -> None:
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            start = time.perf_counter()
+            found[number] = client.translate(texts[number])
+            seconds[number] = time.perf_counter() - start
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(work, [Client(port, languages) for _ in range(clients)]))
+    return len(texts) / (time.perf_counter() - start), quantiles(seconds), found
+
+
+def under_load(args: argparse.Namespace, process: subprocess.Popen, port: int, log: Path) -> Any:
+    """What `soak.verdict` says of the process while clients ask all the time."""
+    over, done, texts = threading.Event(), [0] * args.clients, args.texts
+
+    def work(number: int) -> None:
+        client, chance = Client(port, args.languages), random.Random(number)
+        while not over.is_set():
+            client.translate(chance.choice(texts))
+            done[number] += 1
+
+    with ThreadPoolExecutor(args.clients) as pool:
+        clients = [pool.submit(work, number) for number in range(args.clients)]
+        try:
+            samples = watch(process, args.minutes, lambda: float(sum(done)), log)
+        finally:
+            over.set()
+        for client in clients:
+            client.result()
+    return verdict(samples) | {"requests": sum(done)}
+
+
+def meets_goals(result: dict[str, Any]) -> bool:
+    """Whether throughput, latency and, if it was watched, memory are as they should be."""
+    return (
+        result["many"]["throughput"] >= GOALS["throughput"]
+        and result["single"]["added_p95_milliseconds"] <= GOALS["added_p95_milliseconds"]
+        and ("load" not in result or result["load"]["flat"]["memory"])
+    )
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """For people."""
+    single, many = result["single"], result["many"]
+    rows = [
+        f"one request, p95      {single['service']['p95']:8.1f} ms, Translator "
+        f"{single['translator']['p95']:.1f} ms: {single['added_p95_milliseconds']:+.1f} ms (at "
+        f"most {GOALS['added_p95_milliseconds']:g})",
+        f"one client            {many['one_client']:8.1f} requests/s",
+        f"{result['clients']} clients            {many['all_clients']:8.1f} requests/s: "
+        f"{many['throughput']:.2f} times (at least {GOALS['throughput']:g}), p95 "
+        f"{many['latency']['p95']:.0f} ms",
+        f"answers               {many['requests']:8} of {many['requests']} without an error; "
+        f"{many['other']} differ from the Translator's",
+    ]
+    if "load" in result:
+        memory = result["load"]["memory"]
+        rows.append(
+            f"memory                {memory['first'] / 2**20:8.0f} MiB, later "
+            f"{memory['last'] / 2**20:.0f} MiB, {result['load']['requests']} requests in "
+            f"{result['minutes']:g} minutes"
+        )
+    return "\n".join(rows)
+
+
+def options() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(prog="serving.sh", description=__doc__)
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="a bundle")
+    parser.add_argument("--lines", type=Path, required=True, metavar="FILE", help="raw text or .gz")
+    parser.add_argument("--requests", type=int, default=2000, metavar="N", help="(default: 2000)")
+    parser.add_argument("--clients", type=int, default=32, metavar="N", help="(default: 32)")
+    parser.add_argument("--minutes", type=float, default=20, help="of load; 0: none (default: 20)")
+    parser.add_argument("--threads", type=int, default=1, help="of PyTorch (default: 1)")
+    parser.add_argument("--work", type=Path, default=ROOT / "work" / "serving")
+    return parser
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """All parts.
+
+    Raises:
+        InputError: the service fails, or there are no lines.
+    """
+    args.texts = [line for line in read_lines(args.lines) if line.strip()]
+    if not args.texts:
+        raise InputError(f"--lines {args.lines}: no lines in it")
+    texts = random.Random(1).choices(args.texts, k=args.requests)
+    translator = Translator.from_pretrained(args.model, threads=args.threads)
+    args.languages = (translator.source_language, translator.target_language)
+    result = {"benchmark": "serving", "processor": processor_name(), "threads": args.threads}
+    result |= {"clients": args.clients, "minutes": args.minutes}
+    with serving(args) as (process, port, log):
+        few = texts[: max(50, args.requests // 10)]
+        throughput(port, args.languages, few, args.clients)  # warm-up
+        result["single"] = single_requests(Client(port, args.languages), translator, few)
+        one, _, _ = throughput(port, args.languages, few, 1)
+        many, latency, found = throughput(port, args.languages, texts, args.clients)
+        own = [each.text for each in translator.translate(texts, long="split")]
+        result["many"] = {"one_client": round(one, 2), "all_clients": round(many, 2)}
+        result["many"] |= {"throughput": round(many / one, 3), "latency": latency}
+        other = sum(a.split() != b.split() for a, b in zip(found, own, strict=True))
+        result["many"] |= {"requests": len(texts), "other": other}
+        if args.minutes:
+            result["load"] = under_load(args, process, port, log)
+    return result
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line; exit code 1 where a goal is missed."""
+    args = options().parse_args(argv)
+    if args.requests < 100 or args.clients < 2 or args.threads < 1 or args.minutes < 0:
+        raise InputError("--requests must be at least 100, --clients 2, --threads 1, --minutes 0")
+    args.work.mkdir(parents=True, exist_ok=True)
+    result = measure(args)
+    with write_atomically(args.work / "serving.json") as write:
+        write(json.dumps(result))
+    print(as_text(result))
+    if not meets_goals(result):
+        raise InputError(f"a goal is missed, see {args.work / 'serving.json'}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,214 @@
+"""Batches across requests: what shares a batch, in which order, and what an error costs."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from vaswani_plugin.serving.batching import Batcher, Options
+from vaswani_plugin.serving.limits import BatchLimits, Refusal
+
+
+class Model:
+    """Upper case; keeps the batches that it was given, and waits where it is told to."""
+
+    def __init__(self):
+        self.batches, self.gate = [], threading.Event()
+        self.gate.set()
+        self.told = []
+
+    def __call__(self, lines, options):
+        self.batches.append(list(lines))
+        assert self.gate.wait(10)
+        if "bad" in lines:
+            raise ValueError("bad")
+        return [f"{line.upper()}/{options.nbest}" for line in lines]
+
+    def batch_done(self, lines, seconds):
+        self.told.append(lines)
+
+
+def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
+    model = Model()
+
+    async def whole():
+        batcher = Batcher(model, BatchLimits(wait, lines, characters), queue, model)
+        batcher.start()
+        try:
+            return await asyncio.wait_for(scenario(batcher, model), 10)
+        finally:
+            model.gate.set()
+            await batcher.stop()
+
+    return asyncio.run(whole()), model
+
+
+def ask(batcher, *lines, nbest=1):
+    return asyncio.create_task(batcher.translate(lines, Options(nbest)))
+
+
+async def until(condition):
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.001)
+
+
+def test_requests_share_a_batch_and_each_gets_its_own_in_order():
+    async def scenario(batcher, model):
+        return await asyncio.gather(*(ask(batcher, f"a{n}", f"b{n}") for n in range(4)))
+
+    found, model = run(scenario)
+    assert found == [[f"A{n}/1", f"B{n}/1"] for n in range(4)]
+    assert len(model.batches) == 1 and model.told == [8]
+
+
+def test_a_batch_holds_no_more_lines_and_characters_than_allowed():
+    async def scenario(batcher, model):
+        return await asyncio.gather(ask(batcher, *("xxxx" for _ in range(10))))
+
+    _, model = run(scenario, lines=3)
+    assert [len(batch) for batch in model.batches] == [3, 3, 3, 1]
+    _, model = run(scenario, characters=9)
+    assert [len(batch) for batch in model.batches] == [2] * 5
+    found, model = run(scenario, characters=1)  # a line that is too long goes alone
+    assert [len(batch) for batch in model.batches] == [1] * 10
+    assert found == [["XXXX/1"] * 10]
+
+
+def test_a_long_text_does_not_hold_up_a_short_one():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        long = ask(batcher, *(f"long {n}" for n in range(50)))
+        await until(lambda: model.batches)
+        short = ask(batcher, "short")
+        await asyncio.sleep(0.01)
+        model.gate.set()
+        await short
+        count = len(model.batches)
+        assert not long.done()
+        assert await long == [f"LONG {n}/1" for n in range(50)]
+        return count
+
+    count, model = run(scenario, lines=4, queue=100)
+    assert "short" in model.batches[1] and count <= 3
+
+
+def test_other_options_make_another_batch_and_neither_starves():
+    async def scenario(batcher, model):
+        first = ask(batcher, *(f"a{n}" for n in range(20)))
+        second = ask(batcher, "b", nbest=3)
+        assert await second == ["B/3"]
+        assert not first.done()
+        return await first
+
+    found, model = run(scenario, lines=4)
+    assert found == [f"A{n}/1" for n in range(20)]
+    assert ["b"] in model.batches[:3]
+
+
+def test_an_error_is_that_of_its_line_alone():
+    async def scenario(batcher, model):
+        return await asyncio.gather(
+            ask(batcher, "good"), ask(batcher, "fine", "bad"), return_exceptions=True
+        )
+
+    (good, bad), model = run(scenario)
+    assert good == ["GOOD/1"]
+    assert isinstance(bad, ValueError) and str(bad) == "bad"
+    assert len(model.batches[0]) == 3, "they were no batch: this shows nothing"
+
+
+def test_who_gives_up_is_not_translated():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        first = ask(batcher, "first")
+        await until(lambda: model.batches)
+        gone, kept = ask(batcher, "gone"), ask(batcher, "kept")
+        await asyncio.sleep(0)
+        assert batcher.queued == 3
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert batcher.queued == 2
+        model.gate.set()
+        return await first, await kept
+
+    _, model = run(scenario)
+    assert model.batches == [["first"], ["kept"]]
+
+
+def test_who_gives_up_while_its_batch_is_translated_stops_nothing():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        gone = ask(batcher, "gone")
+        await until(lambda: model.batches)
+        gone.cancel()
+        await asyncio.sleep(0)
+        model.gate.set()
+        return await batcher.translate(["next"], Options())
+
+    found, model = run(scenario)
+    assert found == ["NEXT/1"] and model.batches == [["gone"], ["next"]]
+
+
+def test_a_full_queue_refuses_and_is_usable_again():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        first = ask(batcher, "a", "b", "c")
+        await until(lambda: model.batches)
+        with pytest.raises(Refusal) as refused:
+            await batcher.translate(["d", "e"], Options())
+        assert refused.value.status == 503 and "Retry-After" in refused.value.headers
+        with pytest.raises(Refusal):
+            await asyncio.gather(ask(batcher, "d"), batcher.run_alone(len, "x"))
+        model.gate.set()
+        await first
+        await until(lambda: not batcher.queued)
+        return await batcher.translate(["d", "e", "f", "g"], Options())
+
+    found, _ = run(scenario, queue=4)
+    assert found == ["D/1", "E/1", "F/1", "G/1"]
+
+
+def test_a_stop_finishes_what_waits():
+    async def scenario(batcher, model):
+        asked = [ask(batcher, f"{n}") for n in range(20)]
+        await asyncio.sleep(0)
+        await batcher.stop()
+        assert not batcher.is_alive
+        return [task.result() for task in asked]
+
+    found, _ = run(scenario, lines=2)
+    assert found == [[f"{n}/1"] for n in range(20)]
+
+
+def test_functions_of_the_model_run_between_batches():
+    threads = set()
+
+    async def scenario(batcher, model):
+        inner = model.__call__
+
+        def name(lines, options):
+            threads.add(threading.current_thread().name)
+            return inner(lines, options)
+
+        batcher._translate = name
+        await ask(batcher, "a")
+
+        def alone():
+            threads.add(threading.current_thread().name)
+            return 7
+
+        return await batcher.run_alone(alone)
+
+    found, _ = run(scenario)
+    assert found == 7 and len(threads) == 1
+
+
+def test_no_lines_need_no_batch():
+    async def scenario(batcher, model):
+        return await batcher.translate([], Options())
+
+    found, model = run(scenario)
+    assert found == [] and model.batches == []

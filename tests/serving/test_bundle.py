@@ -1,0 +1,142 @@
+"""`vaswani serve` with a bundle: it translates as the Translator; how it starts and ends."""
+
+import json
+import random
+import subprocess
+import sys
+from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from services import Running, httpx, running
+from toy_bundle import SENTENCES, write_toy_bundle
+
+from tests.conftest import run_module
+from vaswani_plugin.inference.translator import Translator
+
+WORDS = " ".join(SENTENCES).split()
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def translator(bundle):
+    return Translator.from_pretrained(bundle)
+
+
+def command(bundle, *flags):
+    python = [sys.executable, "-m", "vaswani_plugin.cli", "serve", "--cpu", "--port", "0"]
+    return [*python, "--model", str(bundle), *flags]
+
+
+@pytest.fixture(scope="module")
+def served(bundle):
+    with running(command(bundle)) as service:
+        yield service
+
+
+def post(service: Running, path: str = "/translate", **fields):
+    fields = {"source": "en", "target": "de"} | fields
+    answer = httpx.post(service.url + path, json=fields, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_it_translates_as_the_translator_does(served, translator):
+    """From many clients at once: sentences of any length, some longer than the model takes."""
+    chance = random.Random(1)
+    texts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 30))) for _ in range(60)]
+    wanted = [each.text for each in translator.translate(texts, beam=2, long="split")]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda q: post(served, q=q)["translatedText"], texts))
+    assert found == wanted
+    assert len(set(found)) > 40, "the model says nearly the same to all: this shows little"
+
+
+def test_alternatives_scores_and_alignments(served, translator):
+    for text in SENTENCES:
+        best = translator.translate(text, beam=4, nbest=4, long="split", align=True)
+        texts = [hypothesis.text for hypothesis in best.hypotheses]
+        answer = post(served, q=text, alternatives=3)
+        assert [answer["translatedText"], *answer["alternatives"]] == texts
+        (line,) = post(served, "/hypotheses", q=text, nbest=4)["lines"]
+        assert line["source_tokens"] == list(best.source_tokens)
+        for found, hypothesis in zip(line["hypotheses"], best.hypotheses, strict=True):
+            assert found["tokens"] == list(hypothesis.tokens)
+            assert found["score"] == pytest.approx(hypothesis.score, abs=1e-4)
+            assert [tuple(pair) for pair in found["alignment"]] == list(hypothesis.alignment)
+
+
+def test_attention(served, translator):
+    source, target = "The cat slept.", "it rained"
+    wanted = translator.attention(source, target)
+    found = post(served, "/attention", q=source, translation=target)["attention"]
+    assert set(found) == {"encoder", "decoder", "cross"}
+    for kind, heads in wanted.kinds.items():
+        assert (found[kind]["queries"], found[kind]["keys"]) == (heads.queries, heads.keys)
+        levels = np.frombuffer(b64decode(found[kind]["weights"]), dtype="<u2")
+        weights = levels.reshape(found[kind]["shape"]) / 65535
+        np.testing.assert_allclose(weights, heads.weights, atol=1e-4)
+    for fields in ({"q": "a " * 200}, {"translation": "a " * 200}):
+        fields = {"q": source, "translation": target} | fields
+        answer = httpx.post(served.url + "/attention", json=fields)
+        assert (answer.status_code, answer.json()) == (
+            *(413, {"error": "Attention is shown of at most 128 subwords"}),
+        )
+
+
+def test_it_starts_with_flags_and_ends_by_sigterm(bundle, tmp_path):
+    (tmp_path / "keys").write_text("abc\n")
+    flags = ["--api-keys", str(tmp_path / "keys"), "--characters", "20", "--threads", "1"]
+    with running(command(bundle, *flags)) as service:
+        assert service.events("ready")[0]["keys"] is True
+        url = service.url + "/translate"
+        fields = {"q": "The cat", "source": "en", "target": "de"}
+        assert httpx.post(url, json=fields).status_code == 403
+        fields["api_key"] = "abc"
+        assert httpx.post(url, json=fields).status_code == 200
+        assert httpx.post(url, json=fields | {"q": "a" * 21}).status_code == 413
+        service.terminate()
+        assert service.wait() == 0
+        assert json.loads(service.lines[-1])["event"] == "stopped"
+
+
+def test_ctrl_c_ends_it_in_a_line(bundle):
+    with running(command(bundle)) as service:
+        service.process.send_signal(2)
+        assert service.wait() == 130
+        assert service.lines[-1] == "vaswani serve: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "place"),
+    [
+        (["--port", "70000"], "--port 70000"),
+        (["--port", "PORT"], "give another one"),
+        (["--host", "192.0.2.1"], "--host 192.0.2.1"),
+        (["--api-keys", "missing"], "missing: No such file"),
+        (["--model", "missing"], "missing"),
+    ],
+)
+def test_what_is_wrong_is_one_line(bundle, served, flags, place):
+    flags = [str(served.port) if flag == "PORT" else flag for flag in flags]
+    done = run_module(
+        "vaswani_plugin.cli", "serve", "--model", bundle, "--port", 0, *flags, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and place in done.stderr
+    assert done.stderr.startswith("vaswani serve: error: ")
+
+
+def test_without_the_extra_it_says_how_to_get_it(bundle):
+    code = (
+        "import sys; sys.modules['fastapi'] = None; from vaswani_plugin.cli.__main__ import main; "
+        f"sys.exit(main(['serve', '--model', {str(bundle)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install '.[serve]'" in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,83 @@
+"""The file of keys, and the rate of each client."""
+
+import pytest
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.serving.keys import MOST_CLIENTS, Gate, read_keys
+from vaswani_plugin.serving.limits import Refusal
+
+
+def test_keys_and_rates(tmp_path):
+    (tmp_path / "keys").write_text("# ours\n\nabc\nd-e_f  30\n")
+    assert read_keys(tmp_path / "keys") == {"abc": None, "d-e_f": 30}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("abc\nd e f\n", ":2"),
+        ("abc many\n", ":1"),
+        ("abc 0\n", ":1"),
+        ("abc\nxyz\nabc 3\n", ":3"),
+        ("# nothing\n", ""),
+        (b"\xff\xfe", ""),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(tmp_path, text, place):
+    path = tmp_path / "keys"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError) as error:
+        read_keys(path)
+    assert str(error.value).startswith(f"{path}{place}: ")
+    assert "abc" not in str(error.value), "a message must not show a key"
+
+
+def status(gate, key=None, address="1.2.3.4"):
+    try:
+        gate.check(key, address)
+    except Refusal as refusal:
+        return refusal.status
+    return 200
+
+
+def test_keys():
+    gate = Gate({"abc": None}, 1)
+    assert [status(gate, key) for key in ("abc", "abc", "ab", "", None, 7, ["abc"], "\ud800")] == [
+        *(200, 200, 403, 403, 403, 403, 403, 403)
+    ]
+
+
+def test_a_rate_is_of_each_client_and_fills_up_again():
+    now = [0.0]
+    gate = Gate(None, 3, lambda: now[0])
+    assert [status(gate) for _ in range(5)] == [200, 200, 200, 429, 429]
+    assert status(gate, address="5.6.7.8") == 200
+    now[0] = 19
+    assert status(gate) == 429
+    now[0] = 21
+    assert [status(gate), status(gate)] == [200, 429]
+    now[0] = 1000
+    assert [status(gate) for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+def test_the_rate_of_a_key():
+    gate = Gate({"abc": 2, "free": None}, None, lambda: 0.0)
+    assert [status(gate, "abc") for _ in range(3)] == [200, 200, 429]
+    assert [status(gate, "free") for _ in range(3)] == [200, 200, 200]
+
+
+def test_a_refusal_says_when_to_come_again():
+    gate = Gate(None, 2, lambda: 0.0)
+    for _ in range(2):
+        gate.check(None, "a")
+    with pytest.raises(Refusal) as refused:
+        gate.check(None, "a")
+    assert refused.value.message == "Slowdown: 2 per 1 minute"
+    assert 30 <= int(refused.value.headers["Retry-After"]) <= 31
+
+
+def test_clients_are_forgotten():
+    gate = Gate(None, 1, lambda: 0.0)
+    for number in range(MOST_CLIENTS + 50):
+        gate.check(None, str(number))
+    assert len(gate._left) == MOST_CLIENTS

@@ -1,0 +1,432 @@
+"""The service over HTTP, in its own process: LibreTranslate's interface, limits and the log."""
+
+import contextlib
+import json
+import random
+import socket
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from services import LibreTranslateAPI, fake_service, httpx, running, wait_for
+
+GOOD = {"q": "Hello you", "source": "en", "target": "de"}
+MEBIBYTE = 2**20
+JSON = {"Content-Type": "application/json"}
+JSON_OF_HALF_A_PAIR = rb'{"q": "\ud800", "source": "en", "target": "de"}'
+
+
+def post(service, path="/translate", timeout=30, **options):
+    return httpx.post(service.url + path, timeout=timeout, **options)
+
+
+def test_the_client_of_libretranslate(service):
+    client = LibreTranslateAPI(service.url)
+    assert client.translate("Hello & you + <me>", "en", "de") == "HELLO & YOU + <ME>"
+    assert client.translate("ä\nß", "auto", "de") == "Ä\nSS"
+    assert client.languages() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": []},
+    ]
+    assert client.detect("Hello") == [{"confidence": 0.0, "language": "en"}]
+
+
+@pytest.mark.parametrize("kind", ["json", "data", "files", "params"])
+def test_every_kind_of_body(service, kind):
+    fields = GOOD | {"alternatives": "2"}
+    if kind == "files":
+        fields = {name: (None, value) for name, value in fields.items()}
+    answer = post(service, **{kind: fields})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "translatedText": "HELLO YOU",
+        "alternatives": ["HELLO YOU!", "HELLO YOU!!"],
+    }
+
+
+def test_many_texts(service):
+    texts = ["One.\r\nTwo.", " three ", "😀"]
+    listed = post(service, json=GOOD | {"q": texts})
+    assert listed.json() == {"translatedText": ["ONE.\r\nTWO.", " THREE ", "😀"]}
+    form = post(service, data=GOOD | {"q": texts})
+    assert form.json() == {"translatedText": ["ONE.\nTWO.", " THREE ", "😀"]}
+
+
+def test_html(service):
+    html = "<p>Hi <b>you</b> &amp; me</p>"
+    answer = post(service, json=GOOD | {"q": html, "format": "html"})
+    assert answer.json() == {"translatedText": "<p>HI <b>YOU</b> &amp; ME</p>"}
+
+
+def test_settings_spec_and_hypotheses(service):
+    settings = httpx.get(service.url + "/frontend/settings").json()
+    assert settings["charLimit"] == 10_000 and settings["keyRequired"] is False
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    spec = httpx.get(service.url + "/spec").json()
+    assert {"/translate", "/detect", "/languages", "/health"} <= set(spec["paths"])
+    lines = post(service, "/hypotheses", json={"q": "a b\n\nc", "nbest": 2}).json()["lines"]
+    assert [line["source"] for line in lines] == ["a b", "c"]
+    assert lines[0]["source_tokens"] == ["a", "b"]
+    first, second = lines[0]["hypotheses"]
+    assert first == {
+        "text": "A B",
+        "score": 0.0,
+        "tokens": ["a", "b"],
+        "token_scores": [-0.5, -0.5, -0.5],
+        "alignment": [[0, 0], [1, 1]],
+    }
+    assert second["text"] == "A B!"
+
+
+def test_32_clients_get_their_own_answers_in_order():
+    """From each client several texts at once; the batches are shared, the answers are not."""
+    with running(fake_service(translator={"call": 0.02})) as service:
+
+        def talk(client):
+            chance = random.Random(client)
+            with httpx.Client(base_url=service.url, timeout=30) as connection:
+                for turn in range(8):
+                    texts = [
+                        f"client {client} turn {turn} text {n}" for n in range(chance.randint(1, 5))
+                    ]
+                    answer = connection.post("/translate", json=GOOD | {"q": texts})
+                    assert answer.json() == {"translatedText": [t.upper() for t in texts]}
+            return True
+
+        with ThreadPoolExecutor(32) as pool:
+            assert all(pool.map(talk, range(32)))
+        metrics = parse_metrics(httpx.get(service.url + "/metrics").text)
+    lines = metrics["vaswani_lines_total"]
+    assert lines >= 32 * 8
+    assert lines / metrics["vaswani_batch_lines_count"] > 4, "the batches are not shared"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "request_"),
+    [
+        (400, "Invalid JSON format", {"json": ["not", "an", "object"]}),
+        (400, "Invalid request: missing q parameter", {"json": {"source": "en", "target": "de"}}),
+        (400, "Invalid JSON format", {"content": JSON_OF_HALF_A_PAIR, "headers": JSON}),
+        (400, "zz is not supported", {"data": GOOD | {"target": "zz"}}),
+        (400, "Cannot translate text: refuse: no", {"json": GOOD | {"q": "refuse"}}),
+        (500, "Cannot translate text: the server has an error", {"json": GOOD | {"q": "fail"}}),
+        (413, "Invalid request: request (10001) exceeds text limit (10000)", {"q": "x" * 10_001}),
+    ],
+)
+def test_errors_have_the_format_of_libretranslate(service, status, error, request_):
+    answer = post(service, **({"json": GOOD | request_} if "q" in request_ else request_))
+    assert (answer.status_code, answer.json()) == (status, {"error": error})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/translate", 405), ("POST", "/languages", 405), ("GET", "/nothing", 404)],
+)
+def test_errors_of_routes_have_it_too(service, method, path, status):
+    answer = httpx.request(method, service.url + path)
+    assert answer.status_code == status and set(answer.json()) == {"error"}
+
+
+def test_a_failing_text_costs_no_other_one(service):
+    with ThreadPoolExecutor(8) as pool:
+        texts = ["one", "fail", "two", "refuse"] * 5
+        found = list(pool.map(lambda q: post(service, json=GOOD | {"q": q}), texts))
+    for text, answer in zip(texts, found, strict=True):
+        wanted = {"fail": 500, "refuse": 400}.get(text, 200)
+        assert answer.status_code == wanted
+        assert wanted != 200 or answer.json() == {"translatedText": text.upper()}
+
+
+def test_an_answer_waits_for_no_acknowledgement(service):
+    """With Nagle's algorithm on, each answer on a kept connection takes 40 ms more."""
+    seconds = []
+    with httpx.Client() as connection:
+        for _ in range(30):
+            start = time.perf_counter()
+            connection.get(service.url + "/health")
+            seconds.append(time.perf_counter() - start)
+    assert statistics.median(seconds) < 0.03
+
+
+# ---- limits
+
+
+def test_a_body_that_is_too_large():
+    with running(fake_service(limits={"body_bytes": 1000})) as service:
+        for size in (1001, 10_000, 5 * MEBIBYTE):
+            try:
+                answer = post(service, content=b"x" * size)
+            except httpx.WriteError:  # closed while it was still being sent
+                assert size > 16_000
+                continue
+            assert answer.status_code == 413 and "1000 bytes" in answer.json()["error"]
+
+        def endless():
+            while True:
+                yield b"x" * 100
+
+        with contextlib.suppress(httpx.WriteError, httpx.ReadError):
+            assert post(service, content=endless()).status_code == 413
+        assert post(service, json=GOOD).status_code == 200
+        wait_for(lambda: {e["status"] for e in service.events("request")} == {413, 200})
+
+
+def connect(service):
+    return socket.create_connection(("127.0.0.1", service.port), timeout=10)
+
+
+def until_closed(connection):
+    """What comes until the other side closes."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while block := connection.recv(65536):
+            received += block
+    return received
+
+
+def test_slow_bodies_and_slow_headers_end():
+    limits = {"body_seconds": 0.5, "header_seconds": 0.5}
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+    with running(fake_service(limits=limits)) as service:
+        slow = [connect(service) for _ in range(100)]
+        for connection in slow[:50]:
+            connection.sendall(head + b"\r\nq=Hel")  # the body stops
+        for connection in slow[50:99]:
+            connection.sendall(head)  # the headers stop
+        start = time.monotonic()
+        for _ in range(4):  # a byte now and then changes nothing
+            assert post(service, json=GOOD).status_code == 200
+            for connection in slow[:99]:
+                with contextlib.suppress(OSError):  # closed by now
+                    connection.sendall(b"l")
+            time.sleep(0.1)
+        for connection in slow[:50]:
+            answer = until_closed(connection)
+            assert answer.startswith(b"HTTP/1.1 408 ") and b"too slowly" in answer
+        for connection in slow[50:]:  # the last one has sent nothing at all
+            assert until_closed(connection) == b""
+        assert time.monotonic() - start < 5
+        assert post(service, json=GOOD).status_code == 200
+
+
+def test_a_second_request_may_not_be_slow_either():
+    body = json.dumps(GOOD).encode()
+    request = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    request += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    with running(fake_service(limits={"header_seconds": 0.3})) as service, connect(service) as c:
+        c.sendall(request)
+        received = b""
+        while b"HELLO YOU" not in received:
+            received += c.recv(65536)
+        c.sendall(request[:30])
+        start = time.monotonic()
+        assert until_closed(c) == b""
+        assert time.monotonic() - start < 2
+
+
+def test_a_full_queue_is_503_and_then_it_goes_on():
+    with running(fake_service(limits={"queue_lines": 4})) as service, ThreadPoolExecutor(8) as pool:
+        first = pool.submit(post, service, json=GOOD | {"q": "slow 1"})
+        wait_for(lambda: b"queue_lines 1" in httpx.get(service.url + "/metrics").content)
+        more = [pool.submit(post, service, json=GOOD | {"q": f"text {n}"}) for n in range(7)]
+        statuses = sorted(each.result().status_code for each in more)
+        assert statuses == [200, 200, 200, 503, 503, 503, 503]
+        refused = next(e.result() for e in more if e.result().status_code == 503)
+        assert refused.headers["Retry-After"] == "1" and "waiting" in refused.json()["error"]
+        assert first.result().status_code == 200
+        assert post(service, json=GOOD | {"q": list("abcd")}).status_code == 200
+
+
+def test_a_translation_that_takes_too_long_is_503():
+    with running(fake_service(limits={"seconds": 0.3})) as service:
+        start = time.monotonic()
+        answer = post(service, json=GOOD | {"q": "slow 1.2"})
+        assert answer.status_code == 503 and "0.3 s" in answer.json()["error"]
+        assert time.monotonic() - start < 1
+        assert post(service, json=GOOD).status_code == 503  # still busy with the first
+        health = httpx.get(service.url + "/health")
+        assert (health.status_code, health.json()) == (503, {"status": "a batch takes too long"})
+        wait_for(lambda: httpx.get(service.url + "/health").status_code == 200)
+        assert post(service, json=GOOD).status_code == 200
+
+
+def test_lines_of_a_client_that_has_gone_are_not_translated():
+    with running(fake_service(batch={"lines": 1})) as service, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(post, service, json=GOOD | {"q": "slow 1"})
+        wait_for(lambda: b"queue_lines 1" in httpx.get(service.url + "/metrics").content)
+        with pytest.raises(httpx.ReadTimeout):
+            post(service, json=GOOD | {"q": ["slow 5", "slow 5"]}, timeout=0.2)
+        wait_for(lambda: b"queue_lines 1" in httpx.get(service.url + "/metrics").content, 0.7)
+        assert first.result().status_code == 200
+        start = time.monotonic()
+        assert post(service, json=GOOD).status_code == 200
+        assert time.monotonic() - start < 2
+        assert [e["status"] for e in service.events("request")].count(499) == 1
+
+
+def test_keys_and_their_rates():
+    with running(fake_service(keys={"free": None, "slow": 2})) as service:
+        refused = post(service, json=GOOD)
+        assert refused.status_code == 403 and "contact the server operator" in refused.text
+        assert post(service, json=GOOD | {"api_key": "wrong"}).json() == {
+            "error": "Invalid API key"
+        }
+        assert LibreTranslateAPI(service.url, "free").translate("a", "en", "de") == "A"
+        statuses = [post(service, data=GOOD | {"api_key": "slow"}).status_code for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        for path in ("/detect", "/hypotheses", "/attention"):
+            assert post(service, path, json={"q": "a", "translation": "b"}).status_code == 403
+        for path in ("/languages", "/health", "/frontend/settings", "/metrics", "/"):
+            assert httpx.get(service.url + path).status_code == 200
+
+
+def test_the_rate_of_an_address():
+    with running(fake_service(limits={"requests_per_minute": 3})) as service:
+        answers = [post(service, json=GOOD) for _ in range(4)]
+        assert [a.status_code for a in answers] == [200, 200, 200, 429]
+        assert answers[-1].json() == {"error": "Slowdown: 3 per 1 minute"}
+
+
+def test_other_sites_may_call_it_only_if_they_are_allowed():
+    with running(fake_service(origins=["https://a.example"])) as service:
+        for origin, allowed in (("https://a.example", True), ("https://b.example", False)):
+            headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            found = [
+                post(service, json=GOOD, headers=headers),
+                httpx.options(service.url + "/translate", headers=headers),
+            ]
+            for answer in found:
+                assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+
+
+# ---- stop
+
+
+def test_sigterm_under_load_loses_nothing_that_was_accepted():
+    """Each answer that the service logs as 200 has arrived, and what was refused was never logged.
+
+    Each request opens its own connection, so that no client sends on a connection that is closing.
+    """
+    with running(fake_service(translator={"call": 0.05}, batch={"lines": 4})) as service:
+
+        def talk(number):
+            ids, lost = [], 0
+            while True:
+                try:
+                    answer = post(service, json=GOOD | {"q": f"text {number}"})
+                except httpx.ConnectError:
+                    return ids, lost  # it listens no more
+                except httpx.HTTPError:
+                    lost += 1  # accepted by the kernel, never by the service
+                    continue
+                assert answer.json() == {"translatedText": f"TEXT {number}"}
+                ids.append(answer.headers["x-request-id"])
+
+        with ThreadPoolExecutor(32) as pool:
+            clients = [pool.submit(talk, number) for number in range(32)]
+            wait_for(lambda: len(service.events("request")) > 50)
+            service.terminate()
+            found = [client.result() for client in clients]
+        assert service.wait() == 0
+    received = [number for ids, _ in found for number in ids]
+    logged = [event for event in service.events("request")]
+    assert {event["status"] for event in logged} == {200}
+    assert sorted(received) == sorted(event["id"] for event in logged)
+    assert service.events("stopped")
+
+
+def test_sigterm_answers_a_request_on_its_way():
+    """An idle connection on which a request is being sent, and one whose answer takes a while."""
+    body = json.dumps(GOOD | {"q": "slow 0.5"}).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += b"Content-Length: %d\r\n\r\n" % len(body)
+    with running(fake_service()) as service:
+        early, late = connect(service), connect(service)
+        early.sendall(head + body[:5])
+        late.sendall(head[:20])
+        time.sleep(0.3)
+        service.terminate()
+        time.sleep(0.15)
+        early.sendall(body[5:])
+        late.sendall(head[20:] + body)
+        assert b"SLOW 0.5" in until_closed(early)
+        assert b"SLOW 0.5" in until_closed(late)
+        assert service.wait() == 0
+
+
+# ---- what is counted and logged
+
+
+def parse_metrics(text):
+    """Series to values; checks the format on the way."""
+    found, kinds = {}, {}
+    for line in text.removesuffix("\n").split("\n"):
+        if line.startswith("# TYPE "):
+            name, kind = line.removeprefix("# TYPE ").split(" ")
+            assert name not in kinds
+            kinds[name] = kind
+        elif not line.startswith("# HELP "):
+            series, value = line.rsplit(" ", 1)
+            name = series.partition("{")[0]
+            bases = [name, *(name.removesuffix(s) for s in ("_bucket", "_sum", "_count"))]
+            assert any(base in kinds for base in bases), line
+            assert series not in found
+            found[series] = float(value)
+    return found
+
+
+def test_metrics():
+    with running(fake_service()) as service:
+        for q in ("a", "b c\nd"):
+            post(service, json=GOOD | {"q": q})
+        post(service, json={})
+        httpx.get(service.url + "/secret/text")
+        answer = httpx.get(service.url + "/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        found = parse_metrics(answer.text)
+        assert found['vaswani_requests_total{path="/translate",status="200"}'] == 2
+        assert found['vaswani_requests_total{path="/translate",status="400"}'] == 1
+        assert found['vaswani_requests_total{path="other",status="404"}'] == 1
+        assert found["vaswani_lines_total"] == 3 and found["vaswani_characters_total"] == 5
+        buckets = [v for k, v in found.items() if k.startswith("vaswani_batch_lines_bucket")]
+        assert buckets == sorted(buckets) and buckets[-1] == found["vaswani_batch_lines_count"] == 2
+        assert found["vaswani_queue_lines"] == 0
+        assert abs(found["process_resident_memory_bytes"] / service.memory() - 1) < 0.2
+
+
+def test_the_log_holds_no_text():
+    """Whatever a client sends, in whatever place, and whatever goes wrong with it."""
+    secret = "Zyzzyva"
+    with running(fake_service(keys={"k": None}, limits={"characters": 100})) as service:
+        good = GOOD | {"api_key": "k", "q": secret}
+        post(service, json=good)
+        post(service, data=good, headers={"User-Agent": secret, "X-Request-Id": secret})
+        post(service, "/" + secret, json=good)
+        post(service, "/translate?q=" + secret, json=good)
+        post(service, json=good | {"q": f"{secret} " * 50})
+        post(service, json=good | {"target": secret})
+        post(service, json=good | {"api_key": secret})
+        post(service, json=good | {"q": [secret, f"fail {secret}"]})
+        post(service, json=good | {"q": [secret, f"refuse {secret}"]})
+        post(service, content=f'{{"q": "{secret}'.encode(), headers={"Content-Type": "text/json"})
+        httpx.request(secret, service.url + "/translate")
+        with connect(service) as connection:
+            connection.sendall(f"{secret} {secret}\r\n\r\n".encode())
+            until_closed(connection)
+        service.terminate()
+        assert service.wait() == 0
+        assert len(service.events("request")) == 11
+        assert [e["error"] for e in service.events("exception")] == ["RuntimeError"]
+        assert secret.lower() not in "".join(service.lines).lower()
+        assert all(line.startswith("{") for line in service.lines)
+
+
+def test_headers_of_every_answer(service):
+    answers = [httpx.get(service.url + path) for path in ("/", "/languages", "/nothing")]
+    answers += [post(service, json=GOOD), post(service, json=GOOD | {"q": "fail"})]
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert "server" not in answer.headers
+        assert len(answer.headers["x-request-id"]) == 16

@@ -1,0 +1,115 @@
+"""A service in a process of its own, on a free port of the loopback address.
+
+Importing this skips a module of tests where the service's packages are not installed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REASON = "the service and its clients need pip install '.[serve,test]'"
+pytest.importorskip("fastapi", reason=REASON)
+pytest.importorskip("uvicorn", reason=REASON)
+httpx = pytest.importorskip("httpx", reason=REASON)
+LibreTranslateAPI = pytest.importorskip("libretranslatepy", reason=REASON).LibreTranslateAPI
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Running:
+    """A process that logs JSON lines; its URL is that of its first event.
+
+    Args:
+        command: starts it.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.lines: list[str] = []
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._ready.wait(60)
+        if not self.url:
+            self.process.kill()
+            raise RuntimeError(f"{command} did not start: {self.lines}")
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            self._ready.set()
+        self._ready.set()
+
+    @property
+    def url(self) -> str:
+        """Without a slash at its end."""
+        events = [event for event in self.events() if event["event"] == "ready"]
+        return events[0]["url"].rstrip("/") if events else ""
+
+    @property
+    def port(self) -> int:
+        """On the loopback address."""
+        return int(self.url.rpartition(":")[2])
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """What it has logged: all, or those of a name."""
+        found = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [event for event in found if name in (None, event["event"])]
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds: float = 30) -> int:
+        """Its exit code, once it has ended by itself."""
+        code = self.process.wait(seconds)
+        self._reader.join(10)
+        return code
+
+    def memory(self) -> int:
+        """Bytes in memory."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def running(command: list[str]) -> Iterator[Running]:
+    """A service that is killed at the end if it has not ended before."""
+    service = Running(command)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.wait()
+
+
+def fake_service(**given: Any) -> list[str]:
+    """The command of fake_service.py with these settings."""
+    return [sys.executable, str(ROOT / "tests/support/fake_service.py"), json.dumps(given)]
+
+
+def wait_for(condition: Any, seconds: float = 10) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        AssertionError: it doesn't within this time.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)

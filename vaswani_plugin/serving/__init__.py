@@ -1,0 +1,1 @@
+"""The HTTP service: LibreTranslate's interface, batches across requests, and a page. An extra."""

@@ -1,0 +1,301 @@
+"""The routes: LibreTranslate's interface, what the page asks for, health and metrics."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from time import perf_counter
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vaswani_plugin.analysis.attention_page import attention_data
+from vaswani_plugin.serving.batching import BUSY, Options
+from vaswani_plugin.serving.bodies import read_fields
+from vaswani_plugin.serving.languages import language_name
+from vaswani_plugin.serving.limits import Refusal
+from vaswani_plugin.serving.monitoring import CONTENT_TYPE
+from vaswani_plugin.serving.page import page, policy
+from vaswani_plugin.serving.service import Service
+from vaswani_plugin.serving.texts import (
+    Layout,
+    TranslationRequest,
+    check_lines,
+    number_of,
+    texts_of,
+    undetected,
+)
+
+Answer = TypeVar("Answer")
+GONE = 499
+"""Status of a request whose client has closed the connection, in the log and in the metrics."""
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+async def answer_in_time(
+    request: Request, seconds: float, work: Coroutine[Any, Any, Answer]
+) -> Answer:
+    """What `work` returns, unless it takes too long or the client goes away: then it is cancelled.
+
+    Raises:
+        Refusal: 503 or `GONE`.
+        Exception: of `work`.
+    """
+
+    async def client_leaves() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(client_leaves())
+    try:
+        await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        if gone.done():
+            raise Refusal(GONE, "The client has gone")
+        raise Refusal(503, f"The translation takes more than {seconds:g} s", BUSY)
+    finally:
+        for each in (task, gone):
+            each.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await each
+
+
+def documented(fields: str) -> dict[str, Any]:
+    """The description of a body with these fields in the OpenAPI document."""
+    schema = {"type": "object", "properties": {name: {} for name in fields.split()}}
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
+
+
+class Routes:
+    """A method for each path.
+
+    Args:
+        service: does the work.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def add_to(self, app: FastAPI) -> set[str]:
+        """Register the paths; returns them."""
+        bodies = {
+            "/translate": (self.translate, "q source target format alternatives api_key"),
+            "/detect": (self.detect, "q api_key"),
+            "/hypotheses": (self.hypotheses, "q nbest api_key"),
+            "/attention": (self.attention, "q translation api_key"),
+        }
+        for path, (answer, fields) in bodies.items():
+            app.post(path, openapi_extra=documented(fields))(answer)
+        plain = {
+            "/languages": self.languages,
+            "/frontend/settings": self.frontend_settings,
+            "/health": self.health,
+            "/metrics": self.metrics,
+        }
+        for path, method in plain.items():
+            app.get(path)(method)
+        app.get("/", include_in_schema=False)(self.front)
+        return {*bodies, *plain, "/", "/spec"}
+
+    async def _read(self, request: Request) -> dict[str, Any]:
+        """The fields of a request that may pass."""
+        fields = await read_fields(request, self.service.limits)
+        address = request.client.host if request.client else ""
+        self.service.gate.check(fields.get("api_key"), address)
+        return fields
+
+    async def _search(self, request: Request, lines: list[str], options: Options) -> list[Any]:
+        request.state.counts = {"lines": len(lines), "characters": sum(map(len, lines))}
+        work = self.service.translate(lines, options)
+        return await answer_in_time(request, self.service.limits.seconds, work)
+
+    async def translate(self, request: Request) -> Response:
+        """Translate `q`, a text or a list of texts."""
+        service = self.service
+        fields = await self._read(request)
+        wanted = TranslationRequest.from_fields(fields, service.languages, service.limits)
+        found = await self._search(request, wanted.lines, Options(nbest=1 + wanted.alternatives))
+        texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in found]
+        return JSONResponse(wanted.answer(texts, service.languages.source))
+
+    async def detect(self, request: Request) -> Response:
+        """The model's source language with confidence 0: nothing here detects languages."""
+        texts_of(await self._read(request), self.service.limits)
+        return JSONResponse([undetected(self.service.languages.source)])
+
+    async def languages(self) -> Response:
+        """The languages of the model."""
+        return JSONResponse(self.service.languages.listed())
+
+    async def frontend_settings(self) -> Response:
+        """What a web page needs to know."""
+        service = self.service
+        codes = {side: getattr(service.languages, side) for side in ("source", "target")}
+        settings = {
+            "apiKeys": service.needs_key,
+            "charLimit": service.limits.characters,
+            "filesTranslation": False,
+            "frontendTimeout": 500,
+            "keyRequired": service.needs_key,
+            "language": {k: {"code": c, "name": language_name(c)} for k, c in codes.items()},
+            "suggestions": False,
+            "supportedFilesFormat": [],
+        }
+        return JSONResponse(settings)
+
+    async def hypotheses(self, request: Request) -> Response:
+        """The best translations of each line of `q` with scores, subwords and alignments."""
+        limits = self.service.limits
+        fields = await self._read(request)
+        layouts = [Layout(text) for text in texts_of(fields, limits)]
+        lines = [line for layout in layouts for line in layout.lines]
+        check_lines(len(lines), limits)
+        nbest = max(1, number_of(fields, "nbest", 1, 1 + limits.alternatives))
+        found = await self._search(request, lines, Options(nbest, align=True))
+        return JSONResponse({"lines": [hypothesis_fields(each) for each in found]})
+
+    async def attention(self, request: Request) -> Response:
+        """The weights of every layer and head for a line `q` and its `translation`."""
+        limits = self.service.limits
+        fields = await self._read(request)
+        pair = [texts_of(fields, limits, name)[0] for name in ("q", "translation")]
+        work = self.service.attention(*(" ".join(text.split()) for text in pair))
+        found = await answer_in_time(request, limits.seconds, work)
+        return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
+
+    async def health(self) -> Response:
+        """Whether it works: 200 or 503."""
+        wrong = self.service.health()
+        return JSONResponse({"status": wrong or "ok"}, 200 if wrong is None else 503)
+
+    async def metrics(self) -> Response:
+        """Counts in Prometheus' text format."""
+        return PlainTextResponse(self.service.monitor.text(), media_type=CONTENT_TYPE)
+
+    async def front(self) -> Response:
+        """The page."""
+        return HTMLResponse(page(), headers={"Content-Security-Policy": policy()})
+
+
+async def refuse(request: Request, refusal: Exception) -> Response:
+    """The answer to a `Refusal`."""
+    assert isinstance(refusal, Refusal)
+    return JSONResponse({"error": refusal.message}, refusal.status, refusal.headers)
+
+
+async def refuse_route(request: Request, error: Exception) -> Response:
+    """The answer where there is no such path or method."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def fail(request: Request, error: Exception) -> Response:
+    """The answer to a defect; uvicorn logs it."""
+    return JSONResponse({"error": "Cannot translate text: the server has an error"}, 500)
+
+
+def create_app(service: Service, origins: list[str]) -> ASGIApp:
+    """The application.
+
+    Args:
+        service: does the work.
+        origins: web sites whose pages may call it, such as `https://example.org`; `*`: all.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.batcher.start()
+        yield
+        await service.batcher.stop()
+
+    app = FastAPI(
+        title="vaswani serve",
+        summary="Translation by a Transformer, with LibreTranslate's interface",
+        openapi_url="/spec",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        exception_handlers={Refusal: refuse, HTTPException: refuse_route, Exception: fail},
+    )
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
+        )
+    return Observed(app, service, Routes(service).add_to(app))
+
+
+def hypothesis_fields(translation: Any) -> dict[str, Any]:
+    """An `inference.results.Translation` as JSON."""
+    names = ("text", "score", "tokens", "token_scores", "alignment")
+    return {
+        "source": translation.source,
+        "source_tokens": list(translation.source_tokens),
+        "hypotheses": [
+            {name: getattr(hypothesis, name) for name in names}
+            for hypothesis in translation.hypotheses
+        ],
+    }
+
+
+class Observed:
+    """An application whose requests get a number, are counted and logged, and headers of ours.
+
+    Args:
+        app: the application.
+        service: has the counts and the log.
+        paths: those that have names of their own in the counts and the log; a path that a client
+            invents is "other".
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, paths: set[str]) -> None:
+        self.app, self.service, self.paths = app, service, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, number = perf_counter(), secrets.token_hex(8)
+        status = 500
+        state = scope.setdefault("state", {})
+
+        async def observed_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = self._headers(message["headers"], number)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, observed_send)
+        finally:
+            seconds = perf_counter() - start
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            counts = state.get("counts", {})
+            self.service.monitor.request_done(path, status, seconds, **counts)
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            fields = {"id": number, "method": method, "path": path, "status": status}
+            self.service.log.write("request", **fields, seconds=round(seconds, 4), **counts)
+
+    def _headers(self, headers: list[tuple[bytes, bytes]], number: str) -> list[Any]:
+        ours = HEADERS | {"X-Request-Id": number}
+        names = {name.lower() for name, _ in headers}
+        if b"content-security-policy" not in names:
+            ours["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+        if self.service.is_stopping and b"connection" not in names:
+            ours["Connection"] = "close"
+        return [*headers, *((k.lower().encode(), v.encode()) for k, v in ours.items())]
+
+
+METHODS = {"GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"}

@@ -1,0 +1,117 @@
+"""The fields of a request: a JSON object, a form (both encodings) or the query, within the limits.
+
+What can't be read is refused in LibreTranslate's words, whatever the bytes are.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from vaswani_plugin.serving.limits import Limits, Refusal
+
+MOST_FIELDS = 1000
+DROPPED = 16
+"""Multiple of the limit up to which a body that is too long is read."""
+
+
+async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
+    """The fields by their names; of a form, `q` is a list if it stands there more than once.
+
+    Raises:
+        Refusal: too large (413), too slow (408), not readable (400).
+    """
+    query = _form_fields(parse_qsl(request.url.query, max_num_fields=MOST_FIELDS))
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            body = await _read(request, limits.body_bytes)
+    except TimeoutError as error:
+        raise Refusal(408, "The request's body came too slowly", {"Connection": "close"}) from error
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return _json_fields(body)
+    if kind == "multipart/form-data":
+        return query | _form_fields(await _multipart(request.headers, body, limits))
+    try:
+        # As browsers send it: UTF-8, "+" for a space.
+        pairs = parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )
+    except ValueError as error:
+        raise Refusal(400, "Invalid request: not a form in UTF-8") from error
+    return query | _form_fields(pairs)
+
+
+async def _read(request: Request, most: int) -> bytes:
+    """The body.
+
+    Of one that is too long so much is read and dropped that most senders come to read the answer.
+
+    Raises:
+        Refusal: it is longer, or its sender has gone.
+    """
+    length = request.headers.get("content-length", "0")
+    is_huge = length.isdecimal() and int(length[:18]) > DROPPED * most
+    body, read = bytearray(), 0
+    try:
+        if not is_huge:
+            async for block in request.stream():
+                read += len(block)
+                if read <= most:
+                    body += block
+                elif read > DROPPED * most:
+                    break
+    except ClientDisconnect as error:
+        raise Refusal(400, "Invalid request: the body is not complete") from error
+    if is_huge or read > most:
+        raise Refusal(
+            413, f"Invalid request: the body exceeds {most} bytes", {"Connection": "close"}
+        )
+    return bytes(body)
+
+
+def _json_fields(body: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(body)
+        # Half a surrogate pair is JSON, but no text.
+        json.dumps(fields, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, "Invalid JSON format") from error
+    if not isinstance(fields, dict):
+        raise Refusal(400, "Invalid JSON format")
+    return fields
+
+
+async def _multipart(headers: Headers, body: bytes, limits: Limits) -> list[tuple[str, str]]:
+    async def blocks() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = MultiPartParser(
+        headers,
+        blocks(),
+        max_files=0,
+        max_fields=MOST_FIELDS,
+        max_part_size=limits.body_bytes,
+    )
+    try:
+        form = await parser.parse()
+    except (MultiPartException, ValueError, LookupError) as error:
+        raise Refusal(400, "Invalid request: not a multipart form") from error
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+
+
+def _form_fields(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(pairs)
+    # Forms end lines with CR LF; a JSON text has the line ends that it wants.
+    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]
+    if texts:
+        fields["q"] = texts if len(texts) > 1 else texts[0]
+    return fields

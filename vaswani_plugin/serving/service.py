@@ -1,0 +1,112 @@
+"""What the service is apart from HTTP: a translator with its queue, gate, counts and log."""
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import Any, Protocol
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.serving.batching import Batcher, Options
+from vaswani_plugin.serving.keys import Gate
+from vaswani_plugin.serving.limits import BatchLimits, Limits, Refusal
+from vaswani_plugin.serving.monitoring import Log, Monitor
+from vaswani_plugin.serving.texts import Languages
+
+
+class Translator(Protocol):
+    """What the service needs of `inference.translator.Translator`."""
+
+    source_language: str
+    target_language: str
+
+    def translate(self, texts: Iterable[str], **options: Any) -> Any:
+        """Translations of the texts, in order."""
+
+    def attention(self, source: str, target: str | None = None) -> Any:
+        """The weights of every layer and head."""
+
+    def count_tokens(self, text: str) -> int:
+        """Subwords of a text."""
+
+
+class Service:
+    """A translator with its queue, gate, counts and log.
+
+    Args:
+        translator: answers one call at a time, in a thread of the service.
+        beam: width of the search; more where a request asks for more translations.
+        limits: of a request.
+        batch_limits: of a batch.
+        keys: as `keys.read_keys` gives them; None lets everyone pass.
+        log: of events.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        beam: int,
+        limits: Limits,
+        batch_limits: BatchLimits,
+        keys: dict[str, int | None] | None,
+        log: Log,
+    ) -> None:
+        self.translator, self.beam, self.limits, self.log = translator, beam, limits, log
+        self.languages = Languages(translator.source_language, translator.target_language)
+        self.gate = Gate(keys, limits.requests_per_minute)
+        self.needs_key = keys is not None
+        self.monitor = Monitor()
+        self.batcher = Batcher(self._search, batch_limits, limits.queue_lines, self.monitor)
+        self.monitor.show(
+            "vaswani_queue_lines", "Lines that wait or are in work.", lambda: self.batcher.queued
+        )
+        self.is_stopping = False
+
+    def _search(self, lines: list[str], options: Options) -> list[Any]:
+        found: list[Any] = self.translator.translate(
+            lines,
+            beam=max(self.beam, options.nbest),
+            nbest=options.nbest,
+            align=options.align,
+            long="split",
+        )
+        return found
+
+    async def translate(self, lines: list[str], options: Options) -> list[Any]:
+        """A `Translation` of each line.
+
+        Raises:
+            Refusal: the queue is full, or a line can't be translated.
+        """
+        try:
+            return await self.batcher.translate(lines, options)
+        except UserError as error:
+            raise Refusal(400, f"Cannot translate text: {error}") from error
+
+    async def attention(self, source: str, target: str) -> Any:
+        """The attention of every layer and head while the model reads and writes these sentences.
+
+        Raises:
+            Refusal: a sentence is too long, or has no words.
+        """
+        try:
+            return await self.batcher.run_alone(self._attend, source, target)
+        except UserError as error:
+            raise Refusal(400, f"Cannot translate text: {error}") from error
+
+    def _attend(self, source: str, target: str) -> Any:
+        # A subword has at least a character, so that few texts have to be split to be refused.
+        most = self.limits.attention_tokens
+        for text in (source, target):
+            if len(text.split()) > most or self.translator.count_tokens(text) > most:
+                raise Refusal(413, f"Attention is shown of at most {most} subwords")
+        return self.translator.attention(source, target)
+
+    def health(self) -> str | None:
+        """What is wrong; None if nothing is."""
+        if self.is_stopping:
+            return "stopping"
+        if not self.batcher.is_alive:
+            return "the queue has stopped"
+        since = self.batcher.busy_since
+        if since is not None and monotonic() - since > self.limits.seconds:
+            return "a batch takes too long"
+        return None
