@@ -1,4 +1,4 @@
-"""splitting.py and split_groups.py: no sentence in two splits, the same splits for the same text."""
+"""splitting.py, split_groups.py: no sentence in two splits, the same splits for the same text."""
 
 import random
 from array import array
@@ -69,7 +69,9 @@ def test_what_makes_sentences_the_same():
 def test_groups_are_the_connected_components(seed):
     pairs = corpus(seed)
     numbers = group_numbers(*keys(pairs)).tolist()
-    groups = {n: frozenset(p for p, m in zip(pairs, numbers, strict=True) if m == n) for n in numbers}
+    groups = {
+        n: frozenset(p for p, m in zip(pairs, numbers, strict=True) if m == n) for n in numbers
+    }
     assert set(groups.values()) == components(pairs)
 
 
