@@ -164,7 +164,6 @@ key_subwords() {
 }
 
 learn_subwords() {
-  local file
   if [[ -z "$init_from" ]]; then
     learn_new_subwords
     return
@@ -210,7 +209,6 @@ stage_bundle() {
   result_options=(--also "corpus=$work/corpus.json")
   if [[ -z "$init_from" ]]; then write_translation_result; fi
 }
-
 
 key_compare() {
   key_bundle

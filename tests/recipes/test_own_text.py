@@ -187,6 +187,31 @@ def test_fine_tuning_keeps_the_vocabulary_and_says_what_it_cost(finished, corpus
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["quickstart", "wmt14_en_de"])
+def test_fine_tuning_of_other_recipes_bundles(recipe, tmp_path):
+    """Of words by Moses' rules and BPE, without and with limits by what was seen in training."""
+    first = tmp_path / "first"
+    flags = ("--scale", "tiny", "--cpu", "--work", first)
+    done = run_bash(ROOT / "recipes" / f"{recipe}.sh", *flags, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    before = first / "model"
+    has_limit = json.loads((before / "preprocessing.json").read_text())["vocabulary_threshold"]
+    assert bool(has_limit) == (recipe == "wmt14_en_de")
+    files = [first / "raw" / f"train.{language}" for language in ("en", "de")]
+    done = run_recipe(tmp_path / "second", "--train", *files, "--init-from", before)
+    assert stages_run(done) == [*STAGES, "compare"]
+    bundle = tmp_path / "second" / "model"
+    for path in before.iterdir():
+        if path.name.startswith(("dict.", "codes", "vocabulary", "preprocessing")):
+            assert (bundle / path.name).read_bytes() == path.read_bytes(), path.name
+    rows = {line.split(" ")[0] for line in lines_of(before / "dict.de.txt")}
+    for language in ("en", "de"):
+        units = lines_of(tmp_path / "second" / "bpe" / f"train.{language}")
+        known = [unit in rows for line in units for unit in line.split()]
+        assert sum(known) > 0.99 * len(known)
+
+
+@pytest.mark.slow
 def test_a_language_model_and_its_fine_tuning(corpus, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     stages = "corpus code train average bundle evaluate sample".split()
@@ -268,10 +293,11 @@ def test_choices_by_the_size_of_the_text(tmp_path, pairs, arch, vocabulary, toke
     # 256 bytes and 4 special pieces; the letters are counted once the text is there.
     (size,) = [x.split("--size ")[1].split()[0] for x in done.stderr.split("\n") if "--size" in x]
     assert int(size) == vocabulary + 260
-    # The table of the help says the same.
-    help_text = run_bash(RECIPE, "--help").stdout
+    # The tables of the help and of the documentation say the same.
+    texts = run_bash(RECIPE, "--help").stdout, (ROOT / "docs" / "own-text.md").read_text("utf-8")
     wanted = [f" {vocabulary:,} ", arch, f"{int(tokens):,} ", f" {int(updates):,}"]
-    assert sum(all(x in row for x in wanted) for row in help_text.split("\n")) == 1
+    for text in texts:
+        assert sum(all(x in row for x in wanted) for row in text.split("\n")) == 1
 
 
 def test_every_choice_is_an_option(tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.own_corpus import held_out_size, sacrebleu_tokenizer
+from vaswani_plugin.text.own_corpus import held_out_size
+from vaswani_plugin.text.own_report import sacrebleu_tokenizer
 from vaswani_plugin.text.splitting import letters_and_digits
 
 SCRIPT = "data-prep/own_text.py"

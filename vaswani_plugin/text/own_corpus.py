@@ -6,7 +6,6 @@ here or came in files of its own. Files are read more than once and never kept i
 
 import random
 import tempfile
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -18,7 +17,8 @@ from typing import Any
 
 from vaswani_plugin.text.cleaning import SeenPairs
 from vaswani_plugin.text.columns import PairFiles
-from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_pairs, write_atomically
+from vaswani_plugin.text.own_report import report
 from vaswani_plugin.text.screening import (
     LEAKED,
     ONE_COLUMN,
@@ -32,9 +32,6 @@ from vaswani_plugin.text.splitting import hold_out, sentence_key
 
 SAMPLE = 10_000
 """Pairs from which the look of a corpus is learned."""
-LONGEST_WORDS = 15
-"""Characters between two blanks, on average, from which a text is one without words between blanks:
-German has 7, Finnish 8, Japanese and Thai 20 and more."""
 LEAST_PAIRS = 20
 """Below this there is nothing to train and test with."""
 
@@ -140,53 +137,6 @@ def check_sides(files: PairFiles, sample: list[Pair]) -> None:
             f"{names}: source and target seem swapped: line 1 should be {source}, then {target}: "
             f"give them in the other order, or say --pair {target}-{source}"
         )
-
-
-def report(
-    counts: dict[str, int], train: dict[str, Path], dropped: dict[str, Dropped]
-) -> dict[str, Any]:
-    """What is known of prepared text, for JSON.
-
-    Args:
-        counts: pairs (or lines) of each split.
-        train: the training text's files, by language.
-        dropped: what became of each file.
-    """
-    letters: set[str] = set()
-    sides = []
-    for language, path in train.items():
-        characters = words = 0
-        for line in read_lines(path):
-            letters.update(line)
-            characters += len(line)
-            words += len(line.split())
-        sides.append({"language": language, "characters": characters, "words": words})
-        tokenizer = sacrebleu_tokenizer(language, characters, words)
-    normal = set(unicodedata.normalize("NFKC", "".join(letters)))
-    files = {name: found.as_json() for name, found in dropped.items()}
-    return {
-        "splits": counts,
-        "letters": len(normal),
-        "sides": sides,
-        "sacrebleu_tokenizer": tokenizer,
-        "files": files,
-    }
-
-
-def sacrebleu_tokenizer(language: str, characters: int, words: int) -> str:
-    """Which of sacreBLEU's tokenizers suits the target text.
-
-    Args:
-        language: its code.
-        characters: of the text.
-        words: between blanks.
-
-    Returns:
-        "zh" for Chinese; "char" for other text without blanks between words; else "13a".
-    """
-    if language.casefold().replace("-", "_").split("_")[0] in ("zh", "yue"):
-        return "zh"
-    return "char" if characters > LONGEST_WORDS * words else "13a"
 
 
 class OwnCorpus:

@@ -11,7 +11,8 @@ from typing import Any
 
 from vaswani_plugin.text.columns import read_text
 from vaswani_plugin.text.corpus_io import InputError, write_atomically
-from vaswani_plugin.text.own_corpus import LEAST_PAIRS, held_out_size, report
+from vaswani_plugin.text.own_corpus import LEAST_PAIRS, held_out_size
+from vaswani_plugin.text.own_report import report
 from vaswani_plugin.text.screening import Dropped, judge_lines
 
 
