@@ -88,14 +88,17 @@ def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
 
 def prepare_lines(args: argparse.Namespace) -> dict[str, Any]:
     """The splits of a language model's text; returns the report."""
-    for name in ("train", "valid", "test"):
+    for name in ("train", "valid", "test", "keep_out"):
         if len(getattr(args, name) or ("",)) != 1:
-            raise InputError(f"--{name}: a language model takes one file, not more")
-    for name in ("mix_old", "keep_out"):
-        if getattr(args, name):
-            raise InputError(f"--{name.replace('_', '-')}: goes with --pair")
-    (train,), (valid,), (test,) = args.train, args.valid or (None,), args.test or (None,)
-    return OwnLines(train, valid, test, args.valid_size, args.test_size, args.output).prepare()
+            raise InputError(
+                f"--{name.replace('_', '-')}: a language model takes one file, not more"
+            )
+    if args.mix_old:
+        raise InputError("--mix-old: goes with --pair")
+    names = ("train", "valid", "test", "keep_out")
+    train, valid, test, keep_out = ((getattr(args, name) or (None,))[0] for name in names)
+    sizes = args.valid_size, args.test_size
+    return OwnLines(train, valid, test, *sizes, args.output, keep_out).prepare()
 
 
 def text_report(report: dict[str, Any]) -> str:

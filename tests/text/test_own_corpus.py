@@ -297,6 +297,10 @@ def test_one_text_with_held_out_text_of_its_own(tmp_path):
     report(tmp_path, run(tmp_path, *flags, pair=False))
     assert lines_of(tmp_path / "raw" / "train.txt") == text[:40] + text[50:90]
     assert lines_of(tmp_path / "raw" / "test.txt") == text[40:50]
+    kept_out = ("--keep-out", tmp_path / "test.txt")
+    report(tmp_path, run(tmp_path, "--train", tmp_path / "train.txt", *kept_out, pair=False))
+    splits = [lines_of(tmp_path / "raw" / f"{name}.txt") for name in SPLITS]
+    assert sum(splits, []) == text[:40] + text[50:]
     done = run(tmp_path, "--train", tmp_path / "test.txt", pair=False)
     assert_one_line_error(done, "test.txt: 10 lines are too few")
     done = run(tmp_path, "--train", tmp_path / "train.txt", "--test-size", 99, pair=False)

@@ -24,6 +24,7 @@ class OwnLines:
         valid_size: lines to hold out; None: `held_out_size`.
         test_size: the same.
         output: the folder of train.txt, valid.txt and test.txt.
+        keep_out: text whose long lines no split may hold, or None.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class OwnLines:
         valid_size: int | None,
         test_size: int | None,
         output: Path,
+        keep_out: str | None = None,
     ) -> None:
         self._files = {"test": test, "valid": valid, "train": train}
         self._sizes = {"valid": valid_size, "test": test_size}
         self._output = output
+        self._keep_out = keep_out
         self._dropped: dict[str, Dropped] = {}
         self._counts: dict[str, int] = {}
 
@@ -79,6 +82,9 @@ class OwnLines:
         These come first: a long line of theirs is no line of the training text.
         """
         broken = judge_lines()
+        if self._keep_out is not None:
+            for line in read_text(self._keep_out):
+                broken(line)
         for name, path in self._files.items():
             if path is None:
                 continue
