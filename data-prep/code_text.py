@@ -11,6 +11,9 @@ training text; every line comes back exactly) and characters. Each line is a seq
 is `article <sep> summary`: the first --article-tokens units of the article, the first
 --summary-tokens of the summary.
 
+With --like the units and their numbers are those of a bundle's language model, which is to be
+trained further.
+
 The folder holds what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on),
 the codes, and preprocessing.json, for bundle.py. It appears when it is complete, or not at all.
 """
@@ -20,6 +23,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -32,13 +36,19 @@ from vaswani_plugin.text.binary import (
     UNKNOWN,
     binarize,
     build_dictionary,
+    read_dictionary,
     type_code,
     write_dictionary,
 )
 from vaswani_plugin.text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
 from vaswani_plugin.text.corpus_io import InputError, read_pairs, run, write_atomically
 from vaswani_plugin.text.parallel import process_file
-from vaswani_plugin.text.settings import SETTINGS, TEXT_DICTIONARY, TextSettings
+from vaswani_plugin.text.settings import (
+    SETTINGS,
+    TEXT_DICTIONARY,
+    TextSettings,
+    read_settings,
+)
 
 SPLITS = ("train", "valid", "test")
 CODES = "codes"
@@ -106,6 +116,7 @@ def code_text(
     threshold: int,
     padding_factor: int,
     workers: int,
+    like: Path | None = None,
 ) -> list[str]:
     """Writes all of it into a temporary folder and moves that into place.
 
@@ -118,6 +129,7 @@ def code_text(
         threshold: rarer units become <unk>; not with BPE.
         padding_factor: rows of the dictionary become a multiple of it.
         workers: processes.
+        like: a bundle whose codes and dictionary are used instead of new ones.
 
     Returns:
         A line for people about each split.
@@ -131,14 +143,20 @@ def code_text(
         parts, folder = Path(parent), Path(parent) / "data-bin"
         folder.mkdir()
         if settings.codes:
-            learn_codes(splits["train"], operations, min_frequency, parts, workers)
+            if like is None:
+                learn_codes(splits["train"], operations, min_frequency, parts, workers)
+            else:
+                shutil.copyfile(like / CODES, parts / CODES)
             shutil.copyfile(parts / CODES, folder / CODES)
-        also = bpe_units(str(parts / CODES)) if settings.codes else ()
         coded = {
             split: code_split(split, files, settings, parts, workers)
             for split, files in splits.items()
         }
-        entries = build_dictionary([coded["train"]], threshold, padding_factor, workers, also)
+        if like is None:
+            also = bpe_units(str(parts / CODES)) if settings.codes else ()
+            entries = build_dictionary([coded["train"]], threshold, padding_factor, workers, also)
+        else:
+            entries = read_dictionary(like / TEXT_DICTIONARY, 1)
         write_dictionary(entries, folder / TEXT_DICTIONARY)
         rows = len(SPECIAL_SYMBOLS) + len(entries)
         report = []
@@ -159,7 +177,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--coding", choices=CODINGS, required=True)
+    parser.add_argument("--coding", choices=CODINGS, help="needed where --like doesn't say it")
+    parser.add_argument("--like", type=Path, metavar="BUNDLE", help="take its units")
     for split in SPLITS:
         parser.add_argument(f"--{split}", required=True, metavar="FILE", help="plain or .gz")
     parser.add_argument("--output", type=Path, required=True, help="the folder to make")
@@ -180,6 +199,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def check_arguments(args: argparse.Namespace) -> None:
     """Raises InputError where the options don't fit together."""
+    if (args.coding is None) == (args.like is None):
+        raise InputError(f"give either --coding ({', '.join(CODINGS)}) or --like BUNDLE")
     for name in ("operations", "min_frequency", "padding_factor", "workers"):
         if getattr(args, name) < 1:
             flag = name.replace("_", "-")
@@ -192,14 +213,29 @@ def check_arguments(args: argparse.Namespace) -> None:
         raise InputError("--summaries goes with --article-tokens N and --summary-tokens N")
 
 
+def bundle_settings(folder: Path) -> TextSettings:
+    """The settings of a language model's bundle.
+
+    Raises:
+        InputError: it is no such bundle, or its codes have a name of their own.
+    """
+    settings = read_settings(folder)
+    if not isinstance(settings, TextSettings) or settings.codes not in (None, CODES):
+        raise InputError(f"--like {folder}: no bundle of a language model as bundle.py makes it")
+    return replace(settings, beam=None)
+
+
 def main() -> None:
     """Command line."""
     args = parse_arguments()
     check_arguments(args)
     sides = (".article", ".summary") if args.summaries else ("",)
     splits = {split: [getattr(args, split) + side for side in sides] for split in SPLITS}
-    codes = CODES if args.coding == "bpe" else None
-    settings = TextSettings(args.coding, codes, args.article_tokens, args.summary_tokens)
+    if args.like is None:
+        codes = CODES if args.coding == "bpe" else None
+        settings = TextSettings(args.coding, codes, args.article_tokens, args.summary_tokens)
+    else:
+        settings = bundle_settings(args.like)
     report = code_text(
         splits,
         settings,
@@ -209,6 +245,7 @@ def main() -> None:
         args.threshold,
         args.padding_factor,
         args.workers,
+        args.like,
     )
     print("\n".join(report))
 

@@ -41,6 +41,11 @@ def parse_arguments() -> argparse.Namespace:
     learning.add_argument("--output", required=True, help="the model; .model is added if missing")
     learning.add_argument("--size", type=int, default=32000, help="pieces (default 32000)")
     learning.add_argument(
+        "--at-most",
+        action="store_true",
+        help="take fewer pieces than --size where the text doesn't give as many",
+    )
+    learning.add_argument(
         "--kind",
         choices=KINDS,
         default="unigram",
@@ -76,7 +81,7 @@ def main() -> None:
             raise InputError(f"--{name} {getattr(args, name)}: must be at least 1")
     if args.command == "learn":
         output = args.output.removesuffix(".model") + ".model"
-        model = learn(args.input, args.size, args.kind, args.sample)
+        model = learn(args.input, args.size, args.kind, args.sample, args.at_most)
         with write_bytes_atomically(output) as stream:
             stream.write(model)
         print(f"{load(output).get_piece_size()} pieces, {args.kind}: {output}")

@@ -29,12 +29,13 @@ set -euo pipefail
 recipe=lm
 # shellcheck source=recipes/lib/language_model.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/language_model.sh"
+# shellcheck source=recipes/lib/perplexity.sh
+source "$VASWANI_ROOT/recipes/lib/perplexity.sh"
 stages=(fetch unpack code train average bundle evaluate sample)
 by_content=(unpack code train evaluate)
 
 corpus=wikitext-2
 beam=1
-tiny_tokens_per_sample=64
 data_layout="needed: train, valid and test, .txt, .tokens or as published"
 prompts=("The" "In the")
 
@@ -119,13 +120,6 @@ source_files() { # what the text is made of, one a line
   esac
 }
 
-raw_prefix() { echo "$work/raw/$1.txt"; } # SPLIT: as code_text.py takes it
-
-raw_files() { # SPLIT...: all files of it
-  local split
-  for split in "$@"; do raw_prefix "$split"; done
-}
-
 stage_unpack() {
   local index split fractions=("0 1" "0 1" "0 1") options=() parts=$work/parts
   fresh_folder "$work/raw"
@@ -156,38 +150,7 @@ stage_unpack() {
 
 unpacked() { if [[ "$layout" == archive ]]; then echo "$work/parts/$1"; else text_file "$1"; fi; }
 
-key_evaluate() {
-  key_bundle
-  digests "$(raw_prefix train)" "$(raw_prefix test)"
-  echo "context $((tokens_per_sample / 2))"
-}
-
-# Each token is scored with at least half a sample of context.
-stage_evaluate() {
-  local command=(vaswani lm --model "$work/model" --text "$(raw_prefix test)"
-    --tokens-per-sample "$tokens_per_sample" --context-window $((tokens_per_sample / 2)))
-  # The trigrams of a hundred million words want more memory than most machines have.
-  if [[ "$corpus" != wikitext-103 ]]; then command+=(--baselines --train-data "$(raw_prefix train)"); fi
-  if [[ "$device" == cpu ]]; then command+=(--cpu); fi
-  fresh_folder "$work/output"
-  run_to "$work/output/perplexity.json" "${command[@]}" --format json
-}
-
-key_sample() { key_evaluate; }
-
-# As long as the text that the model saw at once is half full; line after line.
-stage_sample() {
-  local command=(vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed "$seed"
-    --max-new-tokens $((tokens_per_sample / 2)) --stop never)
-  if [[ "$device" == cpu ]]; then command+=(--cpu); fi
-  run_to "$work/output/sample.txt" "${command[@]}" "${prompts[@]}"
-  write_result ppl "$work/output/perplexity.json"
-}
-
-show_result() {
-  cat "$work/output/sample.txt"
-  python "$lib/report_table.py" lm "$work/output/perplexity.json"
-  python "$lib/summary.py" "$work/result.json" --title "$title"
-}
+# The trigrams of a hundred million words want more memory than most machines have.
+has_baselines() { [[ "$corpus" != wikitext-103 ]]; }
 
 main_recipe "$@"

@@ -8,6 +8,8 @@
 #   recipe_defaults            fills in what no option set and checks it (may call `die`)
 #   stage_NAME                 does a stage; prints its commands by going through `run`
 #   key_NAME                   prints all on which the stage's result depends
+#   after_NAME                 where it has one: runs once the stage is done, now or before, for what
+#                              the later stages' options depend on
 #   show_result                prints what people read at the end
 #   training_command           where it makes one training: see launch.sh and translation.sh
 # and calls `main_recipe "$@"`. A finished stage leaves WORK/.stages/NAME with its key and is
@@ -221,10 +223,12 @@ run_stages() {
         say "stage $number, $name"
         "stage_$name"
       fi
+      run_after "$name"
       continue
     fi
     if stage_is_done "$name"; then
       ((number < first_stage)) || say "stage $number, $name: done before"
+      run_after "$name"
       continue
     fi
     ((number >= first_stage)) ||
@@ -238,7 +242,12 @@ run_stages() {
     mkdir -p "$work/.stages"
     "key_$name" >"$(stage_stamp "$name").part"
     mv "$(stage_stamp "$name").part" "$(stage_stamp "$name")"
+    run_after "$name"
   done
+}
+
+run_after() { # NAME of a stage
+  if declare -F "after_$1" >/dev/null; then "after_$1"; fi
 }
 
 main_recipe() {

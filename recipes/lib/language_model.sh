@@ -24,6 +24,7 @@ max_update=4000
 max_tokens=4096
 average=5
 average_over=updates
+units_of=''         # a bundle whose units are taken instead of new ones
 coding_options=()   # of code_text.py
 training_options=() # of fairseq-train
 
@@ -100,19 +101,24 @@ key_unpack() {
   source_files | listed_digests
 }
 
-key_code() {
+key_code() { language_model_key_code; }
+
+language_model_key_code() {
   raw_files train valid test | listed_digests
   printf 'coding %s operations %s options %s\n' "$coding" "$operations" "${coding_options[*]-}"
 }
 
 stage_code() {
   remove_leftovers "$work/.data-bin"
-  run python "$prep/code_text.py" --coding "$coding" --operations "$operations" \
-    ${coding_options[@]+"${coding_options[@]}"} --output "$work/data-bin" \
+  local units=(--coding "$coding" --operations "$operations")
+  if [[ -n "$units_of" ]]; then units=(--like "$units_of"); fi
+  run python "$prep/code_text.py" "${units[@]}" ${coding_options[@]+"${coding_options[@]}"} --output "$work/data-bin" \
     --train "$(raw_prefix train)" --valid "$(raw_prefix valid)" --test "$(raw_prefix test)"
 }
 
-training_key() {
+training_key() { language_model_training_key; }
+
+language_model_training_key() {
   data_bin_digests 'train.*' 'valid.*' 'dict.*'
   printf 'arch %s seed %s max-tokens %s sample %s update-freq %s warmup %s factor %s dropout %s options %s device %s\n' \
     "$arch" "$seed" "$max_tokens" "$tokens_per_sample" "$update_freq" "$warmup_updates" \
@@ -125,9 +131,14 @@ training_command() { # sets `command`
     ${training_options[@]+"${training_options[@]}"}
     --max-tokens "$max_tokens" --update-freq "$update_freq" --lr-factor "$lr_factor"
     --warmup-updates "$warmup_updates" --max-update "$max_update" --seed "$seed"
-    --no-epoch-checkpoints --save-interval-updates "$save_interval"
-    --keep-interval-updates "$average" --save-dir "$work/checkpoints"
+    --save-dir "$work/checkpoints" ${model_options[@]+"${model_options[@]}"}
     --no-progress-bar --log-format simple --log-interval 50)
+  if [[ "$average_over" == best ]]; then
+    add_early_stopping
+  else
+    command+=(--no-epoch-checkpoints --save-interval-updates "$save_interval"
+      --keep-interval-updates "$average")
+  fi
   if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
   if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
   add_launcher
@@ -145,13 +156,15 @@ stage_bundle() {
     --output "$work/model" "beam=$beam"
 }
 
-# KEY FILE: writes result.json, with the scores of a JSON file under the name KEY, and the model card.
+# KEY FILE OPTION...: writes result.json, with the scores of a JSON file under the name KEY, and the
+# model card; more options of result.py.
 write_result() {
-  local file files=()
+  local file files=() scores=$1=$2
+  shift 2
   while IFS= read -r file; do files+=("$file"); done < <(raw_files train valid test)
   remove_leftovers "$work/.result.json"
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \
-    --path checkpoints=checkpoints --path bundle=model --scores "$1=$2" --output "$work/result.json"
+    --path checkpoints=checkpoints --path bundle=model --scores "$scores" --output "$work/result.json" "$@"
   complete_bundle
 }

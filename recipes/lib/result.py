@@ -132,6 +132,8 @@ def write_result(args: argparse.Namespace) -> None:
         content[key] = read_json(path, SCORE_AGAIN)
     else:
         content["bleu"] = read_scores(args.tokenized, args.sacrebleu)
+    for key, path in map(split_pair, args.also):
+        content[key] = read_json(path, "run the recipe again")
     content["versions"] = versions()
     write_json(content, args.output)
 
@@ -150,6 +152,9 @@ def main() -> None:
     parser.add_argument("--tokenized", type=Path, help="`vaswani bleu --tokenized` on tokens")
     parser.add_argument("--sacrebleu", type=Path, help="`vaswani bleu` on running text")
     parser.add_argument("--scores", metavar="KEY=JSON", help="another command's, instead of BLEU")
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="KEY=JSON", help="a file to take in whole"
+    )
     parser.add_argument("--output", required=True)
     write_result(parser.parse_args())
 

@@ -9,12 +9,15 @@ key_score() {
   key_binarize
 }
 
+result_options=() # more of result.py
+score_options() { echo --language "$target_lang"; } # of `vaswani bleu`, on running text
+
 stage_score() { score_translations; }
 
 # Lower-cased text is scored as it was published: over the words that the model was trained on, and
 # as running text without regard to case. Other text by all scores of the language at once.
 score_translations() {
-  local output=$work/output hypothesis reference=$work/raw/test.$target_lang split=()
+  local output=$work/output hypothesis reference=$work/raw/test.$target_lang split=() options
   hypothesis=$output/test.$target_lang
   remove_leftovers "$output/.test"
   if [[ "$subwords" == bpe ]]; then
@@ -31,7 +34,8 @@ score_translations() {
     run_to "$output/bleu.json" vaswani bleu --lowercase --format json \
       --hypothesis "$hypothesis" --reference "$reference"
   else
-    run_to "$output/bleu.json" vaswani bleu --language "$target_lang" --format json \
+    read -ra options < <(score_options)
+    run_to "$output/bleu.json" vaswani bleu "${options[@]}" --format json \
       --hypothesis "$hypothesis" --reference "$reference"
   fi
 }
@@ -42,20 +46,29 @@ key_bundle() {
 }
 
 stage_bundle() {
-  local file language data=() kind=subword-nmt punctuation=$normalize vocabulary=() tokenized=bleu.json
+  make_bundle
+  write_translation_result
+}
+
+make_bundle() {
+  local kind=subword-nmt punctuation=$normalize limits=()
   if [[ "$subwords" == wordpiece ]]; then kind=sentencepiece; fi
   if [[ "$tokenizer" == none ]]; then punctuation=false; fi
-  if [[ "$lowercase" == true ]]; then tokenized=tokenized.json; fi
   if ((threshold)); then
-    vocabulary=("vocabulary=$work/bpe/vocabulary.$source_lang" "vocabulary_threshold=$threshold")
+    limits=("vocabulary=$work/bpe/vocabulary.$source_lang" "vocabulary_threshold=$threshold")
   fi
   fresh_folder "$work/model"
-  remove_leftovers "$work/.result.json"
   run python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \
     --pair "$pair" --output "$work/model" "lowercase=$lowercase" \
     "normalize_punctuation=$punctuation" "tokenizer=$tokenizer" \
     "aggressive_dash_splits=$aggressive" "subwords=$kind" "codes=$(codes)" \
-    ${vocabulary[@]+"${vocabulary[@]}"} "beam=$beam"
+    ${limits[@]+"${limits[@]}"} "beam=$beam"
+}
+
+write_translation_result() {
+  local file language data=() tokenized=bleu.json
+  if [[ "$lowercase" == true ]]; then tokenized=tokenized.json; fi
+  remove_leftovers "$work/.result.json"
   if [[ "$layout" == text ]]; then
     while IFS= read -r file; do data+=("$file"); done < <(source_files)
   else
@@ -66,7 +79,8 @@ stage_bundle() {
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/train.log" --data "${data[@]}" --path data_bin=data-bin \
     --path checkpoints=checkpoints --path bundle=model --tokenized "$work/output/$tokenized" \
-    --sacrebleu "$work/output/bleu.json" --output "$work/result.json"
+    --sacrebleu "$work/output/bleu.json" --output "$work/result.json" \
+    ${result_options[@]+"${result_options[@]}"}
   complete_bundle
 }
 

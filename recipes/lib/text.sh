@@ -11,6 +11,7 @@ aggressive=false # Moses' -a: split at hyphens
 cleaning=()      # check_corpus.py's limits for the training set, in tokens; none: only checked
 subwords=bpe     # or wordpiece
 operations=10000 # BPE's merges, or the number of word pieces
+piece_options=() # of `wordpiece.py learn`
 threshold=0      # subword-nmt's --vocabulary-threshold; 0: none
 padding_factor=8 # rows of the dictionary become a multiple of it
 
@@ -92,31 +93,42 @@ key_subwords() {
 stage_subwords() {
   local split language rules
   fresh_folder "$work/$subwords"
+  learn_subwords
+  for language in "$source_lang" "$target_lang"; do
+    rules=()
+    choose_subword_rules "$language"
+    for split in "${splits[@]}"; do
+      apply_subwords "$(cleaned "$split").$language" "$work/$subwords/$split.$language" \
+        ${rules[@]+"${rules[@]}"}
+    done
+  done
+}
+
+learn_subwords() { learn_new_subwords; }
+choose_subword_rules() { choose_learned_rules "$@"; }
+has_dictionary() { [[ "$subwords" == wordpiece ]]; } # and does not count one from the training text
+
+learn_new_subwords() { # writes $(codes), and word pieces' dictionary
   if [[ "$subwords" == wordpiece ]]; then
-    run python "$prep/wordpiece.py" learn --size "$operations" --output "$(codes)" \
-      --input "$(cleaned train).$source_lang" "$(cleaned train).$target_lang"
+    run python "$prep/wordpiece.py" learn --size "$operations" ${piece_options[@]+"${piece_options[@]}"} \
+      --output "$(codes)" --input "$(cleaned train).$source_lang" "$(cleaned train).$target_lang"
     # All pieces: a dictionary counted from the text would lack the bytes of letters not in it.
     run python "$prep/wordpiece.py" dictionary --model "$(codes)" --output "$work/wordpiece/dictionary"
   else
     run python "$prep/bpe.py" learn --operations "$operations" --output "$(codes)" \
       --input "$(cleaned train).$source_lang" "$(cleaned train).$target_lang"
   fi
-  for language in "$source_lang" "$target_lang"; do
-    rules=()
-    if ((threshold)); then
-      # Each language keeps to the subwords that it was seen with: once applied, counted, and
-      # applied again with the counts.
-      run python "$prep/bpe.py" apply --codes "$(codes)" \
-        --input "$(cleaned train).$language" --output "$work/bpe/train.$language"
-      run python "$prep/bpe.py" vocabulary \
-        --input "$work/bpe/train.$language" --output "$work/bpe/vocabulary.$language"
-      rules=(--vocabulary "$work/bpe/vocabulary.$language" --vocabulary-threshold "$threshold")
-    fi
-    for split in "${splits[@]}"; do
-      apply_subwords "$(cleaned "$split").$language" "$work/$subwords/$split.$language" \
-        ${rules[@]+"${rules[@]}"}
-    done
-  done
+}
+
+# LANGUAGE: sets `rules`. With a threshold each language keeps to the subwords that it was seen with:
+# once applied, counted, and applied again with the counts.
+choose_learned_rules() {
+  if ((threshold == 0)); then return; fi
+  run python "$prep/bpe.py" apply --codes "$(codes)" \
+    --input "$(cleaned train).$1" --output "$work/bpe/train.$1"
+  run python "$prep/bpe.py" vocabulary \
+    --input "$work/bpe/train.$1" --output "$work/bpe/vocabulary.$1"
+  rules=(--vocabulary "$work/bpe/vocabulary.$1" --vocabulary-threshold "$threshold")
 }
 
 codes() { if [[ "$subwords" == bpe ]]; then echo "$work/bpe/codes"; else echo "$work/wordpiece/pieces.model"; fi; }
@@ -138,7 +150,7 @@ key_binarize() {
 
 stage_binarize() {
   local dictionary=()
-  if [[ "$subwords" == wordpiece ]]; then dictionary=(--dictionary "$work/wordpiece/dictionary"); fi
+  if has_dictionary; then dictionary=(--dictionary "$work/$subwords/dictionary"); fi
   remove_leftovers "$work/.data-bin"
   run python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" \
     --padding-factor "$padding_factor" ${dictionary[@]+"${dictionary[@]}"} \

@@ -4,7 +4,10 @@
     text_part.py input.txt --from 0.9 --to 0.95 --most 1000 > valid.txt
     text_part.py --words wiki.test.tokens > test.txt
 
---words drops the blanks at both ends of a line, as texts made of words have them.
+    text_part.py --most 2 --characters 20 test.txt > prompts.txt
+
+--characters leaves of each line no more than its beginning. --words drops the blanks at both ends
+of a line, as texts made of words have them.
 """
 
 import argparse
@@ -42,12 +45,13 @@ def main() -> None:
     parser.add_argument("--from", type=float, default=0, dest="start", metavar="FRACTION")
     parser.add_argument("--to", type=float, default=1, dest="end", metavar="FRACTION")
     parser.add_argument("--most", type=int, default=0, metavar="N", help="lines (0: all)")
+    parser.add_argument("--characters", type=int, metavar="N", help="of each line")
     parser.add_argument("--words", action="store_true")
     args = parser.parse_args()
     lines = part(args.file, args.start, args.end)
     with write_atomically("-") as write:
         for line in islice(lines, args.most or None):
-            write(line.strip(" ") if args.words else line)
+            write((line.strip(" ") if args.words else line)[: args.characters])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,11 @@ real_tokens='' # of a batch, a side: --max-tokens is lowered to it; none: --max-
 # No options:
 dropout=''          # none: the architecture's own
 average=10          # checkpoints, the last ones
-average_over=epochs # or updates: those written every `save_interval` updates, and the final state
+average_over=epochs # or updates: those written every `save_interval` updates, and the final state;
+                    # or best, of these
+patience=0          # with best: stop after so many validations without a better one
+continued=0         # how many times a training that had ended was continued
+model_options=()    # of fairseq-train
 beam=4
 title=''             # of the last line
 
@@ -130,7 +134,9 @@ choose_update_freq() {
 }
 
 # What decides on the trajectory of a training; with these unchanged it can be continued.
-training_key() {
+training_key() { translation_training_key; }
+
+translation_training_key() {
   data_bin_digests 'train.*' 'valid.*' 'dict.*'
   printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s\n' \
     "$arch" "$seed" "$max_tokens${real_tokens:+ real $real_tokens}" "$update_freq" "$warmup_updates" \
@@ -140,6 +146,7 @@ training_key() {
 key_train() {
   training_key
   printf 'updates %s epochs %s save-interval %s\n' "$max_update" "$max_epoch" "$save_interval"
+  if [[ "$average_over" == best ]]; then printf 'patience %s continued %s\n' "$patience" "$continued"; fi
 }
 
 training_command() { # sets `command`
@@ -147,11 +154,13 @@ training_command() { # sets `command`
     --task vaswani_translation --source-lang "$source_lang" --target-lang "$target_lang"
     --arch "$arch" --max-tokens "$max_tokens" --update-freq "$update_freq"
     --lr-factor "$lr_factor" --warmup-updates "$warmup_updates" --max-update "$max_update"
-    --seed "$seed" --save-dir "$work/checkpoints"
+    --seed "$seed" --save-dir "$work/checkpoints" ${model_options[@]+"${model_options[@]}"}
     --no-progress-bar --log-format simple --log-interval 50)
   if [[ -n "$real_tokens" ]]; then command+=(--real-tokens "$real_tokens"); fi
   if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
-  if [[ "$average_over" == updates ]]; then
+  if [[ "$average_over" == best ]]; then
+    add_early_stopping
+  elif [[ "$average_over" == updates ]]; then
     command+=(--no-epoch-checkpoints --save-interval-updates "$save_interval"
       --keep-interval-updates "$average")
   else
@@ -163,6 +172,16 @@ training_command() { # sets `command`
   fi
   if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
   add_launcher
+}
+
+# To `command`: validations and checkpoints every `save_interval` updates and at no other time, so
+# that patience means the same in short epochs and in long ones.
+add_early_stopping() {
+  local never=1000000000
+  command+=(--patience "$patience" --keep-best-checkpoints "$average" --no-epoch-checkpoints
+    --save-interval "$never" --validate-interval "$never"
+    --save-interval-updates "$save_interval" --validate-interval-updates "$save_interval"
+    --keep-interval-updates 1)
 }
 
 stage_train() {
@@ -183,12 +202,18 @@ stage_train() {
   [[ -f "$work/checkpoints/checkpoint_last.pt" ]] || rm -f "$work/logs/train.log"
   rm -f "$work/checkpoints/.finished"
   run_logged "$work/logs/train.log" "${command[@]}"
-  printf '%s\n' "$max_update $max_epoch" >"$work/checkpoints/.finished"
+  training_goal >"$work/checkpoints/.finished"
+}
+
+training_goal() { # until when it trains
+  printf '%s' "$max_update $max_epoch"
+  if [[ "$average_over" == best ]]; then printf ' patience %s continued %s' "$patience" "$continued"; fi
+  printf '\n'
 }
 
 training_is_complete() {
   local folder=$work/checkpoints
-  [[ -f "$folder/.finished" && "$(<"$folder/.finished")" == "$max_update $max_epoch" ]] &&
+  [[ -f "$folder/.finished" && "$(<"$folder/.finished")" == "$(training_goal)" ]] &&
     [[ -f "$folder/.key" && "$(<"$folder/.key")" == "$(training_key)" ]]
 }
 
@@ -256,7 +281,11 @@ count_checkpoints() { # PATTERN: in the training's folder
 
 stage_average() {
   local count=$average flag=--last found
-  if [[ "$average_over" == updates ]]; then flag=--last-updates; fi
+  if [[ "$average_over" == updates ]]; then
+    flag=--last-updates
+  elif [[ "$average_over" == best ]]; then
+    flag=--best
+  fi
   if [[ -z "$dry_run" ]]; then
     if [[ "$average_over" == updates ]]; then
       found=$(count_checkpoints 'checkpoint_[0-9]*_[0-9]*.pt')
@@ -264,6 +293,8 @@ stage_average() {
       if (($(count_checkpoints "checkpoint_[0-9]*_$(saved_updates).pt") == 0)); then
         found=$((found + 1))
       fi
+    elif [[ "$average_over" == best ]]; then
+      found=$(count_checkpoints 'checkpoint.best_loss_*.pt')
     else
       found=$(count_checkpoints 'checkpoint[0-9]*.pt')
     fi

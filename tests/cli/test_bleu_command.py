@@ -62,6 +62,7 @@ def test_flags_are_frozen() -> None:
         *("-h", "--help", "--hypothesis", "--generate-output", "--reference", "--lowercase"),
         *("--language", "--tokenized", "--compound-split", "--remove-bpe", "--confidence"),
         *("--baseline", "--source", "--training-source", "--plot", "--format"),
+        "--sacrebleu-tokenizer",
     }
 
 
@@ -89,6 +90,29 @@ def test_json_has_the_frozen_keys_of_what_is_asked_for(
     for table in tables:
         assert list(result[table][0]) == ["bucket", "sentences", "sacrebleu", "baseline"]
     assert list(as_json(files, capsys, "--confidence")) == [*KEYS, "confidence"]
+
+
+@pytest.mark.parametrize("tokenizer", ["zh", "char"])
+def test_text_without_blanks_between_words(
+    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture, tokenizer: str
+) -> None:
+    """A Chinese character is a word of its own; the reference is sacreBLEU on these words."""
+    lines, golds = (
+        ["房子在山上，离海不远。", "他和你在家。"],
+        ["房子在高山上，离海不远。", "他和你在家。"],
+    )
+    write(files["hypothesis"], lines)
+    write(files["reference"], golds)
+    flags = ("--sacrebleu-tokenizer", tokenizer)
+    result = as_json(files, capsys, *flags, "--confidence")
+    words = [[" ".join(line) for line in side] for side in (lines, golds)]
+    assert result["sacrebleu"] == pytest.approx(tokenized_score(words[0], [words[1]]).score)
+    assert f"tok:{tokenizer}" in result["signature"]
+    assert as_json(files, capsys)["sacrebleu"] < result["sacrebleu"]
+    assert abs(result["confidence"]["sacrebleu"]["mean"] - result["sacrebleu"]) < 20
+    source = write(tmp_path / "source", ["a b c", "d e f"])
+    rows = as_json(files, capsys, *flags, "--source", source)["by_length"]
+    assert rows[0]["sacrebleu"] == pytest.approx(result["sacrebleu"])
 
 
 def test_tokenized_and_lowercase(files: dict, capsys: pytest.CaptureFixture) -> None:

@@ -87,6 +87,25 @@ def test_words_are_binarized_as_by_fairseq_preprocess(text, run):
     assert "valid: 2 lines, 9 units, 2 unknown\n" in output
 
 
+@pytest.mark.parametrize("coding", CODINGS)
+def test_new_text_with_the_units_of_a_bundle(text, run, coding):
+    run(text, "--coding", coding)
+    bundle = text / "bundle"
+    (text / "bin").rename(bundle)
+    (bundle / "model.pt").write_bytes(b"")
+    (text / "train").write_text("new words that the old text lacks\n" * 3)
+    run(text, "--like", bundle)
+    folder = text / "bin"
+    assert (folder / "dict.txt").read_bytes() == (bundle / "dict.txt").read_bytes()
+    if coding == "bpe":
+        assert (folder / "codes").read_bytes() == (bundle / "codes").read_bytes()
+    for name in ("valid.bin", "test.bin"):
+        assert (folder / name).read_bytes() == (bundle / name).read_bytes()
+    ours, theirs = (read_settings_file(path / "preprocessing.json") for path in (folder, bundle))
+    assert ours == theirs and ours.coding == coding
+    assert (folder / "train.bin").read_bytes() != (bundle / "train.bin").read_bytes()
+
+
 @pytest.mark.parametrize("coding", ["bpe", "characters"])
 def test_text_comes_back_from_the_binary_files(text, run, coding):
     output = run(text, "--coding", coding, "--operations", 20)

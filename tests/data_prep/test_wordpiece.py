@@ -243,6 +243,18 @@ def test_pieces_that_are_no_text_are_refused(folder, tmp_path, letters):
     assert_one_line_error(done, "bad.model: no sentencepiece model")
 
 
+def test_at_most_so_many_pieces(folder, tmp_path):
+    (tmp_path / "a").write_bytes(b"words words and some more words\n")
+    flags = ("learn", "--input", tmp_path / "a", "--output", tmp_path / "m", "--size", 32000)
+    refused = run_script(SCRIPT, *flags)
+    (most,) = re.findall(r"gives at most (\d+)", refused.stderr)
+    done = run_script(SCRIPT, *flags, "--at-most")
+    assert done.stdout == f"{most} pieces, unigram: {tmp_path}/m.model\n", done.stderr
+    assert wordpiece.load(tmp_path / "m.model").get_piece_size() == int(most)
+    done = run_script(SCRIPT, *flags[:-1], 100, "--at-most")
+    assert_one_line_error(done, "--size 100: too few")
+
+
 @pytest.mark.parametrize("content", [b"", b"no model\n", b"\0" * 100, None])
 def test_what_is_no_model_is_refused(folder, tmp_path, content):
     path = tmp_path / "bad.model"

@@ -26,7 +26,10 @@ RECIPES = [
     if path.stem not in ("table3", "ancestors")  # their dry runs load the plugin: see below
 ]
 # What a recipe asks for before it begins.
-NEEDED = {"lm": ["--corpus", "tinyshakespeare"]}
+NEEDED = {
+    "lm": ["--corpus", "tinyshakespeare"],
+    "own_text": ["--train", str(ROOT / "setup.py"), str(ROOT / "README.md"), "--pair", "aa-bb"],
+}
 
 
 # What `run_to` and `run_logged` print after a command: a redirection to a quoted word.

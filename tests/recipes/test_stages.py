@@ -87,6 +87,16 @@ def test_another_option_reruns_what_depends_on_it(go, tmp_path):
     assert stages_run(go("--data", tmp_path)) == ["one", "two", "three"]
 
 
+def test_what_comes_after_a_stage_sees_it_done_now_or_before(recipe, go):
+    """The size of stage two is what stage one wrote."""
+    hook = 'after_one() { size=$(wc -c <"$work/one"); }\nmain_recipe'
+    recipe.write_text(RECIPE.format(root=ROOT).replace("main_recipe", hook))
+    first = go()
+    assert stages_run(first) == ["one", "two", "three"] and "my\\ work/two/4" in first.stderr
+    assert stages_run(go()) == []
+    assert stages_run(go("--stage", "two")) == []
+
+
 def test_a_broken_stage_starts_over(go):
     broken = go(BREAK="1")
     assert broken.returncode == 1

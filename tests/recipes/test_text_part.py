@@ -38,6 +38,11 @@ def test_most_and_words(text):
     ]
 
 
+def test_characters(text):
+    assert part(text, "--most", 1, "--characters", 5) == [" line"]
+    assert part(text, "--most", 1, "--characters", 5, "--words") == ["line "]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -45,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sacreBLEU of such text is comparable to no other",
     )
     parser.add_argument(
+        "--sacrebleu-tokenizer",
+        choices=["13a", "zh", "char", "intl"],
+        default="13a",
+        help="what sacreBLEU takes for words: zh for Chinese, char for other text without blanks "
+        "between words (default: %(default)s)",
+    )
+    parser.add_argument(
         "--compound-split",
         action="store_true",
         help="with --tokenized: also print BLEU with hyphens split off (English-German only)",
@@ -103,12 +110,12 @@ def run(args: argparse.Namespace) -> int:
     lowercase, tokenized = args.lowercase, args.tokenized
     paths = args.hypothesis, args.generate_output, args.reference, args.baseline, args.source
     segments = read_segments(*paths, tokenized=tokenized, join_bpe=args.remove_bpe)
-    split = args.compound_split or args.language == "de"
-    result = report.score(segments, lowercase, args.language, tokenized, split)
+    split, words = args.compound_split or args.language == "de", args.sacrebleu_tokenizer
+    result = report.score(segments, lowercase, args.language, tokenized, split, words)
     if args.confidence or args.baseline:
-        result |= report.compare(segments, lowercase, tokenized)
+        result |= report.compare(segments, lowercase, tokenized, words)
     if args.source:
-        result |= report.by_bucket(segments, lowercase, args.training_source)
+        result |= report.by_bucket(segments, lowercase, args.training_source, words)
     if args.plot:
         from vaswani_plugin.analysis.bleu_plot import draw_buckets
 

@@ -45,12 +45,18 @@ def reading(score: float) -> str:
     return [text for bound, text in _BANDS if score >= bound][-1]
 
 
-def sacrebleu_metric(lowercase: bool = False, knowingly: bool = False) -> BLEU:
-    """sacreBLEU with mteval-13a's tokenization, for plain, detokenized text.
+def sacrebleu_metric(
+    lowercase: bool = False, knowingly: bool = False, tokenizer: str = "13a"
+) -> BLEU:
+    """sacreBLEU for plain, detokenized text.
 
-    Text that looks tokenized draws sacreBLEU's warning, unless it is given `knowingly`.
+    Args:
+        lowercase: ignore case.
+        knowingly: without sacreBLEU's warning of text that looks tokenized.
+        tokenizer: of sacreBLEU's: "13a"; "zh", the same with each Chinese character as a word;
+            "char", each character as a word; "intl", by all of Unicode's punctuation.
     """
-    return BLEU(lowercase=lowercase, tokenize="13a", force=knowingly)
+    return BLEU(lowercase=lowercase, tokenize=tokenizer, force=knowingly)
 
 
 def chrf_metric(lowercase: bool = False) -> CHRF:

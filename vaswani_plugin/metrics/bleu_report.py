@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sacrebleu.metrics.base import Metric
 from tabulate import tabulate
 
 from vaswani_plugin.metrics import buckets
@@ -38,6 +39,7 @@ def score(
     language: str | None,
     tokenized: bool,
     compound_split: bool,
+    tokenizer: str = "13a",
 ) -> dict[str, Any]:
     """The scores of the command's JSON output.
 
@@ -47,9 +49,11 @@ def score(
         language: of running text, to be tokenized by Moses' rules for the first two scores.
         tokenized: the text is tokenized already.
         compound_split: also the score with hyphens split off.
+        tokenizer: sacreBLEU's.
     """
     hypotheses, references = segments.hypotheses, segments.references
-    bleu = corpus_score(sacrebleu_metric(lowercase, tokenized), hypotheses, references)
+    metric = sacrebleu_metric(lowercase, tokenized, tokenizer)
+    bleu = corpus_score(metric, hypotheses, references)
     chrf = corpus_score(chrf_metric(lowercase), hypotheses, references)
     result = {"tokenized": None, "compound_split": None}
     result |= {"sacrebleu": bleu.score, "signature": bleu.signature}
@@ -77,13 +81,15 @@ def _words_score(sides: list[list[str]], lowercase: bool) -> float:
     return tokenized_score(sides[0], sides[1:], lowercase).score
 
 
-def compare(segments: Segments, lowercase: bool, tokenized: bool) -> dict[str, Any]:
+def compare(
+    segments: Segments, lowercase: bool, tokenized: bool, tokenizer: str = "13a"
+) -> dict[str, Any]:
     """The keys "confidence" and, with a baseline, "baseline"."""
     systems = [segments.hypotheses]
     if segments.baseline is not None:
         systems.insert(0, segments.baseline)
     metrics = {
-        "sacrebleu": sacrebleu_metric(lowercase, tokenized),
+        "sacrebleu": sacrebleu_metric(lowercase, tokenized, tokenizer),
         "chrf": chrf_metric(lowercase),
     }
     found = bootstrap(systems, segments.references, metrics)
@@ -102,7 +108,9 @@ def _intervals(found: dict, system: int) -> dict[str, dict[str, float]]:
     }
 
 
-def by_bucket(segments: Segments, lowercase: bool, training: Path | None) -> dict[str, Any]:
+def by_bucket(
+    segments: Segments, lowercase: bool, training: Path | None, tokenizer: str = "13a"
+) -> dict[str, Any]:
     """The tables of `TITLES`, each a list of rows; the last two need a training text.
 
     Raises:
@@ -120,7 +128,8 @@ def by_bucket(segments: Segments, lowercase: bool, training: Path | None) -> dic
         groups["by_average_rank"] = buckets.group_evenly(ranks, buckets.RANK_BUCKETS)
         rarest = buckets.rarest_word_frequencies(sources, frequencies, lowercase)
         groups["by_rarest_word"] = buckets.group(rarest, buckets.FREQUENCIES)
-    return {name: _rows(group, segments, lowercase) for name, group in groups.items()}
+    metric = sacrebleu_metric(lowercase, knowingly=True, tokenizer=tokenizer)
+    return {name: _rows(group, segments, metric) for name, group in groups.items()}
 
 
 def _training_lines(path: Path) -> Iterator[str]:
@@ -136,8 +145,7 @@ def _training_lines(path: Path) -> Iterator[str]:
         raise ValueError(f"{path}: the file is empty")
 
 
-def _rows(groups: list[buckets.Bucket], segments: Segments, lowercase: bool) -> list[dict]:
-    metric = sacrebleu_metric(lowercase, knowingly=True)
+def _rows(groups: list[buckets.Bucket], segments: Segments, metric: Metric) -> list[dict]:
     systems = {"sacrebleu": segments.hypotheses}
     if segments.baseline is not None:
         systems["baseline"] = segments.baseline

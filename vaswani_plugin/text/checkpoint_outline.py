@@ -1,9 +1,10 @@
-"""What a checkpoint tells of its dictionaries, read without PyTorch and without its weights."""
+"""What a checkpoint tells of its dictionaries and its model's sizes, read without PyTorch and
+without its weights."""
 
 import pickle
 import zipfile
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ from vaswani_plugin.text.corpus_io import InputError
 
 @dataclass(frozen=True)
 class Outline:
-    """What a checkpoint tells of its dictionaries, by side ("source", "target").
+    """What a checkpoint tells of its dictionaries, by side ("source", "target"), and of its model.
 
     Args:
         digests: sha256 of the symbols joined by line breaks; only vaswani_translation keeps it.
         rows: of the embedding matrix.
+        model: the model's part of the configuration, plain values only; empty where it has none.
     """
 
     digests: dict[str, str]
     rows: dict[str, int]
+    model: dict[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
 class _Anything:
@@ -64,7 +67,7 @@ def read_outline(path: Path) -> Outline:
             for matrix in ("embedding", "embed_tokens"):  # ours, fairseq's
                 if tensor := weights.get(f"{stack}.{matrix}.weight"):
                     rows[side] = tensor.args[2][0]  # _rebuild_tensor_v2(storage, offset, size, …)
-        return Outline(digests, rows)
+        return Outline(digests, rows, _model_configuration(state.get("cfg")))
     except OSError:
         raise
     except Exception as error:  # whatever a foreign pickle leads to
@@ -72,3 +75,11 @@ def read_outline(path: Path) -> Outline:
             f"{path}: no checkpoint of fairseq, or not whole ({error!r}); one in the format before "
             "PyTorch 1.6 is rewritten by `vaswani average --inputs FILE --output NEW`"
         ) from error
+
+
+def _model_configuration(cfg: Any) -> dict[str, str | int | float | bool | None]:
+    model = cfg.get("model") if isinstance(cfg, dict) else None
+    if not isinstance(model, dict):
+        return {}
+    plain = (str, int, float, bool, type(None))
+    return {name: value for name, value in model.items() if isinstance(value, plain)}

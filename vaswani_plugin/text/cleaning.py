@@ -20,7 +20,7 @@ PROGRESS_PAIRS = 10_000
 Report = dict[str, int | dict[str, int]]
 
 # C0 and C1 controls but the tab: traces of a wrong decoding or of binary data, never text.
-_CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f]")
+CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 class SeenPairs:
@@ -107,7 +107,7 @@ class Rules:
             if not left.isprintable() or not right.isprintable():
                 if "\r" in left or "\r" in right:
                     return "carriage return inside the line"
-                if _CONTROL.search(left) or _CONTROL.search(right):
+                if CONTROL.search(left) or CONTROL.search(right):
                     return "control character"
             low, high = len(words), len(others)
             if low > high:
@@ -163,7 +163,7 @@ def check(source: str, target: str) -> dict[str, int]:
             counts[f"{side}_words"] += words
             counts[f"{side}_characters"] += len(line)
             counts[f"{side}_longest"] = max(counts[f"{side}_longest"], words)
-            if not line.isprintable() and _CONTROL.search(line):
+            if not line.isprintable() and CONTROL.search(line):
                 counts[f"{side}_with_control_characters"] += 1
     return dict(counts)
 

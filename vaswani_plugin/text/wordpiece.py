@@ -45,6 +45,9 @@ _SETTINGS = {
     "num_threads": _THREADS,
 }
 
+# In what sentencepiece says of a vocabulary's size: the most pieces that the text gives.
+_HIGHEST = re.compile(r"set it to a value <= (\d+)")
+
 
 def _plain_spaces(line: str) -> str:
     return " ".join(line.split())
@@ -76,7 +79,7 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
 
 def _remedy(error: RuntimeError, size: int) -> str:
     """What sentencepiece says of a vocabulary's size, as one line for the user."""
-    highest = re.search(r"set it to a value <= (\d+)", str(error))
+    highest = _HIGHEST.search(str(error))
     if highest:
         return f"--size {size}: too many for this text, which gives at most {highest[1]}"
     if "required_chars" in str(error):
@@ -84,7 +87,9 @@ def _remedy(error: RuntimeError, size: int) -> str:
     return f"sentencepiece could not learn from this text: {' '.join(str(error).split())}"
 
 
-def learn(paths: list[str], size: int, kind: str, sample: int = SAMPLE) -> bytes:
+def learn(
+    paths: list[str], size: int, kind: str, sample: int = SAMPLE, at_most: bool = False
+) -> bytes:
     """Learns one model from all files together; equal input gives equal bytes, on any machine.
 
     Args:
@@ -92,6 +97,7 @@ def learn(paths: list[str], size: int, kind: str, sample: int = SAMPLE) -> bytes
         kind: `unigram` (Kudo 2018), `bpe` (Sennrich et al. 2016) or `likelihood` (Schuster and
             Nakajima 2012; see `likelihood_pieces.py`), for up to a few million words.
         sample: of more lines than this so many are used, evenly spaced; bounds memory.
+        at_most: learn fewer pieces where the text doesn't give as many.
 
     Returns:
         The model, a file's content for `load`.
@@ -100,25 +106,36 @@ def learn(paths: list[str], size: int, kind: str, sample: int = SAMPLE) -> bytes
         InputError: a file holds no words or isn't text, or `size` doesn't suit the text.
         OSError: a file can't be read.
     """
-    model = _learn_by_sentencepiece(paths, size, "bpe" if kind == "likelihood" else kind, sample)
+    model = _learn_by_sentencepiece(
+        paths, size, "bpe" if kind == "likelihood" else kind, sample, at_most
+    )
     return _merged_by_likelihood(model, paths, sample) if kind == "likelihood" else model
 
 
-def _learn_by_sentencepiece(paths: list[str], size: int, kind: str, sample: int) -> bytes:
+def _learn_by_sentencepiece(
+    paths: list[str], size: int, kind: str, sample: int, at_most: bool
+) -> bytes:
+    try:
+        return _train(paths, size, kind, sample)
+    except RuntimeError as error:
+        highest = _HIGHEST.search(str(error))
+        if at_most and highest:
+            return _train(paths, int(highest[1]), kind, sample)
+        raise InputError(_remedy(error, size)) from None
+
+
+def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
     sentences = _sentences(paths, sample)
     model = BytesIO()
-    try:
-        SentencePieceTrainer.train(
-            sentence_iterator=sentences,
-            model_writer=model,
-            model_type=kind,
-            vocab_size=size,
-            # Its log is for whoever watches; errors come as exceptions.
-            minloglevel=0 if sys.stderr.isatty() else 2,
-            **_SETTINGS,
-        )
-    except RuntimeError as error:
-        raise InputError(_remedy(error, size)) from None
+    SentencePieceTrainer.train(
+        sentence_iterator=sentences,
+        model_writer=model,
+        model_type=kind,
+        vocab_size=size,
+        # Its log is for whoever watches; errors come as exceptions.
+        minloglevel=0 if sys.stderr.isatty() else 2,
+        **_SETTINGS,
+    )
     return model.getvalue()
 
 

@@ -1,0 +1,133 @@
+"""Cleans text of your own and divides it into train, valid and test; reports what was dropped.
+
+    own_text.py --pair de-hsb --train a.de a.hsb --output raw --report corpus.json
+    own_text.py --pair de-hsb --train pairs.tsv.gz --test test.tsv --output raw --report corpus.json
+    own_text.py --train book.txt --output raw --report corpus.json
+
+A corpus is two files that correspond line by line, or one with a tab between source and target;
+without --pair it is one text, for a language model. Plain or .gz, UTF-8. Where no --valid or --test
+is given they are taken from the training text, and none of their sentences stays in it.
+
+Dropped are pairs with an empty side, control characters, a side of over --max-length bytes, letters
+on one side only, the same text on both sides, lengths that don't fit each other, sides that are
+swapped, pairs that were there before, and what shares a sentence with held-out text. Where one of
+these rules drops more than half of a file, the file is refused.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import checkout  # noqa: F401
+
+from vaswani_plugin.text.columns import PairFiles
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.own_corpus import Inputs, OwnCorpus
+from vaswani_plugin.text.own_lines import OwnLines
+from vaswani_plugin.text.screening import PairRules
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pair", help="source and target, such as de-hsb")
+    for name, needed, help_text in (
+        ("train", True, "training text"),
+        ("valid", False, "validation text"),
+        ("test", False, "test text"),
+        ("mix-old", False, "older training text to add"),
+        ("keep-out", False, "text that training must share no sentence with"),
+    ):
+        parser.add_argument(f"--{name}", nargs="+", required=needed, metavar="FILE", help=help_text)
+    parser.add_argument(
+        "--mix-ratio", type=float, default=1.0, help="old pairs for each new one (default 1)"
+    )
+    for name in ("valid", "test"):
+        parser.add_argument(
+            f"--{name}-size",
+            type=int,
+            help="pairs to hold out (default: a twentieth, 50 to 2000, at most a tenth)",
+        )
+    parser.add_argument("--max-length", type=int, default=1000, help="bytes (default 1000)")
+    parser.add_argument(
+        "--max-ratio", type=float, default=3.0, help="of unlikely lengths (default 3)"
+    )
+    parser.add_argument(
+        "--copies", choices=("drop", "keep"), default="drop", help="equal sides (default: drop)"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="folder of the splits")
+    parser.add_argument("--report", required=True, help="a JSON file")
+    return parser.parse_args()
+
+
+def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
+    """The splits of a translation corpus; returns the report."""
+    source, _, target = args.pair.partition("-")
+    if not source or not target or source == target:
+        raise InputError(f"--pair {args.pair}: two different languages joined by '-', as in en-de")
+
+    def files(paths: list[str] | None) -> PairFiles | None:
+        return PairFiles(tuple(paths), (source, target)) if paths else None
+
+    inputs = Inputs(
+        files(args.train),
+        files(args.valid),
+        files(args.test),
+        files(args.mix_old),
+        args.mix_ratio,
+        files(args.keep_out),
+        args.valid_size,
+        args.test_size,
+    )
+    rules = PairRules(args.max_length, args.max_ratio, args.copies == "drop")
+    return OwnCorpus(inputs, rules, args.output).prepare()
+
+
+def prepare_lines(args: argparse.Namespace) -> dict[str, Any]:
+    """The splits of a language model's text; returns the report."""
+    for name in ("train", "valid", "test", "keep_out"):
+        if len(getattr(args, name) or ("",)) != 1:
+            raise InputError(
+                f"--{name.replace('_', '-')}: a language model takes one file, not more"
+            )
+    if args.mix_old:
+        raise InputError("--mix-old: goes with --pair")
+    names = ("train", "valid", "test", "keep_out")
+    train, valid, test, keep_out = ((getattr(args, name) or (None,))[0] for name in names)
+    sizes = args.valid_size, args.test_size
+    return OwnLines(train, valid, test, *sizes, args.output, keep_out).prepare()
+
+
+def text_report(report: dict[str, Any]) -> str:
+    """The report for people."""
+    unit = "lines" if len(report["sides"]) == 1 else "pairs"
+    lines = []
+    for name, found in report["files"].items():
+        lines.append(f"{name}: {found['kept']:,} of {found['read']:,} {unit} kept")
+        lines += [
+            f"  dropped {entry['count']:,}: {rule} (first {entry['first']})"
+            for rule, entry in found["dropped"].items()
+        ]
+    splits = ", ".join(f"{name} {count:,}" for name, count in report["splits"].items())
+    return "\n".join([*lines, f"{unit}: {splits}"])
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments()
+    for paths in (args.train, args.valid, args.test, args.mix_old, args.keep_out):
+        for path in paths or ():
+            if path == "-" or Path(path).is_fifo():
+                raise InputError(f"{path}: a pipe can't be read twice: give a file")
+    args.output.mkdir(parents=True, exist_ok=True)
+    report = prepare_pairs(args) if args.pair else prepare_lines(args)
+    with write_atomically(args.report) as write:
+        write(json.dumps(report, indent=2, ensure_ascii=False))
+    print(text_report(report))
+
+
+if __name__ == "__main__":
+    run(main)

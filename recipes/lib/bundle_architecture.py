@@ -1,0 +1,59 @@
+"""Prints the flags of fairseq-train that build a bundle's model again, one word a line.
+
+    bundle_architecture.py work/quickstart/model
+
+The first line is the value of --arch; the others are the sizes in which a model may differ from its
+architecture. Regularization is left to the new training.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from vaswani_plugin.text.checkpoint_outline import read_outline  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
+from vaswani_plugin.text.settings import MODEL  # noqa: E402
+
+SIZES = (
+    *("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "d_k", "d_v"),
+    *("positions", "share_embeddings", "attention_window", "layer_norm_eps"),
+)
+
+
+def flags(model: dict[str, str | int | float | bool | None], name: str) -> list[str]:
+    """The words, from the model's part of a checkpoint's configuration.
+
+    Args:
+        model: the configuration.
+        name: of the checkpoint, for messages.
+
+    Raises:
+        InputError: it is none of the plugin's models.
+    """
+    architecture = model.get("_name")
+    if not isinstance(architecture, str) or not architecture.startswith("vaswani_"):
+        raise InputError(
+            f"{name} holds {architecture or 'a model without a configuration'}: only the plugin's "
+            "own models can be fine-tuned here"
+        )
+    words = [architecture]
+    for size in SIZES:
+        if model.get(size) is not None:
+            words += [f"--{size.replace('_', '-')}", str(model[size])]
+    return words
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bundle", type=Path)
+    path = parser.parse_args().bundle / MODEL
+    print("\n".join(flags(read_outline(path).model, str(path))))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,82 @@
+"""What fine-tuning gained on the new text and cost on the old, from outputs of `vaswani bleu`
+or `vaswani lm`.
+
+    compare_scores.py new_before=a.json new_after=b.json old_before=c.json old_after=d.json \\
+        --output compared.json
+    compare_scores.py --show compared.json
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from vaswani_plugin.text.corpus_io import (  # noqa: E402
+    InputError,
+    read_json,
+    run,
+    write_atomically,
+)
+
+AGAIN = "run the stage compare again"
+
+
+def read_score(path: str) -> tuple[str, float]:
+    """The measure of a report, and its value for the model.
+
+    Raises:
+        InputError: the file is no report.
+    """
+    report = read_json(path, AGAIN)
+    try:
+        if "sacrebleu" in report:
+            return "sacreBLEU", float(report["sacrebleu"])
+        (row,) = (row for row in report["results"] if row["name"] == "model")
+        return "bits a character", float(row["bits_per_character"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path}: no report of `vaswani bleu` or `vaswani lm` ({error!r}): {AGAIN}"
+        ) from error
+
+
+def line(title: str, measure: str, before: float, after: float) -> str:
+    """Two scores and their difference."""
+    return f"{title}: {before:.2f} {measure} before, {after:.2f} after ({after - before:+.2f})"
+
+
+def text(scores: dict[str, Any]) -> str:
+    """The comparison for people."""
+    measure = scores["measure"]
+    lines = [line("new test", measure, scores["new_before"], scores["new_after"])]
+    if "old_before" in scores:
+        lines.append(line("old test", measure, scores["old_before"], scores["old_after"]))
+    else:
+        lines.append("old test: not measured; give one with --old-test")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("scores", nargs="*", metavar="NAME=JSON")
+    parser.add_argument("--output", help="a JSON file")
+    parser.add_argument("--show", metavar="JSON", help="print one that was written before")
+    args = parser.parse_args()
+    if args.show:
+        print(text(read_json(args.show, AGAIN)))
+        return
+    scores: dict[str, Any] = {}
+    for name, _, path in (part.partition("=") for part in args.scores):
+        scores["measure"], scores[name] = read_score(path)
+    with write_atomically(args.output) as write:
+        write(json.dumps(scores, indent=2))
+    print(text(scores))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2034,SC2154  # what the recipes and language_model.sh read and set
+#
+# How a recipe of a language model of plain text (lm.sh, own_text.sh) ends: the stages evaluate and
+# sample. Sourced after language_model.sh. The splits are raw/SPLIT.txt; a recipe sets `prompts`.
+tiny_tokens_per_sample=64
+
+has_baselines() { true; } # whether the n-grams of the training text fit into memory
+
+raw_prefix() { echo "$work/raw/$1.txt"; } # SPLIT: as code_text.py takes it
+
+raw_files() { # SPLIT...: all files of it
+  local split
+  for split in "$@"; do raw_prefix "$split"; done
+}
+
+key_evaluate() {
+  key_bundle
+  digests "$(raw_prefix train)" "$(raw_prefix test)"
+  echo "context $((tokens_per_sample / 2))"
+}
+
+# Each token is scored with at least half a sample of context.
+stage_evaluate() {
+  local command=(vaswani lm --model "$work/model" --text "$(raw_prefix test)"
+    --tokens-per-sample "$tokens_per_sample" --context-window $((tokens_per_sample / 2)))
+  if has_baselines; then command+=(--baselines --train-data "$(raw_prefix train)"); fi
+  if [[ "$device" == cpu ]]; then command+=(--cpu); fi
+  fresh_folder "$work/output"
+  run_to "$work/output/perplexity.json" "${command[@]}" --format json
+}
+
+key_sample() { key_evaluate; }
+
+# As long as the text that the model saw at once is half full; line after line.
+write_sample() {
+  local command=(vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed "$seed"
+    --max-new-tokens $((tokens_per_sample / 2)) --stop never)
+  if [[ "$device" == cpu ]]; then command+=(--cpu); fi
+  run_to "$work/output/sample.txt" "${command[@]}" "${prompts[@]}"
+}
+
+stage_sample() {
+  write_sample
+  write_result ppl "$work/output/perplexity.json"
+}
+
+show_perplexity() {
+  cat "$work/output/sample.txt"
+  python "$lib/report_table.py" lm "$work/output/perplexity.json"
+}
+
+show_result() {
+  show_perplexity
+  python "$lib/summary.py" "$work/result.json" --title "$title"
+}

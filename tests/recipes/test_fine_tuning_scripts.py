@@ -1,0 +1,76 @@
+"""bundle_architecture.py and compare_scores.py: flags of a trained model, and what it gained."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import options
+
+import vaswani_plugin
+from tests.support.scripts import assert_one_line_error, run_script
+
+ARCHITECTURE = "recipes/lib/bundle_architecture.py"
+COMPARE = "recipes/lib/compare_scores.py"
+SIZES = {
+    "d_model": 24, "d_ff": 40, "encoder_layers": 1, "decoder_layers": 3, "heads": 3, "d_k": 5,
+    "d_v": None, "positions": "learned", "share_embeddings": "decoder", "attention_window": 2,
+    "layer_norm_eps": 1e-05,
+}  # fmt: skip
+
+
+def write_bundle(folder: Path, model: dict) -> Path:
+    """A folder with a checkpoint of this configuration."""
+    state = {"cfg": {"model": model}, "model": {"encoder.embedding.weight": torch.zeros(5, 2)}}
+    torch.save(state, folder / "model.pt")
+    return folder
+
+
+def test_the_flags_build_the_same_sizes_again(tmp_path):
+    model = {"_name": "vaswani_tiny", **SIZES, "dropout": 0.7}
+    done = run_script(ARCHITECTURE, write_bundle(tmp_path, model))
+    assert done.returncode == 0, done.stderr
+    arch, *words = done.stdout.split("\n")[:-1]
+    assert arch == "vaswani_tiny"
+    vaswani_plugin.register()
+    parser = options.get_training_parser()
+    flags = ["data", "--task", "vaswani_translation", "--arch", arch, *words]
+    args = options.parse_args_and_arch(parser, flags)
+    assert {name: getattr(args, name, None) for name in SIZES} == SIZES
+    assert getattr(args, "dropout", None) != 0.7
+
+
+@pytest.mark.parametrize("model", [{"_name": "transformer"}, {}])
+def test_a_model_that_is_not_ours(tmp_path, model):
+    done = run_script(ARCHITECTURE, write_bundle(tmp_path, model))
+    assert_one_line_error(done, "model.pt holds", "only the plugin's own models")
+
+
+def write_score(path: Path, score: float, kind: str = "bleu") -> Path:
+    """A report of `vaswani bleu` or `vaswani lm`."""
+    rows = [{"name": "unigram", "bits_per_character": 9}]
+    rows.append({"name": "model", "bits_per_character": score})
+    path.write_text(json.dumps({"sacrebleu": score} if kind == "bleu" else {"results": rows}))
+    return path
+
+
+@pytest.mark.parametrize(("kind", "measure"), [("bleu", "sacreBLEU"), ("lm", "bits a character")])
+def test_what_was_gained_and_what_it_cost(tmp_path, kind, measure):
+    names = {"new_before": 3.0, "new_after": 7.5, "old_before": 30.0, "old_after": 28.25}
+    parts = [f"{n}={write_score(tmp_path / n, score, kind)}" for n, score in names.items()]
+    output = tmp_path / "compared.json"
+    done = run_script(COMPARE, *parts, "--output", output)
+    assert done.stdout == (
+        f"new test: 3.00 {measure} before, 7.50 after (+4.50)\n"
+        f"old test: 30.00 {measure} before, 28.25 after (-1.75)\n"
+    ), done.stderr
+    assert json.loads(output.read_text()) == {"measure": measure, **names}
+    assert run_script(COMPARE, "--show", output).stdout == done.stdout
+    done = run_script(COMPARE, *parts[:2], "--output", output)
+    assert done.stdout.endswith("old test: not measured; give one with --old-test\n")
+
+
+def test_what_is_no_report(tmp_path):
+    (tmp_path / "a").write_text('{"results": []}')
+    done = run_script(COMPARE, f"new_after={tmp_path}/a", "--output", tmp_path / "c.json")
+    assert_one_line_error(done, "a: no report of `vaswani bleu` or `vaswani lm`", "stage compare")

@@ -1,0 +1,147 @@
+"""splitting.py, split_groups.py: no sentence in two splits, the same splits for the same text."""
+
+import random
+from array import array
+from pathlib import Path
+
+import networkx
+import numpy as np
+import pytest
+
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.splitting import (
+    LARGEST_GROUP,
+    group_numbers,
+    hold_out,
+    letters_and_digits,
+    sentence_key,
+)
+
+SCRIPT = "recipes/lib/split_groups.py"
+Pair = tuple[str, str]
+
+
+def corpus(seed: int, size: int = 400) -> list[Pair]:
+    """Pairs of few sentences on both sides, so that many are shared; some differ in case only."""
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(size):
+        left, right = f"Say {rng.randrange(size)}!", f"Sag {rng.randrange(size)}."
+        pairs.append((left.upper() if rng.random() < 0.1 else left, right))
+    return pairs
+
+
+def keys(pairs: list[Pair]) -> tuple[array, array]:
+    """The keys of either side."""
+    left, right = zip(*pairs, strict=True)
+    return array("Q", map(sentence_key, left)), array("Q", map(sentence_key, right))
+
+
+def components(pairs: list[Pair]) -> set[frozenset[Pair]]:
+    """The groups by networkx's connected components."""
+    graph = networkx.Graph()
+    graph.add_edges_from((("en", left.lower()), ("de", right)) for left, right in pairs)
+    parts = list(networkx.connected_components(graph))
+    return {frozenset(p for p in pairs if ("en", p[0].lower()) in part) for part in parts}
+
+
+def split(pairs: list[Pair], **sizes: int) -> dict[str, list[Pair]]:
+    """The pairs of each held-out set, and under "train" the others."""
+    sets = hold_out(*keys(pairs), sizes)
+    rest = np.ones(len(pairs), dtype=bool)
+    for chosen in sets.values():
+        rest &= ~chosen
+    return {name: [p for p, c in zip(pairs, s, strict=True) if c] for name, s in sets.items()} | {
+        "train": [pair for pair, is_left in zip(pairs, rest, strict=True) if is_left]
+    }
+
+
+def test_what_makes_sentences_the_same():
+    assert letters_and_digits("Ça va, là?") == letters_and_digits("ça va — LÀ!")
+    assert letters_and_digits("\uff21\uff22") == "ab"  # full-width letters
+    assert letters_and_digits("नमस्ते।") == letters_and_digits("नमस्ते")
+    assert letters_and_digits("?!") == "?!" != letters_and_digits("...")
+    assert sentence_key("A b.") == sentence_key("a, B") != sentence_key("a c")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_are_the_connected_components(seed):
+    pairs = corpus(seed)
+    numbers = group_numbers(*keys(pairs)).tolist()
+    groups = {
+        n: frozenset(p for p, m in zip(pairs, numbers, strict=True) if m == n) for n in numbers
+    }
+    assert set(groups.values()) == components(pairs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_sentence_is_in_two_splits(seed):
+    pairs = list(dict.fromkeys(corpus(seed)))
+    splits = split(pairs, test=30, valid=20)
+    assert 30 <= len(splits["test"]) < 30 + LARGEST_GROUP
+    assert 20 <= len(splits["valid"]) < 20 + LARGEST_GROUP
+    assert sorted(sum(splits.values(), [])) == sorted(pairs)
+    for side in (0, 1):
+        seen = [{pair[side].lower() for pair in chosen} for chosen in splits.values()]
+        assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+
+
+def test_large_groups_are_never_held_out():
+    pairs = [(f"Say {n}!", "Ja.") for n in range(LARGEST_GROUP + 1)]
+    pairs += [(f"See {n}!", f"Sieh {n}.") for n in range(10)]
+    splits = split(pairs, test=9)
+    assert len(splits["test"]) == 9 and not {"Ja."} & {right for _, right in splits["test"]}
+    with pytest.raises(InputError, match=r"11 pairs for test: .* \(10 in all\)"):
+        split(pairs, test=11)
+
+
+def test_the_order_of_the_lines_does_not_move_a_pair():
+    pairs = corpus(7)
+    splits = split(pairs, test=30, valid=20)
+    shuffled = random.Random(1).sample(pairs, len(pairs))
+    again = split(shuffled, test=30, valid=20)
+    assert {name: set(chosen) for name, chosen in splits.items()} == {
+        name: set(chosen) for name, chosen in again.items()
+    }
+
+
+def test_nothing_left_to_train_on():
+    pairs = [(f"Say {n}!", f"Sag {n}.") for n in range(10)]
+    with pytest.raises(InputError, match="nothing is left to train on"):
+        split(pairs, test=5, valid=5)
+
+
+def write(folder: Path, pairs: list[Pair]) -> list[Path]:
+    """Writes both sides; returns their names."""
+    paths = [folder / "all.en", folder / "all.de"]
+    for side, path in enumerate(paths):
+        path.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    return paths
+
+
+def test_files(tmp_path):
+    pairs = corpus(3)
+    flags = ("--train", 50, "--valid", 20, "--test", 30)
+    done = run_script(SCRIPT, *write(tmp_path, pairs), "--output", tmp_path / "raw", *flags)
+    assert done.returncode == 0, done.stderr
+    expected = split(list(dict.fromkeys(pairs)), test=30, valid=20)
+    expected["train"] = expected["train"][:50]
+    assert len(expected["train"]) == 50
+    for name, chosen in expected.items():
+        sides = [(tmp_path / "raw" / f"{name}.{lang}").read_text() for lang in ("en", "de")]
+        assert list(zip(*(side.split("\n")[:-1] for side in sides), strict=True)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--test", 4000], "4000 pairs for test: the corpus has too few pairs"),
+        (["--valid", -1], "can't be negative"),
+    ],
+)
+def test_mistakes(tmp_path, flags, part):
+    paths = write(tmp_path, corpus(3))
+    done = run_script(SCRIPT, *paths, "--output", tmp_path / "raw", "--test", 5, *flags)
+    assert_one_line_error(done, part)
+    assert not (tmp_path / "raw").exists()

@@ -1,0 +1,75 @@
+"""Sentence pairs as people have them: a file a side, or one file with a column a side."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs
+
+BYTE_ORDER_MARK = "\ufeff"
+"""What some programs write at the beginning of a file; no part of its text."""
+SIDES = ("source", "target")
+
+
+def read_text(path: str) -> Iterator[str]:
+    """As `read_lines`, without a byte order mark.
+
+    Raises:
+        InputError: the file is empty, or as `read_lines`.
+        OSError: it can't be read.
+    """
+    lines = read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{path}: the file is empty: give one with a sentence a line")
+    return chain((first.removeprefix(BYTE_ORDER_MARK),), lines)
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """Two files that correspond line by line, or one with tab-separated columns; plain or .gz.
+
+    Args:
+        paths: one or two.
+        languages: of source and target; a first line that holds nothing but these (or "source" and
+            "target") is a heading of the columns.
+
+    Raises:
+        InputError: no such file, or not one or two files.
+    """
+
+    paths: tuple[str, ...]
+    languages: tuple[str, str] = SIDES
+
+    def __post_init__(self) -> None:
+        if len(self.paths) not in (1, 2):
+            raise InputError(f"{len(self.paths)} files: give two, or one with a column a side")
+
+    def place(self, number: int) -> str:
+        """Where a pair is, for messages: FILE:LINE."""
+        return f"{self.paths[0]}:{number}"
+
+    def read(self) -> Iterator[tuple[int, str, str | None]]:
+        """Line numbers from 1 on and pairs; None for a column that is not there.
+
+        Of more than two columns the first two are taken.
+
+        Raises:
+            InputError: the files differ in length, are empty or no text; names file and line.
+            OSError: a file can't be read.
+        """
+        if len(self.paths) == 2:
+            for number, (left, right) in enumerate(read_pairs(*self.paths), start=1):
+                if number == 1:
+                    left, right = (line.removeprefix(BYTE_ORDER_MARK) for line in (left, right))
+                yield number, left, right
+            return
+        for number, line in enumerate(read_text(self.paths[0]), start=1):
+            columns = line.split("\t")
+            if number == 1 and self._is_heading(columns):
+                continue
+            yield number, columns[0], columns[1] if len(columns) > 1 else None
+
+    def _is_heading(self, columns: list[str]) -> bool:
+        words = tuple(column.strip().casefold() for column in columns[:2])
+        return words in (SIDES, tuple(language.casefold() for language in self.languages))

@@ -1,0 +1,274 @@
+"""Sentence pairs of a user's own, cleaned and divided into train, valid and test.
+
+No sentence of the held-out text is in the training text, on either side, whether it was held out
+here or came in files of its own. Files are read more than once and never kept in memory.
+"""
+
+import random
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import compress
+from operator import not_, or_
+from pathlib import Path
+from typing import Any
+
+from vaswani_plugin.text.cleaning import SeenPairs
+from vaswani_plugin.text.columns import PairFiles
+from vaswani_plugin.text.corpus_io import InputError, read_pairs, write_atomically
+from vaswani_plugin.text.own_report import report
+from vaswani_plugin.text.screening import (
+    LEAKED,
+    ONE_COLUMN,
+    REPEATED,
+    Dropped,
+    PairRules,
+    PairScreen,
+)
+from vaswani_plugin.text.sides import Pair, seem_swapped
+from vaswani_plugin.text.splitting import hold_out, sentence_key
+
+SAMPLE = 10_000
+"""Pairs from which the look of a corpus is learned."""
+LEAST_PAIRS = 20
+"""Below this there is nothing to train and test with."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a corpus is made of.
+
+    Args:
+        train: the training text, and all other splits where these are None.
+        valid: validation text, or None: taken from train.
+        test: the same.
+        old: older training text to mix in, or None.
+        mix_ratio: so many old pairs for each new one, at most.
+        keep_out: text that no training pair may share a sentence with.
+        valid_size: pairs to hold out; None: `held_out_size`.
+        test_size: the same.
+    """
+
+    train: PairFiles
+    valid: PairFiles | None = None
+    test: PairFiles | None = None
+    old: PairFiles | None = None
+    mix_ratio: float = 1.0
+    keep_out: PairFiles | None = None
+    valid_size: int | None = None
+    test_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the numbers.
+
+        Raises:
+            InputError: one is negative, or no number.
+        """
+        if not self.mix_ratio >= 0:  # nan too
+            raise InputError(f"--mix-ratio {self.mix_ratio:g}: must be at least 0")
+        for name in ("valid", "test"):
+            size = getattr(self, f"{name}_size")
+            if size is not None and size < 1:
+                raise InputError(f"--{name}-size {size}: must be at least 1")
+
+
+class _HeldOut:
+    """The sentences of the held-out text, by their keys, each side apart."""
+
+    def __init__(self) -> None:
+        self._keys: tuple[set[int], set[int]] = (set(), set())
+
+    def add(self, keys: tuple[int, int]) -> None:
+        for known, key in zip(self._keys, keys, strict=True):
+            known.add(key)
+
+    def shares(self, keys: tuple[int, int]) -> bool:
+        """Whether one of the two sentences is in it."""
+        return keys[0] in self._keys[0] or keys[1] in self._keys[1]
+
+
+def held_out_size(pairs: int) -> int:
+    """Pairs of a validation or test set: a twentieth, 50 to 2,000, never over a tenth."""
+    return min(max(pairs // 20, 50), 2000, pairs // 10)
+
+
+def sample_pairs(files: PairFiles, size: int = SAMPLE) -> list[Pair]:
+    """Reads the files to their end and returns pairs evenly drawn; the same for the same text.
+
+    Raises:
+        InputError: as `PairFiles.read`, or the first line has only one column.
+    """
+    chosen: list[Pair] = []
+    draw = random.Random(1)
+    count = 0
+    for number, left, right in files.read():
+        if right is None:
+            if not count:
+                raise InputError(
+                    f"{files.place(number)}: {ONE_COLUMN}: separate source and target by a tab, or "
+                    "give two files"
+                )
+            continue
+        count += 1
+        if len(chosen) < size:
+            chosen.append((left, right))
+        elif (place := draw.randrange(count)) < size:
+            chosen[place] = left, right
+    return chosen
+
+
+def keys_of(left: str, right: str) -> tuple[int, int]:
+    """`sentence_key` of both sides."""
+    return sentence_key(left), sentence_key(right)
+
+
+def check_sides(files: PairFiles, sample: list[Pair]) -> None:
+    """Refuses files whose languages are the other way round.
+
+    Raises:
+        InputError: names the files.
+    """
+    source, target = files.languages
+    if sample and seem_swapped(sample, source, target):
+        names = " and ".join(files.paths)
+        raise InputError(
+            f"{names}: source and target seem swapped: line 1 should be {source}, then {target}: "
+            f"give them in the other order, or say --pair {target}-{source}"
+        )
+
+
+class OwnCorpus:
+    """Cleans and divides; see `prepare`.
+
+    Args:
+        inputs: the files.
+        rules: limits of a pair.
+        output: the folder of the splits, SPLIT.LANGUAGE each.
+    """
+
+    def __init__(self, inputs: Inputs, rules: PairRules, output: Path) -> None:
+        self._inputs, self._rules, self._output = inputs, rules, output
+        self._languages = inputs.train.languages
+        self._held_out = _HeldOut()
+        self._dropped: dict[str, Dropped] = {}
+        self._counts: dict[str, int] = {}
+
+    def prepare(self) -> dict[str, Any]:
+        """Writes the splits; returns the report.
+
+        Raises:
+            InputError: the text can't be used; names the file, mostly the line, and the remedy.
+            OSError: a file can't be read or written.
+        """
+        inputs = self._inputs
+        sample = sample_pairs(inputs.train)
+        check_sides(inputs.train, sample)
+        screen = PairScreen(self._rules, sample)
+        if inputs.keep_out is not None:
+            for _, left, right in inputs.keep_out.read():
+                self._held_out.add(keys_of(left, right or ""))
+        # The test set first: what it holds is in no other split.
+        for name, files in (("test", inputs.test), ("valid", inputs.valid)):
+            if files is not None:
+                check_sides(files, sample_pairs(files))
+                pairs = list(self._screened(name, files, screen))
+                self._write(name, (pair for pair, _ in pairs))
+                for _, keys in pairs:
+                    self._held_out.add(keys)
+        with tempfile.TemporaryDirectory(prefix=".parts.", dir=self._output) as folder:
+            self._divide(Path(folder), screen)
+        return self._report()
+
+    def _screened(
+        self, name: str, files: PairFiles, screen: PairScreen
+    ) -> Iterator[tuple[Pair, tuple[int, int]]]:
+        """The pairs that break no rule, with their keys; counts the others."""
+        dropped = self._dropped[name] = Dropped()
+        seen = SeenPairs()
+        for number, left, right in files.read():
+            keys = None
+            if right is None:
+                rule: str | None = ONE_COLUMN
+            elif (rule := screen.judge(left, right)) is None:
+                keys = keys_of(left, right)
+                if not seen.add(left, right):
+                    rule = REPEATED
+                elif self._held_out.shares(keys):
+                    rule = LEAKED
+            if dropped.note(rule, files.place(number)):
+                yield (left, right), keys
+        dropped.check()
+
+    def _write(self, name: str, pairs: Iterable[Pair]) -> None:
+        count = 0
+        with ExitStack() as stack:
+            writers = self._writers(stack, self._output / name)
+            for pair in pairs:
+                count += 1
+                for write, sentence in zip(writers, pair, strict=True):
+                    write(sentence)
+        self._counts[name] = count
+
+    def _writers(self, stack: ExitStack, prefix: Path) -> list[Callable[[str], None]]:
+        paths = [f"{prefix}.{language}" for language in self._languages]
+        return [stack.enter_context(write_atomically(path)) for path in paths]
+
+    def _divide(self, folder: Path, screen: PairScreen) -> None:
+        """Cleans the training text, and takes from it what is held out."""
+        left, right = array("Q"), array("Q")
+        with ExitStack() as stack:
+            writers = self._writers(stack, folder / "clean")
+            for pair, keys in self._screened("train", self._inputs.train, screen):
+                left.append(keys[0])
+                right.append(keys[1])
+                for write, sentence in zip(writers, pair, strict=True):
+                    write(sentence)
+        paths = [str(folder / f"clean.{language}") for language in self._languages]
+        held = [False] * len(left)
+        for name, chosen in self._choose(left, right).items():
+            self._write(name, compress(read_pairs(*paths), chosen))
+            for keys in compress(zip(left, right, strict=True), chosen):
+                self._held_out.add(keys)
+            held = list(map(or_, held, chosen))
+        train = compress(read_pairs(*paths), map(not_, held))
+        self._write("train", self._mixed(train, held.count(False), screen))
+
+    def _choose(self, left: array, right: array) -> dict[str, list[bool]]:
+        """Which pairs are held out, by set."""
+        inputs, count = self._inputs, len(left)
+        if count < LEAST_PAIRS:
+            raise InputError(
+                f"{inputs.train.paths[0]}: {count} pairs are too few to learn from: give at least "
+                f"{LEAST_PAIRS} ({self._dropped['train']})"
+            )
+        wanted = (
+            ("test", inputs.test, inputs.test_size),
+            ("valid", inputs.valid, inputs.valid_size),
+        )
+        sizes = {
+            name: size or held_out_size(count) for name, files, size in wanted if files is None
+        }
+        members = hold_out(left, right, sizes) if sizes else {}
+        return {name: chosen.tolist() for name, chosen in members.items()}
+
+    def _mixed(self, train: Iterable[Pair], new: int, screen: PairScreen) -> Iterator[Pair]:
+        """The training pairs, then old ones that share no sentence with held-out text."""
+        yield from train
+        old = self._inputs.old
+        if old is None:
+            return
+        wanted = round(new * self._inputs.mix_ratio)
+        usable = [
+            (keys, number) for number, (_, keys) in enumerate(self._screened("old", old, screen))
+        ]
+        chosen = {number for _, number in sorted(usable)[:wanted]}
+        self._counts["old"] = len(chosen)
+        for number, (pair, _) in enumerate(self._screened("old", old, screen)):
+            if number in chosen:
+                yield pair
+
+    def _report(self) -> dict[str, Any]:
+        paths = {side: self._output / f"train.{side}" for side in self._languages}
+        return report(self._counts, paths, self._dropped)

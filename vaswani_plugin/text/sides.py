@@ -1,0 +1,150 @@
+"""Which language stands on which side: pairs whose sides are swapped.
+
+Two independent looks. `Sides` learns from the corpus itself, for any two languages and scripts, how
+the left side differs from the right one, and finds the single pairs that are the other way round.
+`seem_swapped` knows some languages by name, and finds a corpus whose sides are all the wrong way
+round, which no look at the corpus alone can.
+
+Axes: N characters of a sentence.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+Pair = tuple[str, str]
+
+BINS = 1 << 16
+"""Bigrams of characters are counted by hashes of 16 bits."""
+LEAST_EVIDENCE = 5.0
+"""Natural logarithm of the odds, on both sides, from which a pair counts as swapped."""
+LEAST_APART = 0.9
+"""Share of the sample whose two sentences look like different sides; with fewer, the sides are too
+alike to judge."""
+
+
+def _bigrams(sentence: str) -> np.ndarray:
+    """Hashes of neighbouring characters, (N + 1,) with the sentence's borders; int64."""
+    padded = f"\n{sentence}\n".encode("utf-32-le", "surrogatepass")
+    codes = np.frombuffer(padded, dtype=np.uint32).astype(np.int64)
+    return (codes[:-1] * 40_503 + codes[1:]) % BINS
+
+
+def _counts(sentences: Sequence[str]) -> np.ndarray:
+    """How often each bigram occurs, (BINS,)."""
+    joined = np.concatenate([_bigrams(sentence) for sentence in sentences] or [_bigrams("")])
+    return np.bincount(joined, minlength=BINS)
+
+
+class Sides:
+    """Tells the left side of a corpus from the right one, by their bigrams of characters.
+
+    Args:
+        pairs: a sample of the corpus, of which most pairs are the right way round.
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        sides = list(zip(*pairs, strict=True)) or [(), ()]
+        counts = np.stack([_counts(side) for side in sides]) + 1
+        logs = np.log(counts / counts.sum(axis=1, keepdims=True))
+        self._odds = logs[0] - logs[1]
+        apart = sum(self._evidence(left) * self._evidence(right) < 0 for left, right in pairs)
+        self.differ = bool(pairs) and apart >= LEAST_APART * len(pairs)
+        """Whether the two sides can be told apart."""
+
+    def _evidence(self, sentence: str) -> float:
+        """Logarithm of the odds that a sentence is of the left side."""
+        return float(self._odds[_bigrams(sentence)].sum())
+
+    def swapped(self, left: str, right: str) -> bool:
+        """Whether each sentence belongs on the other side, by clear odds."""
+        return (
+            self.differ
+            and self._evidence(left) < -LEAST_EVIDENCE
+            and self._evidence(right) > LEAST_EVIDENCE
+        )
+
+
+SCRIPTS = {
+    **dict.fromkeys(("ru", "uk", "bg", "be", "mk", "kk", "mn"), "CYRILLIC"),
+    **dict.fromkeys(("ar", "fa", "ur", "ps"), "ARABIC"),
+    **dict.fromkeys(("hi", "mr", "ne", "sa"), "DEVANAGARI"),
+    **dict.fromkeys(("zh", "yue", "ja"), "CJK"),
+    **{"ko": "HANGUL", "el": "GREEK", "he": "HEBREW", "yi": "HEBREW", "th": "THAI", "lo": "LAO"},
+    **{"bn": "BENGALI", "ta": "TAMIL", "te": "TELUGU", "kn": "KANNADA", "ml": "MALAYALAM"},
+    **{"gu": "GUJARATI", "pa": "GURMUKHI", "si": "SINHALA", "km": "KHMER", "my": "MYANMAR"},
+    **{"ka": "GEORGIAN", "hy": "ARMENIAN", "am": "ETHIOPIC"},
+}
+"""The script of languages that are not written in Latin letters, as Unicode names characters."""
+
+COMMON_WORDS = {
+    language: frozenset(words.split())
+    for language, words in {
+        "en": "the of and to in is that it for was with on are this be at you he she his they",
+        "de": "der die und das ist nicht ein eine zu den mit von sich auf für ich sie im dem wir",
+        "fr": "le la les de des et est un une du que dans pour pas il elle je vous nous au sur",
+        "es": "el la los las de y en que un una es por con no para del su se lo como",
+        "it": "il di che la e un una è per non in sono del con gli le della si mi ho",
+        "pt": "o a os as de que e um uma do da não em para com é no na se eu",
+        "nl": "de het een en van ik is niet dat in je op zijn voor met te die er hij aan",
+        "sv": "och att det som en är av för den på inte med jag har ett han om var vi till",
+        "da": "og at det er en til af på de der ikke jeg med som for den har et han vi",
+        "fi": "ja on ei se hän että oli ovat mutta kun mitä tämä olen minä ole kuin sen niin",
+        "pl": "i w nie na się z do to że jest jak o co tak za od po ale był czy",
+        "cs": "a v se na je že to s z do i ve ale jsem si o pro jako byl za",
+        "ro": "și de în la nu a că o cu pe un este din mai care sunt o pentru să ce",
+        "hu": "a az és nem hogy egy is ez van volt meg ha csak de már mint kell én",
+        "tr": "bir ve bu ne için çok ben de da o mı var değil gibi daha ama sen en",
+        "id": "yang dan di itu tidak ini dengan untuk dari saya dalam akan pada juga ada ke",
+        "vi": "là và của không có tôi một những cho được trong người anh đã này với các",
+    }.items()
+}
+"""Frequent words of languages in Latin letters."""
+
+LEAST_SHARE = 0.04
+"""Of a side's words (or letters) that a language's list (or script) explains."""
+TIMES_THE_OTHER = 4
+"""How much more it must explain there than on the side that the language should be on."""
+
+
+@lru_cache(maxsize=4096)
+def _script(character: str) -> str:
+    name = unicodedata.name(character, "")
+    if name.startswith(("HIRAGANA", "KATAKANA")):
+        return "CJK"
+    return name.split(" ")[0]
+
+
+def _explained(language: str, text: Sequence[str]) -> float | None:
+    """The share of a text that looks like a language; None where nothing is known of it."""
+    if script := SCRIPTS.get(language):
+        letters = [c for line in text for c in line if c.isalpha()]
+        return sum(_script(c) == script for c in letters) / max(len(letters), 1)
+    if words := COMMON_WORDS.get(language):
+        tokens = [word.strip(".,;:!?\"'()") for line in text for word in line.casefold().split()]
+        return sum(token in words for token in tokens) / max(len(tokens), 1)
+    return None
+
+
+def seem_swapped(pairs: Iterable[Pair], source: str, target: str) -> bool:
+    """Whether the source side is in the target language and the other way round.
+
+    Args:
+        pairs: a sample of the corpus.
+        source: code of the language of the left side, "de" or "de_AT". Of a language that is in
+            neither table nothing is known, and the answer rests on the other one.
+        target: the same for the right side.
+    """
+    left, right = zip(*pairs, strict=True)
+    is_swapped = False
+    for code, own, other in ((source, left, right), (target, right, left)):
+        language = code.replace("-", "_").split("_")[0].casefold()
+        shares = _explained(language, own), _explained(language, other)
+        if shares[0] is None or shares[1] is None or max(shares) < LEAST_SHARE:
+            continue
+        if shares[0] * TIMES_THE_OTHER >= shares[1]:
+            return False
+        is_swapped = True
+    return is_swapped
