@@ -61,6 +61,7 @@ MAY_IMPORT = {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
         *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
         "analysis",
+        "errors",
     },
 }
 LIBRARIES = {"torch", "fairseq"}

@@ -1,7 +1,7 @@
 """Reference pages made from the code while the site is built (a hook of mkdocs.yml).
 
-The flags come from the argument parsers and from fairseq's registries, the Python interface from the
-docstrings, so that no page repeats them.
+The flags come from the argument parsers and from fairseq's registries, the Python interface from
+the docstrings, so that no page repeats them.
 """
 
 import logging

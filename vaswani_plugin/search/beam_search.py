@@ -1,9 +1,9 @@
-"""The search over one batch (section 6.1): extend, choose, end, and let go of what is done.
+"""The search over one batch (section 6.1): extend, choose, finish, and drop finished sentences.
 
 Beams may form groups that keep their own lists of ended hypotheses: one group of W for beam
 search, G of W/G for diverse beams, W of one for samples. A group of a sentence is a search.
 
-Axes: B sentences still there, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
+Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,13 @@ from vaswani_plugin.search.constraints import (
     force_end,
     force_token,
 )
-from vaswani_plugin.search.hypotheses import Departed, Ended, History, Hypothesis, Paths
+from vaswani_plugin.search.hypotheses import (
+    FinishedHypotheses,
+    FinishedSearches,
+    History,
+    Hypothesis,
+    Paths,
+)
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
@@ -81,9 +87,9 @@ class BeamSearch:
         self.parents: Tensor | None = None
         self.log_p: Tensor | None = None  # (B, W)
         self.history = History()
-        self.ended: Ended | None = None
+        self.ended: FinishedHypotheses | None = None
         self.any_ended = False
-        self.departed = Departed()
+        self.departed = FinishedSearches()
         self.gone: list[Tensor] = []  # their sentences
 
     def run(self) -> list[list[Hypothesis]]:
@@ -139,7 +145,7 @@ class BeamSearch:
         joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
         candidates = Candidates(*(x.flatten(0, 1) for x in joined))
         if self.ended is None:
-            self.ended = Ended(
+            self.ended = FinishedHypotheses(
                 self._searches(), self.beam // self.groups, candidates.log_probabilities, self.rules
             )
         return candidates
@@ -171,7 +177,7 @@ class BeamSearch:
     def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
         """Enter those of the first w that end; what comes after them is too unlikely to count.
 
-        Returns whether a candidate may end, which a GPU isn't waited for to know.
+        Returns whether a candidate may end. On a GPU it is True: looking would wait for the device.
         """
         if self.device.type == "cpu" and not ends.any():
             return False
@@ -203,7 +209,7 @@ class BeamSearch:
         self.log_p = log_p.reshape(shape)
 
     def _settle(self, step: int) -> None:
-        """Say which searches are done; let go of their sentences, where that can be known."""
+        """Mark the searches that are done; drop their sentences where that costs no wait."""
         best_open = self.log_p.unflatten(1, (self.groups, -1))[:, :, 0].flatten()
         limits = self.limits.repeat_interleave(self.groups)
         done = self.rules.done(self.ended.rank, best_open, step, limits)
