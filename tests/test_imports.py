@@ -61,7 +61,6 @@ MAY_IMPORT = {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
         *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
         "analysis",
-        "errors",
     },
 }
 LIBRARIES = {"torch", "fairseq"}
@@ -97,10 +96,6 @@ KNOW_FAIRSEQ = {
 PRIVATE_USES = {
     # compares the engines behind `vaswani translate`
     "benchmarks/engine_agreement.py": {"cli._engine", "cli._translating", "cli.__main__"},
-    # draw as the commands do
-    "benchmarks/scaling.py": {"cli._figures"},
-    "lib/table3_report.py": {"cli._figures"},
-    "lib/ancestors_report.py": {"cli._bleu_report", "cli._figures"},  # and score as `vaswani bleu`
     # prints every command's flags
     "lib/reference_pages.py": {"cli.__main__"},
     # writes what a model takes over from its task

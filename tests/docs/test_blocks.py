@@ -32,7 +32,8 @@ ACTIVATE = "source recipes/lib/env.sh"
 """Left out of a block that is run: the tests run in an activated environment."""
 PROGRAMS = {
     *("fairseq-train", "fairseq-generate", "fairseq-preprocess", "fairseq-eval-lm"),
-    *("fairseq-hydra-train", "pip", "pre-commit", "sbatch", "source", "echo", "torchrun", "git"),
+    *("fairseq-hydra-train", "fairseq-interactive", "fairseq-validate", "fairseq-score", "curl"),
+    *("pip", "pre-commit", "sbatch", "source", "echo", "torchrun", "git"),
 }
 """Programs of others, and of the shell."""
 
