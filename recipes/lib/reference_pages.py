@@ -23,6 +23,9 @@ from vaswani_plugin.cli.__main__ import COMMANDS, command_parser, load_command  
 WIDTH = "100"
 """Columns of help texts."""
 
+FIRST = {"Translator", "LanguageModel", "Parser"}
+"""Public names that open the page of the Python interface."""
+
 
 def commands_page() -> str:
     """Every command: what it does, and its `--help`."""
@@ -65,12 +68,14 @@ def python_page() -> str:
     """The public names of `import vaswani_plugin`."""
     parts = ["# Python interface", "", "Each name is imported from `vaswani_plugin`, when it is"]
     parts += ["first used; `import vaswani_plugin` itself loads neither PyTorch nor fairseq."]
-    for name, module in PUBLIC_NAMES.items():
-        parts += ["", f"## {name}", ""]
+    elsewhere = {"ARCHITECTURES": "the [registered names](names.md)"}
+    for name, module in sorted(PUBLIC_NAMES.items(), key=lambda item: item[0] not in FIRST):
         if module.startswith("vaswani_plugin.modules."):
-            parts += [f"See [the paper's modules](modules.md#{module.rpartition('.')[2]})."]
+            elsewhere[name] = f"[the paper's modules](modules.md#{module.rpartition('.')[2]})"
+        if name in elsewhere:
+            parts += ["", f"## {name}", "", f"See {elsewhere[name]}."]
         else:
-            parts += [f"::: {module}.{name}"]
+            parts += ["", f"::: {module}.{name}", "    options:", "      heading_level: 2"]
     return "\n".join(parts) + "\n"
 
 
