@@ -20,7 +20,8 @@ PY
 if [[ ! -f "$packages/wanted" || "$(<"$packages/wanted")" != "$wanted" ]]; then
   echo "docs: installing $(tr '\n' ' ' <<<"$wanted")" >&2
   rm -rf "$packages"
-  mapfile -t list <<<"$wanted"
+  list=()
+  while IFS= read -r requirement; do list+=("$requirement"); done <<<"$wanted"
   python -m pip install --quiet --disable-pip-version-check --no-input --target "$packages" "${list[@]}" \
     >"$VASWANI_VENV/docs.log" 2>&1 || {
     echo "docs: error: pip failed, see $VASWANI_VENV/docs.log" >&2
