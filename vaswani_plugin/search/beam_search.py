@@ -125,7 +125,7 @@ class BeamSearch:
         return len(self.sentences) * self.groups
 
     def _candidates(self, step: int) -> Candidates:
-        """Of all sentences, as many at a time as fit into the cache."""
+        """Choose for all sentences, as many at a time as fit into the processor's cache."""
         if self.log_p is None:
             self.log_p = torch.zeros(self.tokens.shape, device=self.device)
         rows = max(1, CHUNK // (self.ensemble.vocabulary * self.tokens.size(1)))
@@ -188,7 +188,7 @@ class BeamSearch:
         return True
 
     def _go_on(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
-        """The first w candidates that don't end are the beams of the next step."""
+        """Take the first w unfinished candidates as the beams of the next step."""
         w = self.beam // self.groups
         log_p, tokens, beams = candidates
         if some_end:
@@ -218,7 +218,7 @@ class BeamSearch:
             self._let_go(step == self.last_step)
 
     def _let_go(self, last: bool) -> None:
-        """Take done sentences out of the batch once there are enough of them."""
+        """Remove finished sentences from the batch once there are enough of them."""
         done = self.ended.done.view(-1, self.groups).all(dim=1)
         count = int(done.sum())
         if not last and (count == 0 or (count < len(done) and 8 * count < len(done))):
@@ -241,7 +241,7 @@ class BeamSearch:
             follower.keep(stay)
 
     def _results(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, of all its groups together."""
+        """The hypotheses of each sentence, over all its groups."""
         found = self.departed.hypotheses(self.history, self.eos)
         sentences = torch.cat(self.gone[::-1]).tolist()
         results: list[list[Hypothesis]] = [[] for _ in sentences]
