@@ -9,7 +9,7 @@ from reference_pages import PAGES
 from tests.conftest import REPO
 
 DOCS = REPO / "docs"
-RESULTS = [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
+RESULTS = [DOCS / "results.md", *DOCS.glob("seeds.md"), *sorted((DOCS / "results").glob("*.md"))]
 README = REPO / "README.md"
 PAPERS = [REPO / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 LINES, WORDS = 150, 30
