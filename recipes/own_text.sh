@@ -7,7 +7,7 @@
 #   bash recipes/own_text.sh --task lm --train book.txt --work work/book
 #
 # The text is checked, cleaned and divided (WORK/corpus.json and the log say what was dropped and
-# why), cut into subwords, and a model trained on it until it gets no better. docs/own-text.md
+# why), cut into subwords, and a model trained on it until it gets no better. docs/how-to/own-text.md
 # explains every step.
 #
 # Batch: --max-tokens x 1 (CPU, or each GPU) x update-freq. By the number of training pairs, unless

@@ -12,7 +12,7 @@
 # from nothing on scitldr's 1,992 summaries does not reach it.
 #
 # An article and its summary have to fit into --tokens-per-sample: a summary keeps its first
-# --summary-tokens units, an article its first units in what is left. `vaswani summarize` reads
+# --summary-tokens units, an article its first units in the rest. `vaswani summarize` reads
 # articles by the same rule.
 #
 # Data: scitldr (Cachola et al. 2020, abstracts of papers, Apache 2.0): 1,992, 619 and 618 articles,

@@ -1,17 +1,29 @@
 #!/usr/bin/env bash
-# All checks: lint, format, shellcheck, pytest. Makes the environment when it is missing.
+# All checks: lint, format, types, shellcheck, pytest. Makes the environment when it is missing.
 #
 #   bash tests/run.sh                      everything but the slow tests and those that need a GPU
+#   bash tests/run.sh --fast               lint, types and the quick tests: for the edit loop
 #   bash tests/run.sh -m slow              the slow ones
 #   bash tests/run.sh tests/modules -k mask
 #
-# All arguments go to pytest. VASWANI_TEST_WORKERS sets its processes (default: one a core, at
+# All other arguments go to pytest. VASWANI_TEST_WORKERS sets its processes (default: one a core, at
 # most 4).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh
 source "$root/recipes/lib/env.sh"
+
+# Under 90 seconds on two cores: the paper's modules, what makes a model of them and uses it, and the
+# rules of the house. The searches, recipes, commands and trainings are left to the full run.
+quick=(tests/{modules,building,kernels,inference,criterions,analysis} tests/test_imports.py
+  tests/docs/test_pages.py tests/recipes/test_plain_english.py)
+
+fast=
+if [[ "${1:-}" == --fast ]]; then
+  fast=1
+  shift
+fi
 
 # The arguments may name files relative to where the command was given.
 arguments=()
@@ -44,7 +56,12 @@ export OMP_NUM_THREADS=1
 
 check "ruff check" ruff check .
 check "ruff format" ruff format --check .
-check "shellcheck" shellcheck -x "${shell_files[@]}"
+check "mypy" mypy --cache-dir "$VASWANI_VENV/cache/mypy"
+if [[ -n "$fast" ]]; then
+  arguments+=("${quick[@]}")
+else
+  check "shellcheck" shellcheck -x "${shell_files[@]}"
+fi
 # A file's tests stay in one process, so that what they share is made once.
 check "pytest" python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
   -n "${VASWANI_TEST_WORKERS:-$cores}" --dist loadfile -m "not slow and not gpu" \

@@ -112,6 +112,8 @@ KNOW_FAIRSEQ = {
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
     "benchmarks/engine_agreement.py": {"cli.__main__"},  # exports as `vaswani export`
+    # prints every command's flags
+    "lib/reference_pages.py": {"cli.__main__"},
     # writes what a model takes over from its task
     "config/make_configs.py": {"models._configuration"},
 }

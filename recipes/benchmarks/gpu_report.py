@@ -34,7 +34,7 @@ def printed_peak(found: dict[str, Any]) -> float:
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """The report for people; `docs/gpu.md` takes it over as it is."""
+    """The report for people; `docs/how-to/gpu.md` takes it over as it is."""
     found, settings = report["machine"], report["settings"]
     memory = f", {found['gib']} GiB" if "gib" in found else ""
     software = ", ".join(f"{name} {found[name]}" for name in ("torch", "fairseq-fixed", "python"))

@@ -128,7 +128,7 @@ def _start(arguments: list, log: Path, threads: int, **streams) -> subprocess.Po
 
 
 def _end(process: subprocess.Popen) -> None:
-    """End a session that is still there."""
+    """End a session if it still runs."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=30)

@@ -3,7 +3,7 @@
     train_once.py REPORT [--synchronize] [--idle-after=N] -- DATA_BIN --arch ...
 
 Everything after `--` is fairseq-train's. REPORT is a JSON file: for each update the seconds that
-were waited for its batch and that it took, by the clock and of all processors, seconds by part,
+the trainer waited for its batch and that it took (clock and processor time), seconds by part,
 and the batch's lengths; and the memory at the peak.
 --synchronize waits for the GPU at each part's end: without it a part there means nothing.
 --idle-after also reports for what share of the updates after the first N the device computed

@@ -23,7 +23,7 @@ vaswani_env_key() {
     done <"$VASWANI_VENV/pyvenv.cfg"
   fi
   printf 'files %s\npython %s\nroot %s\nvenv %s\n' \
-    "$(cat "$VASWANI_ROOT/requirements.lock" "$VASWANI_ROOT/setup.py" | vaswani_sha256)" \
+    "$(cat "$VASWANI_ROOT/requirements.lock" "$VASWANI_ROOT/pyproject.toml" | vaswani_sha256)" \
     "$version" "$VASWANI_ROOT" "$VASWANI_VENV"
 }
 

@@ -1,6 +1,6 @@
-"""Prints docs/fairseq-patches.md, made from the docstrings of the patches.
+"""Prints docs/reference/fairseq-patches.md, made from the docstrings of the patches.
 
-python recipes/lib/fairseq_patches_table.py >docs/fairseq-patches.md
+python recipes/lib/fairseq_patches_table.py >docs/reference/fairseq-patches.md
 """
 
 import inspect

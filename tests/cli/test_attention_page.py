@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from browser import Browser, find_browser
 
-from tests.conftest import REPO
 from vaswani_plugin.analysis.attention_page import page, write_page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 
@@ -127,11 +126,6 @@ def test_the_page_holds_the_weights():
 def test_forty_tokens_of_a_base_model_take_less_than_three_megabytes():
     tokens = [f"token{i}" for i in range(40)]
     assert len(page(make_attended(tokens, tokens, layers=6, heads=8), START)) < 3e6
-
-
-def test_the_template_is_installed_with_the_package():
-    setup = (REPO / "setup.py").read_text(encoding="utf-8")
-    assert '"vaswani_plugin.analysis": ["*.html", "*.css", "*.js"]' in setup
 
 
 @pytest.fixture(scope="module")

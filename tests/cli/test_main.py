@@ -19,6 +19,20 @@ def run_vaswani(*args: str, **options: object) -> subprocess.CompletedProcess:
     )
 
 
+def test_a_command_without_the_fairseq_that_it_needs_ends_in_one_line():
+    """sys.modules[name] = None makes Python find no module of this name."""
+    code = (
+        "import sys; sys.modules['fairseq'] = None; from vaswani_plugin.cli.__main__ import main; "
+        "sys.exit(main(['import', '--checkpoint', 'a', '--data-bin', 'b', '--output', 'c']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=fairseq_environment()
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("vaswani import: error: this command needs fairseq")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A command `fake` whose `run` a test may set; it takes ``--number``."""

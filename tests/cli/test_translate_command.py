@@ -175,7 +175,7 @@ def test_the_first_line_comes_before_the_last_is_sent(folder):
         stderr=subprocess.PIPE,
         env=fairseq_environment(PYTHONUNBUFFERED=""),  # which would flush by itself
     ) as process:
-        clock = threading.Timer(120, process.kill)  # what is held back would be waited for for ever
+        clock = threading.Timer(120, process.kill)  # a held-back line would block the reader
         clock.start()
         process.stdin.write(b"a bird\n\n")
         process.stdin.flush()

@@ -59,7 +59,7 @@ def test_round_trip_through_fairseq(text):
 
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory) -> Path:
-    """A corpus with all that could count or number otherwise than fairseq; several blocks long."""
+    """A corpus with everything that fairseq could count or number differently, in many blocks."""
     folder = tmp_path_factory.mktemp("strange")
     rng = random.Random(4)
     words = [

@@ -101,7 +101,7 @@ def test_shared_tensors_are_averaged_once_and_stay_shared() -> None:
     assert result["other"] is not result["encoder"]
     assert result["decoder"].tolist() == [[1.5] * 3] * 2
     untied = {key: tensor.clone() for key, tensor in tied(2.0).items()}
-    with pytest.raises(ValueError, match="file1: decoder shares its storage otherwise"):
+    with pytest.raises(ValueError, match="file1: decoder shares its storage differently"):
         average(tied(1.0), untied)
 
 

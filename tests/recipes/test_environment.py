@@ -173,17 +173,18 @@ def test_a_change_brings_the_installer_back(complete, change):
     assert_one_line_error(done, "PYTHON=/no/such/python does not run")
 
 
-def test_a_changed_lock_brings_the_installer_back(complete, tmp_path):
+@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml"])
+def test_changed_dependencies_bring_the_installer_back(complete, tmp_path, changed):
     copy = tmp_path / "copy"
     (copy / "recipes").mkdir(parents=True)
     shutil.copytree(ROOT / "recipes" / "lib", copy / "recipes" / "lib")
-    for name in ("requirements.lock", "setup.py"):
+    for name in ("requirements.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, copy)
     ask = f'source "{copy}/recipes/lib/env.sh"; VASWANI_ROOT="{copy}" vaswani_env_key'
     settings = {"VASWANI_ENV_FUNCTIONS_ONLY": "1", "VASWANI_VENV": str(complete)}
     before = run_bash("-c", ask, **settings).stdout
-    with open(copy / "requirements.lock", "a") as lock:
-        lock.write("one-more==1.0\n")
+    with open(copy / changed, "a") as file:
+        file.write("# one more line\n")
     assert run_bash("-c", ask, **settings).stdout != before
 
 
@@ -263,7 +264,7 @@ def write_wheel(path: Path) -> str:
 def test_a_package_with_another_hash_is_refused(tmp_path):
     copy, wheels = tmp_path / "copy", tmp_path / "wheels"
     shutil.copytree(ROOT / "recipes" / "lib", copy / "recipes" / "lib")
-    shutil.copy(ROOT / "setup.py", copy)
+    shutil.copy(ROOT / "pyproject.toml", copy)
     wheels.mkdir()
     lock = ""
     for name, last in (("setuptools", ""), ("wheel", 16 * "0")):

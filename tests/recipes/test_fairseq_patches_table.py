@@ -1,4 +1,4 @@
-"""docs/fairseq-patches.md is what its script makes of the docstrings."""
+"""docs/reference/fairseq-patches.md is what its script makes of the docstrings."""
 
 from scripts import run_script
 
@@ -9,6 +9,6 @@ from vaswani_plugin.fairseq_patches import PATCHES
 def test_the_page_is_current():
     made = run_script("recipes/lib/fairseq_patches_table.py")
     assert made.returncode == 0, made.stderr
-    page = (REPO / "docs" / "fairseq-patches.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "reference" / "fairseq-patches.md").read_text(encoding="utf-8")
     assert page == made.stdout, "run recipes/lib/fairseq_patches_table.py, as it says"
     assert page.count("\n| ") == 1 + len(PATCHES)

@@ -100,7 +100,7 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
     def key(self, key: str) -> None:
-        """Press and let go of a key, named as JavaScript's `event.key`."""
+        """Press and release a key, named as JavaScript's `event.key`."""
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)

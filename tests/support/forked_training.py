@@ -23,7 +23,7 @@ import vaswani_plugin
 vaswani_plugin.register()
 
 PLUGIN = Path(vaswani_plugin.__file__).parent
-SECONDS = 240  # none takes so long, unless workers wait for one another for ever
+SECONDS = 240  # none takes so long, unless workers wait for one another without end
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ def write_checkpoint(
     seed: int = 1,
     model: tuple[str, ...] = ("--arch", "vaswani_debug"),
     share: str = "none",
+    positions: int = POSITIONS,
 ) -> None:
     """A checkpoint as fairseq-train writes it, without training.
 
@@ -57,8 +58,9 @@ def write_checkpoint(
         seed: of the weights.
         model: flags.
         share: which embeddings are one matrix.
+        positions: the longest source and target, in subwords.
     """
-    limits = ("--max-source-positions", str(POSITIONS), "--max-target-positions", str(POSITIONS))
+    limits = ("--max-source-positions", str(positions), "--max-target-positions", str(positions))
     flags = ("--task", "vaswani_translation", *model, *limits)
     flags += ("--share-embeddings", share, "--source-lang", "en", "--target-lang", "de")
     cfg = training_config(*flags).copy()

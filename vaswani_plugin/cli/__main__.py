@@ -39,6 +39,10 @@ COMMANDS = {
     "complete": "complete",
 }
 PROGRAM = "vaswani"
+NEEDS_FAIRSEQ = (
+    "this command needs fairseq, which is not installed here: run it in the environment of a "
+    "checkout (bash recipes/lib/env.sh), or install fairseq-fixed with pip's --no-deps"
+)
 
 
 def load_command(name: str) -> ModuleType:
@@ -103,6 +107,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except (ValueError, OSError) as error:
         print(f"{PROGRAM} {name}: error: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "fairseq":
+            raise
+        print(f"{PROGRAM} {name}: error: {NEEDS_FAIRSEQ}", file=sys.stderr)
         return 1
     except MemoryError:
         print(f"{PROGRAM} {name}: error: the memory is too small for this input", file=sys.stderr)

@@ -1,8 +1,8 @@
 """What is broken in fairseq on today's Python, PyTorch and numpy, patched.
 
 One function patches one defect. Its docstring names the symptom, upstream's issue and the versions;
-docs/fairseq-patches.md is made from them. It does nothing where the defect is gone, and can be
-called twice. The subjects:
+docs/reference/fairseq-patches.md is made from them. It does nothing where the defect is gone, and
+can be called twice. The subjects:
 
 * ``messages``: a user's mistake ends in one line, not in a traceback;
 * ``quiet``: known-harmless warnings;

@@ -77,7 +77,7 @@ class Averager:
         for key, owner in self._owners.items():
             self._check_weight(name, key, weights[key], owner)
             if owners[key] != owner:
-                raise ValueError(f"{name}: {key} shares its storage otherwise than in {first}")
+                raise ValueError(f"{name}: {key} shares its storage differently in {first}")
 
     def _check_weight(self, name: str, key: str, tensor: torch.Tensor, owner: str) -> None:
         total, first = self._sums[owner], self._first_name

@@ -1,9 +1,9 @@
-"""The search over one batch (section 6.1): extend, choose, end, and let go of what is done.
+"""The search over one batch (section 6.1): extend, choose, finish, and drop finished sentences.
 
 Beams may form groups that keep their own lists of ended hypotheses: one group of W for beam
 search, G of W/G for diverse beams, W of one for samples. A group of a sentence is a search.
 
-Axes: B sentences still there, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
+Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,13 @@ from vaswani_plugin.search.constraints import (
     force_end,
     force_token,
 )
-from vaswani_plugin.search.hypotheses import Departed, Ended, History, Hypothesis, Paths
+from vaswani_plugin.search.hypotheses import (
+    FinishedHypotheses,
+    FinishedSearches,
+    History,
+    Hypothesis,
+    Paths,
+)
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
@@ -83,9 +89,9 @@ class BeamSearch:
         self.parents: Tensor | None = None
         self.log_p: Tensor | None = None  # (B, W)
         self.history = History()
-        self.ended: Ended | None = None
+        self.ended: FinishedHypotheses | None = None
         self.any_ended = False
-        self.departed = Departed()
+        self.departed = FinishedSearches()
         self.gone: list[Tensor] = []  # their sentences
 
     def run(self) -> list[list[Hypothesis]]:
@@ -121,7 +127,7 @@ class BeamSearch:
         return len(self.sentences) * self.groups
 
     def _candidates(self, step: int) -> Candidates:
-        """Of all sentences, as many at a time as fit into the cache."""
+        """Choose for all sentences, as many at a time as fit into the processor's cache."""
         if self.log_p is None:
             self.log_p = torch.zeros(self.tokens.shape, device=self.device)
         rows = max(1, CHUNK // (self.ensemble.vocabulary * self.tokens.size(1)))
@@ -141,7 +147,7 @@ class BeamSearch:
         joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
         candidates = Candidates(*(x.flatten(0, 1) for x in joined))
         if self.ended is None:
-            self.ended = Ended(
+            self.ended = FinishedHypotheses(
                 self._searches(), self.beam // self.groups, candidates.log_probabilities, self.rules
             )
         return candidates
@@ -173,7 +179,7 @@ class BeamSearch:
     def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
         """Enter the candidates that end, of as many as the rules let end.
 
-        Returns whether a candidate may end, which a GPU isn't waited for to know.
+        Returns whether a candidate may end. On a GPU it is True: looking would wait for the device.
         """
         if runs_on_host(self.device) and not ends.any():
             return False
@@ -185,7 +191,7 @@ class BeamSearch:
         return True
 
     def _go_on(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
-        """The first w candidates that don't end are the beams of the next step."""
+        """Take the first w unfinished candidates as the beams of the next step."""
         w = self.beam // self.groups
         log_p, tokens, beams = candidates
         if some_end:
@@ -206,7 +212,7 @@ class BeamSearch:
         self.log_p = log_p.reshape(shape)
 
     def _settle(self, step: int) -> None:
-        """Say which searches are done; let go of their sentences, where that can be known."""
+        """Mark the searches that are done; drop their sentences where that costs no wait."""
         best_open = self.log_p.unflatten(1, (self.groups, -1))[:, :, 0].flatten()
         limits = self.limits.repeat_interleave(self.groups)
         done = self.rules.done(self.ended.rank, best_open, step, limits)
@@ -215,7 +221,7 @@ class BeamSearch:
             self._let_go(step == self.last_step)
 
     def _let_go(self, last: bool) -> None:
-        """Take done sentences out of the batch once there are enough of them."""
+        """Remove finished sentences from the batch once there are enough of them."""
         done = self.ended.done.view(-1, self.groups).all(dim=1)
         count = int(done.sum())
         if not last and (count == 0 or (count < len(done) and 8 * count < len(done))):
@@ -238,7 +244,7 @@ class BeamSearch:
             follower.keep(stay)
 
     def _results(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, of all its groups together."""
+        """The hypotheses of each sentence, over all its groups."""
         found = self.departed.hypotheses(self.history, self.eos)
         sentences = torch.cat(self.gone[::-1]).tolist()
         results: list[list[Hypothesis]] = [[] for _ in sentences]

@@ -1,4 +1,4 @@
-"""What the search remembers: the way back from each hypothesis, and those that ended.
+"""What the search remembers: how to trace a hypothesis back, and the finished hypotheses.
 
 Axes: B searches (of sentences, or of groups of beams), W beams of each, T tokens.
 """
@@ -18,13 +18,13 @@ _EMPTY = torch.empty(0, device="cpu")
 
 
 class Paths(NamedTuple):
-    """Hypotheses of some searches, which are to be followed back.
+    """Hypotheses of some searches, to be traced back.
 
     Attributes:
-        step: by whose numbers the searches go; that to come: those of now.
+        step: the step whose numbering `searches` uses; the next step means the current numbering.
         searches: (B',).
-        beams: (B', K), numbers among the beams after `lengths` tokens.
-        lengths: (B', K); None: all steps.
+        beams: (B', K), the beam of each hypothesis after `lengths` tokens.
+        lengths: (B', K), in tokens; None: every hypothesis has `step` tokens.
     """
 
     step: int
@@ -33,7 +33,7 @@ class Paths(NamedTuple):
     lengths: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The searches, the beams, and the lengths, which are all steps where none are given."""
+        """The searches, the beams and the lengths; where no lengths are given, all are `step`."""
         lengths = self.lengths
         if lengths is None:
             lengths = torch.full_like(self.beams, self.step)
@@ -49,13 +49,13 @@ class Trace(NamedTuple):
 
 
 class History:
-    """For each step its tokens, log P, and the beam that each continues; nothing is copied."""
+    """The tokens of each step, their log P, and the beam that each continues. Copies nothing."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[Tensor, ...]] = []
         self.attention: list[Tensor] = []
         self.kept: list[Tensor | None] = [None]
-        """Of each step and of now: which searches of the step before are left; None: all."""
+        """For each step and for now: the searches kept from the step before; None: all."""
 
     def add(self, tokens: Tensor, log_probabilities: Tensor, beams: Tensor) -> None:
         """Three tensors (B, W)."""
@@ -63,23 +63,23 @@ class History:
         self.kept.append(None)
 
     def add_attention(self, attention: Tensor) -> None:
-        """Of the step that is about to be chosen, (B, W', S) by the beams before it."""
+        """Add the attention of the step to be chosen next, (B, W', S), by the beams before it."""
         self.attention.append(attention)
 
     def keep(self, searches: Tensor) -> None:
-        """Go on with these searches only, (B',); after an `add`."""
+        """Keep these searches only, (B',). Call it after `add`."""
         before = self.kept[-1]
         self.kept[-1] = searches if before is None else before[searches]
 
     def trace(self, *paths: Paths) -> Trace:
-        """Follow hypotheses back to the start.
+        """Trace hypotheses back to the start.
 
         Args:
-            paths: those of the latest step first.
+            paths: the latest step first.
 
         Returns:
-            Their tokens and the rest, in the order of the paths; behind a hypothesis's length
-            stands what has no meaning.
+            Tokens, log P and attention in the order of the paths. Positions beyond a hypothesis's
+            length have no meaning.
         """
         waiting = list(reversed(paths))
         searches, beams, lengths = (x[:0] for x in waiting[-1].tensors())
@@ -109,21 +109,21 @@ class History:
 
 
 def _stack(steps: tuple[Tensor, ...]) -> Tensor:
-    """T tensors (B_t, K, ...), of which the first has the most rows, as (B, K, T, ...)."""
+    """Stack T tensors (B_t, K, ...) to (B, K, T, ...); the first must have the most rows."""
     stacked = steps[0].new_zeros(len(steps), *steps[0].shape)
     for place, step in zip(stacked, steps, strict=True):
         place[: len(step)] = step
     return stacked.movedim(0, 2)
 
 
-class Ended:
-    """The hypotheses kept by each search, the highest rank first.
+class FinishedHypotheses:
+    """The finished hypotheses that each search keeps, highest rank first.
 
     Args:
         searches: B.
         beam: W.
         like: a tensor of the device and type of log-probabilities.
-        rules: who is kept.
+        rules: decide which hypotheses are kept.
     """
 
     def __init__(
@@ -134,17 +134,17 @@ class Ended:
         self.score = self.rank.clone()
         self.log_p = self.rank.clone()
         self.step = torch.zeros(searches, beam, dtype=torch.long, device=like.device)
-        self.beam = self.step.clone()  # among those before the end
+        self.beam = self.step.clone()  # the beam before the end
         self.done = torch.zeros(searches, dtype=torch.bool, device=like.device)
 
     def enter(self, step: int, ends: Tensor, log_p: Tensor, beams: Tensor) -> None:
-        """Let candidates compete that end now.
+        """Add candidates that finish now, and keep the best.
 
         Args:
-            step: tokens before the end.
-            ends: which of them end, (B, W).
-            log_p: with the end, (B, W).
-            beams: that they continue, (B, W).
+            step: tokens before the end of sentence.
+            ends: True for candidates that finish, (B, W).
+            log_p: log P, end of sentence included, (B, W).
+            beams: the beam that each candidate continues, (B, W).
         """
         score = self.rules.score(log_p, step + 1)
         rank = self.rules.rank(score, step).masked_fill(~ends, -math.inf)
@@ -155,36 +155,36 @@ class Ended:
             setattr(self, name, both.gather(1, order))
 
     def keep(self, searches: Tensor) -> None:
-        """Forget all but these searches, (B',)."""
+        """Keep these searches only, (B',)."""
         for name in ("rank", "score", "log_p", "step", "beam", "done"):
             setattr(self, name, getattr(self, name).index_select(0, searches))
 
-    def of(self, searches: Tensor) -> "Ended":
-        """What these searches keep, (B',), as a copy."""
+    def of(self, searches: Tensor) -> "FinishedHypotheses":
+        """A copy that holds these searches only, (B',)."""
         picked = copy(self)
         picked.keep(searches)
         return picked
 
 
-class Departed:
-    """Searches that are done, and what they kept, until all are.
+class FinishedSearches:
+    """Searches that are done and the hypotheses they kept, until the whole batch is done.
 
-    To follow a hypothesis back takes as many calls as it has tokens; all of a batch are followed
-    at once.
+    Tracing a hypothesis back takes one call per token, so all hypotheses of a batch are traced
+    together.
     """
 
     def __init__(self) -> None:
         self.paths: list[Paths] = []
-        self.kept: list[Ended] = []
+        self.kept: list[FinishedHypotheses] = []
 
-    def add(self, step: int, searches: Tensor, ended: Ended) -> None:
-        """Let searches go after this step: (B',), numbers among those that it had."""
+    def add(self, step: int, searches: Tensor, ended: FinishedHypotheses) -> None:
+        """Add searches that are done after this step, (B',), in that step's numbering."""
         kept = ended.of(searches)
         self.paths.append(Paths(step, searches, kept.beam, kept.step))
         self.kept.append(kept)
 
     def hypotheses(self, history: History, eos: int) -> list[list[Hypothesis]]:
-        """fairseq's dictionaries for the searches, the last to go first, the best score first."""
+        """fairseq's dictionaries: the searches added last first, the best hypothesis first."""
         last_first = self.kept[::-1]
         score, ends, end_log_p, ranks = (
             torch.cat([getattr(kept, name) for kept in last_first])

@@ -1,9 +1,10 @@
-"""The decoder's attention to the source, one position at a time: a source is read once, and then
-attended to by all its beams at every step.
+"""The decoder's attention to the source, one position at a time.
 
-A batch keeps keys and values. A single sentence is waited for, and there the number of calls
-counts more than that of products: its keys are multiplied into the query's projection, its values
-into the output's, and what is left of the sub-layer is two products around a softmax.
+The source is projected once; all beams then attend to it at every step.
+
+For a batch the keys and values are kept. For a single sentence the number of calls costs more than
+the products do. So its keys are multiplied into the query's projection and its values into the
+output's projection: the sub-layer becomes two products around a softmax.
 
 Axes: B sentences, W beams, R = B W rows, H heads, S source length, D d_model, K d_k, V d_v.
 """
@@ -93,7 +94,7 @@ class SourceMemory:
         return self.weights.output(attended).add_(x), weights.unflatten(0, (sentences, heads))
 
     def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only: (B',), numbers among those of the batch."""
+        """Keep these sentences only: (B',), their numbers in the batch."""
         heads = torch.arange(self.weights.heads, device=sentences.device)
         rows = (sentences[:, None] * self.weights.heads + heads).flatten()
         self.keys_values = self.keys_values.index_select(0, rows)
@@ -117,7 +118,7 @@ class FoldedMemory:
         self.keys = torch.bmm(keys, query).flatten(0, 1).T  # (D, H S)
         self.bias = torch.bmm(keys, weights.query_bias.view(heads, d_k, 1)).flatten()  # (H S,)
         output = weights.output_weight.T.reshape(heads, values.size(2), -1)  # (H, V, D)
-        # A head's weights sum to 1, so that each head may bring its share of the bias.
+        # A head's weights sum to 1, so each head adds its part of the bias.
         share = weights.output_bias / heads
         self.values = torch.baddbmm(share, values, output).flatten(0, 1)  # (H S, D)
 

@@ -1,8 +1,8 @@
 """Trees out of a search: only well-formed ones, with as many words as the source (section 6.3).
 
-What a well-formed sequence of symbols is, stands in text/linearization.py. Every beam is at
-every step a prefix of such a sequence that the length limit leaves room to complete, so that
-something may always come: a placeholder while words are left, then closing brackets, then the end.
+text/linearization.py defines well-formed sequences of symbols. At every step every beam is a prefix
+of such a sequence, short enough to be completed within the length limit. So a next symbol always
+exists: a placeholder while words remain, then closing brackets, then the end of sentence.
 
 Each hypothesis has a state of a few numbers that follows its symbols, and a stack of open brackets.
 Stacks are kept as a tree: an opening bracket makes a node that points at the one below it, and a
@@ -34,7 +34,7 @@ def kind_of(symbol: str) -> int:
 
 
 def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
-    """Words of each sentence: tokens that end one, and what stands last.
+    """Count the words of each sentence: tokens that end a word, and the last token.
 
     Args:
         tokens: (B, S), padded left or right.

@@ -213,7 +213,7 @@ def apply(
     Args:
         dropout: probability with which a merge is left out (Provilkov et al. 2020); then every
             occurrence of a word is split anew. For training texts only.
-        seed: decides, with the text, on what is left out, whatever the number of workers.
+        seed: with the text, decides which merges are left out, for any number of workers.
 
     Raises:
         InputError: codes, vocabulary or text are not what they should be.

@@ -143,7 +143,7 @@ def map_blocks(
             yield pending.popleft().result()
     except BrokenProcessPool as error:
         raise InputError(
-            f"{path}: a worker process was killed, perhaps for want of memory: use fewer --workers"
+            f"{path}: a worker process was killed, perhaps for lack of memory: use fewer --workers"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -10,7 +10,7 @@ from vaswani_plugin.training.folder import PREVIOUS, note_progress, numbered_sta
 
 
 class SaveFailed(UserError):
-    """A checkpoint can't be written; the message says why and what is still there."""
+    """A checkpoint can't be written; the message says why and which files are good."""
 
 
 class Saves:

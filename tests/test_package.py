@@ -1,0 +1,127 @@
+"""What is published: the wheel and the source distribution hold what they need, and run alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from toy_bundle import write_toy_bundle
+
+from tests.conftest import PLUGIN, REPO
+
+OUTSIDE = (".git", ".venv", "work", "build", "dist", "__pycache__", "*.egg-info", ".ci", ".github")
+BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])('.'))"
+
+
+def call(*command: object, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def build(kind: str, folder: Path) -> Path:
+    """The file that `build_wheel` or `build_sdist` makes of a folder."""
+    name = call(sys.executable, "-c", BUILD, kind, cwd=folder).split("\n")[-2]
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory) -> Path:
+    """The source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("package")
+    copy = folder / "copy"
+    shutil.copytree(REPO, copy, ignore=shutil.ignore_patterns(*OUTSIDE))
+    with tarfile.open(build("build_sdist", copy)) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = folder.glob("vaswani_plugin-*")
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist) -> Path:
+    """The wheel, built from the source distribution."""
+    return build("build_wheel", sdist)
+
+
+def test_the_wheel_holds_every_file_of_the_plugin(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    ours = {
+        str(path.relative_to(REPO))
+        for path in PLUGIN.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert {name for name in names if ".dist-info/" not in name} == ours
+    assert {Path(name).name for name in names} >= {"LICENSE", "NOTICE", "entry_points.txt"}
+
+
+def test_the_source_distribution_holds_recipes_and_their_lock(sdist):
+    for name in ("recipes/quickstart.sh", "data-prep/bpe.py", "requirements.lock", "CHANGELOG.md"):
+        assert (sdist / name).is_file()
+    assert os.access(sdist / "recipes" / "quickstart.sh", os.R_OK)
+
+
+def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
+    """Unpacked into an empty folder; the packages of the environment serve as its dependencies."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    run = (sys.executable, "-m", "vaswani_plugin.cli")
+    place = "import vaswani_plugin; print(vaswani_plugin.__file__)"
+    found = call(sys.executable, "-c", place, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert found.strip() == str(tmp_path / "site" / "vaswani_plugin" / "__init__.py")
+    listing = call(*run, "archs", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert "vaswani_base" in listing
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_and_runs_in_an_empty_environment(wheel, tmp_path):
+    """With everything that its metadata asks for, from the package index; without fairseq.
+
+    VASWANI_TORCH_INDEX names one more index, for a build of torch.
+    """
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pins = tmp_path / "pins.txt"
+    lock = (REPO / "requirements.lock").read_text(encoding="utf-8").split("\n")
+    pins.write_text("".join(f"{line.split()[0]}\n" for line in lock if line and line[0].isalpha()))
+    index = os.environ.get("VASWANI_TORCH_INDEX")
+    where = ("--extra-index-url", index) if index else ()
+    install = (python, "-m", "pip", "install", "-q", "--no-input", "-c", pins, *where, wheel)
+    done = subprocess.run([*map(str, install)], capture_output=True, text=True)
+    if "Failed to establish a new connection" in done.stderr:
+        pytest.skip(f"no package index can be reached: {done.stderr.strip().split(chr(10))[-1]}")
+    assert done.returncode == 0, done.stderr[-3000:]
+    vaswani = tmp_path / "venv" / "bin" / "vaswani"
+    bundle = write_toy_bundle(tmp_path)
+    (tmp_path / "a").write_text("A bird in the garden.\n" * 2, encoding="utf-8")
+    for command in (
+        (vaswani, "bleu", "--hypothesis", "a", "--reference", "a"),
+        (vaswani, "translate", "--model", bundle, "a"),
+    ):
+        assert call(*command, cwd=tmp_path, PYTHONPATH="").strip()
+    absent = "import importlib.util as u; print(u.find_spec('fairseq'))"
+    assert call(python, "-c", absent, cwd=tmp_path, PYTHONPATH="") == "None\n"
+
+
+def test_metadata_stands_in_one_place():
+    """setup.py repeats nothing, and the citation names the same version and licence."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    setup = (REPO / "setup.py").read_text(encoding="utf-8")
+    assert "setup()" in setup and "=" not in setup
+    citation = (REPO / "CITATION.cff").read_text(encoding="utf-8").split("\n")
+    assert f"version: {project['version']}" in citation
+    assert f"license: {project['license']}" in citation
+    changes = (REPO / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## [{project['version']}]" in changes or "## [Unreleased]" in changes
