@@ -11,7 +11,7 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.results import EMPTY
-from vaswani_plugin.inference.translator import TextTooLong
+from vaswani_plugin.inference.sources import TextTooLong
 from vaswani_plugin.search.options import SearchOptions
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
