@@ -1,1 +1,1 @@
-"""The paper's equations in pure PyTorch: one concept a file, no fairseq inside."""
+"""The paper's equations in pure PyTorch, without fairseq: one concept a file."""

@@ -42,7 +42,10 @@ def scaled_dot_product_attention(
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Scores (..., T, S) as weights that sum to 1 in a row; see `scaled_dot_product_attention`."""
+    """Softmax over the keys that the mask allows, (..., T, S) -> (..., T, S).
+
+    See `scaled_dot_product_attention` for mask and result.
+    """
     if mask is None:
         return scores.softmax(dim=-1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
@@ -54,8 +57,8 @@ class MultiHeadAttention(nn.Module):
 
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    One projection holds the h matrices W_i^Q side by side, and so for keys and values.
-    d_k and d_v are free, as rows (A) and (B) of Table 3 need.
+    One projection holds the h matrices W_i^Q, concatenated; likewise for keys and values.
+    d_k and d_v can be chosen freely, as rows (A) and (B) of Table 3 need.
 
     Args:
         d_model: width of queries, keys, values and output.
@@ -103,16 +106,16 @@ class MultiHeadAttention(nn.Module):
         cache: KeyValueCache | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from `query` to `memory`, or to itself where there is no memory.
+        """Attend from `query` to `memory`, or from `query` to itself where there is no memory.
 
         Args:
             query: (B, T, D).
-            memory: the encoder's output, (B, S, D).
+            memory: encoder output, (B, S, D); None: self-attention.
             mask: boolean, broadcastable to (B, H, T, S), True where a query may attend; or the
                 window of restricted self-attention.
             is_causal: hide the future without a mask (self-attention). Exclusive with `mask`.
-            cache: keys and values of earlier calls. Self-attention appends to it; attention
-                to a memory fills it once and reads it afterwards.
+            cache: keys and values of earlier calls. Self-attention appends to it. Cross-attention
+                fills it once and then reads it.
             need_weights: also return the weights of each head; dropout of weights is then off.
 
         Returns:
@@ -142,7 +145,7 @@ class MultiHeadAttention(nn.Module):
     def _keys_and_values(
         self, query: Tensor, memory: Tensor | None, cache: KeyValueCache | None
     ) -> tuple[Tensor, Tensor]:
-        """Project them, (B, H, S, K) and (B, H, S, V), with the help of the cache."""
+        """Return keys (B, H, S, K) and values (B, H, S, V), projected now or from the cache."""
         if cache and memory is not None:
             return cache["key"], cache["value"]
         source = query if memory is None else memory
@@ -156,7 +159,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, T, H K) -> (B, H, T, K)."""
+    """Split the heads: (B, T, H K) -> (B, H, T, K)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 
 class Embedding(nn.Module):
-    """One matrix that embeds tokens, times sqrt(d_model), and projects to the vocabulary.
+    """One matrix that embeds tokens, scaled by sqrt(d_model), and projects to the vocabulary.
 
-    Sharing (section 3.4) is sharing the instance: hand the same one to encoder, decoder and
-    projection. There is no softmax bias.
+    To share the matrix (section 3.4), pass the same instance to encoder, decoder and projection.
+    The projection has no bias.
 
     Args:
         vocabulary: V, rows of the matrix.
         d_model: D.
-        padding_idx: row that embeds padding; it starts at 0 and inputs don't train it.
+        padding_idx: row of the padding; it starts at 0 and gets no gradient from the inputs.
     """
 
     def __init__(self, vocabulary: int, d_model: int, padding_idx: int) -> None:

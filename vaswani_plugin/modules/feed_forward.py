@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class FeedForward(nn.Module):
     """Eq. 2: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2.
 
-    The initial weights are nn.Linear's own, uniform within 1/sqrt(inputs): with Xavier's larger
-    ones a post-norm model takes markedly longer to begin to learn.
+    The initial weights are nn.Linear's own, uniform in [-a, a] with a = 1/sqrt(inputs). With the
+    larger weights of Xavier's initialization, a post-norm model starts to learn much later.
 
     Args:
         d_model: width of input and output.

@@ -1,4 +1,4 @@
-"""The Transformer as a language model: the decoder of Figure 1 without attention to a source.
+"""The Transformer as a language model: the decoder of Figure 1 without cross-attention.
 
 Axes: B batch, T tokens, D d_model, V vocabulary.
 """
@@ -11,7 +11,7 @@ from vaswani_plugin.modules.transformer import Cache, Output, Stack, cached_posi
 
 
 class LanguageModel(Stack):
-    """Layers of self-attention that hide the future; one matrix embeds and projects."""
+    """Layers of self-attention under a causal mask; one matrix embeds and projects."""
 
     def __init__(self, embedding: Embedding, *others, **options) -> None:
         super().__init__(embedding, *others, **options)
@@ -24,7 +24,12 @@ class LanguageModel(Stack):
         right_padded: bool = False,
         need_weights: bool = False,
     ) -> Output:
-        """Features of each next token of texts shifted right (B, T); see `Decoder.forward`."""
+        """Compute the features of each next token, given texts shifted right.
+
+        Args:
+            tokens: the texts, shifted right, (B, T).
+            cache, right_padded, need_weights: see `Decoder.forward`.
+        """
         past = cached_positions(cache)
         mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
         x = self.embed(tokens, past)

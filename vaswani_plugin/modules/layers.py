@@ -42,7 +42,7 @@ class EncoderLayer(nn.Module):
     Args:
         self_attention: attention of the sequence to itself.
         feed_forward: Eq. 2.
-        add_norm: makes the end of one sub-layer.
+        add_norm: makes the `AddNorm` of one sub-layer.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output and a feed-forward network.
+    """Masked self-attention, cross-attention and a feed-forward network, each residual.
 
     Args:
-        self_attention: attention of the target to its past.
+        self_attention: attention of the target to itself, under a causal mask.
         cross_attention: the paper's encoder-decoder attention.
         feed_forward: Eq. 2.
-        add_norm: makes the end of one sub-layer.
+        add_norm: makes the `AddNorm` of one sub-layer.
     """
 
     def __init__(
@@ -107,14 +107,13 @@ class DecoderLayer(nn.Module):
         need_self_weights: bool = False,
         need_cross_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """One layer over all target positions, or over the new ones where there are caches.
+        """Compute one layer at all target positions, or at the new ones where there are caches.
 
         Args:
             x: (B, T, D).
-            memory: the encoder's output, (B, S, D).
+            memory: encoder output, (B, S, D).
             self_mask, memory_mask, is_causal, caches, need_self_weights, need_cross_weights:
-                of self-attention and of attention to the memory, as in
-                `MultiHeadAttention.forward`.
+                of self-attention and cross-attention, as in `MultiHeadAttention.forward`.
 
         Returns:
             (B, T, D) and the weights (B, H, T, keys) and (B, H, T, S), or None.

@@ -8,7 +8,7 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 
     Args:
         length: |Y|, tokens of the hypothesis, end of sentence included.
-        alpha: 0 ranks by probability alone; the paper takes 0.6.
+        alpha: the exponent; 0 ranks by probability alone; the paper uses 0.6.
 
     Returns:
         The divisor, 1 at length 1.

@@ -13,7 +13,13 @@ from torch import Tensor
 
 
 class SmoothedLoss(NamedTuple):
-    """Sums over the tokens that are not padding, in nats; `correct` counts arg-max hits."""
+    """Sums over the tokens that are not padding, in nats.
+
+    Attributes:
+        loss: the smoothed loss.
+        nll: the negative log-likelihood of the gold tokens.
+        correct: number of gold tokens with the highest logit; 0 where they were not counted.
+    """
 
     loss: Tensor
     nll: Tensor
@@ -46,20 +52,20 @@ def smoothing_weights(epsilon: float, vocabulary: int) -> tuple[float, float]:
 def label_smoothed_cross_entropy(
     logits: Tensor, target: Tensor, epsilon: float, padding_idx: int
 ) -> tuple[Tensor, Tensor]:
-    """Section 5.4, token by token.
+    """Compute the label-smoothed loss of every token (section 5.4).
 
-    PyTorch spreads its label smoothing over all V tokens, the gold one included. The paper's
-    epsilon, spread over the V - 1 others, is its epsilon V / (V - 1).
+    PyTorch spreads the smoothing over all V tokens, the gold one included; here it is spread over
+    the V - 1 others. So PyTorch's argument is epsilon V / (V - 1).
 
     Args:
         logits: (N, V).
         target: gold tokens, (N,).
         epsilon: label smoothing.
-        padding_idx: targets with this number count for nothing.
+        padding_idx: targets with this number are ignored.
 
     Returns:
         Smoothed loss and negative log-likelihood of the gold tokens, each (N,), in nats,
-        0 at padding; at least in float32. Only the loss carries a gradient.
+        0 at padding, in float32 or better. Only the loss has a gradient.
 
     Raises:
         ValueError: see `smoothing_weights`.
@@ -82,13 +88,19 @@ def projected_loss(
     padding_idx: int,
     count_correct: bool = False,
 ) -> SmoothedLoss:
-    """The pre-softmax projection (section 3.4) and the smoothed loss of its logits, summed.
+    """Project features to logits (section 3.4) and sum their smoothed loss (section 5.4).
 
     Args:
         features: of the decoder, (N, D).
         weight: rows of the projection, (V, D).
         target, epsilon, padding_idx: see `label_smoothed_cross_entropy`.
-        count_correct: also count the tokens whose logit is the highest.
+        count_correct: also count the gold tokens with the highest logit.
+
+    Returns:
+        The sums over all tokens.
+
+    Raises:
+        ValueError: see `smoothing_weights`.
     """
     logits = F.linear(features, weight)
     loss, nll = label_smoothed_cross_entropy(logits, target, epsilon, padding_idx)

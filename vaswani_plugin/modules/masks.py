@@ -26,14 +26,17 @@ def causal_mask(
 ) -> Tensor:
     """Hide the future: "masking out all values which correspond to illegal connections".
 
-    The queries are the last `queries` of the `keys` positions, so that one function serves
-    training (queries = keys) and incremental decoding (one query, all keys so far).
+    The queries are the last `queries` of the `keys` positions. So one function serves training
+    (queries = keys) and incremental decoding (one query, all keys so far).
 
     Args:
         queries, keys: numbers of positions T and S, T <= S.
-        window: with r > 0 a query sees its r latest positions, itself among them (the
-            restricted self-attention of section 4, on the side that is visible).
-        device: of the mask, (T, S).
+        window: with r > 0 a query sees only the r latest positions, its own included (the
+            restricted self-attention of section 4, without the future); 0: all.
+        device: of the mask.
+
+    Returns:
+        Boolean (T, S).
     """
     query = torch.arange(keys - queries, keys, device=device)[:, None]
     key = torch.arange(keys, device=device)[None, :]
@@ -44,10 +47,10 @@ def causal_mask(
 
 
 def hide_padding(visible: Tensor, tokens: Tensor, padding_idx: int) -> Tensor:
-    """Boolean (B, 1, T, S): what of `visible` (T, S) is no padding of tokens (B, S), and itself.
+    """Hide the padding of tokens (B, S) in a mask `visible` (T, S): boolean (B, 1, T, S).
 
-    Padding sees itself lest its row of scores be minus infinity throughout, which makes NaN on
-    some devices. Nothing reads what it computes.
+    Every position still sees itself. Without that, all scores of a query at padding would be minus
+    infinity, which gives NaN on some devices. The results at padding are never used.
     """
     itself = causal_mask(*visible.shape, window=1, device=tokens.device)
     return visible & padding_mask(tokens, padding_idx) | itself
@@ -56,20 +59,20 @@ def hide_padding(visible: Tensor, tokens: Tensor, padding_idx: int) -> Tensor:
 def past_mask(
     tokens: Tensor, padding_idx: int, past: int = 0, window: int = 0, right_padded: bool = False
 ) -> Tensor | Window | None:
-    """Hide the future and the padding from the positions behind the first `past`.
+    """Hide the future and the padding from the positions after the first `past`.
 
-    Padding behind the tokens of a sentence lies in their future and needs no mask of its own.
+    Padding after a sentence is in the future of its tokens, so the causal mask hides it already.
 
     Args:
         tokens: (B, T).
         padding_idx: number of the padding.
-        past: positions whose keys are cached.
+        past: number of positions whose keys are cached.
         window: see `causal_mask`.
-        right_padded: promise that padding stands behind the tokens only.
+        right_padded: the caller promises that padding only follows the tokens.
 
     Returns:
-        Boolean, broadcastable to (B, 1, T - past, T); a `Window` where nothing is cached and each
-        position sees its r latest ones; None where `is_causal` says it all.
+        Boolean, broadcastable to (B, 1, T - past, T); a `Window` where nothing is cached and
+        `window` is set; None where `is_causal` alone is enough.
     """
     if not past and window:
         return Window(window - 1, 0, None if right_padded else padding_mask(tokens, padding_idx))

@@ -26,8 +26,8 @@ class OneLayer(nn.Module):
         d_embedding: D.
         d_hidden: H.
         d_1: F.
-        projections: without them Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H
-            must be D.
+        projections: False: Q, K and V are x itself, M_ij = x_i . x_j is not scaled, and H must
+            be D.
 
     Raises:
         ValueError: when a size is below 1, or H is not D without projections.

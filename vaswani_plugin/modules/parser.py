@@ -1,8 +1,8 @@
 """The next word of the source as an input of a parser's decoder. The paper has no such input.
 
 A decoder of trees writes a placeholder for each word of the source, in order. It has to count the
-placeholders by attention alone, and with few trees to learn from it loses count. `NextWord` gives
-it the word that the next placeholder stands for, as hard monotonic attention does (Aharoni &
+placeholders by attention alone, and with few training trees it miscounts. `NextWord` gives the
+decoder the word that the next placeholder stands for, as hard monotonic attention does (Aharoni &
 Goldberg 2017).
 
 Axes: B batch, S source length, T target length, D d_model.
@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 
 def last_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor:
-    """Where words end: at tokens that say so, and at the last one of a sentence.
+    """Find where words end: at each token that ends a word, and at a sentence's last token.
 
     Args:
         tokens: (B, S), padded left or right.
-        ends_word: boolean (V,), by token.
+        ends_word: boolean (V,), True where a token ends a word.
+        pad: number of the padding.
+        eos: number of the end of sentence.
 
     Returns:
         Boolean (B, S).
@@ -34,18 +36,20 @@ def first_tokens_of_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int)
 
     Args:
         tokens: (B, S), padded left or right.
-        ends_word: boolean (V,), by token.
+        ends_word: boolean (V,), True where a token ends a word.
+        pad: number of the padding.
+        eos: number of the end of sentence.
 
     Returns:
-        For each word the column of `tokens` where it begins, (B, S + 1); behind the last word
-        of a sentence stands the column of its end.
+        The column of `tokens` where each word begins, (B, S + 1). After a sentence's last word
+        comes the column of its end of sentence.
     """
     real = _is_real(tokens, pad, eos)
     begins = real.clone()
     begins[:, 1:] &= ~real[:, :-1] | last_tokens_of_words(tokens, ends_word, pad, eos)[:, :-1]
     length = tokens.size(1)
     end = tokens.eq(eos).int().argmax(dim=1, keepdim=True)
-    first = end.repeat(1, length + 2)  # the last column takes what begins no word
+    first = end.repeat(1, length + 2)  # the last column is for tokens that begin no word
     word = torch.where(begins, begins.cumsum(dim=1) - 1, length + 1)  # counted from 0
     columns = torch.arange(length, device=tokens.device).expand_as(tokens)
     return first.scatter(1, word, columns)[:, :-1]
@@ -56,12 +60,12 @@ def _is_real(tokens: Tensor, pad: int, eos: int) -> Tensor:
 
 
 class NextWord(nn.Module):
-    """W h, where h is the encoder's output for the first token of the next word to be written.
+    """W h, where h is the encoder output at the first token of the next word to be written.
 
     Args:
         d_model: D.
-        ends_word: boolean, by number of the source's dictionary: the token ends a word.
-        is_word: boolean, by number of the target's dictionary: the symbol stands for a word.
+        ends_word: boolean, by number in the source's dictionary: the token ends a word.
+        is_word: boolean, by number in the target's dictionary: the symbol stands for a word.
         pad: number of padding in the source.
         eos: number of the end of sentence in the source.
     """
@@ -77,28 +81,28 @@ class NextWord(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def words(self, source: Tensor, memory: Tensor) -> Tensor:
-        """What stands for each word.
+        """Compute W h for every word of the source.
 
         Args:
             source: (B, S).
-            memory: the encoder's output, (B, S, D).
+            memory: encoder output, (B, S, D).
 
         Returns:
-            (B, S + 1, D); behind the words of a sentence stands its end.
+            (B, S + 1, D). After a sentence's last word comes the vector of its end of sentence.
         """
         first = first_tokens_of_words(source, self.ends_word, self.pad, self.eos)
         return F.linear(pick_rows(memory, first), self.weight)
 
     def written(self, symbols: Tensor) -> Tensor:
-        """Words that a sequence of symbols stands for, up to and with each: (B, T) -> (B, T)."""
+        """Count the words among the symbols up to each position: (B, T) -> (B, T)."""
         return self.is_word[symbols].cumsum(dim=1)
 
     def forward(self, words: Tensor, written: Tensor) -> Tensor:
-        """What is added to the decoder's input.
+        """Select the vector that is added to the decoder's input at each position.
 
         Args:
-            words: what `words` returned, (B, S + 1, D).
-            written: number of words that the symbols so far stand for, (B, T).
+            words: result of `words`, (B, S + 1, D).
+            written: number of words among the symbols so far, (B, T).
 
         Returns:
             (B, T, D).
@@ -107,5 +111,5 @@ class NextWord(nn.Module):
 
 
 def pick_rows(x: Tensor, numbers: Tensor) -> Tensor:
-    """(B, N, D), (B, M) -> (B, M, D)."""
+    """Select rows by number: (B, N, D), (B, M) -> (B, M, D)."""
     return x.gather(1, numbers[:, :, None].expand(-1, -1, x.size(2)))

@@ -9,9 +9,14 @@ from torch import Tensor, nn
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """The paper's encoding: PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(same).
+    """Compute PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
 
-    Positions, of any shape, count from 0; the result is float64, of their shape + (D,).
+    Args:
+        positions: any shape, counted from 0.
+        d_model: D, even.
+
+    Returns:
+        Float64, the shape of `positions` + (D,).
 
     Raises:
         ValueError: when d_model is odd.
@@ -26,13 +31,13 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
 def position_ids(tokens: Tensor, padding_idx: int) -> Tensor:
     """Number the real tokens of each row of (B, T) from 0, whichever side the padding is on.
 
-    The number at padding is a valid position without meaning.
+    At padding the number is a valid position without meaning.
     """
     return (tokens.ne(padding_idx).cumsum(dim=1) - 1).clamp(min=0)
 
 
 class SinusoidalPositions(nn.Module):
-    """A table of sinusoids, made in float64 and kept out of the checkpoint.
+    """A table of sinusoids, computed in float64 and not saved in checkpoints.
 
     Args:
         max_positions: rows of the table.
@@ -52,7 +57,12 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Table 3 (E): "learned positional embedding instead of sinusoids"."""
+    """Table 3 (E): "learned positional embedding instead of sinusoids".
+
+    Args:
+        max_positions: rows of the table.
+        d_model: D.
+    """
 
     def __init__(self, max_positions: int, d_model: int) -> None:
         super().__init__()

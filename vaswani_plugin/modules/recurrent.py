@@ -1,10 +1,9 @@
-"""What came before self-attention: deep LSTMs, and what a decoder's step sees of the source.
+"""The models before self-attention: deep LSTMs, with several contexts of the source.
 
-Encoder-decoder after Sutskever et al. (2014): the states in which the source ends, and nothing
-else. Attention gives each step a context of its own, c_i = sum_j alpha_ij h_j, where alpha_i is the
-softmax over j of a score: s_i . h_j (Luong et al. 2015), the same over sqrt(D), or
-v . tanh(W s_i + U h_j) (Bahdanau et al. 2014). Between the two stands one context for every step,
-the mean of the h_j.
+The decoder of Sutskever et al. (2014) sees only the encoder's final states. With attention, each
+step has its own context c_i = sum_j alpha_ij h_j, where alpha_i is the softmax over j of a score:
+s_i . h_j (Luong et al. 2015), s_i . h_j / sqrt(D), or v . tanh(W s_i + U h_j) (Bahdanau et al.
+2014). A third kind of decoder has the same context at every step, the mean of the h_j.
 
 Axes: B batch, S source length, T target length, D units of a layer, N layers.
 """
@@ -29,23 +28,23 @@ def initialize_uniformly(module: nn.Module, bound: float = INITIAL_BOUND) -> Non
 
 
 def lengths_on_cpu(padding: Tensor) -> Tensor:
-    """Real tokens of each sentence, (B,), of a batch (B, S) that is True at padding.
+    """Count the real tokens of each sentence, (B,), in a batch (B, S) that is True at padding.
 
-    PyTorch packs sequences by lengths on the CPU. A recurrent model waits for its device here,
-    once a batch, and nowhere else.
+    PyTorch packs sequences by lengths on the CPU. A recurrent model waits for its device only here,
+    once per batch.
     """
     return (~padding).sum(dim=1).cpu()
 
 
 def reading_order(padding: Tensor, reverse: bool = False) -> Tensor:
-    """The places of the real tokens, first to last or last to first, then those of the padding.
+    """Return the columns of the real tokens in reading order, then those of the padding.
 
     Args:
-        padding: (B, S), True at padding, which may stand on either side.
-        reverse: read backwards.
+        padding: (B, S), True at padding, which may be on either side.
+        reverse: read the tokens from last to first.
 
     Returns:
-        (B, S), numbers of the places in the order in which to read them.
+        Column numbers in the order in which to read them, (B, S).
     """
     if not reverse:
         return padding.byte().argsort(dim=1, stable=True)
@@ -53,13 +52,13 @@ def reading_order(padding: Tensor, reverse: bool = False) -> Tensor:
 
 
 def reordered(x: Tensor, order: Tensor) -> Tensor:
-    """(B, S, D) with its places in another order (B, S)."""
+    """Reorder the positions of x (B, S, D) by the column numbers `order` (B, S)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.size(2)))
 
 
 def make_lstm(inputs: int, units: int, layers: int, dropout: float, both_ways: bool) -> nn.LSTM:
-    """PyTorch's LSTM, batch first, with dropout on what goes from layer to layer."""
-    between = dropout if layers > 1 else 0.0  # PyTorch warns of dropout that has no place
+    """Make PyTorch's LSTM, batch first, with dropout between the layers."""
+    between = dropout if layers > 1 else 0.0  # PyTorch warns of dropout in a single layer
     return nn.LSTM(
         inputs, units, layers, batch_first=True, dropout=between, bidirectional=both_ways
     )
@@ -71,7 +70,7 @@ class RecurrentEncoder(nn.Module):
     Args:
         width: D.
         layers: N.
-        dropout: on what goes from layer to layer.
+        dropout: between the layers.
         both_ways: each layer is two LSTMs of D/2 units, one of which reads backwards.
         reverse: read the sentence backwards (Sutskever et al. 2014, section 3.3).
 
@@ -94,16 +93,16 @@ class RecurrentEncoder(nn.Module):
         self.lstm = make_lstm(width, width // (1 + both_ways), layers, dropout, both_ways)
 
     def forward(self, x: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-        """Read a batch.
+        """Encode a batch.
 
         Args:
-            x: (B, S, D).
-            padding: (B, S), True at padding, which may stand on either side.
+            x: embedded tokens, (B, S, D).
+            padding: (B, S), True at padding, which may be on either side.
             lengths: `lengths_on_cpu` of the padding, (B,).
 
         Returns:
-            The last layer's states, (B, S, D), each at the place of its token and 0 at padding;
-            and the states in which each sentence ends, those of both directions side by side.
+            The last layer's states, (B, S, D), each at the position of its token, 0 at padding;
+            and the final states of each sentence, those of the two directions concatenated.
         """
         padded = bool((lengths < x.size(1)).any())
         moved = padded or self.reverse
@@ -129,7 +128,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class SourceContext(nn.Module):
-    """The context of a decoder's state, and both together: tanh(W [c_i; s_i]).
+    """Combines a decoder's state with its context: tanh(W [c_i; s_i]). Subclasses define c_i.
 
     Args:
         width: D, of the decoder's and of the encoder's states.
@@ -142,13 +141,13 @@ class SourceContext(nn.Module):
     def contexts(
         self, states: Tensor, memory: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """c (B, T, D) and alpha (B, T, S); `mask` (B, 1, S) is True where a state may be seen."""
+        """Compute c (B, T, D) and alpha (B, T, S); `mask` (B, 1, S) is False at padding."""
         raise NotImplementedError
 
     def forward(
         self, states: Tensor, memory: Tensor, padding: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Look back at the source.
+        """Compute the combined states.
 
         Args:
             states: s_i, (B, T, D).
@@ -196,7 +195,7 @@ class AdditiveAttention(SourceContext):
 
 
 class MeanContext(SourceContext):
-    """The same context at every step: alpha_ij = 1/S, whatever the state."""
+    """The same context at every step: alpha_ij = 1/S for every state."""
 
     def contexts(
         self, states: Tensor, memory: Tensor, mask: Tensor | None
@@ -215,10 +214,10 @@ class RecurrentDecoder(nn.Module):
     Args:
         width: D.
         layers: N.
-        dropout: on what goes from layer to layer.
-        attention: None leaves the first state as the only context.
-        input_feeding: each step also reads what attention made of the step before (Luong et al.
-            2015, section 3.3); the steps of a training then can't be run as one sequence.
+        dropout: between the layers.
+        attention: None: the initial state is the only context.
+        input_feeding: each step also reads the attention's output of the previous step (Luong et
+            al. 2015, section 3.3). Training then can't compute all steps in one call of the LSTM.
     """
 
     def __init__(
@@ -242,14 +241,14 @@ class RecurrentDecoder(nn.Module):
         padding: Tensor | None = None,
         fed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, State]:
-        """Go on from a state.
+        """Decode T tokens, starting from a state.
 
         Args:
             x: embedded tokens, (B, T, D).
-            state: before the first of them.
+            state: the state before the first token.
             memory: the encoder's states (B, S, D), for attention.
             padding: of the source, (B, S), True at padding; None where there is none.
-            fed: the output before the first token, (B, 1, D), for input feeding; None is 0.
+            fed: the output before the first token, (B, 1, D), for input feeding; None: zeros.
 
         Returns:
             Outputs (B, T, D), attention (B, T, S) or None, and the state after the last token.

@@ -1,7 +1,7 @@
 """Restricted self-attention (section 4; Table 1, fourth row) in blocks: O(r n d), not O(n^2 d).
 
-The queries are cut into blocks of r positions. A block's queries see 2 r - 1 keys between them, so
-that each block is one attention of r queries to 2 r - 1 keys under a band-shaped mask.
+The queries are cut into blocks of r positions. Together the queries of a block see 2 r - 1 keys, so
+each block is one attention of r queries to 2 r - 1 keys under a band-shaped mask.
 
 Axes: B batch, H heads, T positions, K d_k, V d_v, r window, N = T / r blocks, rounded up.
 """
@@ -26,7 +26,10 @@ class Window(NamedTuple):
     visible: Tensor | None = None
 
     def mask(self, length: int, device: torch.device | None = None) -> Tensor:
-        """The same as a mask, broadcastable to (B, 1, T, T). Padding sees itself: see `masks`."""
+        """Return the same as a mask, broadcastable to (B, 1, T, T).
+
+        Padding sees itself: see `masks.hide_padding`.
+        """
         query = torch.arange(length, device=device)[:, None]
         key = torch.arange(length, device=device)[None, :]
         near = (key >= query - self.before) & (key <= query + self.after)
@@ -34,18 +37,18 @@ class Window(NamedTuple):
 
 
 def neighbourhood(window: int, visible: Tensor | None = None) -> Window:
-    """r positions around each: position i sees i - r//2 ... i + (r-1)//2."""
+    """Return a window of r positions: position i sees i - r//2 ... i + (r-1)//2."""
     return Window(window // 2, (window - 1) // 2, visible)
 
 
 def restricted_attention(
     q: Tensor, k: Tensor, v: Tensor, window: Window, dropout: float, scale: float
 ) -> Tensor:
-    """Eq. 1 where each position sees a neighbourhood only.
+    """Compute Eq. 1, where each position sees only its window.
 
     Args:
         q, k, v: (B, H, T, K), (B, H, T, K), (B, H, T, V).
-        window: the neighbourhood, and the padding.
+        window: the window, and the padding.
         dropout: probability of dropping a weight.
         scale: multiplies the scores.
 
@@ -71,7 +74,7 @@ def restricted_attention(
 
 
 def _keys_of_blocks(x: Tensor, window: Window, rest: int) -> Tensor:
-    """What each block sees: (B, H, T, K) -> (B N, H, 2 r - 1, K)."""
+    """Gather the keys or values that each block sees: (B, H, T, K) -> (B N, H, 2 r - 1, K)."""
     r = window.before + window.after + 1
     padded = F.pad(x, (0, 0, window.before, rest + window.after))
     seen = padded.unfold(2, 2 * r - 1, r)  # (B, H, N, K, 2 r - 1)
@@ -79,7 +82,7 @@ def _keys_of_blocks(x: Tensor, window: Window, rest: int) -> Tensor:
 
 
 def _mask_of_blocks(q: Tensor, window: Window, rest: int) -> Tensor:
-    """Boolean (B N, 1, r, 2 r - 1): in the neighbourhood, in the sequence, no padding; itself."""
+    """Boolean (B N, 1, r, 2 r - 1): True for itself, and for real tokens inside the window."""
     batch, _, length, _ = q.shape
     r = window.before + window.after + 1
     query = torch.arange(r, device=q.device)[:, None]

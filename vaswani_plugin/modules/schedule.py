@@ -7,7 +7,7 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.
     Args:
         step: update number, counted from 1; 0 is read as 1, for use before the first update.
         d_model: width of the model.
-        warmup_steps: updates of linear growth; 0 leaves the warm-up out.
+        warmup_steps: updates of linear growth; 0 means no warm-up.
         factor: multiplies the whole schedule; 1 is the paper.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The Transformer (section 3, Figure 1): encoder, decoder and projection. It needs PyTorch alone.
+"""The Transformer (section 3, Figure 1): encoder, decoder and projection. It needs only PyTorch.
 
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
@@ -18,11 +18,11 @@ from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
 from vaswani_plugin.modules.restricted import Window, neighbourhood
 
 Cache = dict[str, KeyValueCache]
-"""Keys and values of every attention of a decoder, by its name; empty before the first step."""
+"""Caches of a decoder's attentions, by the attention's name; empty before the first step."""
 
 
 class Output(NamedTuple):
-    """What encoder, decoder and language model return; T' are the positions of this call."""
+    """Result of encoder, decoder and language model; T' is the number of positions computed."""
 
     features: Tensor  # (B, T', D)
     self_weights: list[Tensor]  # (B, H, T', T) of each layer; empty unless asked for
@@ -31,7 +31,7 @@ class Output(NamedTuple):
 
 
 class Stack(nn.Module):
-    """What encoder and decoder share: embeddings + positions, dropout, N layers.
+    """The common parts of encoder and decoder: embeddings + positions, dropout, N layers.
 
     Args:
         embedding: of the tokens.
@@ -41,7 +41,7 @@ class Stack(nn.Module):
         window: r of restricted self-attention (section 4); 0 attends everywhere.
 
     Attributes:
-        run_layer: replaces `layer(*arguments)` in training, as recomputing or compiling does.
+        run_layer: called in training instead of `layer(*arguments)`, to recompute or to compile.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Stack(nn.Module):
         self.run_layer: Callable[..., tuple] | None = None
 
     def embed(self, tokens: Tensor, past: int = 0, embedded: Tensor | None = None) -> Tensor:
-        """Embeddings (or `embedded`) + positions: (B, T) -> (B, T - past, D)."""
+        """Add positions to the embeddings or to `embedded`: (B, T) -> (B, T - past, D)."""
         x = self.embedding(tokens[:, past:]) if embedded is None else embedded
         x = x + self.positions(position_ids(tokens, self.padding_idx)[:, past:])
         return F.dropout(x, self.dropout, self.training)
 
     def run(self, layer: nn.Module, *arguments) -> tuple:
-        """`layer(*arguments)`; in training by `run_layer` where there is one."""
+        """Call `layer(*arguments)`; in training call `run_layer` where there is one."""
         if self.training and self.run_layer is not None:
             return self.run_layer(layer, *arguments)
         return layer(*arguments)
@@ -82,8 +82,10 @@ class Encoder(Stack):
     ) -> Output:
         """Encode tokens (B, S), padded on either side.
 
-        `embedded` (B, S, D) takes the place of the embeddings; `need_weights` asks for the
-        weights of every layer.
+        Args:
+            tokens: (B, S).
+            need_weights: return the weights of every layer.
+            embedded: used instead of the embeddings, (B, S, D).
         """
         mask: Tensor | Window = padding_mask(tokens, self.padding_idx)
         if self.window:
@@ -128,14 +130,14 @@ class Decoder(Stack):
 
         Args:
             tokens: the target shifted right, (B, T).
-            memory: the encoder's output, (B, S, D).
+            memory: encoder output, (B, S, D).
             memory_mask: boolean, broadcastable to (B, H, T, S), False at padding.
-            cache: keys and values; only positions not yet in it are computed.
-            right_padded: promise that padding stands behind the tokens only; saves a mask.
+            cache: keys and values; only positions that are not yet cached are computed.
+            right_padded: the caller promises that padding only follows the tokens; saves a mask.
             full_context: let each position attend to the future, too.
             need_weights: return the weights of every layer.
-            alignment_layer: return this layer's attention to the memory (0 is the first).
-            added: added to embeddings + positions, (B, T', D).
+            alignment_layer: return this layer's cross-attention weights (0 is the first layer).
+            added: vectors to add to embeddings + positions, (B, T', D).
         """
         past = cached_positions(cache)
         mask = past_mask(tokens, self.padding_idx, past, self.window, right_padded)
@@ -163,8 +165,8 @@ class Decoder(Stack):
 class Transformer(nn.Module):
     """Figure 1; the defaults are the base model (Table 3, first line).
 
-    One matrix embeds source and target and projects where the vocabularies are one
-    (section 3.4); else target and projection share one.
+    Vocabularies of the same size are taken for one vocabulary. Then one matrix embeds source and
+    target and projects (section 3.4); otherwise only target and projection share a matrix.
 
     Args:
         source_vocabulary, target_vocabulary: numbers of tokens.
@@ -214,16 +216,24 @@ class Transformer(nn.Module):
         self.decoder = Decoder(target, positions, decoder, dropout)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Source (B, S) and target shifted right (B, T) -> logits of the next tokens (B, T, V)."""
+        """Compute the logits of the next tokens.
+
+        Args:
+            source: (B, S).
+            target: shifted right, (B, T).
+
+        Returns:
+            Logits (B, T, V).
+        """
         memory, mask = self.encoder(source).features, padding_mask(source, self.encoder.padding_idx)
         return self.decoder.project(self.decoder(target, memory, mask).features)
 
 
 def cached_positions(cache: Cache | None) -> int:
-    """Positions that a decoder's cache holds; 0 where there is none."""
+    """Return the number of positions in a decoder's cache; 0 where there is no cache."""
     return cache["layers.0.self_attention"]["key"].size(2) if cache else 0
 
 
 def layer_cache(cache: Cache | None, number: int, kind: str) -> KeyValueCache | None:
-    """The part of one attention, made when it is missing; None where there is no cache."""
+    """Return the cache of one attention, made if it is missing; None where there is no cache."""
     return None if cache is None else cache.setdefault(f"layers.{number}.{kind}_attention", {})
