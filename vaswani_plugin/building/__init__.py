@@ -1,1 +1,1 @@
-"""Numbers in, modules out: what builds a model, with fairseq and without it. Torch only."""
+"""Builds models from their sizes, with fairseq or without it. Needs torch only."""

@@ -1,4 +1,4 @@
-"""The only place that knows `vaswani_plugin.kernels`."""
+"""The only file outside `vaswani_plugin/kernels/` that imports the kernels."""
 
 from typing import TypeVar
 
@@ -10,6 +10,10 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def accelerated(model: Model) -> Model:
-    """Make a built model faster on a CPU; what it computes stays the same."""
+    """Make a built model faster on a CPU, in place. Its results stay the same.
+
+    Raises:
+        UserError: see `kernels.wanted_kernels`.
+    """
     kernels.accelerate(model)
     return model

@@ -1,4 +1,4 @@
-"""The positional encoding of fairseq, which its weights need.
+"""fairseq's positional encoding, for models with fairseq's weights.
 
 Axes: D d_model.
 """
@@ -11,10 +11,9 @@ FAIRSEQ_FIRST_POSITION = 2
 
 
 def fairseq_sinusoids(positions: Tensor, d_model: int) -> Tensor:
-    """The encoding of fairseq and of the authors' code: all sines, then all cosines.
+    """Compute the encoding of fairseq and of the authors' code: all sines, then all cosines.
 
-    The exponent is i/(D/2 - 1) and, in fairseq, the first position is number 2. Needed to
-    load fairseq's weights.
+    The exponent is i/(D/2 - 1). As in fairseq, the first position is number 2.
 
     Args:
         positions: any shape, counted from 0.

@@ -1,4 +1,4 @@
-"""Builds the modules of one configuration, for every model of ours."""
+"""Builds the modules of our models from a configuration."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +20,13 @@ Matrix = TypeVar("Matrix", bound=nn.Module)
 
 
 class SizedDictionary(Protocol):
-    """What the embeddings need of a dictionary, which is compared by its content."""
+    """The part of a dictionary that embeddings need. `==` compares two by their content."""
 
     def __len__(self) -> int:
         """Number of symbols."""
 
     def pad(self) -> int:
-        """Number of padding."""
+        """Number of the padding symbol."""
 
 
 class ModuleParts:
@@ -36,7 +36,7 @@ class ModuleParts:
         cfg: `TransformerSizes`, or a configuration with the same names.
 
     Raises:
-        ValueError: when sizes don't fit together.
+        UserError: see `check_sizes` and `head_sizes`.
     """
 
     def __init__(self, cfg: TransformerSizes) -> None:
@@ -76,16 +76,19 @@ def shared_embeddings(
     target: SizedDictionary,
     make: Callable[[SizedDictionary], Matrix],
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """The matrices that embed source and target and that project (section 3.4).
+    """Make the matrices of the source's embedding, the target's and the projection (section 3.4).
 
     Args:
-        share: "all" are one, "decoder": the target's two are, "none".
-        source: dictionary.
-        target: dictionary.
-        make: a matrix V x D of a dictionary.
+        share: "all": one matrix for the three; "decoder": one for target and projection; "none".
+        source: the source's dictionary.
+        target: the target's dictionary.
+        make: makes the matrix (V, D) of a dictionary.
+
+    Returns:
+        The three matrices; shared ones are the same object.
 
     Raises:
-        UserError: when one matrix is to serve dictionaries that differ.
+        UserError: when `share` is "all" and the dictionaries differ.
     """
     if share == "all" and source != target:
         raise UserError(
@@ -99,10 +102,15 @@ def shared_embeddings(
 
 
 def require_positions(length: int, limit: int, side: str) -> None:
-    """Refuse what has no position.
+    """Check that a model has a position for every token of a sentence.
+
+    Args:
+        length: of the sentence, in tokens.
+        limit: positions of the model.
+        side: "source" or "target", for the message.
 
     Raises:
-        UserError: when a sentence of `length` tokens exceeds the model's `limit`.
+        UserError: when `length` exceeds `limit`.
     """
     if length > limit:
         raise UserError(

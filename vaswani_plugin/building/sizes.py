@@ -1,4 +1,4 @@
-"""The numbers of a Transformer, and which of them make no model."""
+"""The sizes of a Transformer, and their checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -20,10 +20,10 @@ _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true o
 
 @dataclass(frozen=True)
 class TransformerSizes:
-    """What the modules of a translation model or a parser are built from.
+    """The sizes from which the modules of a translation model or a parser are built.
 
     The names and defaults are those of `configurations.VaswaniTransformerConfig`, which explains
-    them; what matters in training alone is left out.
+    them. Options that matter only in training are left out.
     """
 
     d_model: int = 512
@@ -49,14 +49,14 @@ class TransformerSizes:
     def from_configuration(
         cls, model: Mapping[str, Any], task: Mapping[str, Any]
     ) -> "TransformerSizes":
-        """The sizes in a checkpoint's configuration; defaults for what came after it.
+        """Read the sizes from a checkpoint's configuration. Missing ones get their defaults.
 
         Args:
-            model: the model's part of it.
-            task: the task's, which gives the positions where the model's doesn't.
+            model: the model's part of the configuration.
+            task: the task's part; gives the numbers of positions where the model's part doesn't.
 
         Raises:
-            UserError: a value is of another kind.
+            UserError: a value has a wrong type, or is none of the choices.
         """
         values = {}
         for name in ("max_source_positions", "max_target_positions"):
@@ -70,7 +70,7 @@ class TransformerSizes:
 
 
 def _check_kind(name: str, value: Any) -> None:
-    """Refuse what no checkpoint of ours holds."""
+    """Check the type of a value, and that it is one of the choices."""
     default = getattr(TransformerSizes, name)
     if default is None and value is None:
         return
@@ -83,14 +83,14 @@ def _check_kind(name: str, value: Any) -> None:
 
 
 def check_sizes(cfg: Any) -> None:
-    """Refuse widths and numbers of layers that make no model.
+    """Check that a model can be built with these sizes.
 
     Args:
         cfg: `TransformerSizes`, or a configuration with the same names.
 
     Raises:
-        UserError: when a size is below 1, d_model odd for sinusoids, or the window negative; names
-            the flag.
+        UserError: when a size is below 1, d_model is odd with sinusoids, or the window is negative;
+            the message names the flag.
     """
     for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
         if getattr(cfg, name, 1) < 1:  # a language model has no encoder
@@ -106,5 +106,5 @@ def check_sizes(cfg: Any) -> None:
 
 
 def flag(name: str) -> str:
-    """The flag of a field."""
+    """Return the command-line flag of a configuration's field."""
     return "--" + name.replace("_", "-")

@@ -1,11 +1,11 @@
-"""Faster on a CPU: kernels that replace functions of `modules` in a built model.
+"""Kernels: faster functions for a CPU that replace functions of `modules` in a built model.
 
     model = accelerate(model)
 
-A kernel computes what the plain function computes, in value and gradient, and steps aside where it
-doesn't apply. Parameters and `state_dict` stay as they are. `VASWANI_KERNELS=off` leaves a model
-plain; `VASWANI_KERNELS=linear,fused_loss` takes the kernels named.
-`recipes/benchmarks/kernels.sh` prints what each gains.
+A kernel has the same value and gradient as the plain function, and calls the plain function where
+the kernel doesn't apply. Parameters and `state_dict` stay as they are. `VASWANI_KERNELS=off` uses
+no kernels; `VASWANI_KERNELS=linear,fused_loss` uses only the named ones.
+`recipes/benchmarks/kernels.sh` measures the gain of each.
 """
 
 import os
@@ -21,15 +21,15 @@ from vaswani_plugin.modules.loss import projected_loss
 
 VARIABLE = "VASWANI_KERNELS"
 MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}
-"""Kernels that take the place of a module, by name; `equals` is the module's class."""
+"""Kernels that replace a module, by name; a kernel's `equals` is the class that it replaces."""
 NAMES = (*MODULES, "fused_loss")
 
 
 def wanted_kernels() -> tuple[str, ...]:
-    """The names of the kernels that `VASWANI_KERNELS` asks for: all where it isn't set.
+    """Return the names of the kernels that `VASWANI_KERNELS` asks for; all where it isn't set.
 
     Raises:
-        UserError: when it names something else.
+        UserError: when it names an unknown kernel.
     """
     text = os.environ.get(VARIABLE, "on").strip()
     if text in ("on", ""):
@@ -49,7 +49,7 @@ def accelerate(model: nn.Module) -> nn.Module:
     """Replace plain parts of a model by kernels, in place.
 
     Args:
-        model: built of `modules`; parts of other classes, subclasses among them, stay.
+        model: a model built of `modules`. Parts of other classes, also of subclasses, stay.
 
     Returns:
         The model.

@@ -1,4 +1,4 @@
-"""When a kernel applies, and when PyTorch's own function does the work."""
+"""The conditions under which a kernel runs instead of PyTorch's own function."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,15 @@ from vaswani_plugin.devices import runs_on_host
 
 
 def applies_to(*tensors: Tensor, under_autocast: bool = False, on_any_device: bool = False) -> bool:
-    """Whether the kernels of this folder run on these tensors.
+    """Return whether a kernel can run on these tensors.
 
-    They are made for plain autograd, most of them for that of a CPU. Other devices,
-    `torch.compile`, `torch.func` and subclasses of tensors get PyTorch's own functions, which know
-    them.
+    The kernels support plain autograd, most of them on a CPU only. Other devices, `torch.compile`,
+    `torch.func` and tensor subclasses get PyTorch's own functions.
 
     Args:
         tensors: a kernel's inputs.
-        under_autocast: whether the kernel knows automatic mixed precision, too.
-        on_any_device: whether it is for other devices, too.
+        under_autocast: whether the kernel supports automatic mixed precision.
+        on_any_device: whether the kernel supports every device.
     """
     return (
         all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)

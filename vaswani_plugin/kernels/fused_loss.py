@@ -1,16 +1,18 @@
-"""Projection and smoothed loss in one: the logits never exist all at once.
+"""Projection and smoothed loss in one function, which never holds all logits at once.
 
 Replaces `modules.loss.projected_loss`, on any device.
-Gain: `vaswani_tiny` trains 2.3 times as fast on an AMD EPYC with AVX-512. On a GPU it is for the
-memory: 25,000 tokens of 37,000 words are 3.7 GB of float32 logits, of which the loss would keep
+Gain: `vaswani_tiny` trains 2.3 times as fast on an AMD EPYC with AVX-512. On a GPU the gain is
+memory: the float32 logits of 25,000 tokens over 37,000 words take 3.7 GB, and the plain loss keeps
 several copies.
 
-It works through the tokens in chunks and forms the gradients in the forward pass: d loss / d logits
-= softmax(logits) - q, turned at once into the two products that it feeds, so that memory does not
-grow with N x V.
+The forward pass takes the tokens in chunks and computes the gradients, too. A chunk's d loss / d
+logits = softmax(logits) - q is at once multiplied into the gradients of the features and of the
+weight, so memory does not grow with N x V.
 
-q is the same for all tokens but the gold one. Its constant part goes past the logits: it takes
-multiples of the sum of all rows from the gradients, of the weight's rows and of the features'.
+q, the smoothed target distribution, has one constant value for all tokens but the gold one. This
+constant is not subtracted from each logit's gradient. Instead, the sum of the weight's rows times
+the constant is subtracted from the features' gradient, and the sum of the features' rows times the
+constant from the weight's gradient.
 
 Axes: N target tokens, R tokens of a chunk, D d_model, V vocabulary.
 """
@@ -26,9 +28,9 @@ from vaswani_plugin.matrix_library import product, takes_onednn
 from vaswani_plugin.modules.loss import SmoothedLoss, projected_loss, smoothing_weights
 
 CHUNK_ELEMENTS = 3 << 21
-"""Logits formed at a time: 24 MiB in float32, which a last-level cache holds."""
+"""Logits computed at a time: 24 MiB in float32, which fit into a last-level cache."""
 DEVICE_CHUNK_ELEMENTS = 1 << 26
-"""On other devices: 256 MiB in float32, products large enough to fill a GPU."""
+"""The same on other devices: 256 MiB in float32, enough to keep a GPU busy."""
 
 
 def fused_projected_loss(
@@ -39,14 +41,14 @@ def fused_projected_loss(
     padding_idx: int,
     count_correct: bool = False,
 ) -> SmoothedLoss:
-    """`projected_loss`, equal in value and gradient."""
+    """Compute `projected_loss`, with the same value and gradient; see there for the arguments."""
     dtype, kind = features.dtype, features.device.type
     has_autocast = torch.amp.is_autocast_available(kind)
     if has_autocast and torch.is_autocast_enabled(kind):
         dtype = torch.get_autocast_dtype(kind)
     applies = applies_to(features, weight, under_autocast=True, on_any_device=True)
     if dtype == torch.float16 or not applies:
-        # Float16's gradients would be formed before the loss is scaled, and underflow.
+        # In float16 the gradients, computed before the loss is scaled, would underflow.
         return projected_loss(features, weight, target, epsilon, padding_idx, count_correct)
     features, weight = features.to(dtype), weight.to(dtype)
     real: Tensor | None = target.ne(padding_idx)
@@ -63,14 +65,17 @@ def fused_projected_loss(
 
 
 def looks_are_free(x: Tensor) -> bool:
-    """Whether the padding is left out; elsewhere it is computed, since to find it means to wait."""
+    """Return whether reading a value costs no wait, so that padding can be found and removed.
+
+    On other devices padding is computed, too, and then multiplied by 0.
+    """
     return runs_on_host(x.device)
 
 
 def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:
-    """Tokens at a time: as the cache holds, and at least as many as fill a matrix of width D.
+    """Return the number of tokens in a chunk: as many as the cache holds, but at least D.
 
-    With fewer, adding to the weight's gradient takes longer than the product that is added.
+    With fewer, accumulating the weight's gradient takes longer than the products themselves.
 
     Args:
         vocabulary, width: V and D.
@@ -81,12 +86,12 @@ def chunk_rows(vocabulary: int, width: int, in_cache: bool) -> int:
 
 
 class _Gradients:
-    """Gradients of features and weight, and the chunks of logits that they are made of.
+    """Accumulates the gradients of features and weight, chunk by chunk.
 
     Args:
         features: (N, D).
         weight: (V, D).
-        real: boolean (N,), False at tokens that count for nothing; None: all count.
+        real: boolean (N,), False at padding; None: there is no padding.
         wanted: whether the gradient of the features is wanted, and that of the weight.
     """
 
@@ -99,13 +104,13 @@ class _Gradients:
         self.of_features = torch.empty_like(features) if wanted[0] else None
         self.of_weight = None
         if wanted[1]:
-            # oneDNN adds up the transpose of the gradient: its faster order.
+            # For oneDNN the transposed gradient is accumulated, which is faster.
             shape = weight.shape[::-1] if takes_onednn(weight) else weight.shape
             self.of_weight = weight.new_zeros(shape, dtype=self.dtype)
         self.room: Tensor | None = None
 
     def logits(self, x: Tensor) -> Tensor:
-        """Of some tokens, (R, D) -> (R, V); the next call takes the memory again."""
+        """Compute the logits of a chunk, (R, D) -> (R, V); the next call reuses the memory."""
         if takes_onednn(x):
             return product(x, self.weight).to(self.dtype)
         if self.room is None:
@@ -113,7 +118,7 @@ class _Gradients:
         return product(x, self.weight, out=self.room[: len(x)]).to(self.dtype)
 
     def add(self, chunk: slice, of_logits: Tensor) -> None:
-        """Add what the gradient of some tokens' logits, (R, V), makes of both."""
+        """Add a chunk's part of both gradients, given the gradient of its logits (R, V)."""
         x = self.features[chunk]
         of_logits = of_logits.to(x.dtype)
         if self.of_features is not None:
@@ -128,7 +133,7 @@ class _Gradients:
             torch.addmm(self.of_weight, of_logits.t(), x, out=self.of_weight)
 
     def subtract_constant(self, q: float) -> None:
-        """Take what the smoothing's q, the same for every logit, takes from both."""
+        """Subtract the part of q that is the same for every logit from both gradients."""
         features = self.features
         if self.of_features is not None:
             self.of_features -= (q * self.weight.sum(dim=0, dtype=self.dtype)).to(features.dtype)
@@ -146,7 +151,7 @@ class _FusedLoss(torch.autograd.Function):
         gold_weight, other_weight = smoothing_weights(epsilon, len(weight))
         gradients = _Gradients(features, weight, real, ctx.needs_input_grad[:2])
         weight_sum = weight.sum(dim=0, dtype=gradients.dtype)  # sum_j z_j = features . weight_sum
-        # each a tensor of its own, no view: fairseq multiplies a dummy batch's loss by 0 in place
+        # separate tensors, not views: fairseq multiplies a dummy batch's loss by 0 in place
         loss, nll = (features.new_zeros((), dtype=gradients.dtype) for _ in range(2))
         correct = target.new_zeros(())
         rows = chunk_rows(*weight.shape, in_cache=real is None)
@@ -159,9 +164,9 @@ class _FusedLoss(torch.autograd.Function):
                 correct += (logits.argmax(dim=-1, keepdim=True).eq(gold_index) & counts).sum()
             gold, highest = logits.gather(-1, gold_index), logits.amax(-1, keepdim=True)
             others = (x.to(gold.dtype) @ weight_sum)[:, None] - gold
-            # in place where memory that is in the cache counts, and a CPU's softmax allows it
+            # on a CPU, whose softmax allows it, in place: the logits' memory is in the cache
             probabilities = torch.softmax(logits, dim=-1, out=logits if real is None else None)
-            # lse = log sum_j exp z_j, by the token whose probability can't underflow
+            # lse = log sum_j exp z_j, from the likeliest token: its probability can't underflow
             lse = highest - probabilities.amax(-1, keepdim=True).log()
             loss += (counts * (lse - gold_weight * gold - other_weight * others)).sum()
             nll += (counts * (lse - gold)).sum()

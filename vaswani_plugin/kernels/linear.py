@@ -1,6 +1,6 @@
-"""`nn.Linear` by the faster matrix library, forward and backward.
+"""`nn.Linear` with the faster matrix library, forward and backward.
 
-Replaces `torch.nn.Linear`; applies where `matrix_library` says that oneDNN is the faster.
+Replaces `torch.nn.Linear` where `matrix_library` says that oneDNN is faster.
 Gain: `vaswani_tiny` trains 1.2 times as fast on an AMD EPYC with AVX-512.
 
 Axes: R rows (all leading axes together), D inputs, V outputs.
@@ -14,7 +14,7 @@ from vaswani_plugin.matrix_library import product
 
 
 class OneDNNLinear(nn.Linear):
-    """Shares the parameters of a plain layer and computes what it computes."""
+    """Computes the same as a plain layer, and shares its parameters."""
 
     equals = nn.Linear
 
@@ -31,11 +31,11 @@ class OneDNNLinear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`torch.nn.functional.linear`, with the gradients of x, weight and bias."""
+    """Compute `torch.nn.functional.linear`, with gradients of x, weight and bias."""
     rows = x.reshape(-1, x.size(-1))
     if torch.is_grad_enabled():
         y = _Linear.apply(rows, weight, bias)
-    else:  # a node of the graph would only cost time
+    else:  # an autograd node would only cost time
         y = product(rows, weight, bias)
     return y.view(*x.shape[:-1], y.size(-1))
 
