@@ -1,9 +1,9 @@
 """vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`.
 
-Importing the package costs nothing: neither torch nor fairseq, and nothing is patched. fairseq's
-loader imports it, then every file of `tasks/` and `models/`; these packages call `register`. Where
-a program imports the package before fairseq's loader does, the loader passes it over: such a
-program calls `vaswani_plugin.register()` itself.
+Importing the package imports neither torch nor fairseq, and patches nothing. fairseq's loader of
+`--user-dir` imports the package, then every file of `tasks/` and `models/`; these packages call
+`register`. The loader skips a package that is already imported, so a program that imports it
+earlier must call `vaswani_plugin.register()` itself.
 """
 
 from importlib import import_module
@@ -23,7 +23,7 @@ PUBLIC_NAMES = {
     "VaswaniLanguageModel": "vaswani_plugin.models.language_model",
     "VaswaniTransformer": "vaswani_plugin.models.transformer",
 }
-"""Name: module. Each is imported when it is first used."""
+"""Public names and their modules. A module is imported when its name is first used."""
 
 __all__ = ["register", *PUBLIC_NAMES]
 
@@ -31,7 +31,9 @@ _is_registered = False
 
 
 def register() -> None:
-    """Register everything with fairseq and patch fairseq's defects. Safe to call again.
+    """Register models, tasks and training parts with fairseq, and patch fairseq's defects.
+
+    Further calls do nothing.
 
     Raises:
         ImportError: torch or fairseq is not installed.

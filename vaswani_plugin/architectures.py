@@ -1,7 +1,7 @@
-"""Every size as data: the rows of Table 3, and ours.
+"""The architectures as data: the rows of Table 3, and our own.
 
-A row states only what differs from its family's base, which for the Transformer is base (section 3;
-Table 3, first line). The defaults in `vaswani_plugin/configurations.py` are the same values.
+A row lists only the values that differ from its family's base. For the Transformer that is the base
+model (section 3; Table 3, first line). `vaswani_plugin/configurations.py` has the same defaults.
 `vaswani_plugin/models/_rows.py` registers the rows with fairseq.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from vaswani_plugin.errors import UserError
 
 PAPER_VOCABULARY = 40_960
-"""Rows of the shared matrix in the authors' code, from which the printed counts follow."""
+"""Rows of the shared embedding matrix in the authors' code. They explain the printed counts."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Architecture:
     """One named architecture.
 
     Args:
-        name: what `--arch` takes.
+        name: value of `--arch`.
         source: where the row comes from.
-        changes: configuration keys whose values differ from base.
+        changes: values that differ from base, by configuration key.
         printed_parameters: the paper's count, in millions; None where it prints none.
-        printed_rows: source and target words for which it is printed.
-        remark: what a reader should know about the count.
+        printed_rows: sizes of the source and target vocabularies of that count.
+        remark: a note on the count.
     """
 
     name: str
@@ -127,7 +127,7 @@ LANGUAGE_MODELS = (
 ONE_LAYER = (Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),)
 
 RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
-"""About as many parameters as vaswani_tiny, with some 10,000 subwords."""
+"""With 10,000 subwords, about as many parameters as vaswani_tiny."""
 
 SEQ2SEQ_LSTMS = (
     Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384, (160_000, 80_000)),
@@ -141,16 +141,16 @@ ATTENTION_LSTMS = (
 
 @dataclass(frozen=True)
 class Family:
-    """Rows of one of the plugin's models.
+    """The architectures of one model, for one task.
 
     Args:
-        title: what they are for.
-        model: the name under which fairseq knows the model; rows change its configuration.
-        task: that it is trained on.
-        rows: in the order of the table.
-        base: the sizes and the dropout where a row doesn't change them.
-        target_rows: symbols that it writes, where they are few whatever it reads.
-        remark: a sentence below its table.
+        title: heading of the family's table.
+        model: registered name of the model; rows change its configuration.
+        task: registered name of the task that trains it.
+        rows: the architectures, in the order of the table.
+        base: sizes and dropout of a row that doesn't change them.
+        target_rows: size of the target vocabulary where the task fixes it; None where not.
+        remark: a sentence below the table.
     """
 
     title: str
@@ -210,16 +210,16 @@ _ROWS = {row.name: row for family in FAMILIES for row in family.rows}
 
 
 def row_of(arch: str) -> Architecture:
-    """The row that `--arch` names, of whichever family.
+    """Return the row that `--arch` names; it may belong to any family.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no row has this name.
     """
     return _ROWS[arch]
 
 
 def head_sizes(cfg: Any) -> tuple[int, int]:
-    """d_k and d_v, each d_model / heads where it is not given (section 3.2.2).
+    """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
 
     Args:
         cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.

@@ -1,4 +1,4 @@
-"""What PyTorch says of a checkpoint whose weights fit no model, in one line with the remedy."""
+"""One-line errors, with the remedy, for checkpoints whose weights don't fit the model."""
 
 import re
 from collections.abc import Iterator
@@ -9,10 +9,13 @@ from vaswani_plugin.errors import CheckpointError
 
 @contextmanager
 def mismatches_explained(files: str) -> Iterator[None]:
-    """Raise what PyTorch says about weights that don't fit as a `CheckpointError`.
+    """Turn PyTorch's error about weights that don't fit into a `CheckpointError`.
 
     Args:
         files: the checkpoints' names, for the message.
+
+    Raises:
+        CheckpointError: the weights don't fit the model. Other errors pass unchanged.
     """
     try:
         yield
@@ -27,7 +30,14 @@ def mismatches_explained(files: str) -> Iterator[None]:
 
 
 def why_mismatched(text: str) -> str:
-    """The reason, from PyTorch's list: another dictionary, or another architecture."""
+    """Find the reason in PyTorch's message: another dictionary, or another architecture.
+
+    Args:
+        text: the message of `load_state_dict`.
+
+    Returns:
+        The reason and the remedy, to be read after the checkpoint's name.
+    """
     size = r"torch\.Size\(\[([\d, ]*)\]\)"
     sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
     shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]

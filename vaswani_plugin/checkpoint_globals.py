@@ -1,4 +1,4 @@
-"""What a checkpoint may hold beside tensors and plain containers: classes that run nothing."""
+"""Classes that a checkpoint may hold besides tensors and plain containers. They run no code."""
 
 import argparse
 
@@ -7,7 +7,7 @@ import numpy as np
 _MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
 _NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
 HARMLESS_GLOBALS = (
-    # models registered without a dataclass keep their flags in one
+    # a model that is registered without a dataclass keeps its flags in a Namespace
     argparse.Namespace,
     # --eval-bleu keeps its sums as numpy scalars and arrays of numbers
     np.ndarray,
@@ -21,5 +21,5 @@ HARMLESS_GLOBALS = (
 )
 """For `torch.serialization.safe_globals`: classes and functions, some with their names in files."""
 LONGEST_REFUSAL = 2000
-"""Characters of a refused pickle's message that PyTorch is given: it searches them in a time that
-grows with the square of their number, and the file decides how many there are."""
+"""Longest message of a refused pickle, in characters, that PyTorch gets; the rest is cut off.
+PyTorch searches the message in quadratic time, and the file decides how long the message is."""

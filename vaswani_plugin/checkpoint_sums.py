@@ -1,7 +1,7 @@
-"""Whether a checkpoint's bytes are still those that were saved. Standard library only.
+"""Checks a checkpoint's checksums: are its bytes those that were saved? Standard library only.
 
-PyTorch writes a zip archive with a CRC-32 of each tensor, and doesn't look at the sums when it
-reads: a flipped bit becomes a weight. Python's own zip reader does.
+PyTorch writes a zip archive with a CRC-32 of each tensor, but doesn't check the sums when it reads:
+a flipped bit changes a weight. Python's own zip reader checks them.
 """
 
 import errno
@@ -12,8 +12,8 @@ import zipfile
 import zlib
 
 _ARCHIVE_START = b"PK\x03\x04"
-_PICKLE_START = b"\x80"  # PyTorch's files before 1.6, which hold no sums
-# What the zip reader stumbles over in an archive whose headers are damaged.
+_PICKLE_START = b"\x80"  # files of PyTorch before 1.6, which hold no checksums
+# Errors of the zip reader on an archive with damaged headers.
 _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError),
     *(RuntimeError, ValueError, LookupError, OverflowError, MemoryError),
@@ -21,23 +21,23 @@ _UNREADABLE = (
 
 
 _GOOD: set[tuple] = set()
-"""The files that this process found good, by what changes when they are written."""
+"""Files that this process found intact, by values that change when a file is written."""
 
 _SETTLED = 2.0
-"""Seconds since a file was written, before which another write may leave its times as they are."""
+"""For so many seconds after a write, another write may leave the file's times unchanged."""
 
 
 def damage(path: str | os.PathLike) -> str | None:
-    """What is wrong with a file that `torch.save` wrote.
+    """Find damage in a file that `torch.save` wrote.
 
-    A file that was found good and hasn't been written since isn't read again.
+    A file that was found intact is not read again until it changes.
 
     Args:
         path: the file.
 
     Returns:
-        The rest of a sentence that starts with the file's name; None where each sum is right, and
-        for a file of PyTorch before 1.6.
+        The rest of a sentence that starts with the file's name. None where each checksum is right,
+        and for a file of PyTorch before 1.6.
 
     Raises:
         OSError: when the file is missing or may not be read.

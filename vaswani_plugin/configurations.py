@@ -1,4 +1,4 @@
-"""The configurations of the models, as fairseq's flags, and which sizes make a model."""
+"""The configurations of the models, which fairseq turns into flags."""
 
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -18,7 +18,7 @@ RECURRENT_ATTENTIONS = ChoiceEnum(list(sizes.RECURRENT_ATTENTIONS))
 
 @dataclass
 class VaswaniTransformerConfig(FairseqDataclass):
-    """The defaults are the paper's base model (Table 3, first line)."""
+    """Configuration of the Transformer; the defaults are the base model (Table 3, first line)."""
 
     d_model: int = field(default=512, metadata={"help": "width of the model"})
     d_ff: int = field(default=2048, metadata={"help": "width inside the feed-forward network"})
@@ -91,7 +91,7 @@ class VaswaniTransformerConfig(FairseqDataclass):
 
 
 def _same(name: str) -> Any:
-    """A field of the translation model's configuration once more."""
+    """Copy a field of the translation model's configuration."""
     other = VaswaniTransformerConfig.__dataclass_fields__[name]
     return field(default=other.default, metadata=other.metadata)
 
@@ -122,7 +122,7 @@ class VaswaniLanguageModelConfig(FairseqDataclass):
 
 @dataclass
 class OneLayerConfig(FairseqDataclass):
-    """Sizes of the one-layer language model of the lecture notes; they give none but T = 512."""
+    """Sizes of the one-layer language model of the lecture notes; the notes give only T = 512."""
 
     d_model: int = field(default=512, metadata={"help": "d_embedding"})
     d_hidden: int = field(default=512, metadata={"help": "width of queries, keys and values"})
@@ -144,7 +144,7 @@ class OneLayerConfig(FairseqDataclass):
 
 @dataclass
 class RecurrentConfig(FairseqDataclass):
-    """What the recurrent models share; the defaults are those of Sutskever et al. (2014)."""
+    """Fields that recurrent models share; the defaults are those of Sutskever et al. (2014)."""
 
     d_model: int = field(
         default=1000, metadata={"help": "units of each LSTM layer, and width of the embeddings"}
@@ -187,10 +187,10 @@ class AttentionLSTMConfig(RecurrentConfig):
 
 
 def check_recurrent_sizes(cfg: RecurrentConfig) -> None:
-    """Refuse widths and numbers of layers that make no model.
+    """Check the width and the number of layers.
 
     Raises:
-        UserError: when a size is below 1; names the flag.
+        UserError: when a size is below 1; the message names the flag.
     """
     for name in ("d_model", "layers"):
         if getattr(cfg, name) < 1:

@@ -1,4 +1,4 @@
-"""How the paper decodes, as data (sections 6.1 and 6.3), by the names of fairseq's flags."""
+"""The paper's decoding options (sections 6.1 and 6.3), under the names of fairseq's flags."""
 
 from typing import Any
 
@@ -9,4 +9,4 @@ PARSER_DECODING: dict[str, Any] = {"beam": 21, "lenpen": 0.3, "max_len_a": 1.0, 
 """Section 6.3: beam of 21, alpha 0.3, output at most 300 tokens longer than the input."""
 
 MAX_NEW_TOKENS = 100
-"""After so many tokens a completed text is cut; half of the positions of a shorter model. Ours."""
+"""Ours: greatest number of new tokens of a completion, or half of the model's positions if less."""

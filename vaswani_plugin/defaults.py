@@ -1,4 +1,4 @@
-"""The paper as fairseq's defaults: a run that sets nothing else is section 5."""
+"""The paper's values as fairseq's defaults: a run without further flags trains as in section 5."""
 
 import argparse
 from typing import Any
@@ -14,7 +14,7 @@ REGISTERED_DEFAULTS = {
 
 SMOOTHING = "criterion.label_smoothing"
 RESOLVER = "vaswani_default"
-"""OmegaConf's name of `value_of`."""
+"""The name of `value_of` in OmegaConf."""
 
 PAPER_VALUES: dict[str, Any] = {
     "optimizer": "vaswani_adam",
@@ -35,11 +35,11 @@ RECURRENT_VALUES: dict[str, Any] = {
     SMOOTHING: 0.0,
     "optimization.clip_norm": 5.0,
 }
-"""Where the recurrent models differ: neither Sutskever et al. (2014), who limit the gradient's norm
-to 5, nor Luong et al. (2015) smooth labels."""
+"""Values that differ in the recurrent models. Neither Sutskever et al. (2014) nor Luong et al.
+(2015) smooth labels; Sutskever et al. limit the gradient's norm to 5."""
 
 PAPER_BATCH = 8 * 4096
-"""Padded tokens of an update in the authors' code: about the paper's 25,000 real ones a side."""
+"""Padded tokens of an update in the authors' code. About 25,000 of each side are real (paper)."""
 
 MODEL_VALUES: dict[str, Any] = {
     "dropout": 0.1,
@@ -53,15 +53,15 @@ MODEL_VALUES: dict[str, Any] = {
 
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
 LANGUAGE_MODEL_SMOOTHING = 0.0
-"""Section 5.4: label smoothing "hurts perplexity", and perplexity is a language model's measure."""
+"""Section 5.4: label smoothing "hurts perplexity", which is how language models are measured."""
 
 
 def values_of(task: str, model: str) -> dict[str, Any]:
-    """What a run takes when not told, by the keys of fairseq's configuration.
+    """Return the defaults of a run, by the keys of fairseq's configuration.
 
     Args:
-        task: its registered name.
-        model: its registered name, or that of one of its rows.
+        task: the task's registered name.
+        model: the model's registered name, or that of one of its rows.
     """
     if task == LANGUAGE_MODEL_TASK:
         return {**PAPER_VALUES, SMOOTHING: LANGUAGE_MODEL_SMOOTHING}
@@ -71,34 +71,34 @@ def values_of(task: str, model: str) -> dict[str, Any]:
 
 
 def names_of(cfg: DictConfig) -> tuple[str, str]:
-    """The registered names of a configuration's task and model; "None" where it has none."""
+    """Return the registered names of a configuration's task and model, or "None"."""
     task, model = (OmegaConf.select(cfg, f"{group}._name") for group in ("task", "model"))
     return str(task), str(model)
 
 
 def value_of(key: str, *, _root_: DictConfig) -> Any:
-    """What a configuration takes for a setting that is not given: `${vaswani_default:KEY}`."""
+    """Return the default of a setting that is not given: the value of `${vaswani_default:KEY}`."""
     return values_of(*names_of(_root_))[key]
 
 
 def install() -> None:
-    """Make the plugin's criterion, optimizer and schedule what fairseq takes when not told."""
+    """Make the plugin's criterion, optimizer and schedule the defaults of fairseq."""
     for registry, name in REGISTERED_DEFAULTS.items():
         REGISTRIES[registry]["default"] = name
     OmegaConf.register_new_resolver(RESOLVER, value_of, replace=True)
 
 
 def set_recurrent_defaults(parser: argparse.ArgumentParser) -> None:
-    """Make the recurrent models' limit of the gradient's norm the default of fairseq's flag.
+    """Make the recurrent models' limit of the gradient's norm the default of `--clip-norm`.
 
     Args:
-        parser: as fairseq hands it to a model.
+        parser: the parser that fairseq passes to a model.
     """
     parser.set_defaults(clip_norm=RECURRENT_VALUES["optimization.clip_norm"])
 
 
 def report(cfg: DictConfig) -> str:
-    """Say in one line which of the paper's defaults are in force and which were changed.
+    """Report in one line which of the paper's defaults are in force and which were changed.
 
     Args:
         cfg: fairseq's whole configuration.
@@ -125,7 +125,7 @@ def report(cfg: DictConfig) -> str:
 
 
 def _model_part(cfg: DictConfig) -> str:
-    """Dropout and sizes beside base's; empty for a model without them."""
+    """Compare dropout and sizes with base's; empty for a model without them."""
     model = OmegaConf.select(cfg, "model")
     sizes = {key: OmegaConf.select(model, key) for key in MODEL_VALUES} if model else {}
     if sizes.get("heads") is None:
@@ -139,7 +139,7 @@ def _model_part(cfg: DictConfig) -> str:
 
 
 def _batch_part(cfg: DictConfig) -> str:
-    """Padded tokens of an update beside the paper's; empty where sentences are counted instead."""
+    """Compare an update's padded tokens with the paper's; empty where sentences are counted."""
     tokens = OmegaConf.select(cfg, "dataset.max_tokens")
     if not isinstance(tokens, int):
         return ""

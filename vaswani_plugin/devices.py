@@ -1,13 +1,13 @@
-"""How devices differ, where the code must know: beside `kernels/`, nothing else asks."""
+"""Differences between devices that the rest of the code must know."""
 
 import torch
 
 
 def runs_on_host(device: torch.device) -> bool:
-    """Whether the host itself computes what is on this device: a CPU.
+    """Return whether the device is a CPU, so that the host itself computes.
 
-    Then a look at a value costs nothing, memory is cached by the processor, and many small
-    operations cost less than few that compute too much. On any other device the host runs ahead
-    of the computation, and a look at a value makes it wait.
+    On a CPU, reading a value costs nothing, the processor caches memory, and many small operations
+    cost less than a few that compute more than needed. On any other device the host runs ahead of
+    the computation, and reading a value makes the host wait.
     """
     return device.type == "cpu"

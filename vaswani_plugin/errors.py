@@ -1,4 +1,4 @@
-"""What users can correct themselves: errors that are printed as one line, without a traceback."""
+"""Errors that users can correct themselves. They are printed as one line, without a traceback."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +17,9 @@ class CheckpointError(UserError):
 
 @contextmanager
 def modules_errors_as_user_errors() -> Iterator[None]:
-    """Raise a `ValueError` of `modules`, which know no flags, as a `UserError`.
+    """Turn a `ValueError` of `modules`, which know no flags, into a `UserError`.
 
-    For the lines in which a user's value reaches a module unchanged.
+    Use it where a user's value reaches a module unchanged.
 
     Raises:
         UserError: with the message of the module's error.

@@ -1,7 +1,7 @@
-"""Which library multiplies float32 matrices: PyTorch's own choice (MKL in its builds), or oneDNN.
+"""The library that multiplies float32 matrices: PyTorch's own choice (MKL in its builds) or oneDNN.
 
-PyTorch brings both along. Which is faster depends on the processor's maker as much as on its
-instructions; `recipes/benchmarks/matrix_libraries.sh` measures both, and its results stand here.
+PyTorch includes both. Which is faster depends on the processor's vendor as much as on its
+instructions; `recipes/benchmarks/matrix_libraries.sh` measures both, and this file has the results.
 
 Axes: R rows, D inputs, V outputs.
 """
@@ -19,14 +19,14 @@ from vaswani_plugin.errors import UserError
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
 LIBRARIES = ("pytorch", "onednn")
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
-"""Processors by vendor and instructions where oneDNN was measured to be the faster: on AMD's with
-AVX-512 twice as fast. With AVX2 alone MKL leads by 5 to 20 %, on Intel's with AVX-512 by 10 %."""
+"""Processors, by vendor and instructions, on which oneDNN was measured to be faster: twice as fast
+on AMD with AVX-512. MKL is 5 to 20 % faster with AVX2 alone, and 10 % on Intel with AVX-512."""
 LEAST_ROWS = 24
-"""Below so many rows a call of oneDNN costs more than it gains."""
+"""With fewer rows, a call of oneDNN costs more than it gains."""
 
 
 def vendor() -> str:
-    """The processor's vendor as Linux names it; "" where it doesn't."""
+    """Return the processor's vendor as Linux names it; "" where it is unknown."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
@@ -34,10 +34,10 @@ def vendor() -> str:
 
 @cache
 def chosen_library() -> str:
-    """The library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names.
+    """Return the library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names.
 
     Raises:
-        UserError: when the variable names neither.
+        UserError: when the variable names no such library.
     """
     named = os.environ.get(VARIABLE)
     if named is not None and named not in LIBRARIES:
@@ -50,21 +50,21 @@ def chosen_library() -> str:
 
 
 def has_onednn() -> bool:
-    """Whether this PyTorch can be asked for oneDNN's product of a matrix and a weight.
+    """Return whether this PyTorch offers oneDNN's product of a matrix and a weight.
 
-    PyTorch has no public name for it: `torch.ops.mkldnn._linear_pointwise` is what its own
-    compiler calls.
+    PyTorch has no public name for it. PyTorch's own compiler calls
+    `torch.ops.mkldnn._linear_pointwise`.
     """
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def onednn_product(a: Tensor, b: Tensor, bias: Tensor | None = None, then: str = "none") -> Tensor:
-    """a b^T + bias by oneDNN, for float32 on a CPU; `then` is "none" or "relu". See `product`."""
+    """Compute then(a b^T + bias) by oneDNN, in float32 on a CPU; `then` is "none" or "relu"."""
     return torch.ops.mkldnn._linear_pointwise(a, b, bias, then, [], "")
 
 
 def takes_onednn(a: Tensor) -> bool:
-    """Whether `product` has oneDNN multiply the rows of `a`, (R, D)."""
+    """Return whether `product` uses oneDNN for `a`, (R, D)."""
     return (
         a.dtype == torch.float32
         and runs_on_host(a.device)
@@ -76,13 +76,13 @@ def takes_onednn(a: Tensor) -> bool:
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """a b^T + bias; no gradients.
+    """Compute a b^T + bias, without gradients.
 
     Args:
         a: (R, D), of any strides.
         b: (V, D), of any strides.
         bias: (V,).
-        out: (R, V), takes the result; without it that is a tensor of its own.
+        out: (R, V), receives the result; None: the result is a new tensor.
 
     Returns:
         (R, V).
