@@ -1,1 +1,1 @@
-"""Decoding (section 6.1): beam search and its parts, one formula a file."""
+"""Decoding (section 6.1): beam search and its parts, one concept a file."""

@@ -1,4 +1,4 @@
-"""Alignments of source and target words, read off the attention of a finished hypothesis.
+"""Alignments of source and target words, from the attention of a finished hypothesis.
 
 The formats are those that fairseq's commands print for `--print-alignment`.
 
@@ -12,17 +12,17 @@ from torch import Tensor
 def hard_alignment(
     attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
 ) -> list[tuple[int, int]]:
-    """For each target word the source word with the highest attention.
+    """Find for each target word the source word with the highest attention.
 
     Args:
         attention: (T, S).
         source: (S,), padded on either side.
         target: (T,).
-        pad, eos: numbers of the tokens that are no words.
+        pad, eos: numbers of the padding and of the end of sentence.
 
     Returns:
-        (source word, target word), counted from 0 without padding and ends of sentence, in the
-        order of the target; empty where either side has no word.
+        Pairs (source word, target word) in the order of the target, counted from 0 without padding
+        and ends of sentence; empty where either side has no word.
     """
     is_source, is_target = _is_word(source, pad, eos), _is_word(target, pad, eos)
     if not bool(is_source.any()) or not bool(is_target.any()):
@@ -34,17 +34,17 @@ def hard_alignment(
 def soft_alignment(
     attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
 ) -> list[list[str]]:
-    """For each target token its attention to every source token, with six decimals.
+    """Print each target token's attention to every source token, with six decimals.
 
     Args:
         attention: (T, S).
         source: (S,), padded on either side.
         target: (T,).
-        pad: number of padding, which is left out; ends of sentence are not.
-        eos: not needed; `hard_alignment` takes it.
+        pad: number of the padding, which is left out; ends of sentence are kept.
+        eos: unused, for the same arguments as `hard_alignment`.
 
     Returns:
-        A row a target token.
+        One row per target token.
     """
     rows = attention[target.ne(pad)][:, source.ne(pad)].tolist()
     return [[f"{weight:.6f}" for weight in row] for row in rows if row]

@@ -1,8 +1,9 @@
-"""What the beams of a search attend to in their own texts: a past that they share.
+"""The self-attention cache of a search, which the beams of a text share.
 
-A text's keys and values lie in slots that its beams share; a bias says which slots are a beam's own
-past. Following the best beams is then to reorder the bias, no key is ever moved for it, and beams
-with a common past read it once. What no beam sees any more is dropped when the room runs out.
+A text's keys and values are stored in slots that all of its beams share. A bias, 0 or -inf, says
+which slots belong to a beam's past. When the search continues other beams, only the bias is
+reordered: no key is moved, and beams with a common past read it once. Slots that no beam sees any
+more are dropped when the free slots run out.
 
 Axes: B texts, W beams, H heads, N slots, P positions at the start, K d_k, V d_v.
 """
@@ -15,20 +16,21 @@ from torch import Tensor
 from vaswani_plugin.devices import runs_on_host
 
 ROOM = 5
-"""Steps for which there are free slots after each clearing, where the past is short."""
+"""Steps for which each clearing leaves free slots, where the past is short."""
 LONG_PAST = 4
-"""A clearing moves the whole past; 1/4 of a long one is left free, so that few are needed."""
+"""With a long past, each clearing leaves 1/4 of it free. It moves the whole past, so it must be
+rare."""
 
 
 class BeamPast:
     """The slots of one batch, in every layer.
 
     Args:
-        start: keys and values side by side that all beams of a text see, (B, H, P, K + V) of each
-            layer; P may be 0.
-        lengths: of the texts, (B,); what stands behind them in `start` is padding.
+        start: of each layer the concatenated keys and values that all beams of a text see,
+            (B, H, P, K + V); P may be 0.
+        lengths: of the texts, (B,); later positions in `start` are padding.
         beam: W, the greatest number of beams of a text.
-        window: with r > 0 a position attends to its r latest ones only.
+        window: with r > 0 a position attends only to the r latest positions.
     """
 
     def __init__(self, start: list[Tensor], lengths: Tensor, beam: int, window: int = 0) -> None:
@@ -36,7 +38,7 @@ class BeamPast:
         self.window = window
         self.least_room = ROOM * beam
         self.position = lengths  # (B,), of the next token
-        # One tensor a layer, and one to move them to.
+        # One tensor per layer, and a spare one into which a layer's slots are copied.
         self.caches = [self._with_room(layer) for layer in start]
         self.spare = start[0].new_empty(0)
         places = torch.arange(size, device=lengths.device)
@@ -49,7 +51,7 @@ class BeamPast:
         return max(self.least_room, used // LONG_PAST)
 
     def _make_room(self) -> None:
-        """Clear, or take more memory where a look at what is still seen would mean to wait."""
+        """Clear the slots; on a GPU allocate more instead, since clearing waits for the device."""
         if runs_on_host(self.bias.device):
             self._clear()
         else:
@@ -63,15 +65,15 @@ class BeamPast:
         return cache
 
     def open_slots(self, beams: int, parents: Tensor | None) -> Tensor:
-        """A slot, the last ones, for each beam's new position.
+        """Add a slot at the end for each beam's new position.
 
         Args:
-            beams: W, those of this step.
-            parents: (B, W), which of the text's earlier beams each one continues; None where the
-                beams are those of the step before.
+            beams: W, the number of beams of this step.
+            parents: (B, W), the beam of the previous step that each beam continues; None where
+                every beam continues itself.
 
         Returns:
-            Which slots the beams see, (B H, W, N): 0 or -inf.
+            The bias of the scores, (B H, W, N): 0 at slots that a beam sees, -inf at others.
         """
         if parents is not None:
             past = parents[:, :, None].expand(-1, -1, self.bias.size(2))
@@ -81,7 +83,7 @@ class BeamPast:
         texts = self.bias.size(0)
         if self.window:
             far = self.slot_positions <= self.position[:, None] - self.window
-            self.bias.masked_fill_(far[:, None], -math.inf)  # and so for every later position
+            self.bias.masked_fill_(far[:, None], -math.inf)  # and they stay hidden in later steps
             new = self.position[:, None].expand(-1, beams)
             self.slot_positions = torch.cat((self.slot_positions, new), dim=1)
         if self.own_slots.size(0) != beams:
@@ -91,12 +93,12 @@ class BeamPast:
         return self.bias[:, None].expand(-1, self.heads, -1, -1).flatten(0, 1)
 
     def keep(self, texts: Tensor) -> None:
-        """Go on with these texts only: (B',), numbers among those of the batch."""
+        """Keep these texts only: (B',), their numbers in the batch."""
         self.position = self.position.index_select(0, texts)
         self._clear(texts)
 
     def _clear(self, texts: Tensor | None = None) -> None:
-        """Move what is still seen to the front of the caches, with free slots behind it."""
+        """Move the slots that some beam sees to the front of the caches, before free slots."""
         if texts is None:
             texts = torch.arange(self.bias.size(0), device=self.bias.device)
         bias = self.bias.index_select(0, texts)
@@ -106,7 +108,7 @@ class BeamPast:
         self.bias = bias.gather(2, slots[:, None].expand(-1, bias.size(1), -1))
         if self.window:
             self.slot_positions = self.slot_positions.index_select(0, texts).gather(1, slots)
-        # The free slots are copies of any: one pass over memory that is there already.
+        # The free slots may hold anything: copies of slot 0 fill them in the same pass.
         slots = torch.cat((slots, slots.new_zeros(len(texts), self._room(used))), dim=1)
         heads = torch.arange(self.heads, device=slots.device)
         block = texts[:, None] * self.heads + heads  # (B', H)

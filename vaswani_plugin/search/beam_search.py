@@ -1,7 +1,8 @@
 """The search over one batch (section 6.1): extend, choose, finish, and drop finished sentences.
 
-Beams may form groups that keep their own lists of ended hypotheses: one group of W for beam
-search, G of W/G for diverse beams, W of one for samples. A group of a sentence is a search.
+The beams of a sentence form groups, each with its own finished hypotheses: one group of W beams for
+beam search, G groups of W/G for diverse beams, W groups of one for samples. One group of one
+sentence is called a search.
 
 Axes: B unfinished sentences, G groups, w = W/G beams of each, C candidates of each, V vocabulary.
 """
@@ -32,32 +33,32 @@ from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
 
 CHUNK = 2**21
-"""Log-probabilities looked at together: few enough to stay in the processor's cache."""
+"""Log-probabilities processed together: few enough to stay in the processor's cache."""
 
 STEPS_BETWEEN_LOOKS = 4
-"""On a GPU, steps between two looks at how many sentences are done and whether scores are numbers.
-Each look waits for it. Between the start of a batch and its results nothing else does."""
+"""On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
+Only these checks wait for the GPU between the start of a batch and its results."""
 
 Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
-"""(log P of the next token (b, W, V), log P so far (b, W), groups open (b, G)) -> candidates."""
+"""(log P of the next token (b, W, V), log P so far (b, W), open groups (b, G)) -> candidates."""
 
 
 class BeamSearch:
-    """One batch of sentences.
+    """The search over one batch of sentences.
 
     Args:
-        ensemble: the models, which have read the sources.
-        choose: which continuations are candidates.
-        constraints: what may come.
+        ensemble: the models, which have encoded the sources.
+        choose: chooses the candidates among all continuations.
+        constraints: restrict the next tokens.
         rules: how hypotheses are scored and when a sentence is done.
         beam: W.
         groups: G.
         limits: greatest number of tokens before the end of each sentence, a list of B.
         prefix: tokens that each output must begin with, (B, P), padded.
-        start: number of the token that stands before the first.
+        start: number of the token before the first one.
         eos: number of the end of sentence.
         pad: number of the padding.
-        trackers: constraints that follow the hypotheses.
+        trackers: constraints with a state for each hypothesis.
     """
 
     def __init__(
@@ -92,13 +93,13 @@ class BeamSearch:
         self.ended: FinishedHypotheses | None = None
         self.any_ended = False
         self.departed = FinishedSearches()
-        self.gone: list[Tensor] = []  # their sentences
+        self.gone: list[Tensor] = []  # the sentences of `departed`
 
     def run(self) -> list[list[Hypothesis]]:
-        """Translate.
+        """Run the search.
 
         Returns:
-            fairseq's dictionaries of each sentence, the best score first.
+            The hypotheses of each sentence as fairseq's dictionaries, the best score first.
 
         Raises:
             UserError: when a model's output is not a number.
@@ -127,7 +128,7 @@ class BeamSearch:
         return len(self.sentences) * self.groups
 
     def _candidates(self, step: int) -> Candidates:
-        """Choose for all sentences, as many at a time as fit into the processor's cache."""
+        """Choose the candidates, for as many sentences at a time as the processor's cache holds."""
         if self.log_p is None:
             self.log_p = torch.zeros(self.tokens.shape, device=self.device)
         rows = max(1, CHUNK // (self.ensemble.vocabulary * self.tokens.size(1)))
@@ -135,7 +136,7 @@ class BeamSearch:
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)
             log_p = self.ensemble.log_probabilities(part)
-            if self._looks(step) and log_p[:, :, 0].isnan().any():  # one is all of them
+            if self._looks(step) and log_p[:, :, 0].isnan().any():  # a NaN fills its whole row
                 raise UserError(
                     "the model's scores are not numbers (NaN): its weights are broken; use another "
                     "checkpoint"
@@ -177,9 +178,9 @@ class BeamSearch:
         return tokens.reshape(*self.tokens.shape, -1)[part]
 
     def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
-        """Enter the candidates that end, of as many as the rules let end.
+        """Add candidates that end to the finished hypotheses, as far as the rules allow.
 
-        Returns whether a candidate may end. On a GPU it is True: looking would wait for the device.
+        Returns whether a candidate may end. On a GPU it is always True: a check would wait.
         """
         if runs_on_host(self.device) and not ends.any():
             return False
@@ -204,7 +205,7 @@ class BeamSearch:
         in_group = beams.unflatten(0, (-1, self.groups))
         shape = (len(self.sentences), -1)
         first = torch.arange(self.groups, device=self.device) * w
-        if self.parents is None:  # all begin with the one start
+        if self.parents is None:  # at first a sentence has one beam
             self.parents = torch.zeros_like(in_group).reshape(shape)
         else:
             self.parents = (in_group + first[:, None]).reshape(shape)
@@ -212,7 +213,7 @@ class BeamSearch:
         self.log_p = log_p.reshape(shape)
 
     def _settle(self, step: int) -> None:
-        """Mark the searches that are done; drop their sentences where that costs no wait."""
+        """Mark the searches that are done; drop finished sentences when a check is due."""
         best_open = self.log_p.unflatten(1, (self.groups, -1))[:, :, 0].flatten()
         limits = self.limits.repeat_interleave(self.groups)
         done = self.rules.done(self.ended.rank, best_open, step, limits)

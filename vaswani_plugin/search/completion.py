@@ -1,6 +1,6 @@
-"""Completing texts with a language model, by the search that translates.
+"""Completion of texts by a language model, with the search that also translates.
 
-A prompt takes the place of the source: `complete` hands prompts to the generator of translations.
+`complete` passes prompts to the generator in place of sources.
 
 Axes: B prompts, P prompt length, W beams, R = B W rows, T new tokens, V vocabulary.
 """
@@ -20,7 +20,7 @@ from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights
 
 Watch = Callable[[Tensor], None]
-"""Is shown the new tokens so far of every open continuation, (b, W, T), before each next one."""
+"""Called before each step with the new tokens of every unfinished continuation, (b, W, T)."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Completion:
     """One continuation of a prompt.
 
     Args:
-        tokens: numbers of the new tokens, without the one that ended the text.
-        log_probabilities: of each, natural logarithm, under the temperature; where the text
-            ended, that of its end comes last.
-        score: their sum by the length penalty.
+        tokens: numbers of the new tokens, without the token that ended the text.
+        log_probabilities: natural logarithm of each token's probability, with the temperature
+            applied. If the model ended the text, the value of its end comes last.
+        score: the sum of `log_probabilities`, divided by the length penalty.
         ended: whether the model ended the text; otherwise it was cut at the limit.
     """
 
@@ -54,25 +54,25 @@ def complete(
     weights: PackedWeights | None = None,
     random: torch.Generator | None = None,
 ) -> list[list[Completion]]:
-    """Continue each prompt, all in one batch.
+    """Continue all prompts in one batch.
 
-    Every prompt is read behind the end of sentence that begins a sample in training.
+    An end of sentence is put before every prompt, as before every sample in training.
 
     Args:
-        model: ours, or any other of fairseq's language models (which reads the whole text anew
-            for every token).
-        dictionary: that of the model.
+        model: our language model or any other of fairseq's. Other models read the whole text again
+            for every token.
+        dictionary: the model's dictionary.
         prompts: token numbers, without that end of sentence; an empty prompt begins a text.
-        options: width, penalty, sampling; lengths other than `min_len` are not looked at.
-        max_new_tokens: after as many a text is cut, or where the model's positions end.
+        options: of the search; `max_len_a` and `max_len_b` are ignored.
+        max_new_tokens: a text is cut after this many new tokens, or at the model's last position.
         stop_at: the token that ends a text, usually the end of sentence; None: no token does.
         suppressed: words that are never written.
-        watch: is shown how the texts grow.
+        watch: called at every step with the texts so far.
         weights: packed weights of the model, kept by the caller from batch to batch.
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Returns:
-        Of each prompt at most W completions, the best score first.
+        For each prompt at most W completions, the best score first.
 
     Raises:
         UserError: when a prompt leaves no position for a new token, `max_new_tokens` is below 1,
@@ -132,7 +132,7 @@ def _completion(hypothesis: dict[str, Tensor], limit: int) -> Completion:
 
 
 def _end_for_nothing(limits: list[int], stop: int, device: torch.device) -> Constraint:
-    """A text that is cut is not scored as if the model had ended it."""
+    """Make the end of a text at its limit cost nothing: a cut text's score has no such term."""
     least, limit = min(limits), torch.tensor(limits, device=device)
 
     def constrain(log_p: Tensor, step: Step) -> None:
@@ -144,7 +144,7 @@ def _end_for_nothing(limits: list[int], stop: int, device: torch.device) -> Cons
 
 
 class _CompletionGenerator(BeamSearchGenerator):
-    """The generator of translations with limits that are known beforehand."""
+    """The generator of translations, with limits given by the caller."""
 
     def __init__(self, *args, limits: list[int], **kwargs) -> None:
         super().__init__(*args, **kwargs)
@@ -155,7 +155,7 @@ class _CompletionGenerator(BeamSearchGenerator):
 
 
 class _Prompted:
-    """A language model as the generator sees models: the prompt is source and encoder's output."""
+    """Gives a language model the generator's interface; prompts are source and encoder output."""
 
     def __init__(self, model: nn.Module, pad: int) -> None:
         self.model, self.decoder = model, model.decoder
@@ -176,7 +176,7 @@ class _Prompted:
 
 
 class _RereadBeams:
-    """`Beams` over any language model of fairseq: every step reads the whole text."""
+    """`Beams` for any language model of fairseq. Every step computes the whole text again."""
 
     def __init__(self, model, prompts: Tensor, lengths: Tensor, pad: int) -> None:
         self.model = model
@@ -184,13 +184,13 @@ class _RereadBeams:
         self.text, self.lengths = prompts, lengths  # (R, P + T), (R,)
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Beams`; the first tokens are not read: the prompts' last ones stand there."""
+        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
         self.beams = tokens.size(1)
         if parents is not None:
             before = len(self.text) // len(tokens)
             first = torch.arange(len(tokens), device=tokens.device)[:, None] * before
             self._pick((parents + first).flatten())
-            # Texts that have reached the limit are done, but may still be in the batch.
+            # Texts at the limit are done, but may still be in the batch.
             place = self.lengths.clamp(max=self.model.max_decoder_positions() - 1)
             if self.text.size(1) < self.model.max_decoder_positions():
                 self.text = F.pad(self.text, (0, 1), value=self.pad)

@@ -1,4 +1,4 @@
-"""What may come next: functions that set log-probabilities of tokens to -inf, in place.
+"""Constraints on the next token: functions that set log-probabilities to -inf, in place.
 
 Axes: B sentences, b some of them, W beams, V vocabulary, T tokens so far.
 """
@@ -18,10 +18,10 @@ class Step:
     """One step of the search, for some of its sentences.
 
     Args:
-        number: tokens of every open hypothesis.
-        sentences: numbers of the sentences in the batch as it was handed in, (b,).
-        history: gives the tokens so far, (b, W, T), without the start.
-        part: places of the sentences among those that are still searched for.
+        number: tokens of every unfinished hypothesis.
+        sentences: numbers of the sentences in the original batch, (b,).
+        history: returns the tokens so far, (b, W, T), without the start.
+        part: rows of the sentences among the unfinished ones.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class Step:
 
 
 class Tracker(Protocol):
-    """A constraint with a state of each hypothesis, which need not look at its history.
+    """A constraint with a state for each hypothesis, so that it needs no history.
 
-    The search tells it of every step as it tells the models (`Beams`). A shallow copy that goes on
-    with some of the sentences leaves it as it was: `keep` binds new tensors.
+    The search calls it at every step as it calls the models (`Beams`). `keep` of a shallow copy
+    leaves the original unchanged, because it assigns new tensors.
     """
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """Append tokens (B, W) to the hypotheses `parents` (B, W) of before; None at first."""
+        """Append tokens (B, W) to the earlier hypotheses `parents` (B, W); None at first."""
 
     def __call__(self, log_probabilities: Tensor, step: Step) -> None:
         """See `Constraint`."""
 
     def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only, (B',)."""
+        """Keep these sentences only, (B',)."""
 
 
 StartTracking = Callable[[Tensor, list[int]], Tracker]
@@ -59,19 +59,19 @@ StartTracking = Callable[[Tensor, list[int]], Tracker]
 
 
 def forbid(log_probabilities: Tensor, token: int) -> None:
-    """This token never comes."""
+    """Forbid a token everywhere."""
     log_probabilities.select(-1, token).fill_(-math.inf)
 
 
 def force_end(log_probabilities: Tensor, ending: Tensor, eos: int) -> None:
-    """Nothing but the end may come in the sentences of `ending`, boolean (b,)."""
+    """Forbid all but the end of sentence where `ending`, boolean (b,), is True."""
     end = log_probabilities[..., eos].clone()
     log_probabilities.masked_fill_(ending[:, None, None], -math.inf)
     log_probabilities[..., eos] = end
 
 
 def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None:
-    """`tokens` (b,) must come; `nothing` stands where the sentence is free."""
+    """Forbid all but `tokens` (b,); a sentence whose token is `nothing` stays free."""
     place = tokens[:, None, None].expand(-1, log_probabilities.size(1), 1)
     kept = log_probabilities.gather(2, place)
     log_probabilities.masked_fill_(tokens.ne(nothing)[:, None, None], -math.inf)
@@ -79,7 +79,7 @@ def force_token(log_probabilities: Tensor, tokens: Tensor, nothing: int) -> None
 
 
 def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
-    """No n-gram of a hypothesis comes twice; `history` is (b, W, T)."""
+    """Forbid tokens that would repeat an n-gram of the hypothesis; `history` is (b, W, T)."""
     if history.size(2) < n:
         return
     ngrams = history.unfold(2, n, 1)  # (b, W, T - n + 1, n)
@@ -90,9 +90,11 @@ def block_repeats(log_probabilities: Tensor, history: Tensor, n: int) -> None:
 
 
 def allow_only(choose: Callable[[int, Tensor], list[int]]) -> Constraint:
-    """fairseq's `prefix_allowed_tokens_fn`: `choose(sentence, tokens)` lists what may come.
+    """Make a constraint from fairseq's `prefix_allowed_tokens_fn`.
 
-    `tokens` are those so far of one hypothesis, (T,), without the start.
+    Args:
+        choose: (sentence's number, tokens of a hypothesis so far (T,), without the start) -> the
+            tokens that may come next.
     """
 
     def constrain(log_probabilities: Tensor, step: Step) -> None:

@@ -1,6 +1,6 @@
-"""The hypotheses of a batch in a decoder of ours: packed weights, one position at a time.
+"""The hypotheses of a batch in our decoder: packed weights, one position at a time.
 
-Axes: B sentences still searched for, W beams of each, S source length, D d_model, V vocabulary.
+Axes: B unfinished sentences, W beams of each, S source length, D d_model, V vocabulary.
 """
 
 import torch
@@ -14,7 +14,7 @@ from vaswani_plugin.search.packed_linear import PackedLinear
 
 
 class PackedDecoder:
-    """The decoder's weights, laid out for search; out of date once they change."""
+    """The decoder's weights, packed for search. It must be made again when they change."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
@@ -27,7 +27,7 @@ class PackedDecoder:
         """Start to decode a batch.
 
         Args:
-            encoder_out: what the encoder returned: `encoder_out` [(S, B, D)],
+            encoder_out: fairseq's encoder output: `encoder_out` [(S, B, D)],
                 `encoder_padding_mask` [(B, S)] and `src_tokens` [(B, S)].
             beam: W, the greatest number of hypotheses of a sentence.
             with_attention: whether `advance` returns the attention to the source; it also depends
@@ -37,7 +37,7 @@ class PackedDecoder:
 
 
 class DecoderBeams:
-    """The hypotheses of one batch, a token longer with each `advance`: see `stepping.Beams`."""
+    """The hypotheses of one batch; each `advance` appends a token. See `stepping.Beams`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DecoderBeams:
         padding = encoder_out["encoder_padding_mask"]
         mask = padding[0] if padding else None
         if mask is not None and runs_on_host(mask.device) and not mask.any():
-            mask = None  # elsewhere to know would mean to wait
+            mask = None  # on a GPU this check would wait
         memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
         self.stack = DecoderStack(packed.layers, memory, mask, beam, decoder.window)
         self.length = 0  # of the hypotheses
@@ -61,7 +61,7 @@ class DecoderBeams:
             self.next_words = NextWords(decoder.next_word, encoder_out["src_tokens"][0], memory)
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """Give every hypothesis its next token.
+        """Append a token to every hypothesis.
 
         Args:
             tokens: (B, W).
@@ -79,45 +79,45 @@ class DecoderBeams:
         return attention.mean(dim=1) if self.with_attention else None
 
     def logits(self, sentences: slice) -> Tensor:
-        """Of the next token, (b, W, V), a tensor of its own."""
+        """Return the logits of the next token, (b, W, V), in a new tensor."""
         features = self.features[sentences]
         return self.projection(features.flatten(0, 1)).unflatten(0, features.shape[:2])
 
     def keep(self, sentences: Tensor) -> None:
-        """Continue with these sentences only: (B',), numbers among those of the batch."""
+        """Keep these sentences only: (B',), their numbers in the batch."""
         self.stack.keep(sentences)
         if self.next_words:
             self.next_words.keep(sentences)
 
 
 class NextWords:
-    """The next word of each hypothesis of a search.
+    """The next word of each hypothesis in a search: see `modules.parser.NextWord`.
 
     Args:
-        module: of the model.
+        module: the decoder's module.
         source: (B, S).
-        memory: the encoder's output, (B, S, D).
+        memory: encoder output, (B, S, D).
     """
 
     def __init__(self, module: NextWord, source: Tensor, memory: Tensor) -> None:
         self.module = module
         self.words = module.words(source, memory)
-        self.written = source.new_zeros(len(source), 1)  # words, (B, W)
+        self.written = source.new_zeros(len(source), 1)  # number of words, (B, W)
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
-        """Give every hypothesis its next symbol.
+        """Append a symbol to every hypothesis.
 
         Args:
             tokens: (B, W).
             parents: (B, W), the earlier hypothesis that each one continues; None at first.
 
         Returns:
-            What is added to the embeddings of the symbols, (B, W, D).
+            Vectors to add to the embeddings of the symbols, (B, W, D).
         """
         before = self.written if parents is None else self.written.gather(1, parents)
         self.written = before + self.module.is_word[tokens].long()
         return self.module(self.words, self.written)
 
     def keep(self, sentences: Tensor) -> None:
-        """Continue with these sentences only, (B',)."""
+        """Keep these sentences only, (B',)."""
         self.words, self.written = self.words[sentences], self.written[sentences]

@@ -1,7 +1,7 @@
 """The layers of a decoder, one position at a time for all beams of a batch.
 
-`DecoderStack` computes what `modules.transformer.Decoder` computes. `ContinuationStack` continues
-prompts, which are read once, as `modules.language_model.LanguageModel` does.
+`DecoderStack` computes the same as `modules.transformer.Decoder`. `ContinuationStack` computes the
+same as `modules.language_model.LanguageModel`, after prompts whose keys and values are cached.
 
 Axes: B texts, W beams, R = B W rows, H heads, S source length, P prompt length, D d_model, K d_k,
 V d_v.
@@ -22,7 +22,7 @@ from vaswani_plugin.search.source_memory import PackedCrossAttention
 
 
 class PackedLanguageModelLayer:
-    """A layer of self-attention and feed-forward network, its weights final."""
+    """A layer of self-attention and a feed-forward network, with packed weights."""
 
     def __init__(self, layer: EncoderLayer | DecoderLayer) -> None:
         norm = layer.self_attention_norm.norm
@@ -31,7 +31,7 @@ class PackedLanguageModelLayer:
 
 
 class PackedDecoderLayer(PackedLanguageModelLayer):
-    """One with attention to the source between the two."""
+    """A layer with cross-attention between self-attention and feed-forward network."""
 
     def __init__(self, layer: DecoderLayer) -> None:
         super().__init__(layer)
@@ -40,14 +40,14 @@ class PackedDecoderLayer(PackedLanguageModelLayer):
 
 
 class DecoderStack:
-    """Decodes one batch, without gradients; made anew for each.
+    """Decodes one batch, without gradients. Every batch needs its own.
 
     Args:
-        layers: the packed stack.
-        encoded: the encoder's output, (B, S, D).
+        layers: the packed layers.
+        encoded: encoder output, (B, S, D).
         padding: (B, S), True at padding; None where there is none.
         beam: W, the greatest number of beams of a sentence.
-        window: with r > 0 a position attends to its r latest ones only.
+        window: with r > 0 a position attends only to the r latest positions.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class DecoderStack:
 
         Args:
             x: embedded tokens, (B, W, D).
-            parents: (B, W), which of the sentence's earlier beams each one continues; None
-                where the beams are those of the step before.
+            parents: (B, W), the beam of the previous step that each beam continues; None where
+                every beam continues itself.
 
         Returns:
             Features (B, W, D), and the last layer's attention to the source, (B, H, W, S).
@@ -88,21 +88,21 @@ class DecoderStack:
         return x.view(shape), weights
 
     def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only: (B',), numbers among those of the batch."""
+        """Keep these sentences only: (B',), their numbers in the batch."""
         for memory in self.memories:
             memory.keep(sentences)
         self.past.keep(sentences)
 
 
 class ContinuationStack:
-    """Decodes behind one batch of prompts, without gradients; made anew for each.
+    """Continues one batch of prompts, without gradients. Every batch needs its own.
 
     Args:
-        layers: the packed stack.
+        layers: the packed layers.
         prompts: keys (B, H, P, K) and values (B, H, P, V) of each layer.
-        lengths: of the prompts, (B,); what stands behind them is padding.
+        lengths: of the prompts, (B,); later positions are padding.
         beam: W, the greatest number of beams of a prompt.
-        window: with r > 0 a position attends to its r latest ones only.
+        window: with r > 0 a position attends only to the r latest positions.
     """
 
     def __init__(
@@ -127,5 +127,5 @@ class ContinuationStack:
         return x.view(shape)
 
     def keep(self, texts: Tensor) -> None:
-        """Go on with these texts only: (B',), numbers among those of the batch."""
+        """Keep these texts only: (B',), their numbers in the batch."""
         self.past.keep(texts)

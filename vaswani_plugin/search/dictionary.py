@@ -1,4 +1,4 @@
-"""What a search asks of a dictionary: `text.dictionary` and fairseq's own both answer it."""
+"""The part of a dictionary that a search needs; `text.dictionary` and fairseq's own have it."""
 
 from typing import Protocol
 
@@ -10,10 +10,10 @@ class Dictionary(Protocol):
         """Number of symbols."""
 
     def index(self, sym: str) -> int:
-        """Number of a symbol; that of the unknown one where it is missing."""
+        """Number of a symbol; the unknown symbol's number where it is missing."""
 
     def pad(self) -> int:
-        """Number of padding."""
+        """Number of the padding symbol."""
 
     def eos(self) -> int:
         """Number of the end of sentence."""

@@ -1,4 +1,4 @@
-"""Beam search behind fairseq's commands: what they call, and the hypotheses that they print.
+"""The beam search that fairseq's commands call, and the hypotheses that they print.
 
 Axes: B sentences, S source length, T target length, W beam width.
 """
@@ -39,7 +39,7 @@ from vaswani_plugin.search.threads import run_in_threads, shares_of
 
 
 class BeamSearchGenerator:
-    """What `fairseq-generate` and `fairseq-interactive` call.
+    """The sequence generator of `fairseq-generate` and `fairseq-interactive`.
 
     Args:
         models: an ensemble of encoder-decoders over the same dictionaries.
@@ -48,12 +48,12 @@ class BeamSearchGenerator:
         tokens_to_suppress: words that are never output.
         symbols_to_strip_from_output: numbers of tokens that fairseq shouldn't print.
         eos: number of the end of sentence, if not the dictionary's.
-        prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
-        constraints: further ones.
-        start_tracking: makes further ones for a batch, which follow its hypotheses.
-        weights: packed weights, shared by generators over the same models; None: its own.
-        with_attention: whether hypotheses carry their attention to the source, as alignments need;
-            False saves the work in models of ours.
+        prefix_allowed_tokens_fn: (sentence, tokens so far) -> tokens that may come next.
+        constraints: further constraints on the next token.
+        start_tracking: functions that make the trackers of a batch.
+        weights: packed weights, shared by generators over the same models; None: new ones.
+        with_attention: whether hypotheses include their attention to the source, which alignments
+            need; False saves time in our models.
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Raises:
@@ -97,7 +97,7 @@ class BeamSearchGenerator:
             self.more.append(allow_only(prefix_allowed_tokens_fn))
         lenpen = 0.0 if options.unnormalized else options.lenpen
         if options.length_penalty == "paper":
-            # Groups that avoid each other's choices must all go on until they are done.
+            # Diverse groups must all run until they are done: each avoids the others' choices.
             self.rules = PaperRules(
                 lenpen, None if options.diverse_beam_groups > 0 else options.nbest
             )
@@ -118,16 +118,16 @@ class BeamSearchGenerator:
         """Translate a batch.
 
         Args:
-            models: unused; those of the constructor translate.
+            models: unused; the constructor's models translate.
             sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
-            prefix_tokens: what each output must begin with, (B, P), padded on the right.
-            constraints: must be None; fairseq's own generator knows them.
-            bos_token: number of the token before the first; default: end of sentence.
+            prefix_tokens: tokens that each output must begin with, (B, P), padded on the right.
+            constraints: must be None; only fairseq's own generator supports them.
+            bos_token: number of the token before the first one; default: end of sentence.
 
         Returns:
-            Of each sentence at most W hypotheses, the best score first: `tokens` (T,) with the
-            end, `score` and `positional_scores` (T,) in natural logarithms, `attention` (S, T)
-            and `alignment`, which are empty unless asked for.
+            For each sentence at most W hypotheses, the best score first: `tokens` (T,) with the
+            end of sentence, `score` and `positional_scores` (T,) in natural logarithms,
+            `attention` (S, T) and `alignment`, which are empty unless asked for.
 
         Raises:
             UserError: when a source is empty or too long, the limits contradict each other,
@@ -160,7 +160,7 @@ class BeamSearchGenerator:
         return results
 
     def _is_shareable(self, sources: Tensor, packed: list[Packed | None]) -> bool:
-        """Whether each sentence's search is its own, and the threads share packed weights."""
+        """Return whether threads can share the batch: sentences independent, weights packed."""
         return (
             runs_on_host(sources.device)
             and not (self.options.sampling or self.more)
@@ -222,7 +222,7 @@ class BeamSearchGenerator:
         return [partial(self._constrain, prefix=prefix, given=given), *self.more]
 
     def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
-        """What holds in every search; where a prefix is forced, lengths and words are its own."""
+        """Apply the options' constraints; a forced prefix is exempt from lengths and words."""
         forbid(log_p, self.pad)
         if self.options.unkpen:
             log_p[..., self.unk] -= self.options.unkpen
@@ -238,7 +238,7 @@ class BeamSearchGenerator:
             block_repeats(log_p, step.history(), self.options.no_repeat_ngram_size)
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> list[int]:
-        """Greatest number of tokens before the end of each sentence."""
+        """Compute the greatest number of tokens before the end of each sentence."""
         lengths = sources.ne(self.pad).sum(dim=1)
         if not lengths.all():
             raise UserError(
@@ -256,7 +256,7 @@ class BeamSearchGenerator:
                 f"--min-len {options.min_len} exceeds the greatest length of an output, "
                 f"{min(limits)}; lower it, or raise --max-len-a or --max-len-b"
             )
-        if self.rules.by_sentence:  # a prefix is followed past the limit
+        if self.rules.by_sentence:  # a prefix may exceed the limit
             forced = prefix.ne(self.pad).sum(dim=1).tolist()
             limits = [max(limit, given) for limit, given in zip(limits, forced, strict=True)]
             if max(limits) > positions:
@@ -267,7 +267,7 @@ class BeamSearchGenerator:
         return limits
 
     def _repeat_given(self, results: list[list[Hypothesis]], prefix: Tensor) -> None:
-        """fairseq gives every beam the one hypothesis of a prefix that holds its end."""
+        """Copy the hypothesis of a prefix with an end of sentence to all beams, as fairseq does."""
         for row, ended in enumerate(prefix.eq(self.eos).any(dim=1).tolist()):
             if ended:
                 copies = range(self.options.beam)

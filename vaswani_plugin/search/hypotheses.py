@@ -1,4 +1,4 @@
-"""What the search remembers: how to trace a hypothesis back, and the finished hypotheses.
+"""The memory of a search: its steps, to trace hypotheses back, and the finished hypotheses.
 
 Axes: B searches (of sentences, or of groups of beams), W beams of each, T tokens.
 """
@@ -33,7 +33,7 @@ class Paths(NamedTuple):
     lengths: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The searches, the beams and the lengths; where no lengths are given, all are `step`."""
+        """Return searches, beams and lengths; without given lengths, every length is `step`."""
         lengths = self.lengths
         if lengths is None:
             lengths = torch.full_like(self.beams, self.step)
@@ -55,10 +55,10 @@ class History:
         self.steps: list[tuple[Tensor, ...]] = []
         self.attention: list[Tensor] = []
         self.kept: list[Tensor | None] = [None]
-        """For each step and for now: the searches kept from the step before; None: all."""
+        """For each step and the next one: the searches kept from the previous step; None: all."""
 
     def add(self, tokens: Tensor, log_probabilities: Tensor, beams: Tensor) -> None:
-        """Three tensors (B, W)."""
+        """Add a step: tokens, cumulative log P, and the beams that they continue, each (B, W)."""
         self.steps.append((tokens, log_probabilities, beams))
         self.kept.append(None)
 
@@ -96,7 +96,7 @@ class History:
             tokens, log_p, origins = (x[searches] for x in self.steps[number])
             step = [tokens.gather(1, beams), log_p.gather(1, beams), None]
             beams = torch.where(lengths > number, origins.gather(1, beams), beams)
-            if self.attention:  # that of the end, too
+            if self.attention:  # also at the end of sentence
                 attention = self.attention[number][searches]
                 place = beams[:, :, None].expand(-1, -1, attention.size(2))
                 step[2] = attention.gather(1, place)
@@ -122,7 +122,7 @@ class FinishedHypotheses:
     Args:
         searches: B.
         beam: W.
-        like: a tensor of the device and type of log-probabilities.
+        like: a tensor with the device and type of the log-probabilities.
         rules: decide which hypotheses are kept.
     """
 
@@ -184,7 +184,7 @@ class FinishedSearches:
         self.kept.append(kept)
 
     def hypotheses(self, history: History, eos: int) -> list[list[Hypothesis]]:
-        """fairseq's dictionaries: the searches added last first, the best hypothesis first."""
+        """Return fairseq's dictionaries: the latest added searches first, best scores first."""
         last_first = self.kept[::-1]
         score, ends, end_log_p, ranks = (
             torch.cat([getattr(kept, name) for kept in last_first])

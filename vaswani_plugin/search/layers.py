@@ -1,4 +1,4 @@
-"""The sub-layers of section 3.1 with final weights, one position at a time.
+"""The sub-layers of section 3.1 with packed weights, one position at a time.
 
 Axes: B texts, W beams, R = B W rows, H heads, N slots, D d_model, K d_k, V d_v.
 """
@@ -12,13 +12,13 @@ from vaswani_plugin.search.packed_linear import PackedLinear, packed_by_head
 
 
 class PackedAddNorm:
-    """The end of a sub-layer, LayerNorm(x + sublayer)."""
+    """The end of a sub-layer: LayerNorm(x + sublayer), given the sum."""
 
     def __init__(self, norm: nn.LayerNorm) -> None:
         self.arguments = norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps
 
     def __call__(self, x_and_sublayer: Tensor) -> Tensor:
-        """The sum, (R, D) -> (R, D)."""
+        """Normalize the sum: (R, D) -> (R, D)."""
         return torch.layer_norm(x_and_sublayer, *self.arguments)
 
 
@@ -40,12 +40,12 @@ class PackedSelfAttention:
         self.width = both // self.heads  # K + V
 
     def __call__(self, x: Tensor, cache: Tensor, bias: Tensor) -> Tensor:
-        """Attend, after the new keys and values were put into the last slots that are in use.
+        """Write the new keys and values into the last W of the slots in use, then attend.
 
         Args:
             x: (R, D).
-            cache: the layer's slots, (B, H, room, K + V).
-            bias: of those in use, (B H, W, N).
+            cache: the layer's slots, of which the first N are in use, (B, H, room, K + V).
+            bias: 0 at slots that a beam sees, -inf at others, (B H, W, N).
 
         Returns:
             (R, D).

@@ -1,4 +1,4 @@
-"""What a search can be told."""
+"""The options of a search."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from vaswani_plugin.errors import UserError
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """fairseq's generation options that the search knows, under fairseq's names.
+    """The generation options that the search supports, under fairseq's names.
 
-    Lengths are in tokens, the end of sentence not counted; `max_len_a` multiplies the source's
-    length, in which it is. `length_penalty` is `paper` or `fairseq`. Of the hypotheses that come
-    out only the first `nbest` are sure to be the best; None: all.
+    Lengths are in tokens without the end of sentence, except the source's length, which `max_len_a`
+    multiplies: it includes the end. `length_penalty` is `paper` or `fairseq`. The search guarantees
+    only that the first `nbest` hypotheses are the best ones; None: all of them.
     """
 
     beam: int = 4
@@ -33,10 +33,10 @@ class SearchOptions:
     print_alignment: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant.
+        """Check the values.
 
         Raises:
-            UserError: names the flag and the remedy.
+            UserError: when values are out of range or contradict each other.
         """
         if self.beam < 1:
             raise UserError(f"--beam is {self.beam}; it must be at least 1")

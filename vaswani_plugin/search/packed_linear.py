@@ -1,7 +1,7 @@
-"""A linear map whose weights are final, in the layout that the processor reads fastest.
+"""A linear layer with constant weights, packed into the layout that the processor reads fastest.
 
-oneDNN, which PyTorch brings along, reads weights that it has laid out beforehand up to three times
-as fast where there are few rows, as when one sentence is translated at a time.
+PyTorch includes oneDNN, which reads weights in its own layout up to three times as fast where there
+are few rows, as in the translation of one sentence at a time.
 
 Axes: R rows, D inputs, V outputs.
 """
@@ -14,7 +14,7 @@ from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, has_onednn, onednn_product
 
 WORTH_PACKING = 2**18
-"""Entries of a matrix from which the new layout pays; below, the call costs more."""
+"""Entries of a matrix from which packing pays; for smaller ones the call costs more."""
 
 
 def _is_for_onednn(weight: Tensor) -> bool:
@@ -27,10 +27,10 @@ def _is_for_onednn(weight: Tensor) -> bool:
 
 
 class PackedLinear:
-    """x W^T + b, then max(0, .) where it is wanted; no gradients.
+    """Computes x W^T + b, or max(0, x W^T + b), without gradients.
 
     Args:
-        weight: W, (V, D); it may be copied, or not, and must not change any more.
+        weight: W, (V, D). It must not change afterwards, since it may be copied or not.
         bias: b, (V,).
         relu: apply max(0, .) to the result.
     """
@@ -45,7 +45,7 @@ class PackedLinear:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(R, D) -> (R, V), a tensor of its own."""
+        """(R, D) -> (R, V), in a new tensor."""
         many = x.size(0) >= LEAST_ROWS and chosen_library() == "onednn"
         if self.packed or (self.onednn and many):
             then = "relu" if self.relu else "none"
@@ -55,11 +55,11 @@ class PackedLinear:
 
 
 def packed_by_head(heads: int, *parts: tuple[nn.Linear, float]) -> PackedLinear:
-    """Several projections of one input as one; the outputs of each head stand side by side.
+    """Join several projections of one input; the outputs of a head are contiguous.
 
     Args:
-        heads: H, among which the outputs of every part are divided.
-        parts: projections, each with a number that multiplies its result.
+        heads: H, the number of heads that divide the outputs of every part.
+        parts: projections, each with a factor that multiplies its result.
     """
 
     def joined(name: str) -> Tensor:

@@ -1,8 +1,7 @@
-"""Which models the search decodes with packed weights, and when it packs them again.
+"""Decides which models the search decodes with packed weights, and when to pack them again.
 
-A generator owns the packed copies. They are made anew when a parameter has changed. A model that
-computes anything else than the modules of ours, through a hook, an adapter or another class, is
-decoded by its own `forward`.
+A generator owns the packed copies, and makes them again when a parameter has changed. A model that
+differs from our modules, by a hook, an adapter or another class, decodes with its own `forward`.
 """
 
 import threading
@@ -28,18 +27,18 @@ PLAIN = {
     *(nn.Linear, nn.LayerNorm, nn.ModuleList, Embedding, LearnedPositions, SinusoidalPositions),
     *(MultiHeadAttention, FeedForward, AddNorm, EncoderLayer, DecoderLayer, NextWord),
 }
-"""What the packed layers compute. A kernel names the class that it equals."""
+"""The classes that the packed layers replace. A kernel's `equals` is the class that it replaces."""
 
 
 class _Snapshot(NamedTuple):
-    """A parameter as it was.
+    """The state of a parameter at one time, to detect changes.
 
     Attributes:
-        parameter: itself.
-        version: counts what was written into it; `parameter.data` writes past the count.
+        parameter: the parameter.
+        version: counts writes to it; writes through `parameter.data` are not counted.
         place: address of its memory.
         dtype: its type.
-        sums: of all elements and of every second one; empty where its writers are trusted.
+        sums: of all elements and of every second element; empty where weights are final.
     """
 
     parameter: Tensor
@@ -58,7 +57,7 @@ class _Snapshot(NamedTuple):
 
 
 def _snapshots(decoder: nn.Module) -> list[_Snapshot]:
-    """Of every parameter; where the sums are needed, they are waited for once."""
+    """Return a snapshot of every parameter; sums, where needed, are read in a single transfer."""
     parameters = list(decoder.parameters())
     sums: list[list[float]] = [[] for _ in parameters]
     if not getattr(decoder, "weights_are_final", False):
@@ -71,9 +70,9 @@ def _snapshots(decoder: nn.Module) -> list[_Snapshot]:
 class PackedWeights:
     """The packed weights of some models, kept as long as they are up to date.
 
-    fairseq's own optimizers write through `parameter.data`, which no version counts. So the
-    parameters are also summed up at each call, until fairseq's commands say that the weights are
-    final (`make_generation_fast_`).
+    fairseq's own optimizers write through `parameter.data`, which the version does not count. So
+    the parameters are also summed at each call, until fairseq's commands declare the weights final
+    (`make_generation_fast_`).
     """
 
     def __init__(self) -> None:
@@ -81,7 +80,7 @@ class PackedWeights:
         self._lock = threading.Lock()
 
     def of(self, decoder: nn.Module) -> Packed | None:
-        """The decoder's weights, packed now if need be; None where its `forward` must decode."""
+        """Return the packed weights, packed again if needed; None if `forward` must decode."""
         if not is_packable(decoder):
             return None
         with self._lock:
@@ -96,7 +95,7 @@ class PackedWeights:
 
 
 def is_packable(decoder: object) -> bool:
-    """Whether the packed layers compute what the decoder's own `forward` does."""
+    """Return whether the packed layers compute the same as the decoder's own `forward`."""
     if not isinstance(decoder, (Decoder, LanguageModel)):
         return False
     parts = [part for part in decoder.modules() if part is not decoder]

@@ -1,4 +1,4 @@
-"""How hypotheses are scored and when a sentence is done: the authors' rules, and fairseq's.
+"""The scores of hypotheses and the end of a search: the authors' rules, and fairseq's.
 
 Axes: B searches (of sentences, or of groups of beams), W hypotheses kept by each.
 """
@@ -14,17 +14,17 @@ from vaswani_plugin.modules.length_penalty import length_penalty
 class PaperRules:
     """Section 6.1 and the authors' code.
 
-    Each step has 2 W candidates. All of them that end compete; of all that ever ended, the W best
-    scores log P / lp are kept. A search is done when the best
-    open hypothesis, at the most favourable penalty that it can still reach, can't beat the
-    worst kept one; or the worst of those that are wanted, which come out the same so, and
-    sooner. A beam of 1 is greedy: its first end is the end.
+    Each step has 2 W candidates, and each of them may end. Of all finished hypotheses, the W with
+    the best scores log P / lp are kept. A search is done when the best unfinished hypothesis, with
+    the most favourable penalty that it can still reach, can't beat the worst kept hypothesis. If
+    only the best `wanted` hypotheses are needed, the worst of those is compared instead: the search
+    ends earlier with the same result. A beam of 1 is greedy and stops at the first end of sentence.
 
-    Every sentence has its own limits, so that its translation doesn't depend on its neighbours.
+    Every sentence has its own limit, so its translation doesn't depend on the rest of the batch.
 
     Args:
         alpha: exponent of the length penalty; 0 scores by log P alone.
-        wanted: how many of the kept ones will be looked at; None: all.
+        wanted: how many of the kept hypotheses are needed; None: all.
     """
 
     by_sentence = True
@@ -34,7 +34,7 @@ class PaperRules:
         self.wanted = wanted
 
     def may_end(self, beam: int) -> int:
-        """How many of a step's candidates, the likeliest first, may end; `beam`: W."""
+        """Return how many of a step's candidates, the likeliest first, may end; `beam` is W."""
         return 2 * beam if beam > 1 else 1
 
     def score(self, log_probabilities: Tensor, length: int) -> Tensor:
@@ -42,16 +42,16 @@ class PaperRules:
         return log_probabilities / length_penalty(length, self.alpha)
 
     def rank(self, scores: Tensor, step: int) -> Tensor:
-        """(B, W) -> (B, W): the greater, the sooner kept."""
+        """Rank finished hypotheses, (B, W) -> (B, W); the greatest ranks are kept."""
         return scores
 
     def done(self, kept: Tensor, best_open: Tensor, step: int, limits: Tensor) -> Tensor:
-        """Which searches can't improve.
+        """Return which searches can't improve.
 
         Args:
-            kept: ranks of the hypotheses kept, best first, -inf where there is none, (B, W).
-            best_open: greatest log P of an open hypothesis, (B,).
-            step: tokens of every open hypothesis, less one.
+            kept: ranks of the kept hypotheses, best first, -inf where there is none, (B, W).
+            best_open: greatest log P of an unfinished hypothesis, (B,).
+            step: tokens of every unfinished hypothesis, less one.
             limits: greatest number of tokens before the end of sentence, (B,).
 
         Returns:
@@ -65,14 +65,13 @@ class PaperRules:
 
 
 class FairseqRules:
-    """fairseq's own: the first W hypotheses that end are kept, and then the search is done.
+    """fairseq's rules: the first W hypotheses that end are kept, and then the search is done.
 
-    Of the 2 W candidates of a step only the first W may end.
-
-    The limit is that of the batch's longest source.
+    Of the 2 W candidates of a step only the first W may end. The longest source of a batch sets the
+    limit of all its sentences.
 
     Args:
-        exponent: of |Y|, by which log P is divided; 0 scores by log P alone.
+        exponent: scores are log P / |Y|^exponent; 0 scores by log P alone.
     """
 
     by_sentence = False
@@ -89,7 +88,7 @@ class FairseqRules:
         return log_probabilities / length**self.exponent
 
     def rank(self, scores: Tensor, step: int) -> Tensor:
-        """(B, W) -> (B, W): what came sooner ranks higher."""
+        """Rank finished hypotheses, (B, W) -> (B, W); earlier ones rank higher."""
         width = scores.size(1)
         arrival = step * width + torch.arange(width, device=scores.device, dtype=scores.dtype)
         return scores.new_zeros(scores.shape).sub_(arrival)
@@ -102,9 +101,9 @@ class FairseqRules:
 def best_reachable_score(
     log_probability: float | Tensor, length: int, limit: int | Tensor, alpha: float
 ) -> float | Tensor:
-    """The best score that an unfinished hypothesis can still reach.
+    """Compute the best score that an unfinished hypothesis can still reach.
 
-    log P only falls as tokens are added. With alpha > 0 the penalty is most favourable at
+    log P never grows as tokens are added. With alpha > 0 the penalty is most favourable at
     the longest output, with alpha < 0 at the shortest.
 
     Args:
@@ -114,7 +113,7 @@ def best_reachable_score(
         alpha: exponent of the penalty.
 
     Returns:
-        An upper bound of log P / lp over all its continuations.
+        An upper bound of log P / lp over all continuations of the hypothesis.
     """
     favourable = limit if alpha > 0 else length
     return log_probability / length_penalty(favourable, alpha)

@@ -1,7 +1,7 @@
-"""Which continuations go on: the best of all, diverse groups of them, or samples.
+"""Selection of candidates: the best continuations, diverse groups of them, or samples.
 
-Each function takes log P of the next token and of the hypotheses so far and returns candidates:
-their log P, their token, and the beam, counted within its group, that they continue.
+Each function takes log P of the next token and of the hypotheses so far. It returns candidates:
+their log P, their token, and the beam that they continue, numbered within its group.
 
 Axes: b sentences, W beams, V vocabulary, G groups of w = W/G beams, C candidates of a group.
 """
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 BLOCKS = 16
-"""The vocabulary falls into blocks of as many tokens; their maxima say where the best are."""
+"""Tokens of a block of the vocabulary. The blocks' maxima show where the best tokens are."""
 
 
 WORTH_BLOCKS = 2**16
-"""Log-probabilities from which looking for blocks first pays."""
+"""Number of log-probabilities from which the search by blocks pays."""
 
 
 class Candidates(NamedTuple):
@@ -29,17 +29,17 @@ class Candidates(NamedTuple):
 
 
 def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The greatest sums of log P of a token and of its hypothesis, by one look at the vocabulary.
+    """Find the greatest sums of a token's log P and its hypothesis's, in one pass over them.
 
-    The k greatest entries lie in the k blocks with the greatest maxima.
+    The k greatest entries are in the k blocks with the greatest maxima.
 
     Args:
-        log_p: (b, W, V).
-        so_far: (b, W).
-        count: at most W V.
+        log_p: of the next token, (b, W, V).
+        so_far: log P of the hypotheses, (b, W).
+        count: number of sums to find, at most W V.
 
     Returns:
-        The greatest first, and their places in the flattened (W V): both (b, count).
+        The sums, greatest first, and their indices in the flattened (W V): both (b, count).
     """
     sentences, beams, vocabulary = log_p.shape
     width = vocabulary // BLOCKS
@@ -61,7 +61,7 @@ def best(log_p: Tensor, so_far: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def best_candidates(log_p: Tensor, so_far: Tensor, beam: int) -> Candidates:
-    """Beam search: the 2 W likeliest, of which W are left when all beams of W end.
+    """Select for beam search: the 2 W likeliest, so that W unfinished ones remain if W end.
 
     Args:
         log_p: of the next token, (b, W', V), where W' is 1 at the start.
@@ -78,18 +78,18 @@ def best_candidates(log_p: Tensor, so_far: Tensor, beam: int) -> Candidates:
 def diverse_candidates(
     log_p: Tensor, so_far: Tensor, beam: int, groups: int, strength: float, open_groups: Tensor
 ) -> Candidates:
-    """Vijayakumar et al. 2018: a group avoids what the groups before it chose in this step.
+    """Vijayakumar et al. 2018: a group avoids tokens that earlier groups chose in this step.
 
-    A token's log P is lowered for this choice by `strength` for each of its earlier
-    choices; the candidates carry log P itself.
+    For the choice, a token's log P is lowered by `strength` each time an earlier group chose the
+    token. The log P of the returned candidates is not lowered.
 
     Args:
         log_p: of the next token, (b, W', V), where W' is 1 at the start.
         so_far: log P of the hypotheses, (b, W').
         beam: W.
         groups: G.
-        strength: of the avoidance.
-        open_groups: boolean (b, G); a group that is done is not avoided.
+        strength: amount by which log P is lowered for each earlier choice.
+        open_groups: boolean (b, G), False for groups that are done; their choices don't count.
     """
     w = beam // groups
     chosen = log_p.new_zeros(log_p.size(0), 1, log_p.size(2))
@@ -114,14 +114,14 @@ def sampled_candidates(
     top_p: float = 0.0,
     random: torch.Generator | None = None,
 ) -> Candidates:
-    """W samples, each a group of its own, that go their ways independently.
+    """Draw W independent samples, each a group of its own.
 
     Args:
         log_p: of the next token, (b, W', V), where W' is 1 at the start.
         so_far: log P of the hypotheses, (b, W').
         beam: W.
-        top_k: sample among the k likeliest only; 0 or less: among all.
-        top_p: sample among the fewest likeliest whose probabilities reach p together
+        top_k: sample among the k likeliest tokens only; 0 or less: among all.
+        top_p: sample among the smallest set of likeliest tokens whose total probability reaches p
             (Holtzman et al. 2020); 0 or less: among all.
         random: draws the samples; None: PyTorch's own generator of the device.
     """

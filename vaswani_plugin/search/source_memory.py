@@ -2,9 +2,9 @@
 
 The source is projected once; all beams then attend to it at every step.
 
-For a batch the keys and values are kept. For a single sentence the number of calls costs more than
-the products do. So its keys are multiplied into the query's projection and its values into the
-output's projection: the sub-layer becomes two products around a softmax.
+For a batch the keys and values are cached. For a single sentence, the number of function calls
+costs more than the matrix products. So its keys are multiplied into the query's projection and its
+values into the output's projection: the sub-layer becomes two products with a softmax between them.
 
 Axes: B sentences, W beams, R = B W rows, H heads, S source length, D d_model, K d_k, V d_v.
 """
@@ -19,7 +19,7 @@ from vaswani_plugin.search.packed_linear import PackedLinear, packed_by_head
 
 
 class PackedCrossAttention:
-    """The weights of an attention to the source, final and laid out for one position at a time."""
+    """Cross-attention with packed weights."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         query, key, value = attention.query, attention.key, attention.value
@@ -37,10 +37,10 @@ class PackedCrossAttention:
         self.output = PackedLinear(self.output_weight, self.output_bias)
 
     def read(self, encoded: Tensor, padding: Tensor | None) -> "SourceMemory | FoldedMemory":
-        """Prepare for the beams of these sources.
+        """Project the sources once, for all beams and steps.
 
         Args:
-            encoded: the encoder's output, (B, S, D).
+            encoded: encoder output, (B, S, D).
             padding: (B, S), True at padding; None where there is none.
         """
         sentences, length, d_model = encoded.shape
@@ -71,7 +71,7 @@ class SourceMemory:
             self.bias = hidden.repeat_interleave(weights.heads, 0)[:, None]  # (B H, 1, S)
 
     def attend(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The sub-layer without its LayerNorm.
+        """Compute the sub-layer without its LayerNorm.
 
         Args:
             x: (R, D).
@@ -103,7 +103,7 @@ class SourceMemory:
 
 
 class FoldedMemory:
-    """One source, multiplied into the weights: scores = x (W_q K^T), output = weights (V W_o).
+    """One source, multiplied into the projections: scores = x (W_q K^T), output = weights (V W_o).
 
     Args:
         weights: of the attention.
@@ -128,5 +128,5 @@ class FoldedMemory:
         return torch.addmm(x, weights.flatten(1), self.values), weights.transpose(0, 1)[None]
 
     def keep(self, sentences: Tensor) -> None:
-        """See `SourceMemory.keep`: the one sentence stays."""
+        """See `SourceMemory.keep`: a single sentence always stays."""
         assert len(sentences) == 1

@@ -1,7 +1,7 @@
-"""Models as the search sees them: each hypothesis gets a token, and log P of the next comes out.
+"""The interface between search and models: append tokens to hypotheses, get log P of the next ones.
 
-Models of ours decode with packed weights; any other encoder-decoder of fairseq's with an
-incremental decoder decodes through its `incremental_state`.
+Our models decode with packed weights. Other encoder-decoders of fairseq decode with their own
+`forward` and, if their decoder is incremental, its `incremental_state`.
 
 Axes: B sentences, W beams, R = B W rows, V vocabulary, S source length.
 """
@@ -20,27 +20,28 @@ from vaswani_plugin.search.packing import Packed
 class Beams(Protocol):
     """The hypotheses of one batch in one model.
 
-    One whose `logits` are log-probabilities already says so by an attribute `normalized`.
+    A class whose `logits` are already log-probabilities has an attribute `normalized`, True.
     """
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """Append tokens (B, W) to the hypotheses `parents` (B, W) of before; None at first.
+        """Append tokens (B, W) to the earlier hypotheses `parents` (B, W); None at first.
 
         Returns the attention to the source, (B, W, S), where there is one.
         """
 
     def logits(self, sentences: slice) -> Tensor:
-        """Of the next token, (b, W, V), a tensor of its own."""
+        """Return the logits of the next token, (b, W, V), in a new tensor."""
 
     def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only, (B',)."""
+        """Keep these sentences only, (B',)."""
 
 
 def attention_of(extra: object) -> Tensor | None:
-    """The attention (R, T, S) in what a decoder of fairseq returns beside its logits, if any.
+    """Return the attention (R, T, S) of a decoder of fairseq, or None.
 
-    A Transformer's is in a dictionary, in a list of its own; a convolutional or recurrent model's
-    is the tensor itself.
+    Args:
+        extra: the decoder's second result. A Transformer's is a dictionary with a list under
+            "attn"; a convolutional or recurrent model's is the tensor itself.
     """
     if isinstance(extra, dict):
         extra = extra.get("attn")
@@ -50,11 +51,11 @@ def attention_of(extra: object) -> Tensor | None:
 
 
 class ForeignBeams:
-    """`Beams` over any encoder-decoder of fairseq, by its decoder's `forward`.
+    """`Beams` for any encoder-decoder of fairseq, with its decoder's own `forward`.
 
     Args:
-        model: with an `encoder` and a `decoder`.
-        encoder_out: what the encoder returned, once a sentence.
+        model: a model with an `encoder` and a `decoder`.
+        encoder_out: fairseq's encoder output, one row per sentence.
         temperature: divides the logits.
     """
 
@@ -67,8 +68,8 @@ class ForeignBeams:
         self.state: dict = {}
         self.history: Tensor | None = None  # (R, T)
         for module in model.modules():
-            # Some attentions of fairseq take every `beam_size` rows for one sentence's. Here a
-            # sentence has one row at the first step: with 1 each row is for itself.
+            # Some attentions of fairseq take `beam_size` consecutive rows for one sentence. Here a
+            # sentence has one row at the first step. With a beam size of 1 every row is separate.
             if hasattr(module, "set_beam_size"):
                 module.set_beam_size(1)
 
@@ -109,16 +110,16 @@ class ForeignBeams:
 
 
 class Ensemble:
-    """Models that decode together: the mean of their probabilities, and of their attention.
+    """Models that decode together, by the mean of their probabilities and of their attention.
 
     Args:
-        models: of fairseq, over the same dictionaries.
+        models: fairseq's models, over the same dictionaries.
         packed: packed weights of each model; None where its `forward` decodes.
-        net_input: the batch's `src_tokens` and the rest that the encoders take.
+        net_input: the encoders' arguments: `src_tokens` and others.
         beam: W, the greatest number of hypotheses of a sentence.
         temperature: divides the logits of every model.
         vocabulary: V, entries of the target dictionary.
-        with_attention: whether `advance` returns the attention of models of ours.
+        with_attention: whether `advance` returns the attention of our models.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class Ensemble:
             member.keep(sentences)
 
     def log_probabilities(self, sentences: slice) -> Tensor:
-        """log P of the next token, (b, W, V), a tensor of its own, float32 or better.
+        """Return log P of the next token, (b, W, V), in a new tensor, float32 or better.
 
         Raises:
             UserError: when a model has more or fewer tokens than the dictionary.
@@ -180,5 +181,5 @@ class Ensemble:
             logits /= self.temperature
         if not runs_on_host(logits.device):
             return logits.log_softmax(-1)
-        # In place: fresh memory would cost more than the function itself.
+        # In place: new memory would cost more time than the function itself.
         return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)

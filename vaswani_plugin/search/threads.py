@@ -1,8 +1,8 @@
-"""The sentences of a batch shared among threads, each of which searches by itself.
+"""Divides the sentences of a batch among threads; each thread runs its own search.
 
-A search is many small operations, one after the other. Threads within each operation wait for one
-another at its end; threads with sentences of their own don't. (`vaswani_tiny`, 1,000 sentences, two
-threads: 6.6 s against 7.3 with the threads within the operations, 11.3 with one; on AVX2.)
+A search consists of many small operations in sequence. Threads inside an operation wait for each
+other at its end; threads with their own sentences don't. (`vaswani_tiny`, 1,000 sentences, AVX2:
+6.6 s with two such threads, 7.3 s with two threads inside the operations, 11.3 s with one.)
 """
 
 from collections.abc import Callable
@@ -11,32 +11,32 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 LEAST_SHARE = 8
-"""Fewest sentences that a thread is begun for."""
+"""Fewest sentences of a thread."""
 MOST_SHARES = 4
-"""Python runs in one thread at a time; what more than two gain was not measured."""
+"""Greatest number of threads. Python runs one thread at a time; only two were measured."""
 
 
 def shares_of(sentences: int) -> list[slice]:
-    """Every n-th sentence for each of n threads, so that neighbours in length are spread evenly."""
+    """Give each of n threads every n-th sentence, to spread sentences of similar length evenly."""
     count = max(1, min(torch.get_num_threads(), sentences // LEAST_SHARE, MOST_SHARES))
     return [slice(first, None, count) for first in range(count)]
 
 
 def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
-    """`work` of each share in a thread of its own, a lone one in the caller's.
+    """Run `work` on each share in its own thread; a single share runs in the caller's thread.
 
-    PyTorch's threads (`torch.get_num_threads()`) are divided among them meanwhile; whether
-    gradients are wanted is as in the caller.
+    Meanwhile PyTorch's threads (`torch.get_num_threads()`) are divided among the shares. Whether
+    gradients are computed is as in the caller.
 
     Raises:
-        Exception: the first share's, of those that end with one.
+        Exception: the exception of the first share that fails.
     """
     if len(shares) == 1:
         work(shares[0])
         return
     threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
 
-    def work_alone(share: slice) -> None:  # both settings are a thread's own
+    def work_alone(share: slice) -> None:  # both settings are per thread
         torch.set_num_threads(max(1, threads // len(shares)))
         with torch.set_grad_enabled(gradients):
             work(share)

@@ -1,12 +1,12 @@
-"""Trees out of a search: only well-formed ones, with as many words as the source (section 6.3).
+"""Constrains a search to well-formed trees with as many words as the source (section 6.3).
 
 text/linearization.py defines well-formed sequences of symbols. At every step every beam is a prefix
 of such a sequence, short enough to be completed within the length limit. So a next symbol always
 exists: a placeholder while words remain, then closing brackets, then the end of sentence.
 
-Each hypothesis has a state of a few numbers that follows its symbols, and a stack of open brackets.
-Stacks are kept as a tree: an opening bracket makes a node that points at the one below it, and a
-hypothesis has the node on top, so that none is ever copied.
+Each hypothesis has a state of a few numbers, updated at every symbol, and a stack of open brackets.
+The stacks are stored as a tree: an opening bracket adds a node that points to the node below it,
+and a hypothesis stores its top node. So no stack is ever copied.
 
 Axes: B sentences, b some of them, W beams, S source length, V vocabulary, N nodes.
 """
@@ -29,7 +29,7 @@ BOTTOM = 0
 
 
 def kind_of(symbol: str) -> int:
-    """OPEN, CLOSE or PLACEHOLDER, by the first character."""
+    """Return OPEN, CLOSE or PLACEHOLDER, by the symbol's first character."""
     return {"(": OPEN, ")": CLOSE}.get(symbol[0], PLACEHOLDER)
 
 
@@ -38,22 +38,24 @@ def count_words(tokens: Tensor, ends_word: Tensor, pad: int, eos: int) -> Tensor
 
     Args:
         tokens: (B, S), padded left or right.
-        ends_word: boolean (V,), by token.
+        ends_word: boolean (V,), True where a token ends a word.
+        pad: number of the padding.
+        eos: number of the end of sentence.
 
     Returns:
-        (B,).
+        Numbers of words, (B,).
     """
     return last_tokens_of_words(tokens, ends_word, pad, eos).sum(dim=1)
 
 
 class SymbolTables:
-    """What the symbols of a target dictionary are, as tensors.
+    """The kinds of a target dictionary's symbols, and which of them may come next, as tensors.
 
-    A closing symbol may be plain or bear its label, or a dictionary has both. An opening symbol
-    that nothing closes never comes, nor does what is no symbol.
+    A dictionary may have closing symbols with a label, without one, or both. An opening symbol
+    without a closing one is never written, nor are special symbols.
 
     Args:
-        symbols: of the dictionary, by number; None for those that are none (special, padding).
+        symbols: the dictionary's symbols by number; None for special symbols and filling.
         eos: number of the end of sentence.
 
     Raises:
@@ -63,7 +65,7 @@ class SymbolTables:
     def __init__(self, symbols: Sequence[str | None], eos: int) -> None:
         kinds = [kind_of(symbol) if symbol else 0 for symbol in symbols]
         number = {symbol: n for n, symbol in enumerate(symbols) if symbol}
-        # Opening symbols that are closed alike are of one class, numbered from 1 on.
+        # Opening symbols with the same closing symbols form one class, numbered from 1.
         classes: dict[frozenset[int], int] = {}
         class_of = [0] * len(symbols)
         for n, symbol in enumerate(symbols):
@@ -80,9 +82,9 @@ class SymbolTables:
                 "code_trees.py, or --unconstrained"
             )
         self.kind = torch.tensor(kinds, device="cpu")  # (V,)
-        # (V,), class of an opening symbol, else 0
+        # (V,), class of an opening symbol; 0 for other symbols
         self.closed_by = torch.tensor(class_of, device="cpu")
-        # Rows by what may come: a class to close (0: none), the end, a placeholder, an opening.
+        # Rows by what may come next: a class to close (0: none), the end, placeholders, openings.
         shape = len(classes) + 1, 2, 2, 2, len(symbols)
         banned = torch.ones(shape, dtype=torch.bool, device="cpu")
         for closings, own in classes.items():
@@ -93,23 +95,23 @@ class SymbolTables:
         self.banned = banned.flatten(0, 3)
 
     def to(self, device: torch.device) -> "SymbolTables":
-        """The tables on a device."""
+        """Move the tables to a device, in place."""
         for name, table in vars(self).items():
             setattr(self, name, table.to(device))
         return self
 
 
 class WellFormedTrees:
-    """The constraint in the search of one batch; a `Tracker`.
+    """The `Tracker` that allows only well-formed trees in the search of one batch.
 
     Args:
         tables: of the target's symbols.
-        words: of each sentence, (B,).
-        limits: greatest number of symbols of each, (B,).
+        words: number of words of each sentence, (B,).
+        limits: greatest number of symbols of each tree, (B,).
         max_openings: brackets that may be opened in a row.
 
     Raises:
-        UserError: a sentence without words has no tree; one has more words than the limit takes.
+        UserError: when a sentence has no words, or too many for a tree within its limit.
     """
 
     def __init__(
@@ -128,11 +130,11 @@ class WellFormedTrees:
             )
         self.tables, self.limits, self.max_openings = tables, limits, max_openings
         none = torch.zeros_like(words)
-        # Of each hypothesis: open brackets, words left, openings just before, node on top.
+        # Of each hypothesis: open brackets, remaining words, latest openings in a row, top node.
         self.state = torch.stack((none, words, none, none), dim=-1)[:, None]  # (B, W, 4)
         self.node_class = words.new_zeros(len(words), 1)  # (B, N)
         self.node_below = words.new_zeros(len(words), 1)  # (B, N)
-        self.nodes = 1  # of which this many are in use
+        self.nodes = 1  # number of nodes in use
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
         """See `Tracker`."""
@@ -151,7 +153,7 @@ class WellFormedTrees:
         self.state = torch.stack((depth, left, run, top), dim=-1)
 
     def _add_nodes(self, own_class: Tensor, below: Tensor) -> Tensor:
-        """A node for each hypothesis, (B, W), whether it opened a bracket or not; their numbers."""
+        """Add a node for each hypothesis, needed or not; return the nodes' numbers, (B, W)."""
         begin, end = self.nodes, self.nodes + own_class.size(1)
         if end > self.node_class.size(1):
             more = (0, max(end, 64 * own_class.size(1)))
@@ -197,12 +199,12 @@ class SymbolDictionary(Dictionary, Protocol):
 
 
 class Grammar:
-    """What a parser's dictionaries say of words and trees.
+    """The words and tree symbols of a parser's dictionaries.
 
     Args:
         source: dictionary of the words' units.
         target: dictionary of the trees' symbols.
-        joint: the end of a unit that does not end its word.
+        joint: suffix of a unit that does not end its word.
         max_openings: brackets that may be opened in a row.
     """
 
@@ -223,21 +225,21 @@ class Grammar:
 
     @cached_property
     def ends_word(self) -> Tensor:
-        """Boolean, by number of the source dictionary: the token ends a word."""
+        """Boolean, by number in the source dictionary: the token ends a word."""
         return torch.tensor(
             [not unit.endswith(self.joint) for unit in self.source.symbols], device="cpu"
         )
 
     @cached_property
     def is_word(self) -> Tensor:
-        """Boolean, by number of the target dictionary: the symbol stands for a word."""
+        """Boolean, by number in the target dictionary: the symbol stands for a word."""
         symbols = symbols_of(self.target)
         return torch.tensor(
             [bool(symbol) and kind_of(symbol) == PLACEHOLDER for symbol in symbols], device="cpu"
         )
 
     def start_tracking(self, sources: Tensor, limits: list[int]) -> WellFormedTrees:
-        """The constraint for a batch; see `constraints.StartTracking`."""
+        """Make the tracker of a batch: see `constraints.StartTracking`."""
         device = sources.device
         ends_word = self.ends_word.to(device)
         words = count_words(sources, ends_word, self.source.pad(), self.source.eos())
@@ -246,7 +248,7 @@ class Grammar:
 
 
 def symbols_of(dictionary: SymbolDictionary) -> list[str | None]:
-    """A dictionary's symbols by number; None for special ones and rows that only fill it up."""
+    """Return a dictionary's symbols by number; None for special symbols and filling."""
     return [
         None if number < dictionary.nspecial or symbol.startswith("madeupword") else symbol
         for number, symbol in enumerate(dictionary.symbols)
