@@ -224,6 +224,9 @@ def head_sizes(cfg: Any) -> tuple[int, int]:
     Args:
         cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.
 
+    Returns:
+        (d_k, d_v).
+
     Raises:
         UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
     """

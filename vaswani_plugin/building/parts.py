@@ -46,14 +46,17 @@ class ModuleParts:
         self.add_norm = partial(AddNorm, cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
 
     def attention(self) -> MultiHeadAttention:
+        """Section 3.2.2."""
         cfg = self.cfg
         sizes = cfg.d_model, cfg.heads, self.d_k, self.d_v
         return MultiHeadAttention(*sizes, cfg.attention_dropout, cfg.attention_scale != "none")
 
     def feed_forward(self) -> FeedForward:
+        """Section 3.3."""
         return FeedForward(self.cfg.d_model, self.cfg.d_ff, self.cfg.activation_dropout)
 
     def positions(self, max_positions: int) -> nn.Module:
+        """Section 3.5, with a table of `max_positions` rows: (B, T) numbers -> (B, T, D)."""
         if self.cfg.positions == "learned":
             return LearnedPositions(max_positions, self.cfg.d_model)
         fairseq_style = self.cfg.positions == "sinusoidal-fairseq"
@@ -61,12 +64,15 @@ class ModuleParts:
         return SinusoidalPositions(max_positions, self.cfg.d_model, encoding)
 
     def encoder_layer(self) -> EncoderLayer:
+        """Section 3.1; also the layer of a language model."""
         return EncoderLayer(self.attention(), self.feed_forward(), self.add_norm)
 
     def decoder_layer(self) -> DecoderLayer:
+        """Section 3.1."""
         return DecoderLayer(self.attention(), self.attention(), self.feed_forward(), self.add_norm)
 
     def embedding(self, dictionary: SizedDictionary) -> Embedding:
+        """Section 3.4, with a row for each symbol of the dictionary."""
         return Embedding(len(dictionary), self.cfg.d_model, dictionary.pad())
 
 

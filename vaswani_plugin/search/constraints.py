@@ -21,7 +21,7 @@ class Step:
         number: tokens of every unfinished hypothesis.
         sentences: numbers of the sentences in the original batch, (b,).
         history: returns the tokens so far, (b, W, T), without the start.
-        part: rows of the sentences among the unfinished ones.
+        part: rows of these sentences among all unfinished sentences.
     """
 
     def __init__(

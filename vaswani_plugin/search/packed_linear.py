@@ -14,7 +14,7 @@ from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, has_onednn, onednn_product
 
 WORTH_PACKING = 2**18
-"""Entries of a matrix from which packing pays; for smaller ones the call costs more."""
+"""Entries of the smallest matrix for which packing pays; with fewer, the call costs more."""
 
 
 def _is_for_onednn(weight: Tensor) -> bool:

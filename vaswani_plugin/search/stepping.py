@@ -1,4 +1,4 @@
-"""The interface between search and models: append tokens to hypotheses, get log P of the next ones.
+"""The search's interface to models: append tokens to hypotheses, get log P of the next tokens.
 
 Our models decode with packed weights. Other encoder-decoders of fairseq decode with their own
 `forward` and, if their decoder is incremental, its `incremental_state`.
