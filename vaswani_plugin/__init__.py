@@ -1,6 +1,6 @@
 """vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`.
 
-Importing the package imports neither torch nor fairseq, and patches nothing. fairseq's loader of
+Importing the package loads neither torch nor fairseq, and patches nothing. fairseq's loader of
 `--user-dir` imports the package, then every file of `tasks/` and `models/`; these packages call
 `register`. The loader skips a package that is already imported, so a program that imports it
 earlier must call `vaswani_plugin.register()` itself.

@@ -39,7 +39,7 @@ RECURRENT_VALUES: dict[str, Any] = {
 (2015) smooth labels; Sutskever et al. limit the gradient's norm to 5."""
 
 PAPER_BATCH = 8 * 4096
-"""Padded tokens of an update in the authors' code. About 25,000 of each side are real (paper)."""
+"""Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
 MODEL_VALUES: dict[str, Any] = {
     "dropout": 0.1,

@@ -1,4 +1,4 @@
-"""The models before self-attention: deep LSTMs, with several contexts of the source.
+"""The models before self-attention: deep LSTMs, with and without attention.
 
 The decoder of Sutskever et al. (2014) sees only the encoder's final states. With attention, each
 step has its own context c_i = sum_j alpha_ij h_j, where alpha_i is the softmax over j of a score:

@@ -34,7 +34,7 @@ def hard_alignment(
 def soft_alignment(
     attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
 ) -> list[list[str]]:
-    """Print each target token's attention to every source token, with six decimals.
+    """Format each target token's attention to every source token, with six decimals.
 
     Args:
         attention: (T, S).

@@ -18,8 +18,8 @@ from vaswani_plugin.devices import runs_on_host
 ROOM = 5
 """Steps for which each clearing leaves free slots, where the past is short."""
 LONG_PAST = 4
-"""With a long past, each clearing leaves 1/4 of it free. It moves the whole past, so it must be
-rare."""
+"""After clearing a long past, free slots number 1/4 of it: each clearing moves the whole past, so
+it must be rare."""
 
 
 class BeamPast:

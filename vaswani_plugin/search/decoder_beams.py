@@ -14,7 +14,7 @@ from vaswani_plugin.search.packed_linear import PackedLinear
 
 
 class PackedDecoder:
-    """The decoder's weights, packed for search. It must be made again when they change."""
+    """The decoder's weights, packed for search. When they change, pack them again."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder

@@ -222,7 +222,7 @@ class BeamSearchGenerator:
         return [partial(self._constrain, prefix=prefix, given=given), *self.more]
 
     def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
-        """Apply the options' constraints; a forced prefix is exempt from lengths and words."""
+        """Apply the options' constraints; forced tokens are exempt from min_len and suppression."""
         forbid(log_p, self.pad)
         if self.options.unkpen:
             log_p[..., self.unk] -= self.options.unkpen

@@ -13,7 +13,7 @@ from vaswani_plugin.search.packed_linear import PackedLinear
 
 
 class PackedLanguageModel:
-    """The model's weights, packed for search. It must be made again when they change."""
+    """The model's weights, packed for search. When they change, pack them again."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model

@@ -10,8 +10,8 @@ class SearchOptions:
     """The generation options that the search supports, under fairseq's names.
 
     Lengths are in tokens without the end of sentence, except the source's length, which `max_len_a`
-    multiplies: it includes the end. `length_penalty` is `paper` or `fairseq`. The search guarantees
-    only that the first `nbest` hypotheses are the best ones; None: all of them.
+    multiplies: it includes the end. `length_penalty` is `paper` or `fairseq`. Only the first
+    `nbest` hypotheses are guaranteed to be the best of the search; None: all of them are.
     """
 
     beam: int = 4
