@@ -9,7 +9,7 @@ from tests.conftest import PLUGIN
 
 MODULES = PLUGIN / "modules"
 BESIDE_THE_PAPER = {"recurrent.py", "one_layer.py", "parser.py", "restricted.py"}
-MOST_LINES = 935
+MOST_LINES = 975
 
 
 def trees() -> dict[str, ast.Module]:
