@@ -219,7 +219,7 @@ def bundle_settings(folder: Path) -> TextSettings:
     """Reads the settings of a language model's bundle.
 
     Raises:
-        InputError: the folder is no such bundle, or its codes have an unusual file name.
+        InputError: the folder is no such bundle, or its codes file is not named `CODES`.
     """
     settings = read_settings(folder)
     if not isinstance(settings, TextSettings) or settings.codes not in (None, CODES):

@@ -89,12 +89,12 @@ def derive(symbol: str, rng: Random, depth: int = 0) -> str:
     chosen = 0 if depth > DEEPEST else pick([weight for weight, _ in rules], rng)
     right = rules[chosen][1].split()
     parts = " ".join(derive(part, rng, depth + 1) for part in right)
-    # A noun phrase that consists of a BASE alone gets no brackets of its own.
+    # A noun phrase that consists of a BASE alone gets no second pair of brackets.
     return parts if right == ["BASE"] else f"({label} {parts})"
 
 
 def distinct_trees(count: int, seed: int) -> Iterator[str]:
-    """Yields different bracketings."""
+    """Yields `count` bracketings, no two of them equal."""
     rng, seen = Random(seed), set()
     while len(seen) < count:
         tree = derive("TOP", rng)
