@@ -240,7 +240,7 @@ def apply(
         workers: number of processes.
 
     Raises:
-        InputError: codes, vocabulary or text are not what they should be.
+        InputError: codes, vocabulary or text are invalid.
     """
     options = (codes, vocabulary, threshold)
     if not dropout:

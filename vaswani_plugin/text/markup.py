@@ -17,7 +17,7 @@ from vaswani_plugin.text.corpus_io import InputError
 
 _DOC_OR_SEG = re.compile(r"<(/?)(doc|seg)\b([^>]*)>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
-# An entity needs its semicolon: "AT&T" and addresses with "&copy=" hold none.
+# An entity needs its semicolon: "AT&T" and addresses with "&copy=" hold no entity.
 _ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]*);")
 _LINE_END = re.compile(r"[ \t]*[\r\n]\s*")
 _METADATA = re.compile(
