@@ -30,10 +30,10 @@ SPLITS = ("train", "valid", "test")
 
 
 def check_split(split: str, prefix: str, pair: tuple[str, str]) -> int:
-    """Checks that both sides of a split exist and have as many lines; returns how many.
+    """Checks that both sides of a split exist and have equally many lines; returns the number.
 
     Raises:
-        InputError: a side is missing, empty or of another length.
+        InputError: a side is missing or empty, or the sides differ in length.
     """
     paths = [f"{prefix}.{language}" for language in pair]
     for path in paths:
@@ -57,20 +57,21 @@ def binarize(
     make_entries: Callable[[list[str]], list[tuple[str, int]]],
     workers: int,
 ) -> dict[str, int]:
-    """Writes dictionaries and splits into a temporary folder and moves that into place.
+    """Writes dictionaries and splits into a temporary folder and moves it into place.
 
     Args:
-        prefixes: of each split's files.
+        prefixes: by split, the prefix of its files.
         pair: source and target language.
         output: the folder to make.
-        make_entries: gives the dictionary's symbols and counts for the training files.
-        workers: processes.
+        make_entries: returns the dictionary's symbols and counts for the training files.
+        workers: number of processes.
 
     Returns:
-        Lines of each split, and `types`, the rows of the dictionary with its special symbols.
+        The number of lines of each split, and `types`, the number of rows of the dictionary with
+        its special symbols.
 
     Raises:
-        InputError: a file is missing, or not what it should be.
+        InputError: a file is missing or invalid.
     """
     report = {split: check_split(split, prefix, pair) for split, prefix in prefixes.items()}
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +96,7 @@ def binarize(
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

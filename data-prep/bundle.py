@@ -53,10 +53,10 @@ CODES_NAMES = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model"}
 
 
 def parse_settings(pairs: list[str], source: str, target: str) -> Settings:
-    """Makes settings of KEY=VALUE, each value of its field's type.
+    """Makes settings from KEY=VALUE; each value is converted to its field's type.
 
     Raises:
-        InputError: no such key, or a value that is none of its type.
+        InputError: a key is unknown, or a value has the wrong type.
     """
     content = _parse_pairs(pairs, Settings)
     languages = {"source_language": source, "target_language": target}
@@ -69,7 +69,7 @@ def parse_changes(pairs: list[str], data_bin: Path) -> TextSettings | TreeSettin
     """Reads the settings of code_text.py or code_trees.py and changes them by KEY=VALUE.
 
     Raises:
-        InputError: the folder has none; no such key, or a value that is none of its type.
+        InputError: the folder has no settings, a key is unknown, or a value has the wrong type.
     """
     path = data_bin / SETTINGS
     if not path.is_file():
@@ -100,7 +100,10 @@ def _parse_pairs(pairs: list[str], kind: type[AnySettings]) -> dict[str, Any]:
 
 
 def _convert(value: str, allowed: tuple) -> Any:
-    """The value as one of the allowed types; as it is where it reads as none: refused later."""
+    """Converts a value to one of the allowed types; returns it unchanged if none fits.
+
+    `settings_from` then refuses the unchanged value.
+    """
     if bool in allowed and value in ("true", "false"):
         return value == "true"
     if int in allowed and value.isdecimal():
@@ -109,7 +112,7 @@ def _convert(value: str, allowed: tuple) -> Any:
 
 
 def read_symbols(path: Path) -> list[str]:
-    """The rows of a dictionary as fairseq numbers them.
+    """Reads the symbols of a dictionary in the order of fairseq's numbers.
 
     Raises:
         InputError: the file is no dictionary of fairseq.
@@ -121,10 +124,16 @@ def read_symbols(path: Path) -> list[str]:
 
 
 def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> None:
-    """Compares a dictionary with what the checkpoint tells of the one it was trained with.
+    """Checks that the checkpoint was trained with this dictionary.
+
+    Args:
+        side: "source" or "target".
+        path: of the dictionary.
+        model: path of the checkpoint, for messages.
+        outline: of the checkpoint.
 
     Raises:
-        InputError: it is another one.
+        InputError: the checkpoint was trained with another dictionary.
     """
     symbols = read_symbols(path)
     remedy = "give the --data-bin that it was trained on"
@@ -141,7 +150,7 @@ def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> No
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies a file, which has its name only when it is complete; onto itself it does nothing."""
+    """Copies a file atomically; does nothing if source and target are the same file."""
     if target.exists() and source.samefile(target):
         return
     with open_binary(source) as stream, write_bytes_atomically(target) as copied:
@@ -149,13 +158,13 @@ def copy(source: Path, target: Path) -> None:
 
 
 def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -> list[str]:
-    """Writes the folder; `settings` names the files to copy by their paths.
+    """Writes a bundle; codes and vocabulary in `settings` are the paths of files to copy.
 
     Returns:
         The names of the bundle's files.
 
     Raises:
-        InputError: a file is missing or doesn't fit.
+        InputError: a file is missing or doesn't fit the model.
         OSError: a file can't be read or written.
     """
     dictionaries = {
@@ -173,7 +182,7 @@ def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -
 def make_text_bundle(
     model: Path, data_bin: Path, settings: TextSettings, output: Path
 ) -> list[str]:
-    """The same for a language model."""
+    """Writes the bundle of a language model; otherwise the same as `make_bundle`."""
     if "source" in read_outline(model).rows:
         raise InputError(f"{model} is a translation model: give --pair, or a language model")
     names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
@@ -183,7 +192,7 @@ def make_text_bundle(
 def make_tree_bundle(
     model: Path, data_bin: Path, settings: TreeSettings, output: Path
 ) -> list[str]:
-    """The same for a parser."""
+    """Writes the bundle of a parser; otherwise the same as `make_bundle`."""
     dictionaries = {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
     names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
     return _make(model, data_bin, settings, output, dictionaries, names)
@@ -197,7 +206,10 @@ def _make(
     dictionaries: dict[str, str],
     names: dict[str, str],
 ) -> list[str]:
-    """dictionaries: file by side; names: what the file of a setting is called in the folder."""
+    """Writes a bundle.
+
+    dictionaries: file by side. names: by setting, the name of its file in the bundle.
+    """
     sources = {MODEL: model}
     for name in dictionaries.values():
         sources[name] = data_bin / name
@@ -209,10 +221,10 @@ def _make(
     outline = read_outline(model)
     for side, name in dictionaries.items():
         check_dictionary(side, sources[name], model, outline)
-    # The codes are read before anything is written: what can't be used is no bundle.
+    # Read the codes before writing anything, so that an unusable bundle is never written.
     Pipeline(settings, Path())
     output.mkdir(parents=True, exist_ok=True)
-    # Without it the folder is no bundle, so that old and new files never pass for one.
+    # Without this file the folder is no bundle: a mix of old and new files is never used.
     (output / SETTINGS).unlink(missing_ok=True)
     for name, path in sources.items():
         copy(path, output / name)

@@ -23,7 +23,7 @@ from vaswani_plugin.text.corpus_io import InputError, run
 
 
 def text_report(result: Report) -> str:
-    """The counts, one a line, for people."""
+    """Formats the counts for people, one a line."""
     lines = []
     for key, value in result.items():
         if isinstance(value, dict):
@@ -34,10 +34,10 @@ def text_report(result: Report) -> str:
 
 
 def check_outputs(outputs: list[str], inputs: list[str]) -> None:
-    """Refuses outputs that would overwrite each other or what is read.
+    """Refuses outputs that would overwrite each other or an input.
 
     Raises:
-        InputError: names the file.
+        InputError: an output is refused; names the file.
     """
     taken = {os.path.realpath(path) for path in inputs}
     for path in outputs:

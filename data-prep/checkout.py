@@ -1,7 +1,7 @@
-"""Makes vaswani_plugin importable where it is not installed; a script imports this file first.
+"""Makes vaswani_plugin importable if it is not installed; a script imports this file first.
 
-Python puts the folder of a script on its path, not the folder above. An installed plugin is used
-as it is.
+Python adds the folder of a script to its path, but not the parent folder. An installed plugin is
+used as it is.
 """
 
 import sys

@@ -55,19 +55,19 @@ CODES = "codes"
 
 
 def encoder(coding: str, codes: str | None) -> Callable[[str], str]:
-    """The function from a raw line to its units."""
+    """Returns the function from a raw line to its units."""
     return make_coding(coding, codes)[0]
 
 
 def letters_encoder() -> Callable[[str], str]:
-    """The function from a raw line to what BPE is learned from."""
+    """Returns the function from a raw line to the text from which BPE is learned."""
     return to_letters
 
 
 def learn_codes(
     files: list[str], operations: int, min_frequency: int, folder: Path, workers: int
 ) -> None:
-    """Learns BPE from raw files together."""
+    """Learns BPE from all raw files together; writes the codes into `folder`."""
     letters = [str(folder / f"letters.{number}") for number in range(len(files))]
     for source, target in zip(files, letters, strict=True):
         process_file(letters_encoder, source, target, workers)
@@ -75,7 +75,9 @@ def learn_codes(
 
 
 def join_summaries(coded: list[str], settings: TextSettings, output: str) -> None:
-    """Writes `article <sep> summary` out of a coded file of each, each cut to its length.
+    """Joins a coded file of articles and one of summaries to lines `article <sep> summary`.
+
+    Articles and summaries are cut to the lengths in `settings`.
 
     Raises:
         InputError: the files differ in length.
@@ -89,7 +91,7 @@ def join_summaries(coded: list[str], settings: TextSettings, output: str) -> Non
 def code_split(
     split: str, files: list[str], settings: TextSettings, parts: Path, workers: int
 ) -> str:
-    """Codes a split's file (with summaries, its two); returns the path of the units."""
+    """Codes a split's file (with summaries, its two files); returns the path of the units."""
     codes = settings.codes and str(parts / settings.codes)
     coded = [str(parts / f"{split}.{number}") for number in range(len(files))]
     for source, target in zip(files, coded, strict=True):
@@ -102,7 +104,7 @@ def code_split(
 
 
 def count_units(prefix: Path, rows: int) -> tuple[int, int]:
-    """Units of a binary file, line ends included, and how many of them are unknown."""
+    """Counts the units of a binary file, including line ends, and the unknown units among them."""
     units = np.memmap(f"{prefix}.bin", dtype=type_code(rows), mode="r")
     return len(units), int(np.count_nonzero(units == UNKNOWN))
 
@@ -118,24 +120,24 @@ def code_text(
     workers: int,
     like: Path | None = None,
 ) -> list[str]:
-    """Writes all of it into a temporary folder and moves that into place.
+    """Writes the data folder into a temporary folder and moves it into place.
 
     Args:
-        splits: the raw files of each: one, or those of articles and of summaries.
-        settings: what preprocessing.json is to say.
+        splits: by split, its raw file, or its files of articles and of summaries.
+        settings: the content of preprocessing.json.
         output: the folder to make.
-        operations: merges of BPE.
-        min_frequency: no pair of units rarer than this is merged.
-        threshold: rarer units become <unk>; not with BPE.
-        padding_factor: rows of the dictionary become a multiple of it.
-        workers: processes.
-        like: a bundle whose codes and dictionary are used instead of new ones.
+        operations: number of BPE merges.
+        min_frequency: BPE does not merge pairs of units that are rarer than this.
+        threshold: rarer units become <unk>; not used with BPE.
+        padding_factor: the number of rows of the dictionary becomes a multiple of it.
+        workers: number of processes.
+        like: a bundle whose codes and dictionary are used, or None to make new ones.
 
     Returns:
         A line for people about each split.
 
     Raises:
-        InputError: a file is empty or no text, or two don't correspond.
+        InputError: a file is empty or no text, or two files don't correspond.
         OSError: a file can't be read or written.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +175,7 @@ def code_text(
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -198,7 +200,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Raises InputError where the options don't fit together."""
+    """Raises InputError if the options don't fit together."""
     if (args.coding is None) == (args.like is None):
         raise InputError(f"give either --coding ({', '.join(CODINGS)}) or --like BUNDLE")
     for name in ("operations", "min_frequency", "padding_factor", "workers"):
@@ -214,10 +216,10 @@ def check_arguments(args: argparse.Namespace) -> None:
 
 
 def bundle_settings(folder: Path) -> TextSettings:
-    """The settings of a language model's bundle.
+    """Reads the settings of a language model's bundle.
 
     Raises:
-        InputError: it is no such bundle, or its codes have a name of their own.
+        InputError: the folder is no such bundle, or its codes file is not named `CODES`.
     """
     settings = read_settings(folder)
     if not isinstance(settings, TextSettings) or settings.codes not in (None, CODES):

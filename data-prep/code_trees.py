@@ -40,13 +40,13 @@ SIDES = (WORDS, SYMBOLS)
 
 
 def line_encoder(coding: str, codes: str | None) -> Callable[[str], str]:
-    """The function from words joined by blanks to units."""
+    """Returns the function from words joined by blanks to units."""
     encode = make_word_coding(coding, codes)
     return lambda line: encode(line.split(" "))
 
 
 def letters_encoder() -> Callable[[str], str]:
-    """The function from words joined by blanks to what BPE is learned from."""
+    """Returns the function from words joined by blanks to the text from which BPE is learned."""
     return to_letters
 
 
@@ -54,7 +54,7 @@ def write_sequences(files: list[str], settings: TreeSettings, folder: Path, spli
     """Writes the linearized trees of a split as SPLIT.raw and SPLIT.symbols.
 
     Raises:
-        InputError: a bad tree; names it.
+        InputError: a tree is bad; names it.
     """
     with ExitStack() as stack:
         put_words, put_symbols = (
@@ -74,7 +74,7 @@ def write_sequences(files: list[str], settings: TreeSettings, folder: Path, spli
 def write_units(
     splits: Iterable[str], settings: TreeSettings, folder: Path, operations: int, workers: int
 ) -> None:
-    """Writes SPLIT.words out of SPLIT.raw, and the codes, learned from train."""
+    """Learns the codes from train and writes SPLIT.words for each SPLIT.raw."""
     codes = None
     if settings.codes:
         codes = str(folder / CODES)
@@ -95,21 +95,21 @@ def code_trees(
     threshold: int,
     workers: int,
 ) -> list[str]:
-    """Writes all of it into a temporary folder and moves that into place.
+    """Writes the data folder into a temporary folder and moves it into place.
 
     Args:
-        splits: the files of each; `train` and `train1` make the dictionaries.
-        settings: what preprocessing.json is to say.
+        splits: by split, its files; the dictionaries are made from `train` and `train1`.
+        settings: the content of preprocessing.json.
         output: the folder to make.
-        operations: merges of BPE.
-        threshold: rarer words become <unk>; not with BPE.
-        workers: processes.
+        operations: number of BPE merges.
+        threshold: rarer words become <unk>; not used with BPE.
+        workers: number of processes.
 
     Returns:
         Lines for people.
 
     Raises:
-        InputError: a bad tree, or none.
+        InputError: a tree is bad, or there is no tree.
         OSError: a file can't be read or written.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def code_trees(
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -32,11 +32,11 @@ from vaswani_plugin.text.progress import progress
 CHUNK_BYTES = 1 << 18
 TRIES = 3
 TIMEOUT_SECONDS = 30
-HOPELESS = {400, 401, 403, 404, 410, 451}  # HTTP answers that another try won't change
+HOPELESS = {400, 401, 403, 404, 410, 451}  # HTTP status codes that a retry does not change
 
 
 class Unreachable(Exception):
-    """The file didn't come, or not all of it; `hopeless` says that trying again is of no use."""
+    """The download failed or is incomplete; `hopeless` means that a retry is useless."""
 
     def __init__(self, reason: object, hopeless: bool = False) -> None:
         super().__init__(str(reason))
@@ -44,42 +44,42 @@ class Unreachable(Exception):
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal sum of a file."""
+    """Computes the sha256 of a file, in hexadecimal."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class Part:
-    """What came so far of a file, beside its final name, and from where it came."""
+    """A partial download in OUTPUT.part, and where it came from."""
 
     def __init__(self, output: Path) -> None:
         self.path = output.with_name(output.name + ".part")
         self._origin = output.with_name(output.name + ".part.json")
 
     def size(self) -> int:
-        """Bytes that came."""
+        """Returns the number of bytes downloaded so far."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def discard(self) -> None:
-        """Forgets what came."""
+        """Deletes the partial download."""
         self.path.unlink(missing_ok=True)
         self._origin.unlink(missing_ok=True)
 
     def become(self, output: Path) -> None:
-        """Gets its final name."""
+        """Renames the complete download to its final name."""
         os.replace(self.path, output)
         self._origin.unlink(missing_ok=True)
 
     def note_origin(self, url: str, headers: http.client.HTTPMessage) -> None:
-        """Keeps what a server calls this version of its file."""
+        """Stores the server's identifier of this version of the file."""
         tag = headers.get("ETag", "")
-        # A weak tag promises equal meaning, not equal bytes.
+        # A weak ETag does not guarantee equal bytes.
         version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
         with write_atomically(self._origin) as write:
             write(json.dumps({"url": url, "version": version}))
 
     def version(self, url: str) -> str | None:
-        """What the server of `url` called the file whose part this is, None where that is open."""
+        """Returns the stored version of the file at `url`; None if it is unknown."""
         try:
             origin = read_json(self._origin, "fetch the file anew")
             return origin["version"] if origin["url"] == url else None
@@ -105,7 +105,7 @@ def _request(url: str, part: Part, have_sum: bool) -> urllib.request.Request:
 
 
 def _refused(error: urllib.error.HTTPError, part: Part) -> None:
-    """Handles an HTTP error; returns where it says that nothing is left to send."""
+    """Handles an HTTP error; returns only if the error means that the part is complete."""
     if error.code != 416:
         raise Unreachable(error, hopeless=error.code in HOPELESS) from error
     total = re.search(r"/(\d+)$", error.headers.get("Content-Range", ""))
@@ -124,14 +124,16 @@ def _continues(response: http.client.HTTPResponse, have: int) -> bool:
 
 
 def download(url: str, part: Part, have_sum: bool) -> None:
-    """Appends to `part` what is missing of `url`; starts over where it can't be continued.
+    """Appends the missing bytes of `url` to `part`; starts over if the part can't be continued.
 
     Args:
-        have_sum: a checksum will tell whether what came fits together.
+        url: of the file.
+        part: the download so far.
+        have_sum: whether the caller checks the complete file by a checksum.
 
     Raises:
-        Unreachable: no answer, or the connection broke (`part` keeps what came).
-        OSError: the part can't be written; carries its name.
+        Unreachable: no answer, or the connection broke (`part` keeps its bytes).
+        OSError: the part can't be written; the error names it.
     """
     request = _request(url, part, have_sum)
     try:
@@ -154,7 +156,7 @@ def download(url: str, part: Part, have_sum: bool) -> None:
             while chunk := _read(response):
                 stream.write(chunk)
                 advance(len(chunk))
-    # `read` with a size ends quietly where the connection does.
+    # `read` with a size raises no error if the connection ends early.
     if total is not None and part.size() != total:
         raise Unreachable(f"the connection broke with {total - part.size()} bytes left")
 
@@ -167,10 +169,10 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 
 def fetch_from(url: str, sha256: str | None, part: Part) -> str:
-    """Completes `part` from one place; returns its sum.
+    """Completes `part` from one address; returns the sha256 of the file.
 
     Raises:
-        Unreachable: not there after some tries, or the content has another sum.
+        Unreachable: the download failed after some tries, or the content has another sum.
     """
     for attempt in range(1, TRIES + 1):
         began_with = part.size()
@@ -185,7 +187,7 @@ def fetch_from(url: str, sha256: str | None, part: Part) -> str:
         if sha256 in (None, found):
             return found
         part.discard()
-        # What an earlier run left may have been of another version: once more from the start.
+        # The part of an earlier run may be of another version: download again from the start.
         if not began_with:
             break
     raise Unreachable(
@@ -194,16 +196,18 @@ def fetch_from(url: str, sha256: str | None, part: Part) -> str:
 
 
 def fetch(urls: list[str], sha256: str | None, output: Path) -> tuple[bool, str]:
-    """Makes `output` the file at the first of `urls` that has it.
+    """Downloads a file to `output` from the first of `urls` that has it.
 
     Args:
-        sha256: expected sum, or None to take what comes.
+        urls: addresses or paths, in the order in which they are tried.
+        sha256: the expected sum, or None to accept any content.
+        output: the file to write.
 
     Returns:
-        Whether anything was fetched (False: it was there already), and the file's sum.
+        Whether the file was downloaded (False if it existed already), and its sum.
 
     Raises:
-        InputError: no place has it; says why for each.
+        InputError: no address has the file; gives the reason for each.
         OSError: the file can't be written.
     """
     if output.exists():
@@ -241,7 +245,7 @@ def main() -> None:
     if args.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", args.sha256):
         raise InputError(f"--sha256 {args.sha256}: must be 64 hexadecimal digits")
     new, found = fetch(args.url, args.sha256, args.output)
-    # The sum last, where a recipe's `awk '{print $NF}'` finds it.
+    # The sum is the last word: recipes read it by `awk '{print $NF}'`.
     print(f"{args.output}: {'fetched' if new else 'already there'}, sha256 {found}")
 
 

@@ -29,7 +29,7 @@ from vaswani_plugin.text.screening import PairRules
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,7 +64,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
-    """The splits of a translation corpus; returns the report."""
+    """Writes the splits of a translation corpus; returns the report."""
     source, _, target = args.pair.partition("-")
     if not source or not target or source == target:
         raise InputError(f"--pair {args.pair}: two different languages joined by '-', as in en-de")
@@ -87,7 +87,7 @@ def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def prepare_lines(args: argparse.Namespace) -> dict[str, Any]:
-    """The splits of a language model's text; returns the report."""
+    """Writes the splits of a language model's text; returns the report."""
     for name in ("train", "valid", "test", "keep_out"):
         if len(getattr(args, name) or ("",)) != 1:
             raise InputError(
@@ -102,7 +102,7 @@ def prepare_lines(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def text_report(report: dict[str, Any]) -> str:
-    """The report for people."""
+    """Formats the report for people."""
     unit = "lines" if len(report["sides"]) == 1 else "pairs"
     lines = []
     for name, found in report["files"].items():

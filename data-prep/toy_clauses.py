@@ -1,9 +1,8 @@
 """One clause of the toy corpus in English and in German: word order, negation and questions.
 
-German order: verb second in statements, first in yes/no questions, last in subordinate clauses.
-Between the verb's two places stand, in this order: subject, pronouns, time, noun phrases,
-"nicht", other phrases, predicate. In a negated clause with definite noun phrases these come before
-the time.
+German order: the verb is second in statements, first in yes/no questions, last in subordinate
+clauses. The order between the two parts of the verb is: subject, pronouns, time, noun phrases,
+"nicht", other phrases, predicate. In a negated clause, definite noun phrases precede the time.
 """
 
 from dataclasses import dataclass
@@ -23,11 +22,11 @@ _PREPOSITIONS = ("for",)
 
 @dataclass(frozen=True)
 class Clause:
-    """What a clause says. `phrases` and `time` are (English, German); German's are final forms.
+    """The content of a clause. `phrases` and `time` are (English, German), already inflected.
 
     mode: present, past, perfect, future or a modal (can, must, should, may, want, could, wanted,
-    had). The time is an adverbial of time at the clause's end or front; a frequency (often) stands
-    inside. A predicate (old) goes with the verb "be".
+    had). The time is an adverbial of time at the end or front of the clause; a frequency (often) is
+    inside the clause. A predicate (old) needs the verb "be".
     """
 
     subject: Subject
@@ -44,7 +43,7 @@ class Clause:
     def english(self, front: str = "subject") -> str:
         """The English statement or subordinate clause, without punctuation.
 
-        front: what stands first: "subject", "time", "place" (the last phrase) or "object".
+        front: the first element: "subject", "time", "place" (the last phrase) or "object".
         """
         auxiliary, verb = _english_verb(self.verb, self.mode, self.subject, self.negated)
         if self.negated:
@@ -98,7 +97,7 @@ class Clause:
         return _join(word, finite, self.subject.german("nom"), *middle, closing)
 
     def german_after_clause(self) -> str:
-        """The main clause after a subordinate one, which takes the place before the verb."""
+        """The main clause after a subordinate clause, so it begins with the verb."""
         return self.german_question()
 
     def german_final(self) -> str:
@@ -110,7 +109,7 @@ class Clause:
         objects = [(self.dative, "dat"), (None if front == "object" else self.accusative, "acc")]
         present = [(phrase, case) for phrase, case in objects if phrase]
         pronouns = [(phrase, case) for phrase, case in present if phrase.pronoun]
-        # Two pronouns stand accusative first: gibt es ihm.
+        # Of two pronouns, the accusative comes first: gibt es ihm.
         pronouns.sort(key=lambda pair: pair[1])
         nouns = [(phrase, case) for phrase, case in present if not phrase.pronoun]
         absorbs = next((phrase for phrase, _ in reversed(nouns) if phrase.indefinite), None)
@@ -162,7 +161,7 @@ def _english_be(mode: str, subject: Subject) -> str:
 
 
 def _english_verb(verb: Verb, mode: str, subject: Subject, support: bool) -> tuple[str, str]:
-    """(auxiliary, verb): with `support` (negation, question) a plain verb brings do or did."""
+    """(auxiliary, verb); with `support` (negation, question), a plain verb gets do or did."""
     singular = subject.person == 3 and not subject.plural
     if verb.english == "be":
         return _english_be(mode, subject), ""

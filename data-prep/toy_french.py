@@ -18,7 +18,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """English, French masculine and feminine, and whether it stands before the noun."""
+    """English, French masculine and feminine, and whether it precedes the noun."""
 
     english: str
     masculine: str
@@ -113,7 +113,7 @@ def clause(rng: random.Random) -> tuple[str, str]:
 
 
 def pairs(seed: int) -> Iterator[tuple[str, str]]:
-    """Endless English-French sentence pairs; the same seed gives the same ones."""
+    """Yields English-French sentence pairs without end; the same seed gives the same pairs."""
     rng = random.Random(seed)
     while True:
         english, french = clause(rng)

@@ -101,7 +101,7 @@ class Phrase:
         return self.determiner == "a"
 
     def english(self, is_object: bool = False) -> str:
-        """The English phrase; objects look like subjects."""
+        """The English phrase; objects have the same form as subjects."""
         noun = self.noun.english_plural if self.plural else self.noun.english
         rest = [*(adjective.english for adjective in self.adjectives), noun]
         determiner = self.determiner
@@ -133,12 +133,12 @@ class Phrase:
         if article == "a" and self.plural:
             return "", _STRONG_PLURAL
         stem, ending = _EIN_WORDS[article], _ending(_EIN, gender, case)
-        # unser loses nothing in the written standard: unsere, unseren, unserem.
+        # Written German keeps the e of unser: unsere, unseren, unserem.
         return stem + ending, _MIXED
 
 
 def noun_form(noun: Noun, plural: bool, case: str) -> str:
-    """The German noun in number and case: -n in the dative plural, -(e)n of the weak declension."""
+    """The German noun in number and case: -n in the dative plural, -(e)n in the weak declension."""
     if plural:
         needs_n = case == "dat" and noun.german_plural[-1] not in "ns"
         return noun.german_plural + ("n" if needs_n else "")
@@ -147,7 +147,7 @@ def noun_form(noun: Noun, plural: bool, case: str) -> str:
 
 @dataclass(frozen=True)
 class Pronoun:
-    """A personal pronoun, English and German, with the attributes of `Phrase` that clauses read."""
+    """A personal pronoun, English and German, with the attributes of `Phrase` that clauses use."""
 
     subject: str
     objective: str
@@ -223,8 +223,8 @@ def _past(verb: Verb, subject: Subject) -> str:
 def german_verb(verb: Verb, mode: str, subject: Subject) -> tuple[str, str, str]:
     """The German verb of a clause.
 
-    Returns: (finite, closing, final): the verb in second place, what closes such a clause
-    (prefix, participle or infinitive; may be ""), and the whole cluster of a verb-final clause.
+    Returns: (finite, closing, final). finite: the verb in second place. closing: the end of such a
+    clause (prefix, participle or infinitive; may be ""). final: all verbs of a verb-final clause.
     """
     if mode in ("present", "past"):
         finite = _present(verb, subject) if mode == "present" else _past(verb, subject)

@@ -1,8 +1,8 @@
 """The words of the toy corpus: English-German nouns, adjectives, verbs and compounds as tables.
 
-A row holds only what no rule gives. English and German are separated by ``|``. One English form
-never stands for two German ones: verbs whose English past equals the present (read, put, cut) are
-left out, because the translation of a sentence must follow from the sentence.
+A row holds only forms that no rule gives. ``|`` separates English and German. No English form has
+two German forms, because each sentence must have exactly one translation. So verbs whose English
+past equals the present (read, put, cut) are left out.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective; `german_stem` takes endings (teuer: teur-), both comparatives are in full."""
+    """An adjective; `german_stem` takes endings (teuer: teur-), comparatives are whole words."""
 
     english: str
     german: str
@@ -33,7 +33,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb. `particle` follows the English verb (pick up); `prefix` is the German separable one.
+    """A verb. `particle` follows the English verb (pick up); German `prefix` is separable.
 
     `you`, `he` and `past` are German forms without the prefix; `perfect` is the whole participle.
     """
@@ -352,5 +352,5 @@ TRANSITIVE = {
     "try on": "garment",
     "bring along": "animal thing food garment",
 }
-# Verb: the nouns it takes, for verbs too choosy for a class.
+# Verb: its objects, for verbs that take only a few nouns.
 CHOOSY = {"write": ["letter", "book"], "open": ["door", "window"], "close": ["door", "window"]}

@@ -1,7 +1,7 @@
-"""Random sentence pairs of the toy corpus: which words meet in which kind of sentence.
+"""Random sentence pairs of the toy corpus: chooses the kind of a sentence and its words.
 
-Every choice goes through `Sampler.pick`, which uses random() alone: Python keeps the numbers of
-random() for a seed between versions, but not those of choice or sample.
+Every choice goes through `Sampler.pick`, which uses only random(). For a given seed, random()
+returns the same numbers in every version of Python; choice and sample do not.
 """
 
 import random
@@ -60,7 +60,7 @@ _MODES = (
     + ("future",) * 3
     + ("can", "must", "should", "may", "want", "want", "could", "wanted", "had")
 )
-# "must not" forbids and "did not have to" permits: their German is another verb.
+# "must not" forbids and "did not have to" permits: German uses another verb for them.
 _NEVER_NEGATED = ("must", "had")
 _CAUSES = ("present", "present", "past", "perfect", "can", "must", "want", "could", "wanted")
 _CONSEQUENCES = ("present", "present", "future", "can", "must", "should", "may", "want")
@@ -73,7 +73,7 @@ class Sampler:
         self._random = random.Random(seed)
 
     def pick(self, items: Sequence[T]) -> T:
-        """One item, all equally likely."""
+        """Draws an item; all are equally likely."""
         return items[int(self._random.random() * len(items))]
 
     def chance(self, probability: float) -> bool:
@@ -111,7 +111,7 @@ class Sampler:
         return self.subject("person")
 
     def object(self, kinds: str, definite: bool = False) -> Subject:
-        """A noun phrase, or a pronoun that can't be taken for a reflexive one."""
+        """A noun phrase, or a pronoun that can't be read as reflexive."""
         if self.chance(0.15):
             return self.pick((IT, PRONOUNS[5]) if "person" not in kinds else PRONOUNS[2:4])
         determiners = "the the my" if definite else "the the the a a a my my two this"
@@ -149,7 +149,7 @@ class Sampler:
         return self.pick(_ANYTIME)
 
     def place(self) -> Pair:
-        """Where: in the garden, behind the house, next to the table."""
+        """A place: in the garden, behind the house, next to the table."""
         if self.chance(0.6):
             return prepositional("in", "in", "dat", self.phrase("place", "the the the my a this"))
         english, german = self.pick(
@@ -159,13 +159,13 @@ class Sampler:
         return prepositional(english, german, "dat", self.phrase(kind, "the the my a", 0.2))
 
     def direction(self) -> Pair:
-        """Where to: into the garden, to the doctor."""
+        """A direction: into the garden, to the doctor."""
         if self.chance(0.6):
             return prepositional("into", "in", "acc", self.phrase("place", "the the the a this"))
         return prepositional("to", "zu", "dat", self.phrase("person", "the the my a"))
 
     def companion(self) -> Pair:
-        """With, without or for whom."""
+        """A phrase with "with", "without" or "for" and a person."""
         words = (("with", "mit", "dat"), ("without", "ohne", "acc"), ("for", "für", "acc"))
         english, german, case = self.pick(words)
         chosen = self.pick(PRONOUNS[2:4]) if self.chance(0.15) else None
@@ -232,7 +232,7 @@ class Sampler:
         return clause
 
     def predicative(self, mode: str) -> Clause:
-        """Somebody or something is old, older than another, or so many years old."""
+        """Somebody or something is old, older than another, or a number of years old."""
         kind = self.pick(("person", "person", "thing", "head", "place", "garment", "food"))
         determiners = "the the the my my this"
         subject = self.phrase(kind, determiners, 0.15)
@@ -257,7 +257,7 @@ class Sampler:
         return Clause(subject, VERBS["be"], mode, negated, predicate=predicate, time=time)
 
     def priced(self) -> Clause:
-        """Something costs so many euros."""
+        """Something costs a number of euros."""
         subject = self.phrase("thing compound garment food", "the the my this", 0.4)
         price = self.between(2, 99)
         money = (f"{english_number(price)} euros", f"{german_number(price)} Euro")
@@ -275,7 +275,7 @@ class Sampler:
                 return english, german
 
     def statement(self) -> Pair:
-        """A main clause; something other than the subject may stand first."""
+        """A main clause; another element than the subject may come first."""
         if self.chance(0.05):
             clause = self.priced()
             return _sentence(clause.english(), clause.german())
@@ -294,7 +294,7 @@ class Sampler:
         words = (("", ""), ("", ""), ("when", "wann"), ("why", "warum"), ("where", "wo"))
         english, german = self.pick((*words, ("who", "wer"), ("what", "was")))
         clause = self.clause(extras=0.3)
-        # "Who is fresh?" and "When is it old?" ask nothing.
+        # "Who is fresh?" and "When is it old?" make no sense.
         unfit = english in ("when", "where", "who")
         while _negative_word(clause.subject) or (clause.predicate and unfit):
             clause = self.clause(extras=0.3)
@@ -323,7 +323,7 @@ class Sampler:
         if english in ("if", "when", "before"):
             side = replace(side, negated=False)
         if english == "when":
-            # German "als" tells of one occasion.
+            # German "als" refers to a single occasion.
             main, side = replace(main, frequency=None), replace(side, frequency=None)
         if english in ("when", "before") and side.verb.english == "be":
             side = self.plain_clause(mode)
@@ -372,7 +372,7 @@ class Sampler:
         )
 
 
-# Verbs that name their own direction, or whose "where" asks for it.
+# Verbs that make no sense with "where", or with which it asks for a direction.
 _NO_PLACE = ("go", "run", "drive", "have", "need", "love", "understand", "be", "cost")
 _WHAT = ("buy", "sell", "find", "look", "need", "forget", "eat", "drink", "repair", "carry", "see")
 _CONJUNCTIONS = (
@@ -390,7 +390,7 @@ def _negative_word(subject: Subject) -> bool:
 
 
 def _can_negate(clause: Clause) -> bool:
-    """Whether "nicht" or "kein" says what the English "not" says, without a change of scope."""
+    """Whether "nicht" or "kein" has the same meaning and scope as the English "not"."""
     phrases = (clause.subject, clause.accusative, clause.dative)
     counted = any(phrase and phrase.count for phrase in phrases)
     # "a" in the subject: ein Mann ... nicht is fine; "no" beside "not" is not.
@@ -408,7 +408,7 @@ def _capital(text: str) -> str:
 
 
 def pairs(seed: int) -> Iterator[Pair]:
-    """An endless stream of sentence pairs for a seed; a sentence may come again."""
+    """Yields sentence pairs without end; the same seed gives the same pairs; pairs may repeat."""
     sampler = Sampler(seed)
     while True:
         yield sampler.sentence()

@@ -24,16 +24,16 @@ MARK = "Above all: "
 
 
 def examples(count: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Yields articles, by sentences, and their two summaries.
+    """Yields the sentences of an article, and its two summaries.
 
-    Raises ValueError where the grammar has not enough sentences.
+    Raises ValueError if the grammar has too few sentences.
     """
     sentences = (
         english for english, _ in distinct_pairs(toy_sentences.pairs(seed), count * LONGEST)
     )
     rng = Random(seed)
     for _ in range(count):
-        # random() alone keeps its numbers between versions of Python.
+        # Only random() returns the same numbers in every version of Python.
         length = SHORTEST + int(rng.random() * (LONGEST - SHORTEST + 1))
         article = [next(sentences) for _ in range(length)]
         place = int(rng.random() * length)

@@ -22,16 +22,16 @@ Pair = tuple[str, str]
 GRAMMARS = {"de": toy_sentences.pairs, "fr": toy_french.pairs}
 SPLITS = ("test", "valid", "train")
 DEFAULT_SIZES = {"train": 6000, "valid": 300, "test": 500}
-# Repeats in a row after which the grammar counts as exhausted; in 100,000 pairs one draw in
-# twenty is a repeat, so 10,000 in a row never happen by chance.
+# Number of repeats in a row after which the grammar counts as exhausted. At 100,000 pairs, one draw
+# in twenty is a repeat, so 10,000 repeats in a row do not happen by chance.
 _PATIENCE = 10_000
 
 
 def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
-    """The first `count` pairs of `stream` of which neither side was seen before.
+    """Returns the first `count` pairs of `stream` in which both sides are new.
 
-    Raises ValueError where the stream runs dry or only repeats itself, and AssertionError where one
-    English sentence comes with two translations.
+    Raises ValueError if the stream ends or only repeats pairs, and AssertionError if an English
+    sentence has two translations.
     """
     chosen: dict[str, str] = {}
     foreign_seen: set[str] = set()
@@ -55,9 +55,9 @@ def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
 
 
 def make_corpus(sizes: dict[str, int], seed: int, language: str = "de") -> dict[str, list[Pair]]:
-    """Disjoint splits (name: pairs) of the given sizes; the same seed gives the same text.
+    """Makes disjoint splits (name: pairs) of the given sizes; the same seed gives the same text.
 
-    The test set is drawn first, so it stays the same when only the training set grows.
+    The test set is drawn first, so it does not depend on the size of the training set.
     """
     drawn = iter(distinct_pairs(GRAMMARS[language](seed), sum(sizes.values())))
     corpus = {split: list(islice(drawn, sizes[split])) for split in SPLITS}
@@ -69,11 +69,9 @@ def make_corpus(sizes: dict[str, int], seed: int, language: str = "de") -> dict[
 
 
 def write_corpus(corpus: dict[str, list[Pair]], output: Path, language: str = "de") -> None:
-    """Write ``SPLIT.en`` and ``SPLIT.de`` into the folder `output`, which is made if missing.
+    """Write ``SPLIT.en`` and ``SPLIT.LANGUAGE`` into the folder `output`, which is made if missing.
 
-    `language` is that of the second file.
-
-    All files are complete under temporary names before the first one takes its place.
+    All files are written under temporary names first and renamed when all are complete.
     """
     output.mkdir(parents=True, exist_ok=True)
     written: list[tuple[Path, Path]] = []

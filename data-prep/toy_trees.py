@@ -19,7 +19,7 @@ import checkout  # noqa: F401
 from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 DEFAULT_SIZES = {"train": 2000, "valid": 100, "test": 200}
-# Right-hand sides with their weights; a symbol without any is a tag, whose words are below.
+# Right-hand sides with their weights. A symbol without right-hand sides is a tag; its words follow.
 GRAMMAR: dict[str, list[tuple[float, str]]] = {
     "TOP": [(1, "S")],
     "S": [(6, "NP VP ."), (1, "ADVP , NP VP ."), (1, "SBARA , NP VP ."), (1, "PPV , NP VP .")],
@@ -61,7 +61,7 @@ WORDS = {
     ",": ",",
     ".": ".",
 }
-# What the grammar tells apart and a treebank does not.
+# Symbols of the grammar that are written as a less specific symbol, as in a treebank.
 WRITTEN = {"NNT": "NN", "VBI": "VBD", "VBS": "VBD", "RBI": "RB", "CLAUSE": "S", "TOOL": "NP"}
 WRITTEN |= {"INN": "IN", "INV": "IN", "INT": "IN", "INA": "IN", "PPN": "PP", "PPV": "PP"}
 WRITTEN |= {"SBART": "SBAR", "SBARA": "SBAR", "SBARR": "SBAR", "SVP": "S", "SNP": "S"}
@@ -70,7 +70,7 @@ DEEPEST = 12
 
 
 def pick(weights: list[float], rng: Random) -> int:
-    """The number of a weight, drawn by random() alone, which Python never changes."""
+    """Draws an index by weight, with random() only: it is the same in every version of Python."""
     place = rng.random() * sum(weights)
     for number, weight in enumerate(weights):
         place -= weight
@@ -80,7 +80,7 @@ def pick(weights: list[float], rng: Random) -> int:
 
 
 def derive(symbol: str, rng: Random, depth: int = 0) -> str:
-    """A bracketing of the symbol; where it gets deep, by the first and simplest rule."""
+    """Derives a bracketing of the symbol; at great depth, by the first and simplest rule only."""
     label = WRITTEN.get(symbol, symbol)
     if symbol in WORDS:
         words = WORDS[symbol].split()
@@ -89,12 +89,12 @@ def derive(symbol: str, rng: Random, depth: int = 0) -> str:
     chosen = 0 if depth > DEEPEST else pick([weight for weight, _ in rules], rng)
     right = rules[chosen][1].split()
     parts = " ".join(derive(part, rng, depth + 1) for part in right)
-    # A noun phrase that is nothing but a base, is one.
+    # A noun phrase that consists of a BASE alone gets no second pair of brackets.
     return parts if right == ["BASE"] else f"({label} {parts})"
 
 
 def distinct_trees(count: int, seed: int) -> Iterator[str]:
-    """Yields bracketings, none of them twice."""
+    """Yields `count` bracketings, no two of them equal."""
     rng, seen = Random(seed), set()
     while len(seen) < count:
         tree = derive("TOP", rng)

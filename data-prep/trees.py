@@ -36,7 +36,7 @@ from vaswani_plugin.text.trees import BadTree, Tree, leaves, read_trees, to_line
 
 
 class BadTrees:
-    """Bad trees: the first ends the command, unless they are to be skipped and counted."""
+    """Handles bad trees: the first one ends the command, or they are skipped and counted."""
 
     SHOWN = 5
 
@@ -45,7 +45,7 @@ class BadTrees:
         self.count = 0
 
     def __call__(self, message: str) -> None:
-        """Raises InputError, or counts; the first few are named on stderr."""
+        """Raises InputError, or counts the tree and prints the first few messages on stderr."""
         if not self.skip:
             raise InputError(f"{message} (mend it, or leave bad trees out with --skip-bad)")
         self.count += 1
@@ -53,12 +53,12 @@ class BadTrees:
             print(f"bad tree left out: {message}", file=sys.stderr)
 
     def report(self, written: int, what: str) -> None:
-        """The last line of a command, on stderr: what was written and what was left out."""
+        """Prints a command's last line on stderr: the numbers of trees written and left out."""
         print(f"{written:,} {what}, {self.count:,} bad trees left out", file=sys.stderr)
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The commands' options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -94,12 +94,12 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def cleaned(trees: Iterator[Tree]) -> Iterator[Tree]:
-    """The trees cleaned, without those that have no words."""
+    """Yields the cleaned trees; trees without words are left out."""
     return (kept for tree in trees if (kept := clean(tree)))
 
 
 def write_trees(trees: Iterator[Tree], output: str | Path, bad: BadTrees) -> None:
-    """One a line; the file appears when it is complete."""
+    """Writes one tree a line; the file appears when it is complete."""
     count = 0
     with write_atomically(output) as write:
         for tree in trees:
@@ -109,7 +109,7 @@ def write_trees(trees: Iterator[Tree], output: str | Path, bad: BadTrees) -> Non
 
 
 def write_sequences(args: argparse.Namespace, bad: BadTrees) -> None:
-    """The command `linearize`."""
+    """Runs the command `linearize`."""
     if os.path.realpath(args.source) == os.path.realpath(args.target):
         raise InputError(f"--target {args.target}: must differ from --source")
     count = 0
@@ -122,7 +122,7 @@ def write_sequences(args: argparse.Namespace, bad: BadTrees) -> None:
 
 
 def sequences(args: argparse.Namespace, bad: BadTrees) -> Iterator[tuple[list[str], list[str]]]:
-    """The words and symbols of each tree."""
+    """Yields the words and symbols of each tree."""
     for path in tree_files(args.input):
         for tree in read_trees(path, bad):
             try:
@@ -132,7 +132,7 @@ def sequences(args: argparse.Namespace, bad: BadTrees) -> Iterator[tuple[list[st
 
 
 def restored(args: argparse.Namespace, bad: BadTrees) -> Iterator[str]:
-    """The lines of the command `restore`."""
+    """Yields the output lines of the command `restore`."""
     gold = read_all([Path(args.tags_from)]) if args.tags_from else None
     for number, (words, symbols) in enumerate(read_pairs(args.source, args.target), 1):
         tags = None

@@ -49,7 +49,7 @@ from vaswani_plugin.text.markup import (
 
 @dataclass(frozen=True)
 class Job:
-    """One member on its way to one output; `format` as on the command line."""
+    """A member and its output file; `format` as on the command line."""
 
     member: str
     format: str
@@ -57,7 +57,7 @@ class Job:
 
 
 def format_of(member: str) -> str:
-    """The format that a member's name tells."""
+    """Returns the format that a member's name implies."""
     name = Path(member).name.lower().removesuffix(".gz")
     if name.endswith((".sgm", ".sgml", ".xml")):
         return "sgm"
@@ -65,7 +65,7 @@ def format_of(member: str) -> str:
 
 
 def copy_text(stream: IO[bytes], output: IO[bytes]) -> int:
-    """Copies text without looking into it; returns the number of its lines."""
+    """Copies text without decoding it; returns the number of its lines."""
     lines, last = 0, b"\n"
     first = stream.read(len(codecs.BOM_UTF8))
     block = b"" if first == codecs.BOM_UTF8 else first
@@ -80,7 +80,7 @@ def copy_text(stream: IO[bytes], output: IO[bytes]) -> int:
 
 
 def without_mark(lines: Iterator[str]) -> Iterator[str]:
-    """Drops the byte order mark that Windows' editors set before the first line."""
+    """Drops the byte order mark that Windows editors write before the first line."""
     for line in lines:
         yield line.removeprefix("\ufeff")
         break
@@ -90,7 +90,7 @@ def without_mark(lines: Iterator[str]) -> Iterator[str]:
 def sentences(
     job: Job, stream: IO[bytes], name: str, segments: dict[Job, list[Segment]]
 ) -> Iterator[str]:
-    """Yields the sentences of a member in a format with markup; notes segments on the way."""
+    """Yields the sentences of a member with markup; also stores its segments in `segments`."""
     lines = without_mark(decode_lines(stream, name))
     if job.format == "sgm":
         segments[job] = read_segments(lines, name)
@@ -101,7 +101,7 @@ def sentences(
 
 
 def passes(jobs: list[Job]) -> Iterator[dict[str, Job]]:
-    """Splits jobs so that each pass over the archive wants a member once."""
+    """Splits jobs into passes over the archive; each pass reads a member at most once."""
     while jobs:
         first: dict[str, Job] = {}
         for job in jobs:
@@ -114,11 +114,13 @@ def unpack(archive: str, jobs: list[Job], same_segments: bool = False) -> dict[J
     """Writes every job's output; returns the number of lines of each.
 
     Args:
-        same_segments: sgm members, two by two in the order of `jobs`, must hold the same documents
-            and segments in the same order.
+        archive: its path.
+        jobs: the members, their formats and outputs.
+        same_segments: whether each two consecutive sgm members in `jobs` must hold the same
+            documents and segments in the same order.
 
     Raises:
-        InputError: the archive, a member or its content is not what was asked for.
+        InputError: the archive, a member or its content is invalid.
         OSError: the archive can't be read or an output can't be written.
     """
     counts: dict[Job, int] = {}
@@ -150,10 +152,10 @@ def unpack(archive: str, jobs: list[Job], same_segments: bool = False) -> dict[J
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """Pairs members, formats and outputs of the command line.
+    """Makes jobs from the members, formats and outputs of the command line.
 
     Raises:
-        InputError: they don't pair.
+        InputError: the numbers of members, formats and outputs don't match.
     """
     if has_members(args.archive):
         members = [member.removeprefix("./") for member in args.member]

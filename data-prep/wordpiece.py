@@ -31,7 +31,7 @@ from vaswani_plugin.text.wordpiece import (
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The commands' options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,7 @@
-"""The models that recipes/ancestors.sh compares: their flags, their training recipes, their cost.
+"""The models that recipes/ancestors.sh compares: their flags, training recipes and cost.
 
-All have two to three million parameters with some 10,000 subwords. They differ in what reaches a
-word of the translation: one state, every state of the source, or every layer of it.
+All have two to three million parameters with some 10,000 subwords. They differ in what the decoder
+can read of the source: one state, all states, or the states of all layers.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from vaswani_plugin.metrics.multiply_adds import (
 )
 from vaswani_plugin.text.corpus_io import InputError
 
-WIDTH_UNKNOWN = 512  # what the schedule of Eq. 3 takes for a model without d_model
+WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes
 _LSTM_WIDTH, _LSTM_LAYERS = RECURRENT_TINY["d_model"], RECURRENT_TINY["layers"]
 _EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 96, 128, 3, 4, 3
@@ -56,8 +56,9 @@ def _transformer(vocabulary: int, d_k: int | None = None) -> Sizes:
 class Model:
     """A line of the table.
 
-    width: the d_model of its schedule. rate: the highest learning rate, at the end of the warm-up.
-    sizes: with a vocabulary, what decides on its cost. several: trained with every seed.
+    width: d_model in its schedule (Eq. 3). rate: the highest learning rate, at the end of the
+    warm-up. sizes: function from the vocabulary size to the sizes that determine the cost.
+    several: whether it is trained with every seed.
     """
 
     name: str
@@ -69,19 +70,19 @@ class Model:
     several: bool = False
 
     def flops(self, vocabulary: int, batch: Positions) -> int:
-        """Of training on sentences once, forward and backward, padding left out."""
+        """FLOPs of one epoch of training, forward and backward, without padding."""
         return training_flops_of(self.sizes(vocabulary), batch)
 
 
 def _looking(name: str, title: str, attention: str, rate: float) -> Model:
-    """A step of the ladder: what the decoder sees of a Bi-LSTM's states."""
+    """A Bi-LSTM model with the given attention of its decoder."""
     flags = ("--arch", "vaswani_attention_lstm_tiny", "--attention", attention)
     counted = attention.removeprefix("scaled-")
     return Model(name, title, flags, _LSTM_WIDTH, rate, _lstm(True, counted))
 
 
 def _sweep(d_k: int, scaled: bool) -> Model:
-    """The Transformer with heads of another width, its scores scaled (Eq. 1) or not."""
+    """The Transformer with heads of width d_k, its scores scaled (Eq. 1) or not."""
     name = f"{'scaled' if scaled else 'unscaled'}-{d_k}"
     title = f"Transformer, d_k {d_k}, {'scaled' if scaled else 'not scaled'}"
     scale = "sqrt" if scaled else "none"
@@ -123,16 +124,16 @@ MODELS = (
     ),
 )  # fmt: skip
 SWEEP = tuple(_sweep(d_k, scaled) for d_k in (8, 32, 128, 512) for scaled in (True, False))
-"""Why the scores are scaled (section 3.2.1); trained where it is asked for."""
+"""Models that show the effect of scaling the scores (section 3.2.1); trained on request."""
 
 
 def choose_models(names: list[str]) -> list[Model]:
-    """The models of these names, in the table's order; `MODELS` where none is given.
+    """Returns the models with these names, in the table's order; without names, `MODELS`.
 
-    "sweep" stands for all of `SWEEP`.
+    "sweep" means all models of `SWEEP`.
 
     Raises:
-        InputError: no such model.
+        InputError: a name is unknown.
     """
     sweep = [model.name for model in SWEEP]
     known = [*(model.name for model in MODELS), *sweep]
@@ -147,10 +148,10 @@ def choose_models(names: list[str]) -> list[Model]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all trainings have in common.
+    """The settings that all trainings share.
 
-    A training ends after budget_seconds, or, where that is 0, after max_update updates. `points`
-    times on the way, evenly spaced, it is validated and translates.
+    A training ends after budget_seconds, or after max_update updates if budget_seconds is 0. It is
+    validated and translates `points` times, evenly spaced.
     """
 
     budget_seconds: int
@@ -162,7 +163,7 @@ class Settings:
     gpus: int
 
     def limit(self, point: int) -> list[str]:
-        """The flags that end a training at a point, from 1 to `points`."""
+        """Returns the flags that end a training at a point, from 1 to `points`."""
         share = point / self.points
         if self.budget_seconds:
             return ["--stop-time-hours", f"{self.budget_seconds * share / 3600:.8f}"]
@@ -170,7 +171,7 @@ class Settings:
 
     @property
     def budget(self) -> str:
-        """For people."""
+        """Formats the limit of a training for people."""
         if self.budget_seconds:
             return f"{self.budget_seconds:,} s of training each"
         return f"{self.max_update:,} updates each"
@@ -185,29 +186,29 @@ class Training:
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """The name of its folder."""
         return f"{self.model.name}-{self.seed}"
 
     def folder(self, work: Path) -> Path:
-        """Where all of it lies."""
+        """Returns the folder of the training."""
         return work / "models" / self.name
 
     def flags(self, settings: Settings) -> list[str]:
-        """What `fairseq-train` is given, but for data, folder and limit."""
-        # Eq. 3: rate = factor x width^-0.5 x warmup^-0.5 at its highest.
+        """Returns the flags of `fairseq-train`, without those for data, folder and limit."""
+        # Eq. 3: the highest rate is factor x width^-0.5 x warmup^-0.5.
         factor = self.model.rate * (self.model.width * settings.warmup_updates) ** 0.5
         flags = [*self.model.flags, "--max-tokens", str(settings.max_tokens)]
         flags += ["--warmup-updates", str(settings.warmup_updates), "--lr-factor", f"{factor:.4f}"]
         return [*flags, "--seed", str(self.seed)]
 
     def key(self, settings: Settings, data_key: str) -> str:
-        """All on which the result depends."""
+        """Returns everything on which the result depends, as a text."""
         flags = [*self.flags(settings), *settings.limit(settings.points)]
         device = f"threads {settings.threads} gpus {settings.gpus} points {settings.points}"
         return f"data {data_key} {device} {' '.join(flags)}"
 
     def result(self, work: Path, settings: Settings, data_key: str) -> dict[str, Any] | None:
-        """What it found; None before it is finished.
+        """Reads the result; None if the training is not finished.
 
         Raises:
             InputError: the file is broken.
@@ -216,7 +217,7 @@ class Training:
 
 
 def trainings_of(models: list[Model], seeds: list[int]) -> list[Training]:
-    """Those that measure the reversal with every seed, the others with the first."""
+    """Pairs models with seeds: models with `several` with every seed, others with the first."""
     return [
         Training(model, seed)
         for model in models
@@ -225,7 +226,7 @@ def trainings_of(models: list[Model], seeds: list[int]) -> list[Training]:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The flags of `Settings`, and those that say what is where."""
+    """Adds the flags of `Settings`, and the flags for paths."""
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--data-bin", type=Path, required=True)
     parser.add_argument("--data-key", required=True, help="changes with the data")
@@ -235,5 +236,5 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """From the flags of `add_settings`."""
+    """Makes `Settings` from the flags of `add_settings`."""
     return Settings(**{name: getattr(args, name) for name in Settings.__dataclass_fields__})

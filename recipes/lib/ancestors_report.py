@@ -51,13 +51,13 @@ Line = dict[str, Any]
 
 
 class Corpus:
-    """What translations are scored against, and what decides on the cost of training.
+    """The references for scoring translations, and the sizes that determine the cost of training.
 
     Args:
-        data_bin: of a recipe.
+        data_bin: the binarized data of a recipe.
 
     Raises:
-        InputError: not binarized by a recipe.
+        InputError: no recipe binarized the data.
     """
 
     def __init__(self, data_bin: Path) -> None:
@@ -82,16 +82,19 @@ class Corpus:
         self.lowercase = all(line == line.lower() for line in self.references)
 
     def positions(self) -> Positions:
-        """Of all training sentences, once."""
+        """Counts the positions of all training sentences, without padding."""
         s, t = self.sizes
         sums = (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum(), t.sum())
         return Positions(*(int(value) for value in sums))
 
     def score(self, output: Path) -> dict[str, Any]:
-        """BLEU three ways, by length and by rare words, of what fairseq-generate printed.
+        """Computes three kinds of BLEU, and scores by length and by rare words.
+
+        Args:
+            output: the output of fairseq-generate.
 
         Raises:
-            InputError: not a translation for each sentence.
+            InputError: a sentence has no translation.
         """
         words = read_generate_output(output).hypotheses
         if len(words) != len(self.words):
@@ -100,7 +103,7 @@ class Corpus:
         split = self.target == "de"
         tokens = Segments(words, words, [self.references], sources=self.words)
         running = Segments(text, text, [self.running])
-        # As it was published: lower-cased text over the words that the model was trained on.
+        # As in published results: lower-cased text, in the words that the model was trained on.
         if self.lowercase:
             scores = score(tokens, False, None, tokenized=True, compound_split=split)
             plain = score(running, True, None, tokenized=False, compound_split=False)
@@ -113,7 +116,7 @@ class Corpus:
 
 
 def line_of(training: Training, result: Line, corpus: Corpus, work: Path) -> Line:
-    """A line of the table, by the names of `COLUMNS`, and what is drawn of it."""
+    """Makes a line of the table, by the names of `COLUMNS`, and the values for the picture."""
     model, batch = training.model, corpus.positions()
     passes = result["updates"] * result["tokens_per_update"] / batch.target
     kept = ("parameters", "updates", "seconds", "tokens_per_second", "ppl", "points")
@@ -125,7 +128,7 @@ def line_of(training: Training, result: Line, corpus: Corpus, work: Path) -> Lin
 
 
 def as_markdown(lines: list[Line], heading: str) -> str:
-    """The table; a column that no line has a figure for is left out."""
+    """Formats the table; a column without figures is left out."""
     columns = [name for name in COLUMNS if any(line[name] is not None for line in lines)]
     rows = [[format(line[name], COLUMNS[name][1]) for name in columns] for line in lines]
     align = ("left", *["right"] * (len(columns) - 1))
@@ -134,13 +137,13 @@ def as_markdown(lines: list[Line], heading: str) -> str:
 
 
 def average(lines: list[Line]) -> dict[str, float]:
-    """Tokenized BLEU of each model, the mean over its seeds, in the table's order."""
+    """Returns each model's tokenized BLEU, averaged over its seeds, in the table's order."""
     names = dict.fromkeys(line["model"] for line in lines)
     return {n: mean(line["tokenized"] for line in lines if line["model"] == n) for n in names}
 
 
 def reversal(lines: list[Line]) -> dict[str, Any]:
-    """What reading the source backwards changes in BLEU: with each seed that has both, and mean."""
+    """Returns the change in BLEU from reversing the source: by seed with both models, and mean."""
     found = {(line["model"], line["seed"]): line["tokenized"] for line in lines}
     seeds = sorted(s for model, s in found if model == "seq2seq" and ("forwards", s) in found)
     gains = {seed: found["seq2seq", seed] - found["forwards", seed] for seed in seeds}
@@ -148,7 +151,7 @@ def reversal(lines: list[Line]) -> dict[str, Any]:
 
 
 def summary(lines: list[Line]) -> str:
-    """The last line, for people: the models from worst to best."""
+    """Formats the last line for people: the models from worst to best."""
     ranks = sorted(average(lines).items(), key=lambda item: item[1])
     text = "BLEU " + " < ".join(f"{name} {value:.1f}" for name, value in ranks)
     gain = reversal(lines)
@@ -159,7 +162,9 @@ def summary(lines: list[Line]) -> str:
 
 
 def draw(lines: list[Line], path: Path) -> None:
-    """BLEU over wall time, sentence length and rarity of words; a colour a model, a line a seed.
+    """Draws BLEU over wall time, sentence length and rarity of words.
+
+    Each model has a colour, each seed a line.
 
     Raises:
         OSError: the picture can't be written.
@@ -188,7 +193,7 @@ def draw(lines: list[Line], path: Path) -> None:
 
 
 def write_csv(lines: list[Line], path: Path) -> None:
-    """The table's figures, unrounded."""
+    """Writes the table's figures, unrounded."""
     text = io.StringIO()
     fields = ["model", *COLUMNS, "epochs"]
     writer = csv.DictWriter(text, fields, lineterminator="\n", extrasaction="ignore")
@@ -206,7 +211,7 @@ def main() -> None:
     add_settings(parser)
     parser.add_argument("--title", required=True, help="what was trained on")
     args = parser.parse_args()
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq lets all be logged
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq logs everything
     settings, corpus = settings_of(args), Corpus(args.data_bin)
     result_of = partial(Training.result, work=args.work, settings=settings, data_key=args.data_key)
     trainings = trainings_of([*MODELS, *SWEEP], [int(seed) for seed in args.seeds.split(",")])

@@ -38,13 +38,13 @@ _GREEDY = ("--beam", "1")
 
 
 def say(text: str) -> None:
-    """A line for the people who watch."""
+    """Prints a progress line on stderr."""
     print(f"ancestors: {text}", file=sys.stderr, flush=True)
 
 
 def training_command(training: Training, args: argparse.Namespace, point: int) -> list[str]:
-    """From the last point to this one."""
-    settings, never = settings_of(args), "1000000"  # epochs: points decide
+    """Returns the command that trains from the previous point to this point."""
+    settings, never = settings_of(args), "1000000"  # epochs: saving is at points only
     command = ["fairseq-train", str(args.data_bin), *PLUGIN, *training.flags(settings)]
     command += ["--save-dir", str(training.folder(args.work) / "checkpoints")]
     command += ["--no-epoch-checkpoints", "--save-interval", never, "--validate-interval", never]
@@ -55,7 +55,7 @@ def training_command(training: Training, args: argparse.Namespace, point: int) -
 def translation_command(
     training: Training, args: argparse.Namespace, subset: str, search: tuple[str, ...]
 ) -> list[str]:
-    """With the state in which the training is."""
+    """Returns the command that translates a subset with the training's last checkpoint."""
     command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", subset]
     command += ["--path", str(training.folder(args.work) / "checkpoints" / "checkpoint_last.pt")]
     command += [*search, "--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
@@ -63,14 +63,14 @@ def translation_command(
 
 
 def read_point(log: Path, before: float) -> dict[str, float]:
-    """Where a training is: updates, validation perplexity, and the seconds of all its parts.
+    """Reads a training's updates, validation perplexity, and the seconds of all its parts.
 
     Args:
-        log: whose last part has just ended.
-        before: seconds of the parts before it; what loads libraries and data is left out.
+        log: of the training; its last part has just ended.
+        before: seconds of the earlier parts, without loading of libraries and data.
 
     Raises:
-        InputError: it did not end.
+        InputError: the last part did not end.
     """
     lines = list(read_lines(log))
     times = [float(found[1]) for line in lines if (found := _DONE.search(line))]
@@ -87,7 +87,7 @@ def read_point(log: Path, before: float) -> dict[str, float]:
 def reach_point(
     training: Training, args: argparse.Namespace, point: int, environment: dict[str, str]
 ) -> dict[str, float]:
-    """Trains up to a point and translates the validation set; what was reached before is read."""
+    """Trains up to a point and translates the validation set; reads its result if it exists."""
     folder = training.folder(args.work)
     record, trained = folder / "points" / f"{point}.json", folder / "points" / f"{point}.trained"
     if record.is_file():
@@ -97,7 +97,7 @@ def reach_point(
     before = 0.0
     if point > 1:
         before = read_json(record.with_name(f"{point - 1}.json"), _AGAIN)["seconds"]
-    if not trained.exists():  # fairseq-train would add an update to a part that is complete
+    if not trained.exists():  # fairseq-train would add an update to a complete part
         execute(training_command(training, args, point), log, environment)
         trained.touch()
     output.unlink(missing_ok=True)
@@ -113,10 +113,10 @@ def reach_point(
 def finish(
     training: Training, args: argparse.Namespace, environment: dict[str, str]
 ) -> dict[str, Any]:
-    """Trains, translates the test set; what result.json holds.
+    """Trains, then translates the test set; returns the content of result.json.
 
     Raises:
-        InputError: a command failed, or its output lacks what is read from it.
+        InputError: a command failed, or a value is missing in its output.
     """
     folder, settings = training.folder(args.work), settings_of(args)
     key = training.key(settings, args.data_key)

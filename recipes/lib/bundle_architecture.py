@@ -23,14 +23,14 @@ SIZES = (
 
 
 def flags(model: dict[str, str | int | float | bool | None], name: str) -> list[str]:
-    """The words, from the model's part of a checkpoint's configuration.
+    """Makes the flags from the model's part of a checkpoint's configuration.
 
     Args:
         model: the configuration.
         name: of the checkpoint, for messages.
 
     Raises:
-        InputError: it is none of the plugin's models.
+        InputError: the model is not one of the plugin's models.
     """
     architecture = model.get("_name")
     if not isinstance(architecture, str) or not architecture.startswith("vaswani_"):

@@ -10,17 +10,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from result import describe_file  # first: it says where the plugin is
+from result import describe_file  # first: it adds the plugin to the path
 
 from vaswani_plugin.text.corpus_io import InputError, read_json, run
 
 
 def difference(path: Path, entry: dict[str, Any]) -> str | None:
-    """How a file differs from its entry; None where it doesn't."""
+    """Describes how a file differs from its entry; None if it doesn't."""
     if not path.is_file():
         return "is missing"
     size = path.stat().st_size
-    if size != entry.get("bytes", size):  # results of before have no sizes
+    if size != entry.get("bytes", size):  # older results have no sizes
         return f"has {size} bytes instead of {entry['bytes']}"
     found = describe_file(path, path.parent)
     return None if found["sha256"] == entry["sha256"] else "holds something else"
@@ -30,7 +30,7 @@ def main() -> None:
     """Command line.
 
     Raises:
-        InputError: when something differs, or there is nothing to compare.
+        InputError: a file differs, or there is nothing to compare.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

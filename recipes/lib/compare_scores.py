@@ -25,7 +25,7 @@ AGAIN = "run the stage compare again"
 
 
 def read_score(path: str) -> tuple[str, float]:
-    """The measure of a report, and its value for the model.
+    """Reads the name of a report's measure, and the model's value.
 
     Raises:
         InputError: the file is no report.
@@ -43,12 +43,12 @@ def read_score(path: str) -> tuple[str, float]:
 
 
 def line(title: str, measure: str, before: float, after: float) -> str:
-    """Two scores and their difference."""
+    """Formats two scores and their difference."""
     return f"{title}: {before:.2f} {measure} before, {after:.2f} after ({after - before:+.2f})"
 
 
 def text(scores: dict[str, Any]) -> str:
-    """The comparison for people."""
+    """Formats the comparison for people."""
     measure = scores["measure"]
     lines = [line("new test", measure, scores["new_before"], scores["new_after"])]
     if "old_before" in scores:

@@ -23,7 +23,7 @@ from vaswani_plugin.text.corpus_io import (  # noqa: E402
 
 
 def read_cache(path: Path) -> dict[str, list]:
-    """File: [state, sum]; empty where there is no cache or no whole one (it only saves time)."""
+    """Reads the cache, file: [state, sum]; empty if the cache is missing or broken."""
     try:
         cache = read_json(path, "delete it")
     except (OSError, InputError):
@@ -36,7 +36,7 @@ def _is_entry(value: object) -> bool:
 
 
 def digest(path: Path, cache: dict[str, list]) -> str:
-    """The sha256 of a file, from the cache where the file is as it was; updates the cache."""
+    """Returns the sha256 of a file, from the cache if the file is unchanged; updates the cache."""
     if not path.is_file():
         return "missing"
     status = path.stat()

@@ -25,7 +25,7 @@ Each row is a defect of fairseq, as seen by its users, and the function that pat
 
 
 def row(patch: Callable[[], None]) -> str:
-    """The line of a patch."""
+    """Formats the table row of a patch."""
     symptom, *_, upstream, versions = inspect.getdoc(patch).split("\n")
     upstream = upstream.removeprefix("Upstream: ").removesuffix(".")
     if upstream.startswith("#"):
@@ -37,7 +37,7 @@ def row(patch: Callable[[], None]) -> str:
 
 
 def table() -> str:
-    """The whole page."""
+    """Formats the whole page."""
     return HEAD + "".join(map(row, PATCHES))
 
 

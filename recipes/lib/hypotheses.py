@@ -20,7 +20,7 @@ def read_hypotheses(path: str) -> dict[int, str]:
     """Returns the best translation (D- lines) by sentence number.
 
     Raises:
-        InputError: a D- line is not of the form `D-NUMBER<tab>SCORE<tab>TEXT`, or none is there.
+        InputError: a D- line is not `D-NUMBER<tab>SCORE<tab>TEXT`, or there is no D- line.
     """
     found: dict[int, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
@@ -29,7 +29,7 @@ def read_hypotheses(path: str) -> dict[int, str]:
         parts = line.split("\t", 2)
         if len(parts) != 3 or not re.fullmatch(r"D-[0-9]{1,18}", parts[0]):
             raise InputError(f"{path}:{number}: no line of fairseq-generate: {line[:60]!r}")
-        # With --nbest several follow; the first is the best.
+        # With --nbest a sentence has several hypotheses; the first is the best.
         found.setdefault(int(parts[0][2:]), parts[2])
     if not found:
         raise InputError(f"{path}: no translation (D- line) in it: did fairseq-generate finish?")

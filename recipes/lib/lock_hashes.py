@@ -1,11 +1,11 @@
-"""Writes into requirements.lock, under each pin, the sums of all files that PyPI has of it.
+"""Writes into requirements.lock, below each pin, the sha256 of all its files on PyPI.
 
     python -m pip install uv
     python recipes/lib/lock_hashes.py
 
-Run it after a version was changed. All wheels and the source distribution of a version count, so
-that the same file serves every system and Python; uv asks the index for them. torch gets none: its
-builds for CPU, CUDA and ROCm differ, and lie on other indexes.
+Run it after changing a version. The lock has the sums of all wheels and the source distribution of
+a version, so that it serves every system and Python; uv reads them from the index. torch gets no
+sums: its builds for CPU, CUDA and ROCm differ and are on other indexes.
 """
 
 import re
@@ -25,12 +25,12 @@ _HASH = re.compile(r"    --hash=(sha256:[0-9a-f]{64})(?: \\)?")
 
 
 def normalized(name: str) -> str:
-    """A package's name as PyPI compares it."""
+    """Returns a package's name in PyPI's normalized form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_hashes(lines: list[str]) -> dict[str, list[str]]:
-    """Of pip's format: `NAME==VERSION`, its name normalized, to its hashes."""
+    """Reads pip's format; returns the hashes by `NAME==VERSION`, with normalized names."""
     hashes: dict[str, list[str]] = {}
     found: list[str] = []
     for line in lines:
@@ -42,10 +42,10 @@ def read_hashes(lines: list[str]) -> dict[str, list[str]]:
 
 
 def with_hashes(lines: list[str], hashes: dict[str, list[str]]) -> list[str]:
-    """The lock's lines with these hashes under each pin; comments stay where they are.
+    """Returns the lock's lines with the hashes below each pin; comments keep their places.
 
     Raises:
-        InputError: a pin without a hash.
+        InputError: a pin has no hash.
     """
     written = []
     for line in lines:
@@ -64,7 +64,7 @@ def with_hashes(lines: list[str], hashes: dict[str, list[str]]) -> list[str]:
 
 
 def ask_index(lines: list[str]) -> dict[str, list[str]]:
-    """The hashes of all pins, by uv.
+    """Gets the hashes of all pins from the index by uv.
 
     Raises:
         InputError: uv is missing, or the index doesn't answer.

@@ -46,11 +46,11 @@ from vaswani_plugin.text.trees import (  # noqa: E402
 
 
 def read_parsed(path: Path, gold: list[Tree]) -> list[Tree | None]:
-    """The tree of each line, None for an empty one.
+    """Reads the tree of each line; None for an empty line.
 
     Raises:
-        InputError: there are more or fewer lines than gold trees, a line holds something else, or
-            a tree over other words; names the line.
+        InputError: the number of lines differs from the number of gold trees, a line is no tree, or
+            a tree has other words than its gold tree; names the line.
     """
     lines = list(read_lines(path))
     if len(lines) != len(gold):
@@ -68,13 +68,13 @@ def read_parsed(path: Path, gold: list[Tree]) -> list[Tree | None]:
 
 
 def with_tags(tree: Tree, gold: Tree) -> Tree:
-    """The tree over the leaves of the gold one."""
+    """Replaces the leaves of a tree by those of the gold tree."""
     right = iter(leaves(gold))
     return [next(right) if isinstance(symbol, Leaf) else symbol for symbol in tree]
 
 
 def score(gold: list[Tree], parsed: Iterable[Tree | None]) -> list[SentenceScore | None]:
-    """Each sentence by EVALB's rules; None where there is no tree."""
+    """Scores each sentence by EVALB's rules; None if there is no tree."""
     return [
         tree and compare(number, to_line(right), to_line(with_tags(tree, right)), COLLINS)
         for number, (right, tree) in enumerate(zip(gold, parsed, strict=True), 1)
@@ -82,7 +82,7 @@ def score(gold: list[Tree], parsed: Iterable[Tree | None]) -> list[SentenceScore
 
 
 def summary(scores: Iterable[SentenceScore | None]) -> dict[str, float | None]:
-    """EVALB's summary of those that have a tree."""
+    """Computes EVALB's summary of the sentences that have a tree."""
     totals = Totals()
     for one in scores:
         if one is not None:
@@ -91,12 +91,18 @@ def summary(scores: Iterable[SentenceScore | None]) -> dict[str, float | None]:
 
 
 def f1(scores: Iterable[SentenceScore | None]) -> float | None:
-    """Labelled F1 of those that have a tree, in percent."""
+    """Computes labelled F1 of the sentences that have a tree, in percent."""
     return summary(scores)["bracketing_fmeasure"]
 
 
 def right_branching(gold: Tree, whole: str, inner: str) -> Tree:
-    """The tree over these words in which every word but the last begins a constituent."""
+    """Makes the right-branching tree of the gold words: all but the last word open a constituent.
+
+    Args:
+        gold: the tree with the words.
+        whole: label of the constituent below the root.
+        inner: label of the other constituents.
+    """
     words = leaves(gold)
     tree: Tree = [gold[0], Open(whole), words[0]]
     for word in words[1:-1]:
@@ -106,7 +112,7 @@ def right_branching(gold: Tree, whole: str, inner: str) -> Tree:
 
 
 def commonest_labels(trees: Iterable[Tree]) -> tuple[str, str]:
-    """Of constituents just below the root, and of all."""
+    """Returns the most frequent label directly below the root, and of all constituents."""
     whole: Counter[str] = Counter()
     every: Counter[str] = Counter()
     for tree in trees:
@@ -118,7 +124,7 @@ def commonest_labels(trees: Iterable[Tree]) -> tuple[str, str]:
 
 
 def tagging_accuracy(gold: list[Tree], parsed: list[Tree | None]) -> float:
-    """Percent of words with their gold tag, punctuation included."""
+    """Computes the percentage of words with their gold tag, including punctuation."""
     pairs = [
         (own.tag, right.tag)
         for tree, gold_tree in zip(parsed, gold, strict=True)
@@ -135,10 +141,14 @@ def pcfg_report(
     model: list[SentenceScore | None],
     fallback: list[Tree],
 ) -> dict[str, Any]:
-    """The PCFG on sentences of at most so many words, and the model on the same.
+    """Scores the PCFG on sentences of at most `most` words, and the model on the same sentences.
 
     Args:
-        fallback: the trees for sentences that the PCFG has none for.
+        train: the trees from which the grammar is read.
+        gold: the trees of the test set.
+        most: words of a sentence, at most.
+        model: the model's scores on the test set.
+        fallback: the trees for sentences that the PCFG cannot parse.
 
     Raises:
         InputError: a tree is too deep or wide for nltk.
@@ -166,11 +176,11 @@ def pcfg_report(
 
 
 def report(args: argparse.Namespace) -> dict[str, Any]:
-    """All of it.
+    """Computes the whole report.
 
     Raises:
-        InputError: files that can't be used.
-        OSError: they can't be read.
+        InputError: a file is invalid.
+        OSError: a file can't be read.
     """
     train, gold = list(read_trees(args.train)), list(read_trees(args.gold))
     parsed = read_parsed(args.parsed, gold)
@@ -199,7 +209,7 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """The table for people."""
+    """Formats the table for people."""
     pcfg, same = found["pcfg"], found["where_well_formed"]
     some = f"sentences of at most {pcfg['most_words']} words"
     rows = [

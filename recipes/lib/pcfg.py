@@ -1,9 +1,10 @@
-"""A PCFG read off a treebank by nltk, and its best trees by CKY: what a parser is compared with.
+"""A baseline for parsers: a PCFG that nltk reads from a treebank, with CKY for its best trees.
 
-Trees are made binary (nltk's Chomsky normal form, horizontal Markov order 1), with chains of unary
-rules as one label, so that a grammar has binary rules and tags alone. It sees gold tags, no words.
+Trees are made binary (nltk's Chomsky normal form, horizontal Markov order 1), and a chain of unary
+rules becomes one label, so that the grammar has only binary rules and tags. The input is gold tags,
+without words.
 
-Axes: K places to divide a span, R binary rules, N symbols.
+Axes: K split points of a span, R binary rules, N symbols.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ START = "<start>"
 
 
 def to_nltk(tree: Tree) -> NltkTree:
-    """The tree with tags as its words."""
+    """Converts a tree to nltk's class, with the tags as words."""
     root = NltkTree(START, [])
     stack = [root]
     for symbol in tree:
@@ -34,7 +35,7 @@ def to_nltk(tree: Tree) -> NltkTree:
 
 
 def from_nltk(tree: NltkTree, leaves: list[Leaf]) -> Tree:
-    """The inverse, with the words put back."""
+    """Undoes `to_nltk`, with the words of `leaves`."""
     words = iter(leaves)
     found: Tree = []
     left = [tree]
@@ -51,10 +52,10 @@ def from_nltk(tree: NltkTree, leaves: list[Leaf]) -> Tree:
 
 
 class Pcfg:
-    """The grammar of some trees.
+    """The PCFG of a treebank.
 
     Args:
-        trees: cleaned, with one root.
+        trees: cleaned trees; all have the same root label.
     """
 
     def __init__(self, trees: Iterable[Tree]) -> None:
@@ -87,7 +88,7 @@ class Pcfg:
         return self.numbers.setdefault(name, len(self.numbers))
 
     def parse(self, leaves: list[Leaf]) -> Tree | None:
-        """The likeliest tree over these words; None if the grammar has none."""
+        """Returns the most probable tree over these words; None if the grammar has none."""
         count = len(leaves)
         chart = np.full((count, count + 1, len(self.names)), -np.inf, dtype=np.float32)
         for place, leaf in enumerate(leaves):
@@ -107,7 +108,7 @@ class Pcfg:
         return from_nltk(tree, leaves)
 
     def _scores(self, chart: np.ndarray, begin: int, end: int, rules: slice) -> np.ndarray:
-        """log P of a span by every place to divide it and every rule, (K, R)."""
+        """log P of a span for every split point and every rule, (K, R)."""
         left = chart[begin, begin + 1 : end][:, self.left[rules]]
         right = chart[begin + 1 : end, end][:, self.right[rules]]
         return left + right + self.log_p[rules]

@@ -1,4 +1,4 @@
-"""Lists phrases that we do not write, with what to write instead; exit code 1 where one stands.
+"""Lists phrases that we do not write, with replacements; exit code 1 if it finds one.
 
     python recipes/lib/plain_english.py            # the whole project
     python recipes/lib/plain_english.py FILE...
@@ -43,7 +43,7 @@ INSTEAD = {
     r"\bleverag(e|es|ing)\b": "use",  # plain-english: off
     r"\bseamless(ly)?\b|\bblazing": "say what it does",  # plain-english: off
 }
-"""Pattern, without regard to case: what to write instead."""
+"""By pattern (case is ignored), the advice on what to write instead."""
 
 _COMPILED = [(re.compile(pattern, re.IGNORECASE), text) for pattern, text in INSTEAD.items()]
 
@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 
 def findings(path: Path) -> Iterator[Finding]:
-    """The phrases of a file, also where a line breaks within one."""
+    """Yields the phrases in a file, also those with a line break."""
     lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):
         following = lines[number] if number < len(lines) else ""
@@ -75,7 +75,7 @@ def findings(path: Path) -> Iterator[Finding]:
 
 
 def project_files() -> list[Path]:
-    """Every text file of the project that people read."""
+    """Lists every text file of the project that people read."""
     found = []
     for path in sorted(ROOT.rglob("*")):
         parts = set(path.relative_to(ROOT).parts)

@@ -21,14 +21,14 @@ from vaswani_plugin.architectures import FAMILIES  # noqa: E402
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser, load_command  # noqa: E402
 
 WIDTH = "100"
-"""Columns of help texts."""
+"""Width of help texts, in columns."""
 
 FIRST = {"Translator", "LanguageModel", "Parser"}
-"""Public names that open the page of the Python interface."""
+"""Public names at the top of the page of the Python interface."""
 
 
 def commands_page() -> str:
-    """Every command: what it does, and its `--help`."""
+    """Makes the page of all commands: what each does, and its `--help`."""
     rows = [f"| [`vaswani {name}`](#{name}) | {load_command(name).HELP} |" for name in COMMANDS]
     parts = ["# Commands", "", "| command | |", "|---|---|", *rows]
     for name in COMMANDS:
@@ -37,7 +37,7 @@ def commands_page() -> str:
 
 
 def recipes_page() -> str:
-    """Every recipe's `--help`."""
+    """Makes the page of all recipes: the `--help` of each."""
     parts = ["# Recipes' options", "", "What each recipe prints for `--help`."]
     for path in sorted((ROOT / "recipes").glob("*.sh")):
         command = ["bash", str(path), "--help"]
@@ -47,7 +47,7 @@ def recipes_page() -> str:
 
 
 def names_page() -> str:
-    """Every name registered with fairseq: architectures, and the flags of the rest."""
+    """Makes the page of names registered with fairseq: architectures, and flags of the others."""
     register()
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq sets it to DEBUG
     parts = ["# Registered names", "", "`--user-dir vaswani_plugin` makes them known.", ""]
@@ -65,7 +65,7 @@ def names_page() -> str:
 
 
 def python_page() -> str:
-    """The public names of `import vaswani_plugin`."""
+    """Makes the page of the public names of `import vaswani_plugin`."""
     parts = ["# Python interface", "", "Each name is imported from `vaswani_plugin`, when it is"]
     parts += ["first used; `import vaswani_plugin` itself loads neither PyTorch nor fairseq."]
     elsewhere = {"ARCHITECTURES": "the [registered names](names.md)"}
@@ -80,7 +80,7 @@ def python_page() -> str:
 
 
 def modules_page() -> str:
-    """The files of `modules/`: the paper in plain PyTorch."""
+    """Makes the page of the files of `modules/`: the paper in plain PyTorch."""
     parts = ["# The paper's modules", "", "`vaswani_plugin.modules`: plain PyTorch, no fairseq."]
     for path in sorted((ROOT / "vaswani_plugin" / "modules").glob("[!_]*.py")):
         name = f"vaswani_plugin.modules.{path.stem}"
@@ -96,11 +96,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": python_page,
     "reference/modules.md": modules_page,
 }
-"""Page below docs/: its maker."""
+"""By page below docs/, the function that makes it."""
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """MkDocs asks for the pages: add the generated ones."""
+    """Adds the generated pages; MkDocs calls this hook with the list of files."""
     from mkdocs.structure.files import File
 
     os.environ["COLUMNS"] = WIDTH
@@ -114,7 +114,7 @@ def _fenced(text: str) -> list[str]:
 
 
 def _registered() -> Iterator[tuple[str, str, type]]:
-    """Kind, name and dataclass of what the plugin registers, architectures apart."""
+    """Yields kind, name and dataclass of what the plugin registers, without architectures."""
     from fairseq import models, registry, tasks
 
     for name, dataclass in tasks.TASK_DATACLASS_REGISTRY.items():
@@ -130,7 +130,7 @@ def _registered() -> Iterator[tuple[str, str, type]]:
 
 
 def _flags(dataclass: type) -> list[str]:
-    """A table of a dataclass's fields as flags."""
+    """Formats a dataclass's fields as a table of flags."""
     rows = []
     for field in fields(dataclass):
         if field.name.startswith("_"):

@@ -1,4 +1,4 @@
-"""Prints what a command of `vaswani` or parsing_scores.py found (JSON) as a table for people.
+"""Prints the JSON report of a command of `vaswani` or of parsing_scores.py as a table for people.
 
 report_table.py lm work/lm/output/perplexity.json
 """

@@ -27,7 +27,7 @@ SCORE_AGAIN = "run the stage that scores again"
 
 
 def describe_training(path: str) -> dict[str, Any]:
-    """Parameters, updates, target tokens a second, and seconds of all starts, from a log.
+    """Reads parameters, updates, target tokens per second and seconds of all starts from a log.
 
     Raises:
         InputError: the log holds no model size or no training statistics.
@@ -45,7 +45,7 @@ def describe_training(path: str) -> dict[str, Any]:
 
 
 def describe_file(path: Path, work: Path) -> dict[str, Any]:
-    """Name, bytes and sha256 of a file as it is stored."""
+    """Returns name, bytes and sha256 of a file as it is stored."""
     name = path.relative_to(work) if path.is_relative_to(work) else path.name
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -53,21 +53,21 @@ def describe_file(path: Path, work: Path) -> dict[str, Any]:
 
 
 def describe_text(path: Path, work: Path) -> dict[str, Any]:
-    """The same of a data file, with the lines of its content."""
+    """Same as `describe_file` for a data file, with its number of lines."""
     lines = sum(1 for _ in read_lines(path))
     description = describe_file(path, work)
     return {"file": description.pop("file"), "lines": lines, **description}
 
 
 def describe_binarized(folder: Path, work: Path) -> list[dict[str, Any]]:
-    """What fairseq-train reads: dictionaries, numbers and their index."""
+    """Describes the files that fairseq-train reads: dictionaries, .bin and .idx files."""
     found = (path for path in sorted(folder.iterdir()) if path.is_file())
     wanted = (p for p in found if p.suffix in (".bin", ".idx") or p.name.startswith("dict."))
     return [describe_file(path, work) for path in wanted]
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what decides on a result."""
+    """Returns the versions of the software on which a result depends."""
     names = {"torch": "torch", "fairseq": "fairseq-fixed", "plugin": "vaswani-plugin"}
     found: dict[str, str | None] = {}
     for key, package in names.items():
@@ -98,7 +98,7 @@ def read_scores(tokenized: Path | None, sacrebleu: Path | None) -> dict[str, Any
 
 
 def write_json(content: dict[str, Any], output: str) -> None:
-    """Writes pretty JSON; the file is complete or not there."""
+    """Writes indented JSON; the file appears only when complete."""
     with write_atomically(output) as write:
         write(json.dumps(content, indent=2, ensure_ascii=False))
 
@@ -107,7 +107,7 @@ def split_pair(text: str) -> tuple[str, str]:
     """Splits KEY=VALUE.
 
     Raises:
-        InputError: no `=`.
+        InputError: there is no `=`.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -116,7 +116,7 @@ def split_pair(text: str) -> tuple[str, str]:
 
 
 def write_result(args: argparse.Namespace) -> None:
-    """The file `result.json`."""
+    """Writes the file `result.json`."""
     work = args.work.resolve()
     content: dict[str, Any] = {"recipe": args.recipe, "arch": args.arch}
     content |= describe_training(args.train_log)

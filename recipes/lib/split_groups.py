@@ -22,16 +22,16 @@ from vaswani_plugin.text.splitting import hold_out, sentence_key  # noqa: E402
 
 
 def distinct_pairs(paths: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The pairs of two files, each once."""
+    """Yields the pairs of two files without repeats."""
     seen = SeenPairs()
     return (pair for pair in read_pairs(*paths) if seen.add(*pair))
 
 
 def split(paths: tuple[str, str], sizes: dict[str, int]) -> dict[str, list[tuple[str, str]]]:
-    """The held-out sets by name, and under "train" the other pairs.
+    """Returns the held-out sets by name, and the other pairs as "train".
 
     Raises:
-        InputError: too few pairs.
+        InputError: there are too few pairs.
     """
     keys = array("Q"), array("Q")
     for pair in distinct_pairs(paths):

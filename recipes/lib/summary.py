@@ -15,7 +15,7 @@ from vaswani_plugin.text.corpus_io import InputError, read_json, run  # noqa: E4
 
 
 def duration(seconds: float) -> str:
-    """A time span as people say it."""
+    """Formats a time span for people."""
     minutes = round(seconds / 60)
     if minutes < 2:
         return f"{round(seconds)} s"
@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
 
 
 def summary(result: dict[str, Any], title: str) -> str:
-    """One line: the scores, then what they cost."""
+    """Formats one line: the scores, then the cost of the training."""
     cost = [
         result["arch"],
         f"{result['parameters']:,} parameters",

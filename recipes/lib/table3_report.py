@@ -44,10 +44,10 @@ SAME_AS_BASE_IS_BLANK = tuple(COLUMNS)[1:11]
 
 
 def lines_of_table(work: Path, settings: Settings, data_key: str) -> list[dict[str, Any]]:
-    """A line for each finished row, by the keys of `COLUMNS`; None where a figure is missing.
+    """Makes a line for each finished row, by the keys of `COLUMNS`; None for a missing figure.
 
     Raises:
-        InputError: a broken result, or no row at all.
+        InputError: a result is broken, or no row is finished.
     """
     lines = []
     for row in ROWS:
@@ -84,7 +84,7 @@ def _line(row: Row, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_markdown(lines: list[dict[str, Any]], heading: str) -> str:
-    """The table as the paper prints it: what is as in base is left blank."""
+    """Formats the table as in the paper: values equal to those of base are left blank."""
     rows = []
     for line in lines:
         shown = {name: _shown(name, line[name]) for name in COLUMNS}
@@ -114,9 +114,9 @@ def _shown(name: str, value: Any) -> str:
 
 
 def correlations(lines: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Spearman's rank correlation of our changes with the paper's, over all rows but base.
+    """Computes Spearman's rank correlation of our changes with the paper's, over all rows but base.
 
-    None for fewer than three rows, or where all changes are alike.
+    None if there are fewer than three rows, or if all changes are equal.
     """
     found = {}
     for name in ("ppl_ratio", "bleu_change"):
@@ -128,7 +128,7 @@ def correlations(lines: list[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def draw(lines: list[dict[str, Any]], path: Path) -> None:
-    """Our change from base over the paper's, in perplexity and in BLEU, a point a row.
+    """Draws our change from base over the paper's, in perplexity and in BLEU; a point is a row.
 
     Raises:
         OSError: the picture can't be written.
@@ -155,7 +155,7 @@ def draw(lines: list[dict[str, Any]], path: Path) -> None:
 
 
 def summary(lines: list[dict[str, Any]], found: dict[str, float | None]) -> str:
-    """The last line, for people."""
+    """Formats the last line for people."""
     first = lines[0]
     text = f"{len(lines)} of {len(ROWS)} rows, {first['row']} PPL {first['ppl']:.2f}, "
     text += f"BLEU {first['bleu']:.1f}"

@@ -1,8 +1,8 @@
-"""The rows of Table 3: what the paper prints of each, and what is trained here, at any scale.
+"""The rows of Table 3: the paper's figures, and the models that are trained here, at any scale.
 
-A row's sizes are its architecture's (`vaswani archs`), all of them divided alike: d_model, d_ff,
-d_k and d_v by one number, N by another. Heads stay as they are, so that h x d_k = d_model holds in
-(A) and the share of d_k in (B) wherever it does in the paper.
+A row's sizes are those of its architecture (`vaswani archs`), scaled down: d_model, d_ff, d_k and
+d_v are divided by one number, N by another. The number of heads stays. So h x d_k = d_model holds
+in (A), and d_k / d_model in (B) is that of the paper.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROWS_OF_BIG = ("big",)
 class Row:
     """A line of the table: its name here, and the paper's figures on newstest2013.
 
-    ppl is per word piece. label_smoothing is no part of an architecture.
+    ppl is per word piece. label_smoothing is a flag of the training, not of the architecture.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def group(self) -> str:
-        """What selects it together with others: a letter of the table, or its name."""
+        """The name that selects the row's group: a letter of the table, or the row's name."""
         return self.name.split("_")[0]
 
 
@@ -63,10 +63,10 @@ ROWS = (
 
 
 def choose_rows(names: list[str]) -> list[Row]:
-    """The rows of these names or letters, in the table's order; all where none is given.
+    """Returns the rows with these names or letters, in the table's order; without names, all.
 
     Raises:
-        InputError: no such row.
+        InputError: a name is unknown.
     """
     known = {row.name for row in ROWS} | {row.group for row in ROWS}
     wanted = [name.lower().removeprefix("vaswani_") for name in names]
@@ -80,16 +80,16 @@ def choose_rows(names: list[str]) -> list[Row]:
 
 
 def printed_parameters(row: Row) -> int | None:
-    """The paper's count in millions; None where the table leaves it out."""
+    """Returns the paper's parameter count in millions; None if the table has none."""
     return row_of(row.arch).printed_parameters
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all rows have in common, so that they can be compared.
+    """The settings that all rows share, so that they can be compared.
 
-    Updates are those of every row but big's, `max_update_big`; a batch is max_tokens x update_freq
-    on each device.
+    All rows have max_update updates, except big, which has `max_update_big`. A batch has
+    max_tokens x update_freq tokens on each device.
     """
 
     width_divisor: int
@@ -103,12 +103,12 @@ class Settings:
     seed: int
 
     def updates(self, row: Row) -> int:
-        """Of a row."""
+        """Returns the number of updates of a row."""
         return self.max_update_big if row.name in ROWS_OF_BIG else self.max_update
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The flags of `Settings`, and those that say where everything is."""
+    """Adds the flags of `Settings`, and the flags for paths."""
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--data-key", required=True, help="changes with the data")
     for name, field in Settings.__dataclass_fields__.items():
@@ -117,15 +117,15 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """From the flags of `add_settings`."""
+    """Makes `Settings` from the flags of `add_settings`."""
     return Settings(**{name: getattr(args, name) for name in Settings.__dataclass_fields__})
 
 
 def sizes(row: Row, settings: Settings) -> dict[str, Any]:
-    """The row's configuration after scaling, by the names of the model's flags.
+    """Returns the row's configuration after scaling, by the names of the model's flags.
 
     Raises:
-        InputError: a size that can't be divided.
+        InputError: a size can't be divided.
     """
     cfg = VaswaniTransformerConfig(**row_of(row.arch).changes)
     d_k, d_v = head_sizes(cfg)
@@ -146,7 +146,7 @@ def sizes(row: Row, settings: Settings) -> dict[str, Any]:
 
 
 def training_flags(row: Row, settings: Settings) -> list[str]:
-    """What `fairseq-train` is given for a row: its architecture, and sizes that were scaled."""
+    """Returns the flags of `fairseq-train` for a row: its architecture, and the scaled sizes."""
     flags = ["--arch", row.arch]
     scaled = sizes(row, settings)
     plain = sizes(row, Settings(**vars(settings) | {"width_divisor": 1, "depth_divisor": 1}))
@@ -162,14 +162,14 @@ def training_flags(row: Row, settings: Settings) -> list[str]:
 
 
 def row_key(row: Row, settings: Settings, data_key: str) -> str:
-    """All on which the row's result depends."""
+    """Returns everything on which the row's result depends, as a text."""
     return f"data {data_key} {' '.join(training_flags(row, settings))}"
 
 
 def read_result(row: Row, work: Path, key: str) -> dict[str, Any] | None:
-    """The row's finished result; None where there is none, or one of other settings or data.
+    """Reads the row's result; None if it is missing or belongs to other settings or data.
 
     Raises:
-        InputError: its file is broken.
+        InputError: the file is broken.
     """
     return finished(work / "rows" / row.name, key)

@@ -36,20 +36,20 @@ from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records, read_training
 
-SAVES = 6  # states of a training, from which it goes on; each is also validated
+SAVES = 6  # checkpoints of a training, from which it can resume; each is also validated
 
 
 def say(text: str) -> None:
-    """A line for the people who watch."""
-    sys.stderr.write(f"table3: {text}\n")  # one write: rows at once don't mix
+    """Prints a progress line on stderr."""
+    sys.stderr.write(f"table3: {text}\n")  # one write, so lines of parallel rows don't mix
     sys.stderr.flush()
 
 
 def subword_flag(data_bin: Path) -> str:
-    """The kind of word pieces, by which words are put together again.
+    """Returns the kind of subwords, which tells fairseq how to join them to words.
 
     Raises:
-        InputError: no dictionary there.
+        InputError: the folder has no dictionary.
     """
     dictionaries = sorted(data_bin.glob("dict.*.txt"))
     if not dictionaries:
@@ -59,7 +59,7 @@ def subword_flag(data_bin: Path) -> str:
 
 
 def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The training and the translation of a row."""
+    """Returns the commands that train a row and translate with it."""
     folder = args.work / "rows" / row.name
     settings = settings_of(args)
     gpus = args.gpus // args.parallel
@@ -70,7 +70,7 @@ def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     train += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
     train += ["--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple"]
     train += ["--log-interval", "50", *device_flags(gpus)]
-    # As the paper for this table: no averaging.
+    # No checkpoint averaging, as in the paper's Table 3.
     translate = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
     translate += ["--path", str(folder / "checkpoints" / "checkpoint_last.pt")]
     translate += ["--beam", "4", "--lenpen", "0.6", "--max-tokens", "8192", "--no-progress-bar"]
@@ -79,14 +79,14 @@ def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def finish_row(row: Row, args: argparse.Namespace, environment: dict[str, str]) -> dict[str, Any]:
-    """Trains, translates and scores a row; what its result.json holds."""
+    """Trains, translates and scores a row; returns the content of its result.json."""
     folder = args.work / "rows" / row.name
     key = row_key(row, settings_of(args), args.data_key)
     begin(folder, key)
     trained = folder / "trained"
     train, translate = commands(row, args)
     log, translations = folder / "logs" / "train.log", folder / "generate.txt"
-    if not trained.exists():  # fairseq-train would add an update to a training that is complete
+    if not trained.exists():  # fairseq-train would add an update to a complete training
         execute(train, log, environment)
         trained.touch()
     translations.unlink(missing_ok=True)
@@ -102,10 +102,10 @@ def finish_row(row: Row, args: argparse.Namespace, environment: dict[str, str]) 
 
 
 def read_figures(log: Path, updates: int) -> dict[str, Any]:
-    """What the log of a finished training tells: size, time, and the last validation.
+    """Reads the size, the time and the last validation from the log of a finished training.
 
     Raises:
-        InputError: it ends before its last update.
+        InputError: the log ends before the last update.
     """
     lines = list(read_lines(log))
     curve = read_curves(read_records(lines), str(log)).get("valid", [])
@@ -123,7 +123,7 @@ def read_figures(log: Path, updates: int) -> dict[str, Any]:
 
 @contextmanager
 def borrowed(devices: SimpleQueue) -> Iterator[dict[str, str]]:
-    """The environment with some devices that no other row uses in the meantime."""
+    """Reserves devices for a row; yields the environment that selects them."""
     mine = devices.get()
     try:
         yield dict(os.environ) | mine
@@ -132,10 +132,10 @@ def borrowed(devices: SimpleQueue) -> Iterator[dict[str, str]]:
 
 
 def train_rows(rows: list[Row], args: argparse.Namespace) -> None:
-    """All rows that are not finished, `--parallel` at a time.
+    """Trains all rows that are not finished, `--parallel` at a time.
 
     Raises:
-        InputError: some failed; the others are finished nevertheless.
+        InputError: some rows failed; the others are trained to the end.
     """
     devices: SimpleQueue = SimpleQueue()
     share = args.gpus // args.parallel
@@ -185,7 +185,7 @@ def main() -> None:
     rows = choose_rows(args.rows)
     settings = settings_of(args)
     for row in rows:
-        sizes(row, settings)  # what can't be scaled is told before hours of training
+        sizes(row, settings)  # a size that can't be divided fails here, before hours of training
     if args.dry_run:
         args.post_process = "subword_nmt"
         for command in (command for row in rows for command in commands(row, args)):

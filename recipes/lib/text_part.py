@@ -22,10 +22,12 @@ from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_ato
 
 
 def part(path: str, start: float, end: float) -> Iterator[str]:
-    """The lines from one fraction of a file to another; adjoining parts share no line.
+    """Yields the lines from fraction `start` to fraction `end` of a file.
+
+    Adjacent parts share no line.
 
     Raises:
-        InputError: no part of the file, or one without a line.
+        InputError: the fractions are no part of a file, or the part has no line.
     """
     if not 0 <= start < end <= 1:
         raise InputError(f"--from {start:g} --to {end:g}: must be fractions, in this order")

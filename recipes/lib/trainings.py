@@ -1,6 +1,7 @@
-"""What recipes of several trainings share: a folder for each, commands, and the way to go on.
+"""Functions for recipes with several trainings: folders, commands, and resuming.
 
-A training's folder holds `key`, all on which its result depends, and `result.json` at the end.
+A training's folder holds `key`, a text with everything on which its result depends, and, when it is
+finished, `result.json`.
 """
 
 import shutil
@@ -15,12 +16,12 @@ PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_transla
 
 
 def device_flags(gpus: int) -> list[str]:
-    """Where fairseq-train works: on so many GPUs of this machine, or (0) on the CPU."""
+    """Returns the flags for training on `gpus` GPUs of this machine; 0 means the CPU."""
     return ["--distributed-world-size", str(gpus)] if gpus else ["--cpu"]
 
 
 def begin(folder: Path, key: str) -> None:
-    """Makes the folder of a training; what was begun there under another key is removed."""
+    """Makes the folder of a training; an existing folder with another key is removed first."""
     begun = folder / "key"
     if begun.is_file() and begun.read_text(encoding="utf-8") == key + "\n":
         return
@@ -32,10 +33,10 @@ def begin(folder: Path, key: str) -> None:
 
 
 def finished(folder: Path, key: str) -> dict[str, Any] | None:
-    """A training's result; None where there is none, or one of another key.
+    """Reads a training's result; None if it is missing or has another key.
 
     Raises:
-        InputError: its file is broken.
+        InputError: the file is broken.
     """
     path = folder / "result.json"
     try:
@@ -48,14 +49,14 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
 
 
 def execute(command: list[str], output: Path, environment: dict[str, str]) -> None:
-    """Runs a command; all it prints is added to `output`.
+    """Runs a command; its stdout and stderr are appended to `output`.
 
     Raises:
-        InputError: it failed; names the file and its last line.
+        InputError: the command failed; names the file and its last line.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output, "ab") as stream:
-        # close_fds=False: the folder's lock is held for as long as a training lives.
+        # close_fds=False: a training inherits the folder's lock and holds it until it ends.
         done = subprocess.run(
             command, stdout=stream, stderr=stream, env=environment, close_fds=False
         )

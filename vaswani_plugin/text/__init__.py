@@ -1,5 +1,5 @@
 """Text before and after a model: corpora, tokenization, subwords, trees, the logs of trainings.
 
-The scripts of data-prep/, the recipes and the rest of the plugin share it. It imports neither
-PyTorch nor fairseq, so that a script starts at once.
+The scripts of data-prep/, the recipes and the rest of the plugin share this package. It imports
+neither PyTorch nor fairseq, so that a script starts at once.
 """

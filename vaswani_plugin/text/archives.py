@@ -19,26 +19,26 @@ from vaswani_plugin.text.expansion import bounded, most_expanded
 from vaswani_plugin.text.progress import progress
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
-# A zip file of a later version than Python knows is a NotImplementedError.
+# zipfile raises NotImplementedError for a zip version that it does not know.
 _BROKEN = (*GZIP_ERRORS, tarfile.TarError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 
 class _Watched(io.FileIO):
-    """A file that says how many bytes are read."""
+    """A file that reports to `advance` how many bytes each read returned."""
 
     def __init__(self, path: str | Path, advance: Callable[[int], None]) -> None:
         super().__init__(path, "rb")
         self._advance = advance
 
     def readinto(self, buffer: memoryview) -> int:
-        """As FileIO's."""
+        """Same as `FileIO.readinto`."""
         count = super().readinto(buffer)
         self._advance(count)
         return count
 
 
 def has_members(archive: str | Path) -> bool:
-    """Whether a file, by its name, is an archive of several files."""
+    """Whether a file's name is that of an archive of several files (.tar, .tar.gz, .tgz, .zip)."""
     return str(archive).lower().endswith((*_TAR_SUFFIXES, ".zip"))
 
 
@@ -49,7 +49,7 @@ def _plain_name(name: str) -> str:
 def _missing(archive: str | Path, wanted: set[str], names: list[str]) -> InputError:
     member = min(wanted)
     close = difflib.get_close_matches(member, names, n=3, cutoff=0.4)
-    # A member with the right name in another folder is the likeliest of all.
+    # The user most likely means a member with the right name in another folder.
     same = [name for name in names if Path(name).name == Path(member).name]
     shown = ", ".join(dict.fromkeys([*same[:3], *close])) or ", ".join(names[:5]) or "none"
     return InputError(
@@ -61,7 +61,7 @@ def _missing(archive: str | Path, wanted: set[str], names: list[str]) -> InputEr
 def _tar_members(
     archive: str | Path, raw: IO[bytes], size: int, wanted: set[str]
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    # Opened here and not by tarfile, which takes a cut-off .gz for the archive's end.
+    # We open the .gz ourselves: tarfile takes a truncated .gz for the end of the archive.
     plain = str(archive).lower().endswith(".tar")
     names: list[str] = []
     wanted = set(wanted)
@@ -69,7 +69,7 @@ def _tar_members(
     with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 18) as tar:
         for entry in tar:
             name = _plain_name(entry.name)
-            if entry.size > most_expanded(size):  # tarfile would read as far, end or not
+            if entry.size > most_expanded(size):  # tarfile would read on to that size
                 raise InputError(f"{archive}: {name} claims {entry.size} bytes: fetch it again")
             names.append(name)
             if name not in wanted:
@@ -93,14 +93,14 @@ def _zip_members(
         for name in sorted(wanted, key=lambda name: entries[name].header_offset):
             try:
                 stream = opened.open(entries[name])
-            except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed strangely
+            except (RuntimeError, NotImplementedError) as error:  # encrypted, or an unknown method
                 raise InputError(f"{archive}: {name}: {error}: unpack it by other means") from error
             with stream:
                 yield name, stream
 
 
 def _decompressed(archive: str | Path, size: int, name: str, stream: IO[bytes]) -> IO[bytes]:
-    # A member of a .zip, a sparse one of a .tar and a .gz can all expand without end.
+    # A member of a .zip, a sparse member of a .tar and a .gz can all expand without limit.
     unpacked = gzip.GzipFile(fileobj=stream) if name.lower().endswith(".gz") else stream
     return (
         unpacked
@@ -113,11 +113,15 @@ def _decompressed(archive: str | Path, size: int, name: str, stream: IO[bytes]) 
 def open_members(
     archive: str | Path, wanted: set[str]
 ) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
-    """Gives the wanted members, in the archive's order; a stream holds until the next is taken.
+    """Opens the wanted members of an archive as streams, in the archive's order.
 
     Args:
-        archive: .tar, .tar.gz, .tgz or .zip; any other file is its own only member, whose name is
-            the file's. A member whose name ends in .gz is decompressed.
+        archive: .tar, .tar.gz, .tgz or .zip. Any other file counts as an archive with one member,
+            the file itself under its own name. A member whose name ends in .gz is decompressed.
+        wanted: names of the members.
+
+    Yields:
+        An iterator over (name, stream). A stream is valid until the next member is requested.
 
     Raises:
         InputError: no such member, or the archive is broken, cut short or a bomb.

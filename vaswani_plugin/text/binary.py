@@ -1,22 +1,22 @@
 """A corpus of subwords in fairseq's binary form, byte for byte what `fairseq-preprocess` writes.
 
-Dictionary, `dict.LANG.txt`: a line `symbol count` for each symbol, the most frequent first, equal
-ones in the order of their code points. The numbers 0 to 3 belong to <s>, <pad>, </s> and <unk>,
+Dictionary, `dict.LANG.txt`: a line `symbol count` for each symbol, the most frequent first. Symbols
+of equal count are sorted by code point. The numbers 0 to 3 belong to <s>, <pad>, </s> and <unk>,
 which are not in the file; the symbol of line 1 has number 4.
 
-Text, `SPLIT.SOURCE-TARGET.LANG.{bin,idx}`, fairseq's "mmap" kind: the `.bin` file holds the numbers
-of all lines one after the other, each line ended by </s>, as 16 bits where the dictionary has fewer
-than 65,500 rows, else as 32. The `.idx` file holds, little-endian:
+Text, `SPLIT.SOURCE-TARGET.LANG.{bin,idx}`, is in fairseq's "mmap" format. The `.bin` file holds the
+numbers of all lines one after the other; each line ends in </s>. A number has 16 bits if the
+dictionary has fewer than 65,500 rows, else 32. The `.idx` file holds, little-endian:
 
     9 bytes   "MMIDIDX\\0\\0"
     8 bytes   version, 1
-    1 byte    kind of number: 8 for 16 bits without sign, 9 for 32
+    1 byte    type of number: 8 for unsigned 16 bits, 9 for unsigned 32 bits
     8 bytes   number of lines N
     4 N       tokens of each line, with its </s>
     8 N       offset of each line in the .bin file, in bytes
 
-One thing differs on purpose: a line ends at "\\n" alone, for fairseq at a lone "\\r" as well, which
-shifts one side of a corpus against the other.
+One thing differs on purpose: here a line ends at "\\n" alone. fairseq also ends it at a lone "\\r",
+which shifts one side of a corpus against the other.
 """
 
 import io
@@ -44,7 +44,7 @@ SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 EOS, UNKNOWN = 2, 3
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\0\0"
-# fairseq's kinds of whole numbers, as NumPy calls them.
+# fairseq's codes of integer types, and NumPy's names of these types.
 _ITEM_TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4", 10: "<u8"}
 _COUNTED_BYTES = 1 << 21
 _SIZES_AT_A_TIME = 1 << 20
@@ -68,13 +68,15 @@ def build_dictionary(
     """Counts the symbols of all files.
 
     Args:
+        paths: the files, plain or `.gz`.
         threshold: rarer symbols are left out and become <unk>.
         padding_factor: `madeupword0000` and so on are added, with count 0, until the number of
             rows, the four special ones included, is a multiple of this.
+        workers: number of processes.
         also: symbols that get a row, whether the files have them or not.
 
     Returns:
-        Symbols and counts, the row of number 4 first.
+        Symbols and counts, from the row with number 4 on.
 
     Raises:
         InputError: a file can't be read as text.
@@ -104,10 +106,10 @@ def _padded(entries: dict[str, int], padding_factor: int) -> list[tuple[str, int
 
 
 def dictionary_entries(path: str | Path) -> Iterator[tuple[str, int]]:
-    """Yields symbol and count of each line of a dictionary of fairseq's.
+    """Yields the symbol and the count of each line of a fairseq dictionary.
 
     Raises:
-        InputError: a line of another form; names it.
+        InputError: a line has another form; the message names the line.
     """
     for number, line in enumerate(read_lines(path), start=1):
         symbol, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
@@ -117,11 +119,18 @@ def dictionary_entries(path: str | Path) -> Iterator[tuple[str, int]]:
 
 
 def read_dictionary(path: str | Path, padding_factor: int) -> list[tuple[str, int]]:
-    """Reads a dictionary of fairseq's (`SYMBOL COUNT` a line), as `build_dictionary` returns one.
+    """Reads a fairseq dictionary (`SYMBOL COUNT` a line) in the form of `build_dictionary`.
+
+    Args:
+        path: of the dictionary.
+        padding_factor: as in `build_dictionary`.
+
+    Returns:
+        Symbols and counts, from the row with number 4 on.
 
     Raises:
-        InputError: a line of another form, a symbol that comes twice or is one of the special
-            ones (names the line), or no line at all.
+        InputError: a line has another form, a symbol occurs twice or is a special one (the message
+            names the line), or the file has no line.
     """
     entries: dict[str, int] = {}
     for number, (symbol, count) in enumerate(dictionary_entries(path), start=1):
@@ -141,7 +150,7 @@ def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
 
 
 def read_sizes(prefix: str | Path) -> np.ndarray:
-    """Tokens of each line of a binary text, its </s> included.
+    """Reads the number of tokens of each line of a binary text; </s> counts.
 
     Args:
         prefix: path without `.bin` or `.idx`.
@@ -150,14 +159,14 @@ def read_sizes(prefix: str | Path) -> np.ndarray:
         (lines,), int64.
 
     Raises:
-        InputError: the index is none, or isn't that of the text; names the file.
+        InputError: the .idx file is no index, or not the index of this text; names the file.
         OSError: a file can't be read.
     """
     return _read_index(prefix)[0]
 
 
 def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of all lines of a binary text, one line after the other, and their sizes.
+    """Reads the numbers of all lines of a binary text, one line after the other, and their sizes.
 
     Args:
         prefix: path without `.bin` or `.idx`.
@@ -166,7 +175,7 @@ def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
         (tokens,) and (lines,), int64.
 
     Raises:
-        InputError: the index is none, or isn't that of the text; names the file.
+        InputError: the .idx file is no index, or not the index of this text; names the file.
         OSError: a file can't be read.
     """
     sizes, kind = _read_index(prefix)
@@ -175,7 +184,7 @@ def read_numbers(prefix: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_index(prefix: str | Path) -> tuple[np.ndarray, int]:
-    """The sizes of the lines, and the kind of number."""
+    """Reads the sizes of the lines, and fairseq's code of the integer type."""
     content = Path(f"{prefix}.idx").read_bytes()
     magic, version, kind, lines = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     expected = _HEADER.size + 12 * lines
@@ -193,22 +202,22 @@ def _read_index(prefix: str | Path) -> tuple[np.ndarray, int]:
 
 
 def type_code(rows: int) -> str:
-    """Type of number, as the modules array and NumPy call it, for a dictionary of so many rows."""
+    """Returns the integer type for a dictionary of `rows` rows, as a code of `array` and NumPy."""
     return "H" if rows < 65500 else "I"
 
 
 class _Numbers(dict[str, int]):
-    """From a symbol to its number."""
+    """Maps a symbol to its number."""
 
     def __missing__(self, symbol: str) -> int:
         return UNKNOWN
 
 
 def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
-    """Returns the function from a block to its part of the .bin file and its lines' sizes (int32).
+    """Returns a function from a block to its part of the .bin file and its lines' sizes (int32).
 
     Args:
-        symbols: of the dictionary, the special ones left out.
+        symbols: of the dictionary, without the special ones.
     """
     numbers = _Numbers((symbol, n) for n, symbol in enumerate((*SPECIAL_SYMBOLS, *symbols)))
     number_of = numbers.__getitem__
@@ -227,7 +236,7 @@ def make_numberer(symbols: list[str]) -> Callable[[Block], tuple[bytes, bytes]]:
 
 
 def _complete_index(index: io.BufferedRandom, lines: int, code: str) -> None:
-    """Completes an .idx file that has the sizes: the offsets behind them, and the header."""
+    """Completes an .idx file that holds the sizes: appends the offsets and writes the header."""
     item_size = array(code).itemsize
     offset = 0
     for start in range(0, lines, _SIZES_AT_A_TIME):
@@ -248,7 +257,8 @@ def binarize(source: str, prefix: Path, symbols: list[str], workers: int) -> int
     Args:
         source: the text, plain or `.gz`.
         prefix: path without `.bin` or `.idx`.
-        symbols: of the dictionary, the special ones left out.
+        symbols: of the dictionary, without the special ones.
+        workers: number of processes.
 
     Raises:
         InputError: the file can't be read as text.

@@ -1,9 +1,9 @@
 """Byte-pair encoding (Sennrich et al. 2016): joint codes, learned and applied.
 
-The results are those of subword-nmt's own commands, byte for byte; its segmentation does the work,
-once for each word. Two details follow from that: its commands end a line also where
-`str.splitlines` does (a word is encoded as two around a U+2028 in it), and they keep spaces at the
-ends of lines but not double ones inside. Only line ends differ: "\\r\\n" is written as "\\n".
+The results equal those of subword-nmt's commands byte for byte, because its own segmentation
+encodes each word, once. Two details follow. Its commands also end a line where `str.splitlines`
+does, so that a U+2028 in a word makes two words of it. They keep spaces at the ends of lines but
+not double spaces inside. Only line ends differ: "\\r\\n" is written as "\\n".
 """
 
 import io
@@ -22,10 +22,10 @@ from vaswani_plugin.text.long_words import Table
 from vaswani_plugin.text.merges import learn_merges
 from vaswani_plugin.text.parallel import Block, map_blocks, process_file, write_results
 
-# Words remembered by a process: about 60 MB. A longer word is unlikely to come again.
+# Words in the cache of a process: about 60 MB. Longer words seldom repeat and are not cached.
 REMEMBERED_WORDS = 1 << 18
 LONGEST_REMEMBERED = 40
-# Fewer and larger results to add up than with the blocks of other steps.
+# Larger than the blocks of other steps, so that there are fewer results to add up.
 COUNTED_BYTES = 1 << 21
 
 
@@ -46,6 +46,10 @@ def _block_counter() -> Callable[[Block], Counter[str]]:
 def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
     """Counts the words (between spaces) of all files, in the order of their first occurrences.
 
+    Args:
+        paths: the files, plain or `.gz`.
+        workers: number of processes.
+
     Raises:
         InputError: a file holds no word.
     """
@@ -63,10 +67,17 @@ def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
 def learn(
     paths: list[str], operations: int, min_frequency: int, output: str, workers: int = 1
 ) -> int:
-    """Learns merge operations from all files together; returns how many there were to learn.
+    """Learns merge operations from all files together; returns how many were learned.
+
+    Args:
+        paths: the training text, all languages together.
+        operations: merge operations to learn, at most.
+        min_frequency: stop at a pair that is rarer than this.
+        output: file for the codes.
+        workers: number of processes.
 
     Raises:
-        InputError: nothing to learn from.
+        InputError: the files have nothing to learn from.
     """
     counts = count_words(paths, workers)
     if all(len(word) == 1 for word in counts):
@@ -87,7 +98,7 @@ def learn(
 
 
 def write_vocabulary(source: str, output: str, workers: int = 1) -> int:
-    """Writes the units of a text with their frequencies, the most frequent first; returns how many.
+    """Writes the units of a text with their counts, most frequent first; returns how many units.
 
     Raises:
         InputError: the text holds no word.
@@ -103,7 +114,7 @@ def read_vocabulary(path: str, threshold: int) -> set[str]:
     """Reads the units of a vocabulary that occur at least `threshold` times.
 
     Raises:
-        InputError: the file is no vocabulary; names the line.
+        InputError: the file is no vocabulary; the message names the line.
     """
     units = set()
     for number, line in enumerate(read_lines(path), start=1):
@@ -121,10 +132,15 @@ def read_vocabulary(path: str, threshold: int) -> set[str]:
 
 
 def load_codes(path: str, vocabulary: str | None = None, threshold: int = 0) -> BPE:
-    """Reads a table of merge operations and, if there is one, the vocabulary that restricts it.
+    """Reads a table of merge operations and, if given, the vocabulary that restricts it.
+
+    Args:
+        path: the codes.
+        vocabulary: a file of units with their counts, or None.
+        threshold: rarer units of the vocabulary count as missing.
 
     Raises:
-        InputError: the file is no such table; names the line.
+        InputError: the file is no such table; the message names the line.
     """
     lines = list(read_lines(path))
     if not lines or lines[0].split() not in (["#version:", "0.1"], ["#version:", "0.2"]):
@@ -139,12 +155,12 @@ def load_codes(path: str, vocabulary: str | None = None, threshold: int = 0) -> 
 
 
 def _encode(bpe: BPE, text: str, dropout: float = 0) -> str:
-    """What subword-nmt's command writes for a text."""
+    """Encodes a text as subword-nmt's command does."""
     return "".join(bpe.process_line(line, dropout) for line in text.splitlines(keepends=True))
 
 
 class _Words(dict[str, str]):
-    """From a word to its units."""
+    """Maps a word to its units; caches short words."""
 
     def __init__(self, bpe: BPE) -> None:
         super().__init__()
@@ -167,8 +183,9 @@ def make_encoder(
 
     Args:
         path: the codes.
-        vocabulary: a file of units with their frequencies; a unit that is not in it, or rarer than
-            `threshold`, is split up again until its parts are.
+        vocabulary: a file of units with their counts. A unit that is not in it, or rarer than
+            `threshold`, is split again until all its parts are in the vocabulary.
+        threshold: the lowest count of a unit that is not split again.
     """
     bpe = load_codes(path, vocabulary, threshold)
     units_of = _Words(bpe).__getitem__
@@ -188,7 +205,8 @@ def _make_dropping_encoder(
     bpe = load_codes(path, vocabulary, threshold)
 
     def encode(block: Block) -> list[str]:
-        # subword-nmt draws from this global generator. Blocks do not depend on the workers.
+        # subword-nmt draws from this global generator. The seed depends on the block, not on the
+        # worker: any number of workers gives the same units.
         random.seed(f"{seed} {block.first}")
         lines = [_encode(bpe, line + "\n", dropout)[:-1] for line in block.lines()]
         bpe.cache.clear()
@@ -211,12 +229,18 @@ def apply(
     """Splits the words of a file into units; returns the number of lines.
 
     Args:
-        dropout: probability with which a merge is left out (Provilkov et al. 2020); then every
-            occurrence of a word is split anew. For training texts only.
-        seed: with the text, decides which merges are left out, for any number of workers.
+        codes: the table of merge operations.
+        source: the text, plain or `.gz`.
+        output: file for the units.
+        vocabulary: as in `make_encoder`.
+        threshold: as in `make_encoder`.
+        dropout: probability of leaving out a merge (BPE-dropout, Provilkov et al. 2020). Each
+            occurrence of a word is then split separately. For training text only.
+        seed: of the dropout. The same seed and text give the same units with any number of workers.
+        workers: number of processes.
 
     Raises:
-        InputError: codes, vocabulary or text are not what they should be.
+        InputError: codes, vocabulary or text are invalid.
     """
     options = (codes, vocabulary, threshold)
     if not dropout:

@@ -1,5 +1,5 @@
-"""What a checkpoint tells of its dictionaries and its model's sizes, read without PyTorch and
-without its weights."""
+"""Reads the dictionaries' digests and the model's sizes from a checkpoint, without PyTorch and
+without loading the weights."""
 
 import pickle
 import zipfile
@@ -13,12 +13,13 @@ from vaswani_plugin.text.corpus_io import InputError
 
 @dataclass(frozen=True)
 class Outline:
-    """What a checkpoint tells of its dictionaries, by side ("source", "target"), and of its model.
+    """The dictionaries of a checkpoint, by side ("source", "target"), and its model.
 
     Args:
-        digests: sha256 of the symbols joined by line breaks; only vaswani_translation keeps it.
-        rows: of the embedding matrix.
-        model: the model's part of the configuration, plain values only; empty where it has none.
+        digests: by side, sha256 of the symbols joined by line breaks. Only the task
+            vaswani_translation stores it.
+        rows: by side, the number of rows of the embedding matrix.
+        model: the model's part of the configuration, plain values only; empty if there is none.
     """
 
     digests: dict[str, str]
@@ -27,27 +28,30 @@ class Outline:
 
 
 class _Anything:
-    """Stands for every object in a checkpoint that is no plain data; keeps what it was made of."""
+    """Replaces every object of a checkpoint that is no plain data; keeps its arguments."""
 
     def __init__(self, *args: Any) -> None:
         self.args = args
 
     def __setstate__(self, state: Any) -> None:
-        """Forgets it."""
+        """Ignores the state."""
 
 
 class _OutlineUnpickler(pickle.Unpickler):
-    """Reads a checkpoint's structure without PyTorch, without its weights, and runs none of it."""
+    """Reads a checkpoint's structure without PyTorch and without weights; runs none of its code."""
 
     def find_class(self, module: str, name: str) -> type:
         return OrderedDict if (module, name) == ("collections", "OrderedDict") else _Anything
 
     def persistent_load(self, pid: Any) -> None:
-        """A tensor's numbers: not needed."""
+        """Returns nothing for a tensor's storage: the weights are not needed."""
 
 
 def read_outline(path: Path) -> Outline:
-    """Reads what a checkpoint tells of its dictionaries.
+    """Reads the outline of a checkpoint.
+
+    Args:
+        path: a checkpoint of fairseq.
 
     Raises:
         InputError: the file is no checkpoint of fairseq.
@@ -70,7 +74,7 @@ def read_outline(path: Path) -> Outline:
         return Outline(digests, rows, _model_configuration(state.get("cfg")))
     except OSError:
         raise
-    except Exception as error:  # whatever a foreign pickle leads to
+    except Exception as error:  # a foreign pickle can raise anything
         raise InputError(
             f"{path}: no checkpoint of fairseq, or not whole ({error!r}); one in the format before "
             "PyTorch 1.6 is rewritten by `vaswani average --inputs FILE --output NEW`"

@@ -1,7 +1,7 @@
-"""Counts of a parallel corpus, what makes it unusable, and the rules that clean it.
+"""Counts and checks a parallel corpus, and cleans it by rules.
 
 The rules on lengths are those of Moses' clean-corpus-n.perl, which most published preprocessing
-calls. Unlike it nothing here rewrites a line: a pair is kept as it is or dropped.
+calls. Unlike that script, this module never rewrites a line: a pair is kept as it is or dropped.
 """
 
 import hashlib
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from vaswani_plugin.text.corpus_io import InputError, read_pairs, write_atomically
 from vaswani_plugin.text.progress import progress
 
-MAX_WORD_CHARACTERS = 1000  # as clean-corpus-n.perl has it; BPE takes quadratic time on a word
+MAX_WORD_CHARACTERS = 1000  # as in clean-corpus-n.perl; BPE takes quadratic time on a word
 PROGRESS_PAIRS = 10_000
 
 Report = dict[str, int | dict[str, int]]
 
-# C0 and C1 controls but the tab: traces of a wrong decoding or of binary data, never text.
+# C0 and C1 controls except the tab: they come from a wrong decoding or binary data, not from text.
 CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 class SeenPairs:
-    """The pairs met so far, by hashes of 8 bytes in one flat table: 12 to 24 bytes a pair.
+    """The set of pairs seen so far, as 8-byte hashes in one flat table: 12 to 24 bytes a pair.
 
-    Two different pairs share a hash with probability 2^-64: among n pairs about n^2 / 2^65 are
-    taken for a duplicate wrongly, 0.00004 of WMT14's 36 million English-French pairs.
+    Two different pairs share a hash with probability 2^-64. Among n pairs, about n^2 / 2^65 are
+    wrongly taken for duplicates: for WMT14's 36 million English-French pairs, 0.00004 pairs.
     """
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class SeenPairs:
         return self._used
 
     def add(self, left: str, right: str) -> bool:
-        """Notes a pair; returns False where it was there already."""
-        # A line holds no "\n", so that the two sides can't be taken for two others.
+        """Adds a pair; returns False if it was in the set already."""
+        # A line holds no "\n", so no two different pairs give the same text here.
         digest = hashlib.blake2b(f"{left}\n{right}".encode(), digest_size=8).digest()
         if not self._insert(int.from_bytes(digest, "little") or 1):  # 0 marks an empty slot
             return False
@@ -66,10 +66,10 @@ class SeenPairs:
 
 @dataclass(frozen=True)
 class Rules:
-    """Limits that a pair must keep; lengths in words between white space.
+    """Limits for a pair; lengths are in words between white space.
 
     Raises:
-        InputError: limits that no pair can keep.
+        InputError: no pair can satisfy the limits.
     """
 
     min_length: int = 1
@@ -85,25 +85,25 @@ class Rules:
                 f"--max-length {self.max_length}: must be at least {self.min_length}, the least "
                 "number of words"
             )
-        if not self.max_ratio >= 1:  # nan too
+        if not self.max_ratio >= 1:  # also refuses nan
             raise InputError(f"--max-ratio {self.max_ratio:g}: must be at least 1")
 
     def judge(self) -> Callable[[str, str], str | None]:
-        """Returns the function from a pair to the first rule that it breaks, or None.
+        """Returns a function from a pair to the first rule that it breaks, or None.
 
-        With `drop_duplicates` the function remembers the pairs that kept all other rules.
+        With `drop_duplicates` the function remembers the pairs that break no other rule.
         """
         shortest, longest, ratio = self.min_length, self.max_length, self.max_ratio
         too_short, too_long = f"shorter than {shortest} words", f"longer than {longest} words"
         too_uneven = f"length ratio over {ratio:g}"
         seen = SeenPairs() if self.drop_duplicates else None
 
-        # One function without calls of our own: it is most of the time that cleaning takes.
+        # One function without calls to other functions of ours: cleaning spends most time here.
         def broken(left: str, right: str) -> str | None:
             words, others = left.split(), right.split()
             if not words or not others:
                 return "empty side"
-            # `isprintable` is faster, and nearly all lines are.
+            # `isprintable` is faster than the regular expression, and true of nearly all lines.
             if not left.isprintable() or not right.isprintable():
                 if "\r" in left or "\r" in right:
                     return "carriage return inside the line"
@@ -147,8 +147,12 @@ def _fatal(line: str) -> str | None:
 def check(source: str, target: str) -> dict[str, int]:
     """Reads both files to the end; returns counts of lines, words and characters.
 
+    Args:
+        source: the source side, plain or `.gz`.
+        target: the target side.
+
     Raises:
-        InputError: the first problem, with file and line.
+        InputError: the corpus is unusable; names the first problem with its file and line.
     """
     counts: Counter[str] = Counter(lines=0)
     for left, right in _watched_pairs(source, target, f"checking {source}"):
@@ -169,10 +173,16 @@ def check(source: str, target: str) -> dict[str, int]:
 
 
 def clean(source: str, target: str, outputs: tuple[str, str], rules: Rules) -> Report:
-    """Writes the pairs that break no rule; returns counts read, kept and removed by rule.
+    """Writes the pairs that break no rule; returns the counts read, kept and removed by rule.
+
+    Args:
+        source: the source side, plain or `.gz`.
+        target: the target side.
+        outputs: the files for the two cleaned sides.
+        rules: the limits.
 
     Raises:
-        InputError: the corpus can't be read as pairs, or no pair is left.
+        InputError: the corpus can't be read as pairs, or no pair remains.
     """
     removed: Counter[str] = Counter()
     broken = rules.judge()

@@ -1,18 +1,18 @@
-"""Codings of one language's text for language models: a raw line as units, and back.
+"""Codings of one language's text for language models: from a raw line to units, and back.
 
-    words       the words between blanks, as wikitext and the Penn Treebank come. What the training
-                text lacks becomes <unk>, and of blanks it is only kept that there are some.
-    characters  a character each; the space is ▁, other white space and ▁ itself are named, as in
-                <U+0009>. Exact for lines of characters that the training text has.
-    bpe         byte-pair encoding (Sennrich et al. 2016) of the raw line's UTF-8 bytes: every line
-                comes back exactly, whatever it holds, and there are no unknowns.
+    words       the words between blanks, as in wikitext and the Penn Treebank. Words that are not
+                in the training text become <unk>. Several blanks become one.
+    characters  one unit for each character. The space is ▁; other white space and ▁ itself are
+                named, as in <U+0009>. Lossless if the training text has all characters of a line.
+    bpe         byte-pair encoding (Sennrich et al. 2016) of the raw line's UTF-8 bytes. Lossless
+                for every line; there are no unknown units.
 
-A line's end is no unit: fairseq writes </s> there. `SEPARATOR` stands between an article and its
-summary; no text is coded as it.
+A line's end is no unit: fairseq writes </s> there. `SEPARATOR` separates an article from its
+summary; no text is encoded as this symbol.
 
-The bytes of `bpe` are letters, so that codes can be learned and read as text: printable ASCII
-stands for itself, all else is shifted to U+0100 and on. So are < and @, by which no unit of text
-is ever one of the dictionary's special symbols or looks like the joint @@ of two units.
+`bpe` writes bytes as letters, so that codes can be learned and read as text: printable ASCII stays
+as it is, every other byte is shifted to U+0100 and above. The characters < and @ are shifted too,
+so that no unit of text equals a special symbol of the dictionary or looks like the joint @@.
 """
 
 import re
@@ -24,8 +24,8 @@ UNKNOWN = "<unk>"
 _RESERVED = dict.fromkeys(("<s>", "<pad>", "</s>", SEPARATOR), UNKNOWN)
 _SPACE = "\u2581"
 _NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
-_WORD_END = "</w>"  # as subword-nmt's table of merges marks the last unit of a word
-_NOTHING = "\u2205"  # an empty word: what lies between two spaces
+_WORD_END = "</w>"  # subword-nmt's mark of the last unit of a word
+_NOTHING = "\u2205"  # an empty word: two spaces in a row have one between them
 
 _PRINTABLE = set(range(0x21, 0x7F)) - set(b"<@")
 _LETTERS = {b: chr(b if b in _PRINTABLE else 0x100 + b) for b in range(256) if chr(b) not in "\n "}
@@ -35,12 +35,12 @@ LineFunction = Callable[[str], str]
 
 
 def encode_words(line: str) -> str:
-    """The words joined by single spaces; one that the dictionary keeps for itself is <unk>."""
+    """Joins the words by single spaces; a word that equals a special symbol becomes <unk>."""
     return " ".join(_RESERVED.get(word, word) for word in line.split())
 
 
 def decode_words(units: str) -> str:
-    """The line as it is."""
+    """Returns the line as it is."""
     return units
 
 
@@ -53,7 +53,7 @@ def _character_unit(character: str) -> str:
 
 
 def encode_characters(line: str) -> str:
-    """Every character as a unit."""
+    """Encodes each character as a unit."""
     return " ".join(map(_character_unit, line))
 
 
@@ -65,18 +65,18 @@ def _character(unit: str) -> str:
 
 
 def decode_characters(units: str) -> str:
-    """The characters; an unknown one becomes U+FFFD."""
+    """Undoes `encode_characters`; an unknown unit becomes U+FFFD."""
     return "".join(map(_character, units.split()))
 
 
 def to_letters(line: str) -> str:
-    """A raw line with its bytes as letters, words between single spaces; as BPE learns it."""
+    """Writes the bytes of a raw line as letters, words between single spaces: BPE's input."""
     words = line.encode("utf-8").decode("latin-1").translate(_LETTERS).split(" ")
     return " ".join(word or _NOTHING for word in words) if line else ""
 
 
 def from_letters(text: str) -> str:
-    """Undoes `to_letters`; bytes that are no UTF-8 (a model may write any) become U+FFFD."""
+    """Undoes `to_letters`; invalid UTF-8 (a model can output any bytes) becomes U+FFFD."""
     raw = text.translate(_BYTES).encode("latin-1", errors="replace")
     return raw.decode("utf-8", errors="replace")
 
@@ -87,13 +87,16 @@ def join_bpe(line: str) -> str:
 
 
 def bpe_units(codes: str) -> list[str]:
-    """All units that BPE by a table of merges can make of bytes.
+    """Lists all units that BPE with a table of merges can make of bytes.
+
+    Args:
+        codes: file with the table.
 
     Raises:
         InputError: the file is no such table.
     """
     from vaswani_plugin.text.bpe import (
-        load_codes,  # imports subword-nmt, which no other coding needs
+        load_codes,  # imported here: only this coding needs subword-nmt
     )
 
     units = [unit for letter in _LETTERS.values() for unit in (letter, f"{letter}@@")]
@@ -104,11 +107,11 @@ def bpe_units(codes: str) -> list[str]:
 
 
 def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunction]:
-    """The functions from a raw line to units joined by spaces, and back.
+    """Returns the functions from a raw line to units joined by spaces, and back.
 
     Args:
         coding: one of `CODINGS`.
-        codes: the table of merges of `bpe`.
+        codes: file with the table of merges, for `bpe`.
 
     Raises:
         InputError: the codes can't be read.

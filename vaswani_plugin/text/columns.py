@@ -1,4 +1,4 @@
-"""Sentence pairs as people have them: a file a side, or one file with a column a side."""
+"""Reads sentence pairs from two files, one a side, or from one file with a column a side."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from itertools import chain
 from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs
 
 BYTE_ORDER_MARK = "\ufeff"
-"""What some programs write at the beginning of a file; no part of its text."""
+"""The byte order mark: some programs write it at the beginning of a file; it is no text."""
 SIDES = ("source", "target")
 
 
 def read_text(path: str) -> Iterator[str]:
-    """As `read_lines`, without a byte order mark.
+    """Yields lines as `read_lines` does, without a byte order mark.
 
     Raises:
-        InputError: the file is empty, or as `read_lines`.
-        OSError: it can't be read.
+        InputError: the file is empty, or `read_lines` raises it.
+        OSError: the file can't be read.
     """
     lines = read_lines(path)
     first = next(lines, None)
@@ -31,11 +31,11 @@ class PairFiles:
 
     Args:
         paths: one or two.
-        languages: of source and target; a first line that holds nothing but these (or "source" and
-            "target") is a heading of the columns.
+        languages: of source and target. A first line that holds only these two codes (or "source"
+            and "target") is a heading of the columns and is skipped.
 
     Raises:
-        InputError: no such file, or not one or two files.
+        InputError: a file does not exist, or there are more than two.
     """
 
     paths: tuple[str, ...]
@@ -46,13 +46,13 @@ class PairFiles:
             raise InputError(f"{len(self.paths)} files: give two, or one with a column a side")
 
     def place(self, number: int) -> str:
-        """Where a pair is, for messages: FILE:LINE."""
+        """Returns the place of a pair for messages, FILE:LINE."""
         return f"{self.paths[0]}:{number}"
 
     def read(self) -> Iterator[tuple[int, str, str | None]]:
-        """Line numbers from 1 on and pairs; None for a column that is not there.
+        """Yields (line number from 1 on, source, target); target is None if a line has one column.
 
-        Of more than two columns the first two are taken.
+        If a line has more than two columns, the first two are used.
 
         Raises:
             InputError: the files differ in length, are empty or no text; names file and line.

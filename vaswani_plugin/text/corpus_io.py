@@ -1,8 +1,8 @@
 """Reading and writing corpora.
 
-A corpus is UTF-8 text, plain or `.gz`, one sentence a line. Lines end at "\\n" and nowhere else:
-`str.splitlines` and text-mode files would also end them at U+0085, U+2028 or a lone "\\r" and so
-shift one side of a parallel corpus against the other.
+A corpus is UTF-8 text, plain or `.gz`, one sentence a line. Lines end at "\\n" alone.
+`str.splitlines` and text-mode files would also end them at U+0085, U+2028 or a lone "\\r", which
+would shift one side of a parallel corpus against the other.
 """
 
 import gzip
@@ -25,15 +25,16 @@ from vaswani_plugin.text.messages import InputError, message_line
 BLOCK_BYTES = 1 << 18
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 MOST_DIGITS = 18
-"""Of a number in a file: what fits into 64 bits."""
+"""The most digits of a number in a file, so that it fits into 64 bits."""
 
 
 class NamedFile(io.FileIO):
-    """An unbuffered file for writing whose errors (a full disk) carry a name that the user knows.
+    """An unbuffered file for writing; its errors (a full disk) name a file that the user knows.
 
     Args:
-        path: where the bytes go, or a file descriptor.
-        name: what an error calls it.
+        path: the file that is written, or a file descriptor.
+        mode: as for `io.FileIO`.
+        name: the file's name in error messages.
     """
 
     def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
@@ -41,7 +42,7 @@ class NamedFile(io.FileIO):
         self._shown = name
 
     def write(self, data: bytes) -> int:
-        """As FileIO's."""
+        """Same as `FileIO.write`."""
         try:
             return super().write(data)
         except OSError as error:
@@ -56,7 +57,7 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     elif str(path).endswith(".gz"):
         with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
             status = os.fstat(packed.fileno())
-            is_file = stat.S_ISREG(status.st_mode)  # nobody knows the size of a pipe
+            is_file = stat.S_ISREG(status.st_mode)  # the size of a pipe is unknown
             yield bounded(stream, status.st_size, str(path)) if is_file else stream
     else:
         with open(path, "rb") as stream:
@@ -64,7 +65,8 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    # `read1` hands over what is there, so that a pipe's first line need not wait for its last.
+    # `read1` returns the bytes that are available: the first line of a pipe is not delayed until
+    # its end.
     rest: list[bytes] = []
     while block := stream.read1(BLOCK_BYTES):
         end = block.rfind(b"\n") + 1
@@ -79,7 +81,7 @@ def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 def _split(block: bytes) -> list[str]:
     lines = block.decode("utf-8").replace("\r\n", "\n").split("\n")
-    if not lines[-1]:  # after the last line end
+    if not lines[-1]:  # the empty text after the last line end
         lines.pop()
     return lines
 
@@ -89,10 +91,10 @@ def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
 
     Args:
         stream: anything with `read1`.
-        name: what an error calls it.
+        name: the file's name in error messages.
 
     Raises:
-        InputError: invalid UTF-8, with the line, or a broken .gz file.
+        InputError: invalid UTF-8 (the message names the line), or a broken .gz file.
     """
     number = 0
     try:
@@ -118,8 +120,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """Yields the lines of a corpus without their line ends; `-` is standard input.
 
     Raises:
-        InputError: invalid UTF-8 or a broken .gz file; names the file, and the line where there
-            is one.
+        InputError: invalid UTF-8 (the message names file and line), or a broken .gz file (names
+            the file).
         OSError: the file can't be opened.
     """
     with open_binary(path) as stream:
@@ -127,7 +129,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
-    """Yields line pairs.
+    """Yields the pairs of lines of two files.
 
     Raises:
         InputError: the files differ in their number of lines, or both are empty.
@@ -156,11 +158,11 @@ def read_json(path: str | Path, remedy: str) -> Any:
 
     Args:
         path: of the file.
-        remedy: what an error tells the user to do.
+        remedy: what the error message tells the user to do.
 
     Raises:
-        InputError: it is none, nested too deeply, or holds what no file of text can (a surrogate);
-            names it.
+        InputError: it is no JSON, nested too deeply, or holds a surrogate, which no text file can
+            hold; names the file.
         OSError: it can't be read.
     """
     try:
@@ -177,12 +179,12 @@ def read_json(path: str | Path, remedy: str) -> Any:
 def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file for writing bytes; it appears under its name only when complete.
 
-    `.gz` is compressed, `-` is standard output. On any error the old file, if there is one, stays
-    as it was and nothing half-written is left. A device or a pipe is written to directly, never
-    replaced (`/dev/null` would become a file), and a link keeps pointing where it does.
+    `.gz` is compressed, `-` is standard output. On an error, an old file stays as it was and no
+    partial file remains. A device or a pipe is written to directly, not replaced (otherwise
+    `/dev/null` would become a file). A link keeps its target.
 
     Raises:
-        OSError: the file can't be written; carries `path`.
+        OSError: the file can't be written; the error names `path`.
     """
     if str(path) == "-":
         sys.stdout.flush()
@@ -204,7 +206,7 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
     try:
         with io.BufferedWriter(NamedFile(handle, "wb", path), BLOCK_BYTES) as stream:
             if path.endswith(".gz"):
-                # Without name and time in the header equal content gives equal bytes.
+                # The header has no name and no time, so that equal content gives equal bytes.
                 with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as packed:
                     yield packed
             else:
@@ -226,7 +228,7 @@ def _temporary_beside(target: Path) -> tuple[int, str]:
 
 @contextmanager
 def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Gives a function that writes one line; otherwise as `write_bytes_atomically`."""
+    """Yields a function that writes one line; otherwise the same as `write_bytes_atomically`."""
     with write_bytes_atomically(path) as stream:
         put = stream.write
         yield lambda line: put(line.encode("utf-8") + b"\n")
@@ -239,7 +241,7 @@ def _umask() -> int:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Runs a script's `main`; what the user can mend becomes one line on stderr and exit code 1."""
+    """Runs a script's `main`; an error that the user can fix gives one line and exit code 1."""
     name = Path(sys.argv[0]).name
     try:
         main()
@@ -247,7 +249,7 @@ def run(main: Callable[[], None]) -> None:
     except InputError as error:
         sys.exit(message_line(f"{name}: error: {error}"))
     except BrokenPipeError:
-        # The reader of a pipe left (`| head`).
+        # The reader of the pipe has closed it (`| head`).
         _silence_stdout()
         sys.exit(141)
     except OSError as error:
@@ -261,5 +263,5 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _silence_stdout() -> None:
-    # Python flushes stdout once more at exit and would complain a second time.
+    # Python flushes stdout once more at exit and would report the error a second time.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

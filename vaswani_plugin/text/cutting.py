@@ -1,4 +1,4 @@
-"""Where a line of more subwords than a model takes is cut."""
+"""Cuts a line that has more subwords than a model takes."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ WORD_BORDERS: dict[str, Callable[[str, str], bool]] = {
     "sentencepiece": lambda before, after: after.startswith("▁"),
     "none": lambda before, after: True,
 }
-"""Kind of subwords: whether a word ends between two of them, (before, after)."""
+"""By kind of subwords: a function (before, after) that tells whether a word ends between them."""
 
 
 def cut(
@@ -17,8 +17,14 @@ def cut(
 ) -> Iterator[Sequence[str]]:
     """Cut subwords into pieces of at most `longest`.
 
-    A cut comes after the last end of a sentence in the second half of what fits, else after the
-    last whole word there, else (in one endless word) where it has to.
+    The cut is in the second half of the first `longest` subwords: after the last end of a sentence
+    there, else after the last whole word there. If there is neither, the piece has `longest`
+    subwords.
+
+    Args:
+        tokens: the subwords.
+        longest: subwords of a piece, at most.
+        is_word_border: whether a word ends between two subwords, (before, after).
     """
     start = 0
     while len(tokens) - start > longest:

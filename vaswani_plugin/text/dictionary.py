@@ -1,7 +1,7 @@
 """fairseq's dictionaries, read without fairseq: `SYMBOL COUNT` a line, numbered as fairseq does.
 
-`text/binary.py` reads dictionaries to make data with, and is stricter. This one takes every file
-that fairseq takes, because a model's rows are numbered by it.
+`text/binary.py` reads dictionaries for making data, and is stricter. This module accepts every file
+that fairseq accepts, because such a file numbers the rows of a model's embedding matrix.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.settings import TEXT_DICTIONARY
 
 OVERWRITE = "#fairseq:overwrite"
-"""At the end of a line: the symbol may be there already; from here on this row is its number."""
+"""At the end of a line: the symbol may occur earlier, and this row becomes its number."""
 BOS, PAD, EOS, UNK = range(len(SPECIAL_SYMBOLS))
 """Numbers of the special symbols."""
 
@@ -22,11 +22,11 @@ class Dictionary:
     """Symbols by number, and numbers by symbol.
 
     Args:
-        symbols: those after the special ones. One that is given again gets a further row, and that
-            row's number.
+        symbols: those after the special ones. A repeated symbol gets a second row, whose number
+            becomes the symbol's.
 
     Attributes:
-        symbols: by number, the special ones first.
+        symbols: in the order of their numbers, the special ones first.
         indices: numbers by symbol.
         nspecial: number of special symbols.
     """
@@ -42,11 +42,11 @@ class Dictionary:
         """Read a `dict.LANG.txt`.
 
         Raises:
-            InputError: a line is none of a dictionary, or a symbol comes twice; names the file.
+            InputError: a line is not `SYMBOL COUNT`, or a symbol occurs twice; names the file.
             OSError: the file can't be read.
         """
         try:
-            # Universal newlines, as fairseq: a lone "\r" ends a line, too.
+            # Universal newlines, as in fairseq: a lone "\r" also ends a line.
             with open(path, encoding="utf-8") as stream:
                 return cls(_read_symbols(stream))
         except ValueError as error:  # UnicodeDecodeError is one
@@ -67,10 +67,10 @@ class Dictionary:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Dictionary) and self.indices == other.indices
 
-    __hash__ = None  # as of anything that can be compared by its content
+    __hash__ = None  # compared by content and mutable, so not hashable
 
     def index(self, sym: str) -> int:
-        """Number of a symbol; that of `<unk>` where it is missing."""
+        """Number of a symbol; the number of `<unk>` if the symbol is missing."""
         return self.indices.get(sym, UNK)
 
     def bos(self) -> int:
@@ -90,11 +90,11 @@ class Dictionary:
         return UNK
 
     def string(self, numbers: Iterable[int]) -> str:
-        """Symbols joined by spaces, without starts and ends of sentence."""
+        """Joins the symbols of `numbers` by spaces, without <s> and </s>."""
         return " ".join(self.symbols[n] for n in numbers if n not in (BOS, EOS))
 
     def digest(self) -> str:
-        """Differs between dictionaries of other symbols, or of the same in another order."""
+        """Hash of the symbols in their order: equal for equal dictionaries only."""
         return hashlib.sha256("\n".join(self.symbols).encode()).hexdigest()
 
 
@@ -102,7 +102,7 @@ def load_text_dictionary(folder: Path) -> Dictionary:
     """Read dict.txt, the dictionary of a language model's bundle or data folder.
 
     Raises:
-        InputError: there is none, or it is no dictionary.
+        InputError: the file is missing, or is no dictionary.
         OSError: it can't be read.
     """
     path = folder / TEXT_DICTIONARY
@@ -114,10 +114,10 @@ def load_text_dictionary(folder: Path) -> Dictionary:
 
 
 def _read_symbols(lines: Iterable[str]) -> Iterable[str]:
-    """The symbols of a dictionary's lines.
+    """Yields the symbols of a dictionary's lines.
 
     Raises:
-        ValueError: a line is none of a dictionary, or a symbol comes twice.
+        ValueError: a line is not `SYMBOL COUNT`, or a symbol occurs twice.
     """
     seen = set(SPECIAL_SYMBOLS)
     for number, line in enumerate(lines, start=1):

@@ -1,30 +1,30 @@
-"""Compressed files that don't expand without end: a bomb of zeros is refused."""
+"""Reads compressed files up to a limit: a decompression bomb is refused."""
 
 import io
 from typing import IO
 
 from vaswani_plugin.text.messages import InputError
 
-# Text shrinks to a third, the most repetitive one hardly to a fiftieth; zeros to a thousandth.
+# gzip compresses text to a third, very repetitive text to a fiftieth, zeros to a thousandth.
 MOST_EXPANSION = 200
 ALWAYS_EXPANDED = 1 << 26
-"""Bytes to which any compressed file may expand."""
+"""Bytes to which every compressed file may expand, however small it is."""
 _BUFFER_BYTES = 1 << 18
 
 
 class _Expanding(io.RawIOBase):
-    """What a compressed stream expands to, as long as it isn't too much of it."""
+    """The expanded bytes of a compressed stream, up to a limit."""
 
     def __init__(self, stream: IO[bytes], most: int, name: str) -> None:
         super().__init__()
         self._stream, self._left, self._name = stream, most, name
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:
-        """As RawIOBase's; raises InputError where nothing may come any more."""
+        """Same as `RawIOBase.readinto`; raises InputError beyond the limit."""
         data = self._stream.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
@@ -37,18 +37,17 @@ class _Expanding(io.RawIOBase):
 
 
 def bounded(stream: IO[bytes], size: int, name: str) -> io.BufferedReader:
-    """The expanded bytes of `stream`, refused where they are far too many for text.
+    """Returns the expanded bytes of `stream`; reading fails if they are far too many for text.
 
     A gzip file of some megabytes can hold gigabytes of zeros, which would fill memory or disk.
 
     Args:
-        stream: that decompresses as it is read.
+        stream: decompresses while it is read.
         size: bytes of the compressed file.
-        name: what an error calls it.
+        name: the file's name in error messages.
 
     Reading raises:
-        InputError: it expands to more than `MOST_EXPANSION` times its size (from
-            `ALWAYS_EXPANDED` on).
+        InputError: the stream expands to more than `most_expanded(size)` bytes.
     """
     return io.BufferedReader(_Expanding(stream, most_expanded(size), name), _BUFFER_BYTES)
 

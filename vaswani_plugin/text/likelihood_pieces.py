@@ -1,13 +1,13 @@
-"""Word pieces as Schuster and Nakajima (2012) learn them, which Wu et al. (2016) cite.
+"""Learns word pieces as in Schuster and Nakajima (2012), which Wu et al. (2016) cite.
 
-The inventory begins with the letters. A unigram model of the pieces gives the training text its
-likelihood. Of all pairs of neighbours the one is merged that raises this likelihood most, and so on
-until the inventory is full. With c_x the number of pieces x, N their sum and n the number of pairs
-(a, b), f(x) = x log x, merging all of them raises log P by
+The inventory begins with the letters. The likelihood of the training text is that of a unigram
+model of the pieces. Each step merges the pair of neighbours that raises this likelihood most, until
+the inventory is full. Let c_x be the count of the piece x, N the sum of all counts, n the count of
+the pair (a, b), and f(x) = x log x. Merging all occurrences of the pair raises log P by exactly
 
     f(n) + f(c_a - n) - f(c_a) + f(c_b - n) - f(c_b) - f(N - n) + f(N),
 
-exactly, c_a - 2 n where a and b are the same piece. Merging the most frequent pair instead is BPE.
+with c_a - 2 n if a and b are the same piece. BPE merges the most frequent pair instead.
 
 Axes: P pairs.
 """
@@ -18,23 +18,23 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 LONGEST_PIECE = 16
-"""Letters, as in sentencepiece."""
+"""Longest piece in letters, as in sentencepiece."""
 LEAST_GAIN = 1e-9
-"""Nats; less is rounding."""
+"""Smallest gain of a merge in nats; a smaller one is rounding error."""
 
 
 def learn_merges(
     words: Mapping[tuple[str, ...], int], count: int, taken: set[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The pairs to merge, the one that raises the likelihood most first.
+    """Yields the pairs to merge, in order; each raises the likelihood most at its step.
 
     Args:
         words: each word's letters, and how often it occurs. An empty letter is in no piece.
-        count: of merges, each of which makes a new piece.
+        count: number of merges; each makes a new piece.
         taken: pieces that no merge may make.
 
     Yields:
-        Pairs; fewer than `count` where no pair is left that raises the likelihood.
+        Pairs; fewer than `count` if no further pair raises the likelihood.
     """
     inventory = _Inventory(words, taken or set())
     for _ in range(count):
@@ -46,12 +46,12 @@ def learn_merges(
 
 
 class _Inventory:
-    """The words as pieces, with the numbers that the gain is computed from.
+    """The words as pieces, with the counts from which the gain is computed.
 
     Attributes:
         words: each word's pieces.
-        frequency: of each word.
-        places: the words that hold a pair.
+        frequency: count of each word.
+        places: by pair, the words that hold it.
     """
 
     def __init__(self, words: Mapping[tuple[str, ...], int], taken: set[str]) -> None:
@@ -61,13 +61,13 @@ class _Inventory:
         self.frequency = [frequency for _, frequency in ordered]
         self.pieces = _Counts()  # c_x
         self.pairs = _Counts()  # n
-        self.sides = np.zeros((2, 1024), dtype=np.int64)  # of each pair, numbers of its pieces
+        self.sides = np.zeros((2, 1024), dtype=np.int64)  # rows of each pair's pieces
         self.places: dict[tuple[str, str], set[int]] = defaultdict(set)
         for number in range(len(self.words)):
             self._count(number, 1)
 
     def _count(self, number: int, sign: int) -> None:
-        """Add a word's pieces and pairs, or take them away."""
+        """Add a word's pieces and pairs to the counts (sign 1), or subtract them (sign -1)."""
         word, frequency = self.words[number], sign * self.frequency[number]
         for piece in word:
             self.pieces.add(piece, frequency)
@@ -84,7 +84,7 @@ class _Inventory:
         return all(pair) and len(piece) <= LONGEST_PIECE and piece not in self.taken
 
     def best_pair(self) -> tuple[str, str] | None:
-        """The pair that raises the likelihood most; of equals the first of the alphabet."""
+        """The pair that raises the likelihood most; among equals, the alphabetically first."""
         present = np.flatnonzero(self.pairs.counts)
         if not len(present):
             return None
@@ -111,12 +111,12 @@ class _Inventory:
 
 
 class _Counts:
-    """Counts by name, as an array of which each name has a row.
+    """Counts by name, stored in an array with one row for each name.
 
     Attributes:
-        rows: of each name.
-        names: of each row.
-        counts: of each row; the rows behind the last are 0.
+        rows: row of each name.
+        names: name of each row.
+        counts: count of each row; unused rows at the end are 0.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Counts:
         self.counts = np.zeros(1024, dtype=np.int64)
 
     def add(self, name: str | tuple[str, str], count: int) -> int:
-        """Add to a name's count; returns its row, a new one where the name is new."""
+        """Add to a name's count; returns its row. A new name gets a new row."""
         row = self.rows.setdefault(name, len(self.names))
         if row == len(self.names):
             self.names.append(name)
@@ -138,13 +138,16 @@ class _Counts:
 def likelihood_gain(
     n: np.ndarray, of_first: np.ndarray, of_second: np.ndarray, same: np.ndarray, total: float
 ) -> np.ndarray:
-    """What merging each pair adds to log P of the text, in nats.
+    """Computes how much merging each pair adds to log P of the text.
 
     Args:
-        n: number of each pair, (P,).
+        n: count of each pair, (P,).
         of_first, of_second: c_a and c_b, (P,).
-        same: whether a is b, (P,).
+        same: whether a equals b, (P,).
         total: N.
+
+    Returns:
+        The gain of each pair in nats, (P,).
     """
     once = _f(of_first - n) - _f(of_first) + _f(of_second - n) - _f(of_second)
     twice = _f(of_first - 2 * n) - _f(of_first)
@@ -152,13 +155,13 @@ def likelihood_gain(
 
 
 def _f(x: np.ndarray | float) -> np.ndarray:
-    """x log x, 0 at 0 (and below, which only stands where it isn't used)."""
+    """x log x; 0 for x <= 0 (negative x occurs only in values that are not used)."""
     x = np.maximum(x, 0)
     return x * np.log(np.where(x > 0, x, 1))
 
 
 def merged_apart(word: list[str]) -> Iterator[tuple[str, str]]:
-    """The neighbours of a word that can all be merged: of a a a the pair (a, a) is one, not two."""
+    """Yields a word's neighbours without overlaps: (a, a) occurs once in a a a, not twice."""
     before: tuple[str, str] | None = None
     for pair in zip(word, word[1:], strict=False):
         if pair[0] == pair[1] and pair == before:
@@ -169,7 +172,7 @@ def merged_apart(word: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
-    """The word with each occurrence of the pair, from the left, as one piece."""
+    """Replaces each occurrence of the pair in the word, from left to right, by one piece."""
     merged: list[str] = []
     place = 0
     while place < len(word):

@@ -5,32 +5,33 @@ The tree ``(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks))))`` becomes two lines
     source   the dog barks
     target   (TOP (S (NP XX XX ) (VP XX ) ) )
 
-Target symbols, one a blank:
+Target symbols, separated by blanks:
 
 - ``(LABEL`` opens a constituent;
 - a placeholder stands for the next word: ``XX``, or by option its tag, such as ``DT``;
-- ``)`` closes the innermost constituent; by option ``)LABEL``, with the label that it opened with.
+- ``)`` closes the innermost constituent; by option ``)LABEL``, with the label of the constituent.
 
-A symbol is told by its first character: "(" opens, ")" closes, anything else is a placeholder
-(neither labels nor tags have brackets in them).
+The first character tells the kind of a symbol: "(" opens, ")" closes, anything else is a
+placeholder (labels and tags hold no brackets).
 
 A sequence is **well-formed** for n words when
 
-1. its first symbol opens the root, and the root is closed by the last symbol and no earlier one;
+1. its first symbol opens the root, and only the last symbol closes the root;
 2. it has exactly n placeholders, all within the root;
 3. no constituent is closed before it holds a placeholder or a closed constituent;
-4. a labelled closing symbol bears the label of the constituent that it closes.
+4. a labelled closing symbol has the label of the constituent that it closes.
 
-Read from the left that needs a count of the words so far, the stack of open labels (without
-labelled closing its depth) and the last symbol: a bracket may be opened while words are left; a
-placeholder, while words are left and a bracket is open; a closing symbol, unless the last symbol
-opened, or it would close the root while words are left. Such sequences can grow without end, but by
-opening alone; a search therefore also opens no more than `MAX_OPENINGS` times in a row. Then a
-placeholder must come, so n words take at most ``n * (2 * MAX_OPENINGS + 1)`` symbols; and a prefix
-with `depth` open brackets and r words left can still be completed in ``depth + r`` symbols.
+A search from left to right needs three things to follow these rules: the number of words so far,
+the stack of open labels (without labelled closing, only its depth), and the last symbol. While
+words remain, a bracket may open. While words remain and a bracket is open, a placeholder may
+follow. A bracket may close unless the last symbol opened it, or it is the root and words remain.
+Only openings can make such a sequence endless. A search therefore allows at most `MAX_OPENINGS`
+openings in a row; then a placeholder must follow. So n words take at most
+``n * (2 * MAX_OPENINGS + 1)`` symbols, and a prefix with `depth` open brackets and r remaining
+words can be completed in ``depth + r`` symbols.
 
-White space within a word or a label (a CRAFT word is "Xpd TTD") would part it: it is written as
-``\u2423`` and its hexadecimal number and ``;``, here ``Xpd\u242320;TTD``.
+White space within a word or a label would split it (a CRAFT word is "Xpd TTD"). It is escaped as
+``\u2423``, its hexadecimal number and ``;``, here ``Xpd\u242320;TTD``.
 """
 
 import re
@@ -39,7 +40,7 @@ from collections.abc import Iterable, Sequence
 from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree
 
 PLACEHOLDER = "XX"
-# CRAFT and GUM have at most 9, empty elements included.
+# CRAFT and GUM have at most 9 in a row, with empty elements.
 MAX_OPENINGS = 20
 
 _SPACE = re.compile(r"[\s\u2423]")
@@ -47,12 +48,12 @@ _ESCAPE = re.compile(r"\u2423([0-9a-f]{1,5});")
 
 
 def escape_space(text: str) -> str:
-    """A word or a label without white space."""
+    """Escapes the white space in a word or a label."""
     return _SPACE.sub(lambda found: f"\u2423{ord(found[0]):x};", text)
 
 
 def unescape_space(text: str) -> str:
-    """The inverse of `escape_space`; an escape of anything else stays as it is."""
+    """Undoes `escape_space`; an escape of any other character stays as it is."""
     return _ESCAPE.sub(_space_or_escape, text)
 
 
@@ -64,14 +65,15 @@ def _space_or_escape(found: re.Match[str]) -> str:
 def linearize(
     tree: Tree, keep_tags: bool = False, label_closings: bool = False
 ) -> tuple[list[str], list[str]]:
-    """The words of a tree, and its symbols.
+    """Returns the words of a tree, and its symbols.
 
     Args:
-        keep_tags: the placeholder of a word is its tag.
-        label_closings: close by ``)LABEL``.
+        tree: a single tree.
+        keep_tags: whether the placeholder of a word is its tag.
+        label_closings: whether a closing symbol is ``)LABEL``.
 
     Raises:
-        BadTree: the tree is a single word without a constituent round it.
+        BadTree: the tree is a single word without a constituent around it.
     """
     if not isinstance(tree[0], Open):
         raise BadTree("a word without a constituent round it; clean the tree first")
@@ -92,15 +94,15 @@ def linearize(
 def restore(
     symbols: Iterable[str], words: Sequence[str], tags: Sequence[str] | None = None
 ) -> Tree:
-    """The tree of a well-formed sequence: the inverse of `linearize`.
+    """Makes the tree of a well-formed sequence: the inverse of `linearize`.
 
     Args:
         symbols: with labelled closings or without.
-        words: as `linearize` gave them.
-        tags: of the words; the placeholders are the tags unless given.
+        words: as returned by `linearize`.
+        tags: of the words; None takes the placeholders as tags.
 
     Raises:
-        BadTree: the sequence is not well-formed; says which symbol breaks the rules.
+        BadTree: the sequence is not well-formed; the message names the symbol.
     """
     tree: Tree = []
     labels: list[str] = []

@@ -1,7 +1,7 @@
-"""Byte-pair encoding of words without an end, in time that doesn't grow with their square.
+"""Byte-pair encoding of very long words in less than quadratic time.
 
-subword-nmt looks through the whole word for every merge that it makes: a file of some kilobytes
-without a blank would keep it busy for hours. The units are the same.
+subword-nmt searches the whole word for every merge: a file of some kilobytes without a blank takes
+it hours. The units are the same.
 """
 
 import heapq
@@ -9,17 +9,17 @@ import heapq
 from subword_nmt.apply_bpe import BPE, check_vocab_and_split
 
 LONG = 40
-"""Letters; shorter words are left to subword-nmt."""
+"""Letters; subword-nmt encodes shorter words."""
 _WORD_END = "</w>"
 
 
 class _Word:
-    """A word on its way to units: a linked list of symbols, and the merges that are possible."""
+    """A partly merged word: a linked list of symbols, and a heap of the possible merges."""
 
     def __init__(self, symbols: list[str], ranks: dict[tuple[str, str], int]) -> None:
         self.symbols = symbols
         self._ranks = ranks
-        # Neighbours by place. A merged symbol stands at the place of its first part.
+        # Neighbours by place. A merged symbol has the place of its first part.
         self._after = list(range(1, len(symbols) + 1))
         self._before = list(range(-1, len(symbols) - 1))
         self._places: dict[int, list[int]] = {}
@@ -50,15 +50,15 @@ class _Word:
             self._before[self._after[place]] = place
 
     def merge_all(self) -> None:
-        """Makes the merge of the lowest rank wherever it is possible, until none is.
+        """Repeats the merge of the lowest rank at all its places, until no merge is possible.
 
-        All places of one merge come from left to right before those that only they make possible.
+        All places of a merge are merged from left to right, before the places that arise from them.
         """
         while self._waiting:
             rank = heapq.heappop(self._waiting)
             merged = []
             for place in sorted(set(self._places.pop(rank))):
-                if self._rank(place) == rank:  # unless another merge has changed it since
+                if self._rank(place) == rank:  # false if another merge has changed it
                     self._merge(place)
                     merged.append(place)
             for place in merged:
@@ -68,7 +68,7 @@ class _Word:
 
 
 def units_of(word: str, table: BPE) -> tuple[str, ...]:
-    """The units of a word by a table of merges, as subword-nmt finds them."""
+    """Splits a word into units by a table of merges, with the same result as subword-nmt."""
     symbols = [*word, _WORD_END]
     if table.version == (0, 2):
         symbols[-2:] = [word[-1] + _WORD_END]
@@ -86,7 +86,7 @@ class Table(BPE):
     """subword-nmt's table of merges, made fast for long words."""
 
     def segment_tokens(self, tokens: list[str], dropout: float = 0) -> list[str]:
-        """As BPE's."""
+        """Same as `BPE.segment_tokens`."""
         if not dropout:
             for token in tokens:
                 if len(token) > LONG:

@@ -1,9 +1,9 @@
-"""Sentences out of the marked-up files in which WMT and IWSLT publish theirs.
+"""Reads sentences from the marked-up files that WMT and IWSLT publish.
 
 - SGML of the WMT test sets (`.sgm`) and IWSLT's test sets (`.xml`): `<seg id="1">` in `<doc
-  docid="...">`, tags in capitals or not. Read by expressions: the files are no valid SGML or XML
-  (bare "&", several roots).
-- IWSLT's training text (`train.tags.de-en.de`): a sentence a line, lines of metadata between.
+  docid="...">`, tags in upper or lower case. Regular expressions read them, because the files are
+  not valid SGML or XML (bare "&", several roots).
+- IWSLT's training text (`train.tags.de-en.de`): a sentence a line, lines of metadata between them.
 - Columns between tabs (the Tatoeba exports of manythings.org).
 """
 
@@ -17,7 +17,7 @@ from vaswani_plugin.text.corpus_io import InputError
 
 _DOC_OR_SEG = re.compile(r"<(/?)(doc|seg)\b([^>]*)>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
-# With its semicolon only: "AT&T" and addresses with "&copy=" hold no entity.
+# An entity needs its semicolon: "AT&T" and addresses with "&copy=" hold no entity.
 _ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]*);")
 _LINE_END = re.compile(r"[ \t]*[\r\n]\s*")
 _METADATA = re.compile(
@@ -28,7 +28,7 @@ _TITLE_TAGS = re.compile(r"</?(?:title|description)>", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment, and by what it is found in the other language."""
+    """A segment, with the document and number that identify it in the other language."""
 
     document: str
     number: str
@@ -38,12 +38,12 @@ class Segment:
 def _character(entity: re.Match[str]) -> str:
     if entity[1].startswith("#"):
         return html.unescape(entity[0])
-    # `unescape` would make "¬ice;" of an unknown "&notice;".
+    # `html.unescape` would turn the unknown "&notice;" into "¬ice;".
     return html5.get(f"{entity[1]};", entity[0])
 
 
 def _resolved(text: str) -> str:
-    # Entities first: one may stand for a line end, which must not make two lines of one.
+    # Entities first: an entity may be a line end, which must not split the line.
     text = _ENTITY.sub(_character, text)
     return _LINE_END.sub(" ", text).strip()
 
@@ -60,10 +60,10 @@ def read_segments(lines: Iterable[str], name: str) -> list[Segment]:
 
     Args:
         lines: of the file.
-        name: what an error calls the file.
+        name: the file's name in error messages.
 
     Raises:
-        InputError: no segment, or one that isn't closed; names the line.
+        InputError: there is no segment, or a segment isn't closed; names the line.
     """
     content = "\n".join(lines)
     segments: list[Segment] = []
@@ -95,7 +95,7 @@ def check_same_segments(first: list[Segment], second: list[Segment], names: list
     """Checks that two test sets hold the same documents and segments in the same order.
 
     Raises:
-        InputError: names the first place where they part.
+        InputError: they differ; names the first difference.
     """
     for index in range(max(len(first), len(second))):
         places = [
@@ -112,8 +112,9 @@ def check_same_segments(first: list[Segment], second: list[Segment], names: list
 def training_sentences(lines: Iterable[str]) -> Iterator[str]:
     """Yields the sentences of IWSLT's training text; titles and descriptions are sentences too.
 
-    fairseq's prepare-iwslt14.sh drops the lines of <url>, <talkid> and <keywords> alone and keeps
-    entities; here a speaker's, reviewer's or translator's name is no sentence either.
+    fairseq's prepare-iwslt14.sh drops only the lines of <url>, <talkid> and <keywords>, and keeps
+    entities. This function resolves entities, and also drops the names of speakers, reviewers and
+    translators.
     """
     for line in lines:
         if not _METADATA.match(line):
@@ -121,10 +122,10 @@ def training_sentences(lines: Iterable[str]) -> Iterator[str]:
 
 
 def column(lines: Iterable[str], number: int, name: str) -> Iterator[str]:
-    """Yields one column, counted from 1, of lines with tabs between.
+    """Yields column `number`, counted from 1, of tab-separated lines.
 
     Raises:
-        InputError: a line with fewer columns; names it.
+        InputError: a line has fewer columns; names the line.
     """
     for count, line in enumerate(lines, start=1):
         cells = line.split("\t", number)

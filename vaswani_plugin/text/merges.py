@@ -1,9 +1,9 @@
-"""Which pairs of symbols byte-pair encoding merges: subword-nmt's learning, some times faster.
+"""Learns which pairs of symbols byte-pair encoding merges; faster than subword-nmt, same result.
 
-The codes are subword-nmt's own, so its bookkeeping is kept to the letter, also where it is not
-exact: pairs that have become rare are set aside and count anew from zero, and a symbol that was
-already there under another derivation is counted twice. What differs is the search for the most
-frequent pair, which there goes through all pairs for every merge and here asks a heap.
+The codes equal subword-nmt's, so this module counts exactly as subword-nmt does, also where its
+counts are not exact: pairs that have become rare are set aside and counted again from zero, and a
+symbol that two different merges produce is counted twice. Only the search for the most frequent
+pair differs: subword-nmt goes through all pairs for every merge, this module uses a heap.
 """
 
 import heapq
@@ -15,12 +15,12 @@ Pair = tuple[str, str]
 Word = tuple[str, ...]
 Entry = tuple[int, bytes, bytes, Pair]
 
-# The bytes of UTF-8 sort as its characters do, and none is above 0xf4.
+# UTF-8 bytes sort like the characters that they encode, and no byte is above 0xf4.
 _INVERTED = bytes((254 - byte) % 256 for byte in range(256))
 
 
 def _merged(word: Word, first: str, second: str) -> tuple[Word, list[int]]:
-    """The word with the pair merged from left to right, and where its occurrences began."""
+    """Merges the pair from left to right; returns the word and where its occurrences began."""
     symbols: list[str] = []
     starts: list[int] = []
     last = len(word) - 1
@@ -37,7 +37,7 @@ def _merged(word: Word, first: str, second: str) -> tuple[Word, list[int]]:
 
 
 def _merged_as_text(word: Word, first: str, second: str) -> Word:
-    """The same as subword-nmt does it, between white space; a U+00A0 in a symbol counts as such."""
+    """Merges the pair as subword-nmt does, which takes a U+00A0 in a symbol for white space."""
     pattern = rf"(?<!\S){re.escape(f'{first} {second}')}(?!\S)"
     return tuple(re.sub(pattern, lambda _: first + second, " ".join(word)).split(" "))
 
@@ -46,9 +46,9 @@ class _Pairs:
     """Counts of neighbouring symbols, and the words that have them.
 
     Attributes:
-        counts: pair to its number of occurrences, of the pairs not set aside.
-        rare: the same of all pairs when they were last set aside.
-        words: pair to word index to occurrences in this word.
+        counts: by pair, the number of occurrences, without the pairs that were set aside.
+        rare: by pair, its count when it was last set aside.
+        words: by pair and word index, the occurrences in this word.
     """
 
     def __init__(self, counts_of_words: dict[str, int]) -> None:
@@ -70,7 +70,7 @@ class _Pairs:
         self._fill_heap()
 
     def _order(self, symbol: str) -> bytes:
-        """What sorts the other way round: the heap gives the greatest of equally frequent pairs."""
+        """Key with inverted order: among equally frequent pairs, the heap returns the greatest."""
         order = self._reversed.get(symbol)
         if order is None:
             order = symbol.encode("utf-8").translate(_INVERTED) + b"\xff"
@@ -89,9 +89,9 @@ class _Pairs:
         heapq.heapify(self._heap)
 
     def _take_top(self) -> Pair | None:
-        """The most frequent pair not below the threshold, if there is one.
+        """Removes and returns the most frequent pair not below the threshold, or None.
 
-        Entries are never corrected when a count falls, only found too high when they come up.
+        A heap entry stays when its pair's count falls; it is checked when it reaches the top.
         """
         while self._heap:
             entry = heapq.heappop(self._heap)
@@ -103,7 +103,7 @@ class _Pairs:
         return None
 
     def most_frequent(self, done: int) -> Pair | None:
-        """The pair to merge after `done` merges; None where none is left."""
+        """The pair to merge after `done` merges; None if no pair remains."""
         pair = self._take_top()
         if pair is None:
             self.set_aside()
@@ -156,7 +156,7 @@ class _Pairs:
         for start in starts:
             if start:
                 self._add(word[start - 1 : start + 1], index, -count, -1)
-            # Where the pair follows itself, its next occurrence subtracts what lies between.
+            # If the pair follows directly, its next occurrence subtracts the pair between them.
             if start + 2 < len(word) and word[start + 2 : start + 4] != pair:
                 self._add(word[start + 1 : start + 3], index, -count, -1)
 
@@ -172,9 +172,9 @@ def learn_merges(
     """Yields the pairs to merge, in order, as subword-nmt's `learn_bpe` writes them.
 
     Args:
-        counts: words, of which one at least has two letters, to their frequencies.
-        operations: how many pairs at most.
-        min_frequency: stop at a pair rarer than this, from 1 on.
+        counts: frequency of each word; at least one word has two letters.
+        operations: number of pairs, at most.
+        min_frequency: stop at a pair rarer than this; at least 1.
     """
     pairs = _Pairs(counts)
     for done in range(operations):

@@ -1,4 +1,4 @@
-"""What commands say to the people who use them when something is wrong."""
+"""Error messages of the commands."""
 
 import os
 
@@ -7,18 +7,19 @@ TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
 
 
 class InputError(ValueError):
-    """Something the user can mend; the message is one line that names the place and the remedy."""
+    """An error that the user can fix; the message is one line with the place and the remedy."""
 
 
 def wants_traceback() -> bool:
-    """Whether the user asked for every error in full."""
+    """Whether the user asked for tracebacks."""
     return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
 
 
 def message_line(text: str) -> str:
-    """A message as a line for a terminal: nothing in it that a terminal would obey, no novel.
+    """Formats a message as one short line, without control sequences for the terminal.
 
-    What isn't printable is shown as in Python's literals; of a long text the middle is left out.
+    Unprintable characters are escaped as in Python's literals; the middle of a long text is left
+    out.
     """
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     if len(line) > LONGEST_MESSAGE:

@@ -1,8 +1,8 @@
-"""Moses' rules: punctuation normalized, text into tokens and tokens into running text.
+"""Moses' rules: normalizes punctuation, tokenizes and detokenizes, by sacremoses.
 
-Every line gives exactly one line, and the result is that of sacremoses, which does the work. What
-is added is speed: a rule of normalization is tried only where a text holds what the rule needs,
-and the tokens of a chunk (what stands between spaces) are remembered.
+Every line gives exactly one line, with the same result as sacremoses. This module only adds speed:
+it tries a rule of normalization only if the text holds a string that the rule needs, and it caches
+the tokens of chunks. A chunk is the text between two spaces.
 """
 
 import re
@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
-# Chunks remembered by a process: about 50 MB. A longer chunk is unlikely to come again.
+# Chunks in the cache of a process: about 50 MB. Longer chunks seldom repeat and are not cached.
 REMEMBERED_CHUNKS = 1 << 18
 LONGEST_REMEMBERED = 40
 
 
 def _needed_text(pattern: str) -> str:
-    """A text without which one of sacremoses' patterns can't match or would change nothing."""
+    """A string that a text must hold for a pattern of sacremoses to change it."""
     if pattern == " +":
         return "  "  # a single space is replaced by a single space
     without_groups = re.split(r"(?<!\\)\(.*?\)", pattern)
@@ -25,10 +25,13 @@ def _needed_text(pattern: str) -> str:
 
 
 def make_normalizer(language: str) -> Callable[[str], str]:
-    """Returns the punctuation normalization of sacremoses' command, and of Moses' own script.
+    """Returns the punctuation normalization of sacremoses' command and Moses' own script.
 
-    Both leave the line end on a line, and one rule sees it: a full stop before a closing quotation
-    mark at the end of a line moves behind it in German, Spanish and French.
+    Both keep the line end on a line, and one rule depends on it: in German, Spanish and French, a
+    full stop before a closing quotation mark at the end of a line moves behind the mark.
+
+    Args:
+        language: two-letter code.
     """
     rules = [
         (_needed_text(pattern), re.compile(pattern).sub, replacement)
@@ -46,7 +49,7 @@ def make_normalizer(language: str) -> Callable[[str], str]:
 
 
 class _Tokenizer(MosesTokenizer):
-    """sacremoses' tokenizer; the sets that it builds anew for every question are built once."""
+    """sacremoses' tokenizer; it builds its character sets once instead of at every call."""
 
     def __init__(self, language: str) -> None:
         super().__init__(lang=language)
@@ -62,11 +65,10 @@ class _Tokenizer(MosesTokenizer):
 
 
 class _Chunks(dict[str, str]):
-    """From a chunk and what Moses' rules see of its surroundings to the chunk's tokens.
+    """Maps a chunk and its context, as far as Moses' rules depend on it, to the chunk's tokens.
 
-    A key is a chunk or, with a space between, a chunk and marks: `^` no chunk before it, `$` none
-    behind it, and behind a chunk that ends in a full stop the kind of the next one: `a` begins in
-    lower case, `1` with a digit.
+    A key is a chunk, or a chunk, a space and marks. `^` marks the first chunk, `$` the last. If a
+    chunk ends in a full stop, `a` marks that the next one begins in lower case, `1` with a digit.
     """
 
     def __init__(self, moses: _Tokenizer, aggressive: bool, escape: bool) -> None:
@@ -74,16 +76,16 @@ class _Chunks(dict[str, str]):
         self._moses = moses
         self._options = {"aggressive_dash_splits": aggressive, "escape": escape}
         self._pad, self._padded = moses.PAD_NOT_ISALNUM
-        # Of a chunk that is neither padded nor holds these, no rule changes a letter.
+        # No rule changes a chunk that is not padded and holds none of these characters.
         changing = "-.'`," if aggressive else ".'`,"
         self._plain = re.compile(f"([^{changing}]+)([.,]?)").fullmatch
 
     def by_moses(self, line: str) -> str:
-        """A line tokenized by sacremoses itself."""
+        """Tokenizes a line by sacremoses itself."""
         return " ".join(self._moses.tokenize(line, return_str=True, **self._options).split())
 
     def by_chunks(self, chunks: list[str], marks: str = "^$") -> str:
-        """Chunks of a line tokenized one by one; `marks` are those of all of them together."""
+        """Tokenizes the chunks of a line one by one; `marks` belong to the whole sequence."""
         for i in range(len(chunks) - 1):
             if chunks[i][-1] == ".":
                 chunks[i] += self._kind(chunks[i + 1][0])
@@ -111,7 +113,7 @@ class _Chunks(dict[str, str]):
         before = "" if "^" in marks else "a "
         behind = "" if "$" in marks else " a" if "a" in marks else " 1" if "1" in marks else " A"
         plain = self._plain(chunk)
-        # Moses writes DOTMULTI for dots and takes its own sign back where a text has it as well.
+        # Moses replaces dots by DOTMULTI and back; a text that holds "MULTI" would change.
         if len(chunk) == 1 or plain is None or "MULTI" in chunk:
             line = self.by_moses(before + chunk + behind)
         elif plain[2] == ".":
@@ -122,12 +124,17 @@ class _Chunks(dict[str, str]):
 
 
 def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[str], str]:
-    """Returns sacremoses' tokenization: tokens with a space between them.
+    """Returns sacremoses' tokenization: a function from a line to tokens joined by spaces.
 
-    Its rules reach across a space in three ways: some ask whether there is a chunk before or
-    behind, the full stop's ask how the next chunk begins, and of two apostrophes with a space
-    between them the rules for the first use up the space. Lines with such a pair are not taken
-    apart, nor are lines with control characters, of which Moses drops some.
+    Its rules depend on neighbouring chunks in three ways. Some rules test whether there is a chunk
+    before or after. The rules for the full stop test how the next chunk begins. If two apostrophes
+    have a space between them, the rule for the first one consumes the space. Lines with such
+    apostrophes, and lines with control characters (Moses drops some), are tokenized as a whole.
+
+    Args:
+        language: two-letter code.
+        aggressive: as in `make_processor`.
+        escape: as in `make_processor`.
     """
     chunks_of = _Chunks(_Tokenizer(language), aggressive, escape)
     tokens_of = chunks_of.__getitem__
@@ -154,7 +161,11 @@ def make_processor(
     """Returns the function from a raw line to a tokenized one.
 
     Args:
-        language: two-letter code; decides on apostrophes, abbreviations and quotation marks.
+        language: two-letter code; it selects rules for apostrophes, abbreviations and quotation
+            marks.
+        lowercase: convert to lower case first.
+        normalize: normalize punctuation.
+        tokenize: split the line into tokens.
         aggressive: split words at hyphens as well ("well-known": "well @-@ known").
         escape: write &, |, <, >, ', ", [ and ] as XML entities, as Moses does.
     """
@@ -166,7 +177,7 @@ def make_processor(
     if tokenize:
         steps.append(make_tokenizer(language, aggressive, escape))
     else:
-        # A line end hidden in a line (U+2028 and its like) would be one to a later reader.
+        # A later reader would end the line at a U+2028 or similar inside it.
         steps.append(lambda line: " ".join(line.split()))
 
     def process(line: str) -> str:

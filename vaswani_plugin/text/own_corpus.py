@@ -1,7 +1,7 @@
-"""Sentence pairs of a user's own, cleaned and divided into train, valid and test.
+"""Cleans a user's sentence pairs and divides them into train, valid and test.
 
-No sentence of the held-out text is in the training text, on either side, whether it was held out
-here or came in files of its own. Files are read more than once and never kept in memory.
+No sentence of the held-out text is in the training text, on either side. This also holds for
+held-out text from separate files. Files are read more than once and never kept in memory.
 """
 
 import random
@@ -31,24 +31,24 @@ from vaswani_plugin.text.sides import Pair, seem_swapped
 from vaswani_plugin.text.splitting import hold_out, sentence_key
 
 SAMPLE = 10_000
-"""Pairs from which the look of a corpus is learned."""
+"""Size of the sample, in pairs, from which the properties of a corpus are learned."""
 LEAST_PAIRS = 20
-"""Below this there is nothing to train and test with."""
+"""Fewer pairs are too few to train and test."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a corpus is made of.
+    """The files and sizes of a corpus.
 
     Args:
-        train: the training text, and all other splits where these are None.
-        valid: validation text, or None: taken from train.
-        test: the same.
+        train: the training text; a split that is None is taken from it.
+        valid: validation text, or None.
+        test: test text, or None.
         old: older training text to mix in, or None.
-        mix_ratio: so many old pairs for each new one, at most.
-        keep_out: text that no training pair may share a sentence with.
-        valid_size: pairs to hold out; None: `held_out_size`.
-        test_size: the same.
+        mix_ratio: number of old pairs for each new pair, at most.
+        keep_out: text with which no training pair may share a sentence.
+        valid_size: validation pairs to hold out; None means `held_out_size`.
+        test_size: test pairs to hold out; None means `held_out_size`.
     """
 
     train: PairFiles
@@ -64,9 +64,9 @@ class Inputs:
         """Checks the numbers.
 
         Raises:
-            InputError: one is negative, or no number.
+            InputError: a number is negative or nan.
         """
-        if not self.mix_ratio >= 0:  # nan too
+        if not self.mix_ratio >= 0:  # also refuses nan
             raise InputError(f"--mix-ratio {self.mix_ratio:g}: must be at least 0")
         for name in ("valid", "test"):
             size = getattr(self, f"{name}_size")
@@ -75,7 +75,7 @@ class Inputs:
 
 
 class _HeldOut:
-    """The sentences of the held-out text, by their keys, each side apart."""
+    """The sentences of the held-out text, as keys, in one set for each side."""
 
     def __init__(self) -> None:
         self._keys: tuple[set[int], set[int]] = (set(), set())
@@ -85,20 +85,24 @@ class _HeldOut:
             known.add(key)
 
     def shares(self, keys: tuple[int, int]) -> bool:
-        """Whether one of the two sentences is in it."""
+        """Whether one of the two sentences is in the held-out text."""
         return keys[0] in self._keys[0] or keys[1] in self._keys[1]
 
 
 def held_out_size(pairs: int) -> int:
-    """Pairs of a validation or test set: a twentieth, 50 to 2,000, never over a tenth."""
+    """Size of a validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10."""
     return min(max(pairs // 20, 50), 2000, pairs // 10)
 
 
 def sample_pairs(files: PairFiles, size: int = SAMPLE) -> list[Pair]:
-    """Reads the files to their end and returns pairs evenly drawn; the same for the same text.
+    """Reads the files to the end and returns evenly drawn pairs; equal text gives equal pairs.
+
+    Args:
+        files: the corpus.
+        size: of the sample, in pairs.
 
     Raises:
-        InputError: as `PairFiles.read`, or the first line has only one column.
+        InputError: `PairFiles.read` raises it, or the first line has only one column.
     """
     chosen: list[Pair] = []
     draw = random.Random(1)
@@ -120,15 +124,15 @@ def sample_pairs(files: PairFiles, size: int = SAMPLE) -> list[Pair]:
 
 
 def keys_of(left: str, right: str) -> tuple[int, int]:
-    """`sentence_key` of both sides."""
+    """Returns the `sentence_key` of both sides."""
     return sentence_key(left), sentence_key(right)
 
 
 def check_sides(files: PairFiles, sample: list[Pair]) -> None:
-    """Refuses files whose languages are the other way round.
+    """Refuses files whose languages are swapped.
 
     Raises:
-        InputError: names the files.
+        InputError: the languages are swapped; names the files.
     """
     source, target = files.languages
     if sample and seem_swapped(sample, source, target):
@@ -140,12 +144,12 @@ def check_sides(files: PairFiles, sample: list[Pair]) -> None:
 
 
 class OwnCorpus:
-    """Cleans and divides; see `prepare`.
+    """Cleans a corpus and divides it; see `prepare`.
 
     Args:
         inputs: the files.
-        rules: limits of a pair.
-        output: the folder of the splits, SPLIT.LANGUAGE each.
+        rules: limits for a pair.
+        output: the folder for the splits, SPLIT.LANGUAGE each.
     """
 
     def __init__(self, inputs: Inputs, rules: PairRules, output: Path) -> None:
@@ -159,7 +163,7 @@ class OwnCorpus:
         """Writes the splits; returns the report.
 
         Raises:
-            InputError: the text can't be used; names the file, mostly the line, and the remedy.
+            InputError: the text can't be used; names the file, the line if known, and the remedy.
             OSError: a file can't be read or written.
         """
         inputs = self._inputs
@@ -169,7 +173,7 @@ class OwnCorpus:
         if inputs.keep_out is not None:
             for _, left, right in inputs.keep_out.read():
                 self._held_out.add(keys_of(left, right or ""))
-        # The test set first: what it holds is in no other split.
+        # The test set first: its sentences are excluded from the other splits.
         for name, files in (("test", inputs.test), ("valid", inputs.valid)):
             if files is not None:
                 check_sides(files, sample_pairs(files))
@@ -184,7 +188,7 @@ class OwnCorpus:
     def _screened(
         self, name: str, files: PairFiles, screen: PairScreen
     ) -> Iterator[tuple[Pair, tuple[int, int]]]:
-        """The pairs that break no rule, with their keys; counts the others."""
+        """Yields the pairs that break no rule, with their keys; counts the others."""
         dropped = self._dropped[name] = Dropped()
         seen = SeenPairs()
         for number, left, right in files.read():
@@ -216,7 +220,7 @@ class OwnCorpus:
         return [stack.enter_context(write_atomically(path)) for path in paths]
 
     def _divide(self, folder: Path, screen: PairScreen) -> None:
-        """Cleans the training text, and takes from it what is held out."""
+        """Cleans the training text, and holds out validation and test pairs from it."""
         left, right = array("Q"), array("Q")
         with ExitStack() as stack:
             writers = self._writers(stack, folder / "clean")
@@ -236,7 +240,7 @@ class OwnCorpus:
         self._write("train", self._mixed(train, held.count(False), screen))
 
     def _choose(self, left: array, right: array) -> dict[str, list[bool]]:
-        """Which pairs are held out, by set."""
+        """Chooses the pairs that are held out, by set."""
         inputs, count = self._inputs, len(left)
         if count < LEAST_PAIRS:
             raise InputError(
@@ -254,7 +258,7 @@ class OwnCorpus:
         return {name: chosen.tolist() for name, chosen in members.items()}
 
     def _mixed(self, train: Iterable[Pair], new: int, screen: PairScreen) -> Iterator[Pair]:
-        """The training pairs, then old ones that share no sentence with held-out text."""
+        """Yields the training pairs, then old pairs that share no sentence with held-out text."""
         yield from train
         old = self._inputs.old
         if old is None:

@@ -1,7 +1,7 @@
-"""A user's own text for a language model, cleaned and divided into train, valid and test.
+"""Cleans a user's text for a language model and divides it into train, valid and test.
 
-A text is read in its order: what is held out is its end, first the lines for valid, then those for
-test. No long line is in two of the three (`screening.judge_lines`).
+The text keeps its order: the last lines are held out, first those for valid, then those for test.
+No long line is in two of the splits (`screening.judge_lines`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,10 +20,12 @@ class OwnLines:
     """Cleans and divides one text; see `prepare`.
 
     Args:
-        train: the text; valid and test: texts of their own, or None.
-        valid_size: lines to hold out; None: `held_out_size`.
-        test_size: the same.
-        output: the folder of train.txt, valid.txt and test.txt.
+        train: the text.
+        valid: a separate validation text, or None.
+        test: a separate test text, or None.
+        valid_size: validation lines to hold out; None means `held_out_size`.
+        test_size: test lines to hold out; None means `held_out_size`.
+        output: the folder for train.txt, valid.txt and test.txt.
         keep_out: text whose long lines no split may hold, or None.
     """
 
@@ -48,7 +50,7 @@ class OwnLines:
         """Writes the splits; returns the report.
 
         Raises:
-            InputError: the text can't be used; names the file, mostly the line, and the remedy.
+            InputError: the text can't be used; names the file, the line if known, and the remedy.
             OSError: a file can't be read or written.
         """
         train = self._files["train"]
@@ -73,13 +75,13 @@ class OwnLines:
         for name, size in {"train": rest, **sizes}.items():
             if name == "train" or size:
                 self._write(name, islice(lines, size))
-        assert next(lines, None) is None  # to the end: the last lines may be dropped ones
+        assert next(lines, None) is None  # read to the end: the last lines may be dropped
         return report(self._counts, {"text": self._output / "train.txt"}, self._dropped)
 
     def _kept(self) -> Iterator[str]:
-        """The lines of the training text; writes the held-out texts that have files of their own.
+        """Writes the held-out texts that have separate files, then yields the training lines.
 
-        These come first: a long line of theirs is no line of the training text.
+        Held-out texts are read first, so that their long lines are dropped from the training text.
         """
         broken = judge_lines()
         if self._keep_out is not None:

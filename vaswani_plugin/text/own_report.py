@@ -1,4 +1,4 @@
-"""What is known of text that was cleaned and divided: numbers for choices, and what was dropped."""
+"""Reports on text that was cleaned and divided: its sizes, and what was dropped."""
 
 import unicodedata
 from pathlib import Path
@@ -8,19 +8,19 @@ from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.screening import Dropped
 
 LONGEST_WORDS = 15
-"""Characters between two blanks, on average, from which a text is one without words between blanks:
+"""Average number of characters between two blanks above which a text has no blanks between words:
 German has 7, Finnish 8, Japanese and Thai 20 and more."""
 
 
 def report(
     counts: dict[str, int], train: dict[str, Path], dropped: dict[str, Dropped]
 ) -> dict[str, Any]:
-    """What is known of prepared text, for JSON.
+    """Returns the report on prepared text, for JSON.
 
     Args:
-        counts: pairs (or lines) of each split.
+        counts: number of pairs (or lines) of each split.
         train: the training text's files, by language.
-        dropped: what became of each file.
+        dropped: by file, what was dropped.
     """
     letters: set[str] = set()
     sides = []
@@ -44,15 +44,15 @@ def report(
 
 
 def sacrebleu_tokenizer(language: str, characters: int, words: int) -> str:
-    """Which of sacreBLEU's tokenizers suits the target text.
+    """Returns the name of the sacreBLEU tokenizer that suits the target text.
 
     Args:
-        language: its code.
-        characters: of the text.
-        words: between blanks.
+        language: code of the target language.
+        characters: number of characters of the text.
+        words: number of words between blanks.
 
     Returns:
-        "zh" for Chinese; "char" for other text without blanks between words; else "13a".
+        "zh" for Chinese; "char" for other text without blanks between words; otherwise "13a".
     """
     if language.casefold().replace("-", "_").split("_")[0] in ("zh", "yue"):
         return "zh"

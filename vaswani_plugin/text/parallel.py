@@ -1,9 +1,9 @@
-"""Runs a function over the blocks of a corpus, in worker processes, in the order of the file.
+"""Runs a function over the blocks of a corpus in worker processes; results keep the file's order.
 
-A block is some hundred kilobytes of whole lines as bytes: cutting and sending it costs the parent
-process next to nothing, and decoding is the workers' part. A few blocks are held at a time, so
-memory does not grow with the corpus, and where blocks begin does not depend on the number of
-workers, so neither does any result.
+A block is some hundred kilobytes of whole lines as bytes. Cutting and sending it costs the parent
+process little; the workers decode it. Only a few blocks are in memory at a time, so memory does not
+grow with the corpus. The borders of blocks do not depend on the number of workers, so the results
+do not either.
 """
 
 import os
@@ -39,7 +39,7 @@ class Block:
     data: bytes
 
     def text(self) -> str:
-        """The lines as text, each ended by "\\n" alone.
+        """Decodes the lines; each ends in "\\n".
 
         Raises:
             InputError: invalid UTF-8; names the line.
@@ -58,7 +58,7 @@ class Block:
         return text if text.endswith("\n") else text + "\n"
 
     def lines(self) -> list[str]:
-        """The lines without their ends; raises as `text` does."""
+        """Decodes the lines, without their line ends; raises the errors of `text`."""
         return self.text()[:-1].split("\n")
 
 
@@ -81,7 +81,7 @@ def read_blocks(path: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
 
 
 def count_lines(path: str) -> int:
-    """Number of lines of a corpus; raises as `read_blocks` does."""
+    """Counts the lines of a corpus; raises the errors of `read_blocks`."""
     return sum(
         block.data.count(b"\n") + (not block.data.endswith(b"\n")) for block in read_blocks(path)
     )
@@ -92,7 +92,7 @@ _function: Callable[[Block], Any]
 
 def _start_worker(factory: Callable[[], Callable[[Block], Any]]) -> None:
     global _function
-    # The parent answers Ctrl-C, and a worker ends when its parent does, however that ended.
+    # The parent handles Ctrl-C, and a worker ends when its parent ends for any reason.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _function = factory()
@@ -115,16 +115,18 @@ def map_blocks(
     workers: int,
     size: int = BLOCK_BYTES,
 ) -> Iterator[Result]:
-    """Yields a function's results for the blocks of a file, in their order.
+    """Yields a function's results for the blocks of a file, in the order of the file.
 
     Args:
-        factory: makes the function, in each worker once; must be picklable. It is called here
-            first, so that its errors come from this process.
-        workers: number of processes; with one, or where the file is a single block, the work is
-            done here.
+        factory: makes the function, once in each worker; must be picklable. This process calls it
+            first, so that its errors are raised here.
+        path: the file, plain, `.gz`, or `-` for standard input.
+        workers: number of processes. With 1, or if the file is a single block, this process does
+            the work.
+        size: of a block, in bytes.
 
     Raises:
-        InputError: as `read_blocks` and `Block.text` do, or when a worker was killed.
+        InputError: `read_blocks` or `Block.text` raises it, or a worker was killed.
     """
     blocks = read_blocks(path, size)
     head = list(islice(blocks, 2))
@@ -150,7 +152,7 @@ def map_blocks(
 
 
 class _LineByLine:
-    """From a line function to a block function; a class, because workers unpickle it."""
+    """Makes a block function of a line function; a class, because workers unpickle it."""
 
     def __init__(self, factory: Callable[[], Callable[[str], str]]) -> None:
         self._factory = factory
@@ -163,8 +165,13 @@ class _LineByLine:
 def write_results(results: Iterator[list[str]], source: str, output: str) -> int:
     """Writes lists of lines to a file; returns the number of lines.
 
+    Args:
+        results: the lists.
+        source: the file that they come from, for messages.
+        output: the file to write.
+
     Raises:
-        InputError: there are none, because `source` is empty.
+        InputError: there are no lines, because `source` is empty.
     """
     count = 0
     with write_atomically(output) as write:
@@ -179,7 +186,13 @@ def write_results(results: Iterator[list[str]], source: str, output: str) -> int
 def process_file(
     factory: Callable[[], Callable[[str], str]], source: str, output: str, workers: int
 ) -> int:
-    """Runs a line function, built once in each worker, over a file; returns the line count.
+    """Runs a line function over a file; returns the number of lines.
+
+    Args:
+        factory: makes the function, once in each worker; must be picklable.
+        source: the file to read.
+        output: the file to write.
+        workers: number of processes.
 
     Raises:
         InputError: the file is empty or can't be read as text.

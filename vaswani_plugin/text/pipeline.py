@@ -1,4 +1,4 @@
-"""From a raw line to a model's subwords and back, by the settings that lie beside the model."""
+"""Converts raw lines to a model's subwords and back, by the settings in the model's folder."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,14 +19,14 @@ LineFunction = Callable[[str], str]
 
 
 class Pipeline:
-    """The functions between raw lines and a model's subwords. Threads may share one.
+    """Converts between raw lines and a model's subwords. Threads may share a pipeline.
 
     Args:
         settings: how the model's text was prepared.
-        folder: where the settings' files lie.
+        folder: with the files that the settings name.
 
     Attributes:
-        subwords: by which marks the subwords join to words: "subword-nmt", "sentencepiece" or
+        subwords: kind of marks by which subwords join to words: "subword-nmt", "sentencepiece" or
             "none".
 
     Raises:
@@ -37,7 +37,7 @@ class Pipeline:
         self.settings = settings
         self.folder = folder
         self.subwords = getattr(settings, "subwords", "none")
-        self._lock = Lock()  # the subword coders remember words in dictionaries that they empty
+        self._lock = Lock()  # the subword coders share caches that they clear
         if isinstance(settings, TreeSettings):
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
@@ -60,11 +60,11 @@ class Pipeline:
 
     @classmethod
     def of_tokens(cls, languages: tuple[str, str], codes: Path | None) -> "Pipeline":
-        """For a translation model without a bundle, whose lines are tokenized text.
+        """Makes the pipeline of a translation model without a bundle; raw lines are tokenized text.
 
         Args:
             languages: source and target.
-            codes: subword-nmt's, to split the text with; None leaves it as it is.
+            codes: of subword-nmt, to split the text; None leaves it as it is.
 
         Raises:
             InputError: the codes can't be read.
@@ -80,9 +80,9 @@ class Pipeline:
         return pipeline
 
     def of_target(self) -> "Pipeline":
-        """The pipeline of a translation model whose raw lines are in the target language.
+        """Returns the pipeline for raw lines in the target language of a translation model.
 
-        It is this one where nothing depends on the language.
+        It is this pipeline itself if nothing depends on the language.
 
         Raises:
             InputError: the codes can't be read.
@@ -92,21 +92,21 @@ class Pipeline:
         uses_rules = settings.tokenizer == "moses" or settings.normalize_punctuation
         if not uses_rules and settings.vocabulary is None:
             return self
-        # The vocabulary that limits subword-nmt is the source's.
+        # The vocabulary that limits subword-nmt is that of the source language.
         limits = {"vocabulary": None, "vocabulary_threshold": None}
         own = replace(settings, source_language=settings.target_language, **limits)
         return Pipeline(own, self.folder)
 
     def encode(self, line: str) -> str:
-        """A raw line as the model's subwords, joined by spaces; empty where nothing is left."""
+        """Converts a raw line to the model's subwords, joined by spaces; may return ""."""
         with self._lock:
             return self._encode(line)
 
     def decode(self, line: str) -> str:
-        """The model's subwords as running text.
+        """Converts the model's subwords to running text.
 
-        Translations have no line break of any kind in them; a language model's line comes back as
-        it was, also where it holds a U+2028 or the like.
+        A translation holds no line break of any kind. A language model's line is restored exactly,
+        also if it holds a U+2028 or similar.
         """
         with self._lock:
             return self._decode(line)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, now and then a line in a log file."""
+"""Reports progress of long work: a bar on a terminal, otherwise a line from time to time."""
 
 import sys
 import time
@@ -14,17 +14,17 @@ def _amount(count: int, unit: str) -> str:
 def progress(
     label: str, total: int | None, unit: str = "B", seconds: float = 10
 ) -> Iterator[Callable[[int], None]]:
-    """Gives a function that takes what was done since its last call; reports go to stderr.
+    """Yields a function that takes the amount done since its last call; reports go to stderr.
 
     Args:
-        label: what is being done to what.
-        total: the whole work in `unit`, None where it isn't known.
-        unit: "B" for bytes, or a plural.
-        seconds: away from a terminal, the shortest time between two lines. Where `total` is known
-            there is at most one line each tenth of it.
+        label: names the work, such as "unpacking FILE".
+        total: the whole amount in `unit`; None if it isn't known.
+        unit: "B" for bytes, or a plural noun.
+        seconds: without a terminal, the shortest time between two lines. If `total` is known, there
+            is at most one line for each tenth of it.
     """
     if sys.stderr.isatty():
-        from tqdm import tqdm  # a tenth of a second that short commands need not pay
+        from tqdm import tqdm  # takes 0.1 s, which short commands save
 
         with tqdm(total=total, desc=label, unit=unit, unit_scale=True, leave=False) as bar:
             yield bar.update

@@ -1,7 +1,7 @@
-"""The rules that clean text of any language: what is dropped, why, and when to give up.
+"""The rules that clean text of any language, and the limits beyond which a text is refused.
 
-Nothing here counts words between blanks, which many languages don't write: lengths are characters
-or bytes. No line is rewritten: a pair is kept as it is or dropped.
+Lengths are in characters or bytes, not in words, because many languages write no blanks between
+words. No line is rewritten: a pair is kept as it is or dropped.
 """
 
 import unicodedata
@@ -15,11 +15,11 @@ from vaswani_plugin.text.sides import Pair, Sides
 from vaswani_plugin.text.splitting import letters_and_digits
 
 MOST_DROPPED = 0.5
-"""Share of the pairs that a single rule may drop; with more dropped the files are wrong."""
+"""Share of the pairs that a single rule may drop; if it drops more, the files are wrong."""
 SHORT = 10
-"""Characters added to both lengths before they are compared: short sentences vary most."""
+"""Characters added to both lengths before the comparison: short sentences vary most."""
 LONG_LINE = 30
-"""Characters from which a line of a language model's text is not expected to occur twice."""
+"""Length in characters from which a line of a language model's text should not occur twice."""
 
 ONE_COLUMN, EMPTY = "only one column", "empty"
 CARRIAGE_RETURN, CONTROLS = "carriage return inside the line", "control character"
@@ -39,22 +39,22 @@ REMEDIES = {
     SWAPPED: "put each sentence on its own side",
     LEAKED: "give a validation and a test set that are not part of the training text",
 }
-"""What a user can do where a rule drops most of the text."""
+"""By rule, the remedy if it drops most of the text."""
 
 
 @dataclass(frozen=True)
 class PairRules:
-    """Limits that a pair must keep.
+    """Limits for a pair.
 
     Args:
-        max_length: bytes of a side in UTF-8, after Unicode's NFKC: no vocabulary with bytes makes
-            more subwords of it, whatever the script.
-        max_ratio: how many times longer one side may be than the other one suggests; the usual
-            proportion of the corpus' sides is taken into account.
+        max_length: bytes of a side in UTF-8 after NFKC. A vocabulary that holds all bytes never
+            makes more subwords than that, in any script.
+        max_ratio: how many times longer a side may be than expected from the other side and the
+            usual ratio of the corpus' sides.
         drop_copies: whether pairs with the same letters and digits on both sides are dropped.
 
     Raises:
-        InputError: limits that no pair can keep.
+        InputError: no pair can satisfy the limits.
     """
 
     max_length: int = 1000
@@ -64,12 +64,12 @@ class PairRules:
     def __post_init__(self) -> None:
         if self.max_length < 1:
             raise InputError(f"--max-length {self.max_length}: must be at least 1")
-        if not self.max_ratio >= 1:  # nan too
+        if not self.max_ratio >= 1:  # also refuses nan
             raise InputError(f"--max-ratio {self.max_ratio:g}: must be at least 1")
 
 
 def unusable(line: str) -> str | None:
-    """The rule that a line breaks as such, None where it is text."""
+    """Returns the rule that a single line breaks, or None if it is usable text."""
     if not line or line.isspace():
         return EMPTY
     if not line.isprintable():
@@ -81,12 +81,12 @@ def unusable(line: str) -> str | None:
 
 
 def has_letters(line: str) -> bool:
-    """Whether there is a letter of any script in it."""
+    """Whether a line holds a letter of any script."""
     return any(map(str.isalpha, line))
 
 
 def byte_length(line: str) -> int:
-    """Bytes in UTF-8 after NFKC."""
+    """Length of a line in bytes of UTF-8 after NFKC."""
     return len(line) if line.isascii() else len(unicodedata.normalize("NFKC", line).encode())
 
 
@@ -95,8 +95,8 @@ class PairScreen:
 
     Args:
         rules: the limits.
-        sample: pairs of the corpus, from which the usual proportion of the lengths and the look of
-            either side are learned.
+        sample: pairs of the corpus; the usual ratio of the lengths and the character bigrams of
+            each side are learned from them.
     """
 
     def __init__(self, rules: PairRules, sample: Sequence[Pair]) -> None:
@@ -106,7 +106,7 @@ class PairScreen:
         self._sides = Sides([pair for pair in usable if pair[0] != pair[1]])
 
     def judge(self, left: str, right: str) -> str | None:
-        """The first rule that a pair breaks, or None."""
+        """Returns the first rule that a pair breaks, or None."""
         rules = self._rules
         if broken := unusable(left) or unusable(right):
             return broken
@@ -125,10 +125,10 @@ class PairScreen:
 
 
 def judge_lines() -> Callable[[str], str | None]:
-    """The function that judges the lines of a language model's text, one after the other.
+    """Returns a function from a line of a language model's text to a broken rule, or None.
 
-    A long line that was there before is dropped, so that none can be both in the training and in
-    the test text; short ones (a speaker's name, a refrain) are kept.
+    A repeated long line is dropped, so that no long line is both in the training and the test text.
+    Repeated short lines (a speaker's name, a refrain) are kept.
     """
     seen = SeenPairs()
 
@@ -143,10 +143,10 @@ def judge_lines() -> Callable[[str], str | None]:
 
 
 class Dropped:
-    """Counts what is dropped by rule, with the first place of each.
+    """Counts the dropped pairs (or lines) by rule, with the first place of each rule.
 
     Args:
-        unit: what is counted, a plural.
+        unit: name of the counted items, a plural.
     """
 
     def __init__(self, unit: str = "pairs") -> None:
@@ -165,14 +165,14 @@ class Dropped:
 
     @property
     def kept(self) -> int:
-        """Those that broke no rule."""
+        """Number of pairs (or lines) that broke no rule."""
         return self.read - sum(count for count, _ in self.rules.values())
 
     def check(self) -> None:
-        """Refuses text of which one rule dropped most, or all rules everything.
+        """Refuses a text if one rule dropped too much of it, or the rules dropped everything.
 
         Raises:
-            InputError: names rule, first place and remedy.
+            InputError: the text is refused; names rule, first place and remedy.
         """
         for rule, (count, first) in self.rules.items():
             if rule in REMEDIES and count > MOST_DROPPED * self.read:
@@ -184,7 +184,7 @@ class Dropped:
             raise InputError(f"no {self._unit} are left: {self}")
 
     def as_json(self) -> dict[str, object]:
-        """For the report."""
+        """Returns the counts for the report."""
         rules = {rule: {"count": n, "first": first} for rule, (n, first) in self.rules.items()}
         return {"read": self.read, "kept": self.kept, "dropped": rules}
 

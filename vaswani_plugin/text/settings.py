@@ -1,6 +1,6 @@
-"""What a bundle says of its text: the fields of preprocessing.json, for each kind of model.
+"""The fields of preprocessing.json in a bundle, for each kind of model.
 
-A bundle is a folder from which text can be translated without anything else:
+A bundle is a folder with everything that translating text needs:
 
     model.pt              the checkpoint; or model.safetensors and config.json, or both
     dict.en.txt           the dictionaries, one a language
@@ -9,8 +9,8 @@ A bundle is a folder from which text can be translated without anything else:
     preprocessing.json    `"version": 1` and the fields of `Settings`
     README.md             the model card, for people
 
-That of a language model has one dictionary, dict.txt, and the fields of `TextSettings`; that of a
-parser has dict.words.txt and dict.symbols.txt, and the fields of `TreeSettings`.
+A language model's bundle has one dictionary, dict.txt, and the fields of `TextSettings`. A parser's
+bundle has dict.words.txt and dict.symbols.txt, and the fields of `TreeSettings`.
 preprocessing.json is written last: a folder that has it is complete.
 """
 
@@ -26,12 +26,12 @@ from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS
 VERSION = 1
 MODEL = "model.pt"
 SAFETENSORS = "model.safetensors"
-"""The weights of model.pt alone; they serve where model.pt is missing."""
+"""The weights of model.pt alone; used if model.pt is missing."""
 CONFIG = "config.json"
-"""What model.pt holds beside the weights; goes with model.safetensors."""
+"""The content of model.pt without the weights; belongs to model.safetensors."""
 CARD = "README.md"
 CTRANSLATE2_MODEL = "model.bin"
-"""Stands for model.pt in a bundle that `vaswani export --to ctranslate2` made."""
+"""Replaces model.pt in a bundle that `vaswani export --to ctranslate2` made."""
 SETTINGS = "preprocessing.json"
 TEXT_DICTIONARY = "dict.txt"
 TOKENIZERS = ("moses", "none")
@@ -39,17 +39,17 @@ SUBWORDS = ("subword-nmt", "sentencepiece", "none")
 
 
 class _Fields:
-    """What the settings of both kinds of model share."""
+    """The methods that the settings of all kinds of model share."""
 
     def to_json(self) -> str:
-        """The text of preprocessing.json."""
+        """Returns the text of preprocessing.json."""
         return json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
 
     def _check_types(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             allowed = get_args(field.type) or (field.type,)
-            # bool is an int to Python, and `beam=true` would pass.
+            # bool is a subclass of int: `isinstance` would accept `beam=true`.
             if type(value) not in allowed:
                 names = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
                 raise InputError(f"{field.name} is {value!r}: must be {names}")
@@ -67,16 +67,16 @@ class Settings(_Fields):
     Args:
         source_language: two-letter code; names the dictionary and chooses Moses' rules.
         target_language: the same for the other side.
-        lowercase: before all else.
-        normalize_punctuation: by Moses' rules, after that.
+        lowercase: whether text is converted to lower case, as the first step.
+        normalize_punctuation: whether Moses' rules normalize punctuation, as the second step.
         tokenizer: "moses" or "none".
-        aggressive_dash_splits: Moses' -a ("well-known": "well @-@ known").
-        escape: Moses' XML entities for & | < > ' " [ ].
+        aggressive_dash_splits: Moses' option -a ("well-known": "well @-@ known").
+        escape: whether & | < > ' " [ ] become XML entities, as in Moses.
         subwords: "subword-nmt", "sentencepiece" or "none".
-        codes: file with the merges, or sentencepiece's model; none where subwords is "none".
-        vocabulary: file with the source language's subwords and their counts, which limits
-            subword-nmt to those seen in training.
-        vocabulary_threshold: counts below it do as if not seen.
+        codes: file with the merges, or sentencepiece's model; None if subwords is "none".
+        vocabulary: file with the source language's subwords and their counts; subword-nmt then
+            writes only these subwords.
+        vocabulary_threshold: subwords with a lower count are ignored.
         beam: the beam with which the model was scored.
     """
 
@@ -94,10 +94,10 @@ class Settings(_Fields):
     beam: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what the types don't say.
+        """Checks the values.
 
         Raises:
-            InputError: an unknown tokenizer or kind of subwords; settings that don't go together.
+            InputError: an unknown tokenizer or kind of subwords; settings that don't fit together.
         """
         self._check_types()
         _one_of("tokenizer", self.tokenizer, TOKENIZERS)
@@ -124,9 +124,9 @@ class TextSettings(_Fields):
     Args:
         coding: "words", "bpe" or "characters"; coding.py explains them.
         codes: file with the merges of "bpe".
-        article_tokens: for a model that summarizes: so many units of an article are read, from its
-            beginning; the rest is left out.
-        summary_tokens: and so many of a summary.
+        article_tokens: for a model that summarizes: number of units of an article that are read,
+            from its beginning; the others are left out.
+        summary_tokens: number of units of a summary, at most.
         beam: the beam with which the model was scored.
     """
 
@@ -137,10 +137,10 @@ class TextSettings(_Fields):
     beam: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what the types don't say.
+        """Checks the values.
 
         Raises:
-            InputError: an unknown coding; settings that don't go together.
+            InputError: an unknown coding; settings that don't fit together.
         """
         self._check_types()
         _one_of("coding", self.coding, CODINGS)
@@ -161,8 +161,8 @@ class TreeSettings(_Fields):
 
     Args:
         coding: of the words, "bpe" or "words"; treebank_coding.py explains them.
-        keep_tags: a word's symbol is its tag; otherwise all words have the same.
-        label_closings: closing symbols bear labels.
+        keep_tags: whether a word's symbol is its tag; otherwise all words have the same symbol.
+        label_closings: whether closing symbols have labels.
         codes: file with the merges of "bpe".
         beam: the beam with which the model was scored.
     """
@@ -174,10 +174,10 @@ class TreeSettings(_Fields):
     beam: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks what the types don't say.
+        """Checks the values.
 
         Raises:
-            InputError: an unknown coding; settings that don't go together.
+            InputError: an unknown coding; settings that don't fit together.
         """
         self._check_types()
         _one_of("coding", self.coding, TREE_CODINGS)
@@ -200,12 +200,12 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def dictionary_name(language: str) -> str:
-    """The file name of a language's dictionary."""
+    """Returns the file name of a language's dictionary."""
     return f"dict.{language}.txt"
 
 
 def weights_path(folder: Path) -> Path:
-    """The file of a bundle's weights: model.pt, or model.safetensors where that alone is there."""
+    """Returns the path of a bundle's weights: model.pt, else model.safetensors."""
     safetensors = folder / SAFETENSORS
     return (
         safetensors if safetensors.is_file() and not (folder / MODEL).is_file() else folder / MODEL
@@ -213,10 +213,10 @@ def weights_path(folder: Path) -> Path:
 
 
 def read_settings(folder: Path) -> AnySettings:
-    """Reads a bundle's preprocessing.json and looks that every file it needs is there.
+    """Reads a bundle's preprocessing.json and checks that every file it needs exists.
 
     Raises:
-        InputError: no bundle, an incomplete one, or one of another version; names the file.
+        InputError: the folder is no bundle, is incomplete, or has another version; names the file.
     """
     path = folder / SETTINGS
     if not path.is_file():
@@ -232,7 +232,7 @@ def read_settings(folder: Path) -> AnySettings:
 
 
 def read_settings_file(path: Path) -> AnySettings:
-    """Reads a preprocessing.json alone; raises as `read_settings` does."""
+    """Reads a preprocessing.json and no other file; raises the errors of `read_settings`."""
     content = read_json(path, "make the bundle again")
     version = content.pop("version", None) if isinstance(content, dict) else None
     if version != VERSION:
@@ -249,17 +249,21 @@ def read_settings_file(path: Path) -> AnySettings:
         raise InputError(f"{path}: {error}") from error
     optional = (getattr(settings, key, None) for key in ("codes", "vocabulary"))
     for name in (*settings.files(), *(name for name in optional if name is not None)):
-        # A bundle is somebody else's folder: it may name no file but its own.
+        # A bundle may come from anyone: it must not name files outside its folder.
         if name in ("", ".", "..") or name != Path(name).name or "\0" in name:
             raise InputError(f"{path}: names {name!r}, which is no file of the folder itself")
     return settings
 
 
 def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -> AnySettings:
-    """Makes settings of keys and values.
+    """Makes settings from keys and values.
+
+    Args:
+        content: field names and values.
+        kind: the class of the settings.
 
     Raises:
-        InputError: a key is missing or unknown, or a value is of another type.
+        InputError: a key is missing or unknown, or a value has the wrong type.
     """
     known = {field.name: field for field in fields(kind)}
     if unknown := content.keys() - known.keys():

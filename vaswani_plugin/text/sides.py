@@ -1,9 +1,9 @@
-"""Which language stands on which side: pairs whose sides are swapped.
+"""Finds pairs whose source and target sides are swapped.
 
-Two independent looks. `Sides` learns from the corpus itself, for any two languages and scripts, how
-the left side differs from the right one, and finds the single pairs that are the other way round.
-`seem_swapped` knows some languages by name, and finds a corpus whose sides are all the wrong way
-round, which no look at the corpus alone can.
+There are two independent tests. `Sides` learns from the corpus itself, for any two languages and
+scripts, how the left side differs from the right side, and finds single swapped pairs.
+`seem_swapped` knows some languages by name. It finds a corpus in which all pairs are swapped, which
+the first test cannot find.
 
 Axes: N characters of a sentence.
 """
@@ -21,28 +21,28 @@ BINS = 1 << 16
 LEAST_EVIDENCE = 5.0
 """Natural logarithm of the odds, on both sides, from which a pair counts as swapped."""
 LEAST_APART = 0.9
-"""Share of the sample whose two sentences look like different sides; with fewer, the sides are too
-alike to judge."""
+"""Least share of the sample in which the two sentences are classified as different sides; with a
+smaller share, the sides are too similar to judge."""
 
 
 def _bigrams(sentence: str) -> np.ndarray:
-    """Hashes of neighbouring characters, (N + 1,) with the sentence's borders; int64."""
+    """Hashes of the character bigrams, with the sentence's borders: (N + 1,), int64."""
     padded = f"\n{sentence}\n".encode("utf-32-le", "surrogatepass")
     codes = np.frombuffer(padded, dtype=np.uint32).astype(np.int64)
     return (codes[:-1] * 40_503 + codes[1:]) % BINS
 
 
 def _counts(sentences: Sequence[str]) -> np.ndarray:
-    """How often each bigram occurs, (BINS,)."""
+    """Counts of the bigrams, (BINS,)."""
     joined = np.concatenate([_bigrams(sentence) for sentence in sentences] or [_bigrams("")])
     return np.bincount(joined, minlength=BINS)
 
 
 class Sides:
-    """Tells the left side of a corpus from the right one, by their bigrams of characters.
+    """Classifies sentences as left or right side of a corpus, by character bigrams.
 
     Args:
-        pairs: a sample of the corpus, of which most pairs are the right way round.
+        pairs: a sample of the corpus; most of its pairs are not swapped.
     """
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
@@ -55,11 +55,11 @@ class Sides:
         """Whether the two sides can be told apart."""
 
     def _evidence(self, sentence: str) -> float:
-        """Logarithm of the odds that a sentence is of the left side."""
+        """Log odds that a sentence belongs to the left side."""
         return float(self._odds[_bigrams(sentence)].sum())
 
     def swapped(self, left: str, right: str) -> bool:
-        """Whether each sentence belongs on the other side, by clear odds."""
+        """Whether each sentence clearly belongs to the other side."""
         return (
             self.differ
             and self._evidence(left) < -LEAST_EVIDENCE
@@ -77,7 +77,7 @@ SCRIPTS = {
     **{"gu": "GUJARATI", "pa": "GURMUKHI", "si": "SINHALA", "km": "KHMER", "my": "MYANMAR"},
     **{"ka": "GEORGIAN", "hy": "ARMENIAN", "am": "ETHIOPIC"},
 }
-"""The script of languages that are not written in Latin letters, as Unicode names characters."""
+"""The script of languages that are not written in Latin letters, as in Unicode character names."""
 
 COMMON_WORDS = {
     language: frozenset(words.split())
@@ -101,12 +101,12 @@ COMMON_WORDS = {
         "vi": "là và của không có tôi một những cho được trong người anh đã này với các",
     }.items()
 }
-"""Frequent words of languages in Latin letters."""
+"""Frequent words of languages that are written in Latin letters."""
 
 LEAST_SHARE = 0.04
-"""Of a side's words (or letters) that a language's list (or script) explains."""
+"""Least share of a side's words (or letters) that are in a language's list (or script)."""
 TIMES_THE_OTHER = 4
-"""How much more it must explain there than on the side that the language should be on."""
+"""How many times larger that share must be than on the side where the language should be."""
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +118,7 @@ def _script(character: str) -> str:
 
 
 def _explained(language: str, text: Sequence[str]) -> float | None:
-    """The share of a text that looks like a language; None where nothing is known of it."""
+    """Share of a text's words or letters that fit a language; None for an unknown language."""
     if script := SCRIPTS.get(language):
         letters = [c for line in text for c in line if c.isalpha()]
         return sum(_script(c) == script for c in letters) / max(len(letters), 1)
@@ -129,13 +129,13 @@ def _explained(language: str, text: Sequence[str]) -> float | None:
 
 
 def seem_swapped(pairs: Iterable[Pair], source: str, target: str) -> bool:
-    """Whether the source side is in the target language and the other way round.
+    """Whether the source side is in the target language and vice versa.
 
     Args:
         pairs: a sample of the corpus.
-        source: code of the language of the left side, "de" or "de_AT". Of a language that is in
-            neither table nothing is known, and the answer rests on the other one.
-        target: the same for the right side.
+        source: language code of the left side, such as "de" or "de_AT". If a language is in neither
+            table, only the other language decides.
+        target: language code of the right side.
     """
     left, right = zip(*pairs, strict=True)
     is_swapped = False

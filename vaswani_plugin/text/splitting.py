@@ -1,9 +1,9 @@
-"""Held-out sets that share no sentence with the training set.
+"""Chooses held-out sets that share no sentence with the training set.
 
-Pairs that share a sentence on either side form a group (directly, or over other pairs), and a group
-stays together. Sentences are the same where their letters and digits are, whatever their case.
-Nothing of the text is kept in memory: a pair costs two keys of 8 bytes, and some 60 bytes while the
-groups are made.
+Pairs that share a sentence on either side, directly or through other pairs, form a group, and a
+group stays together. Sentences are equal if their letters and digits are equal, without regard to
+case. The text is not kept in memory: a pair needs two keys of 8 bytes, and some 60 bytes while the
+groups are computed.
 
 Axes: N pairs, K different sentences of both sides.
 """
@@ -16,28 +16,28 @@ import numpy as np
 
 from vaswani_plugin.text.messages import InputError
 
-# A test set of a few sentences in all their paraphrases would say little.
+# Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
 LARGEST_GROUP = 6
 
 
 def letters_and_digits(sentence: str) -> str:
-    """Letters and digits alone, without case; the sentence itself where it has none."""
+    """Returns a sentence's letters and digits, case-folded; the sentence itself if it has none."""
     text = unicodedata.normalize("NFKC", sentence).casefold()
     return "".join(filter(str.isalnum, text)) or sentence
 
 
 def sentence_key(sentence: str) -> int:
-    """A hash of 8 bytes, equal for sentences with the same letters and digits."""
+    """Returns an 8-byte hash, equal for sentences with the same letters and digits."""
     text = letters_and_digits(sentence).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def group_numbers(left: array, right: array) -> np.ndarray:
-    """The groups of pairs that are linked by shared sentences.
+    """Numbers the groups of pairs that are linked by shared sentences.
 
     Args:
         left: `sentence_key` of each pair's left side, N of type "Q".
-        right: the same of the right sides. A key on the left and the same key on the right are two
+        right: the same for the right sides. Equal keys on the left and on the right count as
             different sentences.
 
     Returns:
@@ -63,20 +63,20 @@ def group_numbers(left: array, right: array) -> np.ndarray:
 def hold_out(left: array, right: array, sizes: dict[str, int]) -> dict[str, np.ndarray]:
     """Chooses the pairs of held-out sets.
 
-    Groups are taken in the order of their least key: the same pairs give the same sets in whatever
-    order they come, and a few new pairs move few of the old ones. Groups of more than
-    `LARGEST_GROUP` pairs are never taken.
+    Groups are taken in the order of their smallest key. So the same pairs give the same sets in any
+    order, and a few new pairs change the sets little. Groups of more than `LARGEST_GROUP` pairs are
+    never taken.
 
     Args:
         left: `sentence_key` of each pair's left side, N of type "Q".
-        right: the same of the right sides.
-        sizes: pairs of each set that are asked for; a set may get `LARGEST_GROUP` - 1 more.
+        right: the same for the right sides.
+        sizes: number of pairs for each set; a set may get up to `LARGEST_GROUP` - 1 more.
 
     Returns:
-        (N,), bool, by set: the pairs that are in it.
+        By set, a mask of its pairs, (N,), bool.
 
     Raises:
-        InputError: too few pairs in small groups, or nothing is left to train on.
+        InputError: too few pairs are in small groups, or no pairs remain for training.
     """
     keys = np.asarray(left, dtype=np.uint64)
     _, groups, counts = np.unique(
@@ -86,10 +86,10 @@ def hold_out(left: array, right: array, sizes: dict[str, int]) -> dict[str, np.n
     np.minimum.at(least, groups, keys)
     order = np.argsort(least, kind="stable")
     order = order[counts[order] <= LARGEST_GROUP]
-    ends = np.cumsum(counts[order])  # pairs of the groups up to and with this one
+    ends = np.cumsum(counts[order])  # pairs up to and including each group
     sets, first, taken = {}, 0, 0
     for name, size in sizes.items():
-        last = int(np.searchsorted(ends, taken + size))  # the group that fills the set
+        last = int(np.searchsorted(ends, taken + size))  # the group that completes the set
         if size and last == len(order):
             raise InputError(
                 f"{size} pairs for {name}: the corpus has too few pairs that share no sentence "

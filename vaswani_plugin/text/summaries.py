@@ -1,13 +1,13 @@
-"""Articles and their summaries, out of the layouts in which they are published.
+"""Reads articles and their summaries from published formats.
 
     scitldr   a JSON object a line (plain or .gz): `source`, the article's sentences, and `target`,
               its summaries (Cachola et al. 2020)
     stories   a folder of *.story files: paragraphs, then each highlight after a line `@highlight`;
               the highlights together are the summary (CNN/Daily Mail, Hermann et al. 2015)
     csv       columns `article` and `highlights` (the same corpus as a table)
-    jsonl     what `write_examples` writes: `article`, its sentences, and `references`
+    jsonl     the output of `write_examples`: `article`, its sentences, and `references`
 
-White space of any kind, line breaks among it, becomes single spaces: an article is a line.
+White space of any kind, including line breaks, becomes single spaces: an article is one line.
 """
 
 import csv
@@ -27,21 +27,21 @@ _SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\
 
 @dataclass(frozen=True)
 class Example:
-    """An article, by sentences, and its summaries."""
+    """The sentences of an article, and its summaries."""
 
     article: list[str]
     references: list[str]
 
 
 def one_line(text: str) -> str:
-    """The words of a text between single spaces."""
+    """Joins the words of a text by single spaces."""
     return " ".join(text.split())
 
 
 def split_sentences(text: str) -> list[str]:
-    """Cuts after . ! or ? (and closing quotes) where a space and no small letter follow.
+    """Splits after . ! or ? (and closing quotes) if a space and no lower-case letter follow.
 
-    A rule for lead baselines; an abbreviation before a name ends a sentence, too.
+    The rule serves lead baselines; it also splits after an abbreviation before a name.
     """
     marked = _SENTENCE_END.sub(lambda end: f"{end[1]}\n", one_line(text))
     return [sentence for sentence in marked.split("\n") if sentence]
@@ -78,7 +78,7 @@ def read_scitldr(path: str) -> Iterator[Example]:
 
 
 def read_examples(path: str) -> Iterator[Example]:
-    """Yields what `write_examples` wrote."""
+    """Yields the examples of a .jsonl file that `write_examples` wrote."""
     return _read_json(path, ("article", "references"))
 
 
@@ -88,7 +88,7 @@ def read_csv(path: str) -> Iterator[Example]:
     Raises:
         InputError: a column is missing.
     """
-    # Fields hold line breaks, so that lines are joined again for the csv module.
+    # Fields may hold line breaks, so the csv module needs the line ends.
     rows = csv.DictReader(f"{line}\n" for line in read_lines(path))
     csv.field_size_limit(1 << 24)
     try:
@@ -114,7 +114,7 @@ def read_story(path: Path) -> Example:
             current = highlights
         elif line:
             current.append(line)
-    # As published: a highlight has no full stop.
+    # Published highlights have no full stop.
     summary = " ".join(text if text[-1] in ".!?" else f"{text} ." for text in highlights)
     return _cleaned(article, [summary])
 
@@ -123,12 +123,13 @@ def read_stories(folder: str, urls: str | None = None) -> Iterator[Example]:
     """Yields the stories below a folder, in the order of their paths.
 
     Args:
-        folder: where the .story files lie.
-        urls: a list of addresses, one a line: only the stories of these, in this order; a story's
-            name is the SHA-1 of its address (the corpus's published splits are such lists).
+        folder: with the .story files.
+        urls: file with addresses, one a line. If given, only the stories of these addresses are
+            read, in this order. A story's name is the SHA-1 of its address. The corpus's published
+            splits are such lists.
 
     Raises:
-        InputError: no story there, or none of an address.
+        InputError: the folder has no story, or no story for an address.
     """
     paths = {path.name: path for path in sorted(Path(folder).rglob("*.story"))}
     if not paths:
@@ -152,18 +153,18 @@ READERS: dict[str, Callable[[str], Iterator[Example]]] = {
 
 
 def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> tuple[int, int]:
-    """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (all of it).
+    """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (everything).
 
     Args:
-        examples: those without an article or a summary are left out.
+        examples: the examples. Those without an article or a summary are left out.
         prefix: of the files.
-        most: examples to write; 0: all.
+        most: number of examples to write, at most; 0 means all.
 
     Returns:
-        How many were written, how many left out.
+        The number of examples written, and the number left out.
 
     Raises:
-        InputError: none is left.
+        InputError: no example was written.
         OSError: a file can't be written.
     """
     written = dropped = 0

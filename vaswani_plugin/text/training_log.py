@@ -1,4 +1,4 @@
-"""What the log of fairseq-train tells of a run: its model, its size, its batches and its curves."""
+"""Reads the model, its size, the batches and the curves of a run from the log of fairseq-train."""
 
 import json
 import math
@@ -21,25 +21,25 @@ _DEVICE_NAME = re.compile(r"rank +\d+: .*; name = (.+?)\s*$")
 _LOADED = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)")
 _FRESH = "No existing checkpoint found"
 MOST_UPDATES = 1 << 53
-"""More are no number of updates, and beyond what a float counts exactly."""
+"""Largest number of updates that is plausible; a float still represents it exactly."""
 START = "start"
 TEXT = "text"
-"""The one "language" of a language model."""
+"""Name used as the only "language" of a language model."""
 
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
-    """The numbers of a line of statistics, in fairseq's json, simple or tqdm format.
+    """Reads the statistics of a log line in fairseq's json, simple or tqdm format.
 
     Returns:
-        "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a validation
-        set, and the fields by their names (wpb, bsz, wall, num_updates, ...); None for any other
-        line.
+        The kind of statistics, and the fields by name (wpb, bsz, wall, num_updates, ...). The kind
+        is "train_inner" (an interval within an epoch), "train" (an epoch) or the name of a
+        validation set. None for any other line.
     """
     if found := _JSON_LINE.search(line):
         try:
             fields = json.loads(found[2])
         except ValueError:
-            return None  # cut off, or another program's line
+            return None  # truncated, or a line of another program
         fields = {key.removeprefix(f"{found[1]}_"): str(value) for key, value in fields.items()}
         return (found[1], fields) if "num_updates" in fields else None
     if "| train_inner |" in line or _BAR.search(line):
@@ -52,14 +52,14 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
 
 
 def _parts(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, and of a progress bar each of its states."""
+    """Yields the lines, and each state of a progress bar as a line."""
     for line in lines:
         yield from line.split("\r") if "\r" in line else (line,)
 
 
 @dataclass
 class _Sums:
-    """Target tokens, sentences and seconds, added up over updates."""
+    """Target tokens, sentences and seconds, summed over updates."""
 
     tokens: float = 0.0
     sentences: float = 0.0
@@ -79,10 +79,11 @@ class _Sums:
 class TrainingRun:
     """A run of fairseq-train, resumed or not.
 
-    arch, model: its name and its settings as the log prints them (none where the model has no
-    dataclass). dictionaries: types by language, source first. seconds: the time of all starts.
-    tokens, sentences: of one update over all devices, on average; tokens are the target's, without
-    padding. tokens_per_second: while it trained, validation left out. device_name: None on a CPU.
+    arch, model: the architecture's name, and its settings as the log prints them (empty if the
+    model has no dataclass). dictionaries: number of types by language, source first. seconds: total
+    time of all starts. tokens, sentences: averages of one update over all devices; tokens are
+    target tokens without padding. tokens_per_second: speed of the training without validation.
+    device_name: None on a CPU.
     """
 
     arch: str | None = None
@@ -99,12 +100,12 @@ class TrainingRun:
 
     @property
     def pair(self) -> str | None:
-        """Such as "en-de"; None where there are no two languages."""
+        """The language pair, such as "en-de"; None unless there are two languages."""
         return "-".join(self.dictionaries) if len(self.dictionaries) == 2 else None
 
     @property
     def target_vocabulary(self) -> int | None:
-        """Types of the dictionary that is predicted; None where the log names none."""
+        """Number of types of the target dictionary; None if the log names none."""
         return next(reversed(self.dictionaries.values()), None)
 
 
@@ -113,17 +114,17 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
 
     Args:
         lines: of the log, in order.
-        name: what an error calls it.
+        name: the log's name in error messages.
 
     Raises:
-        ValueError: no log of fairseq-train, or of one that logged no statistics.
+        ValueError: it is no log of fairseq-train, or holds no statistics.
     """
     run = TrainingRun()
     sums = {"train": _Sums(), "train_inner": _Sums()}
     last = {"train": 0, "train_inner": 0}
     seconds_before = 0.0
     for line in _parts(lines):
-        if _PARAMETERS.search(line):  # a start: fairseq's clock begins anew
+        if _PARAMETERS.search(line):  # a start: fairseq's clock restarts at 0
             seconds_before, run.seconds = seconds_before + run.seconds, 0.0
             last = dict.fromkeys(last, 0)
         if found := _LOADED.search(line):
@@ -149,12 +150,12 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
 
 
 def _take_averages(run: TrainingRun, sums: dict[str, _Sums], name: str) -> None:
-    """Tokens and sentences of an update, and the speed.
+    """Computes the average tokens and sentences of an update, and the speed.
 
     Raises:
-        ValueError: as `read_training` does.
+        ValueError: for the reasons in `read_training`.
     """
-    # Intervals cover what epochs don't: the last, unfinished one. A short run logs epochs alone.
+    # Intervals also cover an unfinished last epoch. A short run logs epochs only.
     total = sums["train_inner"] if sums["train_inner"].updates else sums["train"]
     if not run.parameters:
         raise ValueError(f"{name}: no model size in it: is this a log of fairseq-train?")
@@ -186,9 +187,9 @@ Curve = list[dict[str, float]]
 
 
 def read_records(lines: Iterable[str]) -> Iterator[Record]:
-    """The statistics of a log in order, and ("start", {"num_updates": n}) where training begins.
+    """Yields a log's statistics in order, and ("start", {"num_updates": n}) at each start.
 
-    n is the number of updates that the checkpoint had, 0 for a training from nothing.
+    n is the number of updates of the loaded checkpoint; 0 without a checkpoint.
     """
     for line in _parts(lines):
         if found := _LOADED.search(line):
@@ -200,32 +201,32 @@ def read_records(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def read_curves(records: Iterable[Record], name: str) -> dict[str, Curve]:
-    """Join the starts of a run: where updates were done again, the later ones stand.
+    """Join the starts of a run; if updates were repeated, the later records replace the earlier.
 
     Args:
-        records: as `read_records` gives them.
-        name: what an error calls their file.
+        records: as returned by `read_records`.
+        name: the log's name in error messages.
 
     Returns:
-        By kind ("train_inner", "train", the names of validation sets) the points, in the order of
-        their `num_updates`; `seconds` is the time of all starts together, where the log tells it.
+        By kind ("train_inner", "train", the names of validation sets), the points in the order of
+        their `num_updates`. `seconds` is the total time of all starts, if the log has it.
 
     Raises:
-        ValueError: no statistics in it.
+        ValueError: there are no statistics.
     """
     curves: dict[str, dict[int, dict[str, float]]] = {}
     before = wall = 0.0  # seconds: of earlier starts, of this one
     for kind, texts in records:
         fields = _numbers(texts)
         if "num_updates" not in fields:
-            continue  # a line that was cut off
+            continue  # a truncated line
         update = int(fields["num_updates"])
         points = curves.setdefault(kind, {})
         if kind == START or points and update < next(reversed(points)):
             for curve in curves.values():
                 for late in [other for other in curve if other > update]:
                     del curve[late]
-        if kind == START or fields.get("wall", wall) < wall:  # fairseq's clock begins anew
+        if kind == START or fields.get("wall", wall) < wall:  # fairseq's clock restarts
             before, wall = before + wall, 0.0
         if kind != START:
             if "wall" in fields:
@@ -240,11 +241,11 @@ def read_curves(records: Iterable[Record], name: str) -> dict[str, Curve]:
 
 
 def _numbers(texts: dict[str, str]) -> dict[str, float]:
-    """The fields that are numbers; nan and inf are."""
+    """Returns the fields that are numbers; nan and inf count as numbers."""
     numbers = {}
     for key, text in texts.items():
         try:
             numbers[key] = float(text)
         except ValueError:
-            continue  # words of a validation line, None
+            continue  # a word in a validation line, or None
     return numbers

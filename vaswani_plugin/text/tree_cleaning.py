@@ -1,9 +1,9 @@
 """Cleans trees as the parsing literature does before training and scoring.
 
-Empty elements (tag -NONE-) go, and with them the constituents that they leave empty; labels and
-tags lose function labels, indices and gapping (NP-SBJ-1 and NP=2 become NP); the root bears one
-symbol. Unary chains stay, also those that this makes (an NP over an NP). No-break and thin spaces
-around a word, as CRAFT has them, go too: every tokenizer would lose them.
+Empty elements (tag -NONE-) are removed, with the constituents that become empty. Function labels,
+indices and gapping are removed from labels and tags (NP-SBJ-1 and NP=2 become NP). The root gets
+the same symbol in all trees. Unary chains stay, also new ones (an NP over an NP). No-break and thin
+spaces around a word, which occur in CRAFT, are removed: every tokenizer would drop them.
 """
 
 import re
@@ -12,18 +12,18 @@ from vaswani_plugin.text.trees import CLOSE, Leaf, Open, Symbol, Tree
 
 EMPTY_TAG = "-NONE-"
 ROOT = "TOP"
-# What treebanks and parsers call the root; any other label is that of a constituent below it.
+# Labels of the root in treebanks and parsers; any other label is that of a constituent below it.
 ROOTS = frozenset({"", "TOP", "ROOT", "S1"})
 _FUNCTIONS = re.compile(r"(?<=.)[-=].*", re.DOTALL)
 
 
 def strip_functions(label: str) -> str:
-    """The category alone; -LRB- and others that begin with a hyphen stay as they are."""
+    """Returns the category of a label; -LRB- and other labels that begin with a hyphen stay."""
     return label if label.startswith("-") else _FUNCTIONS.sub("", label)
 
 
 def clean(tree: Tree) -> Tree | None:
-    """The cleaned tree; None if it has no words."""
+    """Returns the cleaned tree; None if it has no words."""
     kept: list[Symbol] = []
     for symbol in tree:
         if isinstance(symbol, Leaf):
@@ -32,7 +32,7 @@ def clean(tree: Tree) -> Tree | None:
                 kept.append(Leaf(strip_functions(symbol.tag), word))
         elif isinstance(symbol, Open):
             kept.append(Open(strip_functions(symbol.label)))
-        elif isinstance(kept[-1], Open):  # a closing bracket: nothing is left within it
+        elif isinstance(kept[-1], Open):  # a closing bracket of an empty constituent
             kept.pop()
         else:
             kept.append(CLOSE)

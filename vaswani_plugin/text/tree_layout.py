@@ -1,4 +1,4 @@
-"""Trees over several lines, for people."""
+"""Formats trees over several lines, for people."""
 
 from vaswani_plugin.text.trees import Leaf, Open, Tree, to_line
 
@@ -6,10 +6,11 @@ INDENT = "  "
 
 
 def pretty(tree: Tree, width: int = 100) -> str:
-    """The bracketing with a constituent a line, indented; what fits on a line stays on one.
+    """Formats a tree, indented; a constituent that fits on one line is not split.
 
     Args:
-        width: columns of the longest line, if its words allow.
+        tree: a single tree.
+        width: columns of the longest line, unless a word is longer.
     """
     ends = _closing_positions(tree)
     lines: list[str] = []
@@ -18,7 +19,7 @@ def pretty(tree: Tree, width: int = 100) -> str:
         symbol = tree[position]
         if isinstance(symbol, Open):
             end = ends[position]
-            # Each symbol takes two columns at the least: no long constituent is spelt out in vain.
+            # A symbol takes at least two columns: this test avoids formatting long constituents.
             is_short = 2 * (end - position) < width
             whole = to_line(tree[position : end + 1]) if is_short else ""
             if is_short and len(INDENT) * depth + len(whole) <= width:

@@ -1,4 +1,4 @@
-"""Counts of a treebank: its size, its labels, and what sequences made of it would look like."""
+"""Counts of a treebank: its size, its labels, and the lengths of its linearized trees."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from vaswani_plugin.text.trees import Leaf, Open, Tree
 
 
 def tree_measures(tree: Tree) -> dict[str, int]:
-    """Of one tree: words, brackets, depth (of brackets), and its longest run of openings."""
+    """Counts a tree's words and brackets, its depth in brackets and its longest run of openings."""
     depth = deepest = run = longest = words = brackets = 0
     for symbol in tree:
         is_opening = isinstance(symbol, Open)
@@ -26,12 +26,12 @@ def tree_measures(tree: Tree) -> dict[str, int]:
 
 
 def statistics(trees: Iterable[Tree]) -> dict[str, Any]:
-    """Sums and maxima over trees.
+    """Computes sums and maxima over trees.
 
     Returns:
         trees, words, brackets; words_mean, words_max, depth_max, openings_in_a_row_max; symbols_max
-        (of a linearized tree) and symbols_over_words_max (how many more symbols than words: the
-        search's limit must be above it); labels and tags with their counts, most frequent first.
+        (symbols of a linearized tree) and symbols_over_words_max (symbols minus words; the limit of
+        the search must be above it); labels and tags with their counts, most frequent first.
     """
     totals: Counter[str] = Counter()
     maxima: Counter[str] = Counter()
@@ -59,7 +59,7 @@ def statistics(trees: Iterable[Tree]) -> dict[str, Any]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """For people: a line a number, and the labels and tags with their counts on a line each."""
+    """Formats the statistics for people: one number a line, all labels on a line, all tags too."""
     lines = []
     for name, value in result.items():
         if isinstance(value, dict):

@@ -1,10 +1,10 @@
-"""Trees as a parser's training text: coded words beside symbols, with a dictionary each.
+"""Codings of a parser's source words; the symbols of the trees have a dictionary of their own.
 
-    words     a word each; what is rare or new is <unk>.
+    words     one unit for each word; rare and new words are <unk>.
     bpe       byte-pair encoding of the words' UTF-8 bytes (coding.py): there are no unknown units.
 
-In both a unit without the joint @@ at its end ends a word, whatever the word was: that is how a
-search counts the words of a source.
+In both codings a unit without the joint @@ at its end ends a word. The search counts the words of a
+source by this rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,27 +15,27 @@ from vaswani_plugin.text.linearization import escape_space, unescape_space
 from vaswani_plugin.text.trees import escape_brackets
 
 WORDS, SYMBOLS = "words", "symbols"
-"""What the two sides are called where a translation names its languages."""
+"""Names of the two sides, in place of a translation's languages."""
 TREE_CODINGS = ("bpe", "words")
 JOINT = "@@"
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a tokenized line as treebanks write them: ( is -LRB-, and no white space.
+    """Splits a tokenized line into words as treebanks write them: ( is -LRB-.
 
-    A word may hold white space in the form that `linearize` gives it. A no-break space is part of
-    its word, as in treebanks.
+    A word may hold white space in the form that `escape_space` gives it. A no-break space is part
+    of its word, as in treebanks.
     """
     words = line.replace("\t", " ").replace("\r", " ").split(" ")
     return [escape_space(unescape_space(escape_brackets(word))) for word in words if word]
 
 
 def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]], str]:
-    """The function from words without white space to units joined by blanks.
+    """Returns the function from words without white space to units joined by blanks.
 
     Args:
         coding: one of `TREE_CODINGS`.
-        codes: the table of merges of `bpe`.
+        codes: file with the table of merges, for `bpe`.
 
     Raises:
         InputError: the codes can't be read.

@@ -7,17 +7,17 @@ from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.trees import Tree, read_trees
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")
-# Collins (1997): what all results on the Penn Treebank are trained, tuned and tested on.
+# The standard splits for results on the Penn Treebank (Collins 1997).
 WSJ_SECTIONS = {"train": range(2, 22), "valid": range(22, 23), "test": range(23, 24)}
-# Below the folder that holds them: as the LDC ships it (LDC99T42), and from within.
+# Where the sections can be below the given folder: as the LDC ships it (LDC99T42), or a subfolder.
 _WSJ_PLACES = ("parsed/mrg/wsj", "mrg/wsj", "wsj", ".")
 
 
 def tree_files(paths: list[str]) -> list[Path]:
-    """The files that arguments name; a folder stands for the treebank files below it, by name.
+    """Lists the files that arguments name; a folder means all treebank files below it, sorted.
 
     Raises:
-        InputError: a folder without such files.
+        InputError: a folder has no such files.
     """
     found = []
     for path in map(Path, paths):
@@ -34,7 +34,7 @@ def tree_files(paths: list[str]) -> list[Path]:
 
 
 def wsj_files(folder: str | Path, split: str) -> list[Path]:
-    """The files of a split's sections, in order.
+    """Lists the files of a split's sections, in order.
 
     Args:
         folder: of the Penn Treebank, or one between it and the sections (02, 03, ...).
@@ -61,6 +61,6 @@ def wsj_files(folder: str | Path, split: str) -> list[Path]:
 
 
 def read_all(files: list[Path], on_bad: Callable[[str], None] | None = None) -> Iterator[Tree]:
-    """The trees of all files; `on_bad` and errors as of `read_trees`."""
+    """Yields the trees of all files; `on_bad` and errors are those of `read_trees`."""
     for path in files:
         yield from read_trees(path, on_bad)

@@ -1,12 +1,13 @@
 """Constituency trees as Penn-Treebank bracketings: ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``.
 
 A tree is the list of its symbols from left to right: `Open(label)`, `Leaf(tag, word)`, `CLOSE`.
-Reading, cleaning, linearizing and writing each pass over that list once, so that a tree may be as
-deep as it likes.
+Reading, cleaning, linearizing and writing each pass over that list once, without recursion, so the
+depth of a tree has no limit.
 
-Read is what treebanks hold: one tree a line, several roots a line, or pretty-printed (a new tree
-starts at a "(" in the first column or after the one before has ended); roots without a label; words
-with blanks in them. White space is ASCII's: a no-break space is part of its word.
+The reader accepts the forms that treebanks use: one tree a line, several trees a line, or trees
+over several lines (a new tree starts at a "(" in the first column, or after the previous tree has
+ended); roots without a label; words with blanks in them. White space is that of ASCII: a no-break
+space is part of its word.
 """
 
 import re
@@ -43,20 +44,20 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
 
 class BadTree(ValueError):
-    """Text that is no tree; the message says why."""
+    """Error: a text is no tree; the message gives the reason."""
 
 
 class _Reader:
-    """Takes tokens one by one; `tree` holds what is open, and `take` says when it is complete."""
+    """Builds a tree from tokens, one by one; `take` returns the tree when it is complete."""
 
     def __init__(self) -> None:
         self.tree: Tree = []
         self._depth = 0
-        # What stands between an opening bracket and the next bracket: its label, then words.
+        # The tokens between an opening bracket and the next bracket: its label, then words.
         self._pending: list[str] | None = None
 
     def take(self, token: str) -> Tree | None:
-        """The tree that `token` completes, if it does; raises BadTree."""
+        """Adds a token; returns the tree if it is complete, else None; raises BadTree."""
         if token == "(":
             self._open_pending()
             self._pending = []
@@ -102,10 +103,10 @@ class _Reader:
 
 
 def parse_tree(text: str) -> Tree:
-    """The one tree of a text.
+    """Parses a text that holds exactly one tree.
 
     Raises:
-        BadTree: it holds none, more than one, or something else.
+        BadTree: the text holds no tree, more than one, or something else.
     """
     reader = _Reader()
     trees = [tree for token in _TOKEN.findall(text) if (tree := reader.take(token))]
@@ -120,8 +121,9 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
     """Yields the trees of a file, plain or `.gz`; `-` is standard input.
 
     Args:
-        on_bad: gets the message of each bad tree, which is then left out; reading goes on at the
-            next line that begins with "(".
+        path: the file.
+        on_bad: is called with the message of each bad tree. The tree is left out, and reading
+            continues at the next line that begins with "(".
 
     Raises:
         InputError: a bad tree (unless `on_bad` is given), a broken .gz file, or no tree at all;
@@ -182,7 +184,7 @@ def _decode(line: bytes) -> str:
 
 
 def to_line(tree: Iterable[Symbol]) -> str:
-    """The bracketing on one line, single blanks between its parts."""
+    """Formats a tree as a bracketing on one line, with single blanks between its parts."""
     parts: list[str] = []
     for symbol in tree:
         if isinstance(symbol, Leaf):
@@ -195,15 +197,15 @@ def to_line(tree: Iterable[Symbol]) -> str:
 
 
 def leaves(tree: Iterable[Symbol]) -> list[Leaf]:
-    """The words with their tags, from left to right."""
+    """Returns the words with their tags, from left to right."""
     return [symbol for symbol in tree if isinstance(symbol, Leaf)]
 
 
 def escape_brackets(word: str) -> str:
-    """A word of running text as treebanks write it: "(" is -LRB-, ")" is -RRB-."""
+    """Writes a word of running text as in treebanks: "(" as -LRB-, ")" as -RRB-."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescape_brackets(word: str) -> str:
-    """The inverse of `escape_brackets`, for showing."""
+    """Undoes `escape_brackets`, for display."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")

@@ -1,16 +1,16 @@
 """Word pieces for raw text: learned, applied and undone by sentencepiece.
 
-Text goes in as people write it, without a tokenizer before it, and comes out in pieces between
-single spaces, a word's first piece marked by U+2581. sentencepiece normalizes by `nmt_nfkc`:
-Unicode's NFKC, and besides control characters dropped, zero-width spaces and U+2581 itself turned
-into spaces; under plain `nfkc` a U+2581 of the text could not be told from a mark. What is white
-space to Python and hence to fairseq, but not to sentencepiece (U+0085, U+001C), becomes a space
-before. So no piece holds white space, and undoing gives exactly the normalized text.
+The input is raw text without tokenization. The output is pieces joined by single spaces; U+2581
+marks the first piece of a word. sentencepiece normalizes by `nmt_nfkc`, which is Unicode's NFKC and
+also drops control characters and turns zero-width spaces and U+2581 into spaces. With plain `nfkc`,
+a U+2581 of the text would look like a mark. Some characters are white space to Python, and so to
+fairseq, but not to sentencepiece (U+0085, U+001C): they become spaces first. So no piece holds
+white space, and decoding gives exactly the normalized text.
 
-A character that is too rare for a piece of its own becomes its UTF-8 bytes, pieces such as <0xE6>:
-no text gives <unk>, given that fairseq's dictionary is `dictionary_lines` of the model. The names
-of special pieces, <s> or <pad>, are plain letters where text holds them: such pieces are known to
-sentencepiece as control symbols and match no text.
+A character that is too rare for its own piece becomes its UTF-8 bytes, as pieces such as <0xE6>. No
+text gives <unk> if fairseq's dictionary is `dictionary_lines` of the model. The names of special
+pieces, such as <s> and <pad>, are plain letters if they occur in text: for sentencepiece these
+pieces are control symbols, which match no text.
 """
 
 import re
@@ -27,25 +27,25 @@ from vaswani_plugin.text.corpus_io import InputError, read_lines
 from vaswani_plugin.text.likelihood_pieces import learn_merges
 
 KINDS = ("unigram", "bpe", "likelihood")
-# Lines that sentencepiece holds in memory, of a larger corpus.
+# The most lines of a corpus that sentencepiece gets; it holds them in memory.
 SAMPLE = 10_000_000
-# A float sum over threads depends on their number: it is the same on every machine.
+# A float sum over threads depends on their number, so the number is the same on every machine.
 _THREADS = 8
 _MARK = "\u2581"  # stands for the space before a word
 _SETTINGS = {
     "normalization_rule_name": "nmt_nfkc",
     "byte_fallback": True,
-    # As in Wu et al. (2016) letters too rare to be worth a row get none (here: one in 50,000).
+    # As in Wu et al. (2016), very rare letters (here: one in 50,000) get no row.
     "character_coverage": 0.99998,
     "unk_id": 0,
     "bos_id": 1,
     "eos_id": 2,
-    # fairseq has a <pad> of its own: as a control symbol it is never learned as a piece.
+    # fairseq has its own <pad>: as a control symbol, it is never learned as a piece.
     "pad_id": 3,
     "num_threads": _THREADS,
 }
 
-# In what sentencepiece says of a vocabulary's size: the most pieces that the text gives.
+# The part of sentencepiece's message with the largest vocabulary that the text allows.
 _HIGHEST = re.compile(r"set it to a value <= (\d+)")
 
 
@@ -54,10 +54,10 @@ def _plain_spaces(line: str) -> str:
 
 
 def _sentences(paths: list[str], sample: int) -> Iterator[str]:
-    """The lines that hold words; of more than `sample` as many, evenly spaced over all files.
+    """Yields the lines that hold words; at most `sample` of them, evenly spaced over all files.
 
-    sentencepiece's own sampling (`input_sentence_size`) differs from process to process, whatever
-    its seed is set to.
+    sentencepiece's own sampling (`input_sentence_size`) differs from process to process, even with
+    a fixed seed.
     """
     for path in paths:
         if path == "-" or Path(path).is_fifo():
@@ -69,7 +69,7 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     lines = (line for path in paths for line in map(_plain_spaces, read_lines(path)) if line)
     total = sum(counts[path] for path in paths)
     kept = min(sample, total)
-    # Bad text was found above, where an error still comes back whole, not from inside the library.
+    # Counting has already checked the text: an error inside the library would lose its message.
     return (
         line
         for number, line in enumerate(lines)
@@ -78,7 +78,7 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
 
 
 def _remedy(error: RuntimeError, size: int) -> str:
-    """What sentencepiece says of a vocabulary's size, as one line for the user."""
+    """Turns sentencepiece's message on the vocabulary's size into one line for the user."""
     highest = _HIGHEST.search(str(error))
     if highest:
         return f"--size {size}: too many for this text, which gives at most {highest[1]}"
@@ -93,14 +93,15 @@ def learn(
     """Learns one model from all files together; equal input gives equal bytes, on any machine.
 
     Args:
-        size: pieces, with 256 bytes and 4 special ones among them.
+        paths: the training text, all languages together.
+        size: number of pieces, including 256 bytes and 4 special pieces.
         kind: `unigram` (Kudo 2018), `bpe` (Sennrich et al. 2016) or `likelihood` (Schuster and
             Nakajima 2012; see `likelihood_pieces.py`), for up to a few million words.
-        sample: of more lines than this so many are used, evenly spaced; bounds memory.
-        at_most: learn fewer pieces where the text doesn't give as many.
+        sample: number of lines that are used, at most, evenly spaced; limits the memory.
+        at_most: learn fewer pieces if the text doesn't give `size` pieces.
 
     Returns:
-        The model, a file's content for `load`.
+        The model, as the content of a file for `load`.
 
     Raises:
         InputError: a file holds no words or isn't text, or `size` doesn't suit the text.
@@ -132,7 +133,7 @@ def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
         model_writer=model,
         model_type=kind,
         vocab_size=size,
-        # Its log is for whoever watches; errors come as exceptions.
+        # Its log goes to a terminal only; errors are raised as exceptions.
         minloglevel=0 if sys.stderr.isatty() else 2,
         **_SETTINGS,
     )
@@ -140,11 +141,11 @@ def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
 
 
 def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
-    """A model of sentencepiece's BPE with its merges replaced by those of `learn_merges`.
+    """Replaces the merges of sentencepiece's BPE model by those of `learn_merges`.
 
-    Letters, bytes, special pieces and normalization stay, and so does the way in which text is cut:
-    the merge that was learned first is made first. Where fewer merges raise the likelihood, the
-    model is smaller.
+    Letters, bytes, special pieces and normalization stay. Text is also encoded in the same way: the
+    merge that was learned first is applied first. If fewer merges raise the likelihood, the model
+    is smaller.
     """
     encoder = SentencePieceProcessor(model_proto=model)
     proto = model_pb2.ModelProto.FromString(model)
@@ -156,7 +157,7 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
     for line in _sentences(paths, sample):
         for word in encoder.normalize(line).split(_MARK):
             if word:
-                # A letter without a piece becomes bytes, which are in no merge.
+                # A letter without a piece becomes bytes, which are never merged.
                 letters_of_word = (letter if letter in letters else "" for letter in word)
                 words[_MARK, *letters_of_word] += 1
     taken = {p.piece for p in proto.pieces if p.type != normal}
@@ -181,11 +182,11 @@ def load(path: str | Path) -> SentencePieceProcessor:
     """
     content = Path(path).read_bytes()
     try:
-        if content:  # an empty one would pass for no model given
+        if content:  # sentencepiece takes empty content for "no model given"
             model = SentencePieceProcessor(model_proto=content)
-            model.id_to_piece(list(range(model.get_piece_size())))  # each must be text
+            model.id_to_piece(list(range(model.get_piece_size())))  # each piece must be valid text
             return model
-    except (RuntimeError, UnicodeDecodeError):  # its message, too, may hold the file's bytes
+    except (RuntimeError, UnicodeDecodeError):  # the message may hold the file's bytes
         pass
     raise InputError(f"{path}: no sentencepiece model (make one by `wordpiece.py learn`)")
 
@@ -201,10 +202,10 @@ def make_encoder(path: str | Path) -> Callable[[str], str]:
 
 
 def make_decoder(path: str | Path) -> Callable[[str], str]:
-    """Returns the function from a line of pieces to text: one line, whatever the pieces.
+    """Returns the function from a line of pieces to one line of text.
 
-    Of what the encoder made it gives the normalized text. A model may write any pieces: bytes that
-    are no UTF-8 become U+FFFD, a byte that is a line end becomes a space, unknown words stay.
+    For the encoder's output it returns the normalized text. A model can output any pieces: invalid
+    UTF-8 becomes U+FFFD, a line end becomes a space, unknown words stay.
     """
     decode = load(path).decode
 
@@ -215,13 +216,13 @@ def make_decoder(path: str | Path) -> Callable[[str], str]:
 
 
 def dictionary_lines(path: str | Path) -> list[str]:
-    """fairseq's dictionary of a model: every piece, seen in training or not, in the model's order.
+    """Makes fairseq's dictionary of a model: all pieces, in the model's order.
 
-    A dictionary counted from the training text would lack the bytes and letters that only other
-    texts have, and fairseq would read them as <unk>.
+    It includes pieces that do not occur in the training text. A dictionary counted from that text
+    would lack them, and fairseq would read them as <unk>.
     """
     model = load(path)
     rows = range(model.get_piece_size())
-    # fairseq adds the special symbols itself. It wants counts; nothing is left to count for.
+    # fairseq adds the special symbols itself. It needs counts, but does not use their values.
     kept = (row for row in rows if not model.is_control(row) and not model.is_unknown(row))
     return [f"{model.id_to_piece(row)} 1" for row in kept]
