@@ -13,7 +13,7 @@ MULTILINGUAL = "multilingual_translation"
 
 
 def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
-    """Make each row an `--arch`; the one that bears the model's name is registered with it.
+    """Make each row an `--arch`; fairseq registers the row with the model's own name itself.
 
     A row sets only what the command line left unset.
 

@@ -33,7 +33,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags; fairseq's for its own Transformer are refused by ours' name."""
+        """Add the model's flags; refuse those of fairseq's Transformer and name ours instead."""
         super().add_args(parser)
         refuse_stock_flags(parser)
 
@@ -42,7 +42,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
         """Build the model of a configuration.
 
         Raises:
-            ValueError: when sizes don't fit, or inputs and outputs have two dictionaries.
+            ValueError: when sizes don't fit, or inputs and outputs have different dictionaries.
         """
         require_one_dictionary(task)
         cfg = completed(cfg, VaswaniLanguageModelConfig)
