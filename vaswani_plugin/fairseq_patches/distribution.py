@@ -123,8 +123,8 @@ def ends_of_workers_reported() -> Iterator[None]:
     PyTorch ends the other workers, by SIGKILL if they don't react within half a minute.
 
     Raises:
-        SystemExit: with the exit code of a worker that exited on request (SIGTERM or SIGUSR1), also
-            if the signal came before the worker had its handler.
+        SystemExit: a worker ended by SIGTERM or SIGUSR1, with or without its handler; the code is
+            `EXIT_CODE_WHEN_PREEMPTED`.
         WorkerLost: another signal ended the worker.
         ProcessExitedException: the worker ended with another exit code.
     """
