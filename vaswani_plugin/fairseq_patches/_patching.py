@@ -36,6 +36,9 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
         owner: a module or a class.
         name: name of a function in it.
 
+    Returns:
+        The decorator.
+
     Raises:
         AssertionError: another patch replaced the function before.
     """

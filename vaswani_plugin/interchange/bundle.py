@@ -22,7 +22,7 @@ from vaswani_plugin.text.settings import CONFIG, MODEL, weights_path
 
 
 class FairseqBundle(Bundle):
-    """A bundle whose model may be any of fairseq's."""
+    """A bundle whose model fairseq builds, of any encoder-decoder architecture."""
 
     def load_model(self) -> tuple[BaseFairseqModel, TranslationTask]:
         """The model on the CPU, and the task that decodes with it as the paper does.
@@ -58,6 +58,9 @@ class FairseqBundle(Bundle):
 def load_state(path: Path) -> dict[str, Any]:
     """Load a checkpoint as fairseq does; a `.safetensors` file is converted to one.
 
+    Args:
+        path: a checkpoint of fairseq's, or a bundle's `.safetensors` file.
+
     Raises:
         ValueError: the file can't be used.
         OSError: it can't be read.
@@ -80,6 +83,9 @@ def load_with_data(path: Path, data: Path) -> tuple[BaseFairseqModel, FairseqTas
     Args:
         path: the checkpoint.
         data: the folder of the dictionaries.
+
+    Returns:
+        Model and task.
 
     Raises:
         FileNotFoundError: the file or the folder is missing.

@@ -59,6 +59,10 @@ def choose_updates(files: list[Path], count: int) -> list[Path]:
 
     They are numbered files, and checkpoint_last.pt if it was saved after the last numbered one.
 
+    Args:
+        files: candidates.
+        count: how many files.
+
     Raises:
         ValueError: there are fewer such files.
     """
@@ -91,6 +95,10 @@ def choose_best(files: list[Path], count: int) -> list[Path]:
     """The `count` best files by the value in their names, the best one last.
 
     The checkpoints' options say whether high values are good.
+
+    Args:
+        files: candidates.
+        count: how many files.
 
     Raises:
         ValueError: there are fewer such files, or files of several metrics.

@@ -55,6 +55,9 @@ def load_scorer(paths: list[Path], data: Path, device: torch.device) -> ForcedSc
         data: the folder of the dictionaries.
         device: where to compute.
 
+    Returns:
+        A scorer of given targets.
+
     Raises:
         ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
         OSError: a file is missing or can't be read.
@@ -75,6 +78,10 @@ def load_scorer(paths: list[Path], data: Path, device: torch.device) -> ForcedSc
 
 def load_foreign(path: Path, data: Path) -> tuple[Any, Any]:
     """Load an encoder-decoder that fairseq builds, and its task.
+
+    Args:
+        path: the checkpoint.
+        data: the folder of its dictionaries.
 
     Raises:
         ValueError: the checkpoint can't be used, or holds another kind of model; names it.

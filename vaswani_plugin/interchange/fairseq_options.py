@@ -85,6 +85,9 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
 def our_config(options: argparse.Namespace) -> dict[str, Any]:
     """The configuration of `vaswani_transformer` for a stock `transformer`'s options.
 
+    Args:
+        options: the result of `stock_options`.
+
     Raises:
         ValueError: our model can't express it; names each option that prevents it.
     """

@@ -74,6 +74,10 @@ def recognize_sinusoids(weights: Weights, config: dict[str, Any]) -> None:
 
     This is the inverse of `stock_model`; the table must be equal bit for bit. Changes both
     arguments.
+
+    Args:
+        weights: the result of `import_weights`.
+        config: the result of `our_config`.
     """
     names = ["encoder.positions.weight", "decoder.positions.weight"]
     tables = [weights[name] for name in names if name in weights]

@@ -144,7 +144,7 @@ def _codes(folder: Path) -> Path:
 def _read_model(
     folder: Path, config: Mapping[str, Any], tokens: Mapping[str, Any]
 ) -> tuple[Weights, Dictionary, Dictionary]:
-    """The weights under our names, and our dictionaries, whose order is that of the rows."""
+    """The weights under our names, and our dictionaries in the order of the weights' rows."""
     path = folder / SAFETENSORS
     if not path.is_file():
         raise UserError(f"{path} does not exist: save the model as safetensors")

@@ -34,7 +34,7 @@ def new_folder(output: Path) -> Iterator[Path]:
         partial.mkdir(parents=True)
         yield partial
         with contextlib.suppress(FileNotFoundError):
-            output.rmdir()  # os.replace overwrites an empty folder on POSIX alone
+            output.rmdir()  # os.replace overwrites an empty folder on POSIX only
         os.replace(partial, output)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

@@ -60,7 +60,12 @@ class CausalDecoder(FairseqIncrementalDecoder):
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> None:
-        """Reorder the rows of every cache: the new row i is the old row `new_order[i]`."""
+        """Reorder the rows of every cache: the new row i is the old row `new_order[i]`.
+
+        Args:
+            incremental_state: the cache, changed in place.
+            new_order: indices of old rows, (B',).
+        """
         for cache in incremental_state.values():
             for name, tensor in cache.items():
                 cache[name] = tensor.index_select(0, new_order)

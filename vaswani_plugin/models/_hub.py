@@ -48,6 +48,9 @@ class HubInterface(hub_utils.GeneratorHubInterface):
             verbose: also log hypotheses and scores.
             options: fairseq's generation options by name, such as `lenpen`.
 
+        Returns:
+            One translation, or a list if `sentences` is a list.
+
         Raises:
             UserError: when an option is out of range.
         """
@@ -97,6 +100,9 @@ class FromPretrained:
             checkpoint_file: a file there, or several for an ensemble, joined by ":".
             data_name_or_path: folder of the dictionaries; "." is the model's own.
             options: override the checkpoint's options, such as `bpe` and `bpe_codes`.
+
+        Returns:
+            The interface to the loaded models.
 
         Raises:
             OSError: a file can't be read.

@@ -196,7 +196,12 @@ class LSTMDecoder(FairseqIncrementalDecoder):
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
     ) -> None:
-        """Reorder the rows of the state: the new row i is the old row `new_order[i]`."""
+        """Reorder the rows of the state: the new row i is the old row `new_order[i]`.
+
+        Args:
+            incremental_state: the state, changed in place.
+            new_order: indices of old rows, (B',).
+        """
         cache = incremental_state.get(CACHE, {})
         for name, tensor in cache.items():
             cache[name] = tensor.index_select(1, new_order)
@@ -224,6 +229,10 @@ class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
     @classmethod
     def build_model(cls, cfg: RecurrentConfig, task) -> "RecurrentModel":
         """Build the model of a configuration.
+
+        Args:
+            cfg: the configuration.
+            task: has the two dictionaries.
 
         Raises:
             ValueError: when sizes don't fit, or all embeddings are to be shared between

@@ -17,6 +17,11 @@ def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -
 
     A row sets only what the command line left unset.
 
+    Args:
+        model_name: the model's name in fairseq.
+        config: the model's dataclass.
+        rows: the architectures.
+
     Raises:
         ValueError: when a row sets a key that the configuration lacks.
     """

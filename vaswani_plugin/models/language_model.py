@@ -41,6 +41,10 @@ class VaswaniLanguageModel(FairseqLanguageModel):
     def build_model(cls, cfg: VaswaniLanguageModelConfig, task) -> "VaswaniLanguageModel":
         """Build the model of a configuration.
 
+        Args:
+            cfg: the configuration; missing fields get their defaults.
+            task: has the dictionary.
+
         Raises:
             ValueError: when sizes don't fit, or inputs and outputs have different dictionaries.
         """
@@ -56,7 +60,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
         self.cfg = cfg
 
     def train(self, mode: bool = True) -> "VaswaniLanguageModel":
-        """`torch.nn.Module.train`.
+        """Set training or evaluation mode, as `torch.nn.Module.train` does.
 
         Raises:
             UserError: when the layers are to be compiled and there is no C++ compiler.

@@ -91,6 +91,10 @@ class OneLayerLanguageModel(FairseqLanguageModel):
     def build_model(cls, cfg: OneLayerConfig, task) -> "OneLayerLanguageModel":
         """Build the model of a configuration.
 
+        Args:
+            cfg: the configuration.
+            task: has the dictionary.
+
         Raises:
             ValueError: when a size is below 1 or --d-model is odd.
         """

@@ -44,6 +44,10 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
     def build_model(cls, cfg: VaswaniTransformerConfig, task) -> "VaswaniTransformer":
         """Build the model of a configuration.
 
+        Args:
+            cfg: the configuration; missing fields get their defaults.
+            task: has the two dictionaries.
+
         Raises:
             ValueError: when sizes don't fit, or all embeddings are to be shared between
                 different dictionaries.
@@ -99,7 +103,7 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
         return self.decoder.extract_features(prev_output_tokens, encoder_out, **options)
 
     def train(self, mode: bool = True) -> "VaswaniTransformer":
-        """`torch.nn.Module.train`.
+        """Set training or evaluation mode, as `torch.nn.Module.train` does.
 
         Raises:
             UserError: when the layers are to be compiled and there is no C++ compiler.

@@ -27,6 +27,9 @@ class LossAfterDataset(BaseWrapperDataset):
 
         `ntokens` counts the remaining targets, and `start_indices` is where they start.
 
+        Args:
+            samples: of the wrapped dataset, with `target` (T,).
+
         Raises:
             UserError: when a sample lacks the symbol.
         """

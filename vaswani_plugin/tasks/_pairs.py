@@ -166,6 +166,10 @@ def by_longer_side(source_sizes: np.ndarray, target_sizes: np.ndarray) -> np.nda
 def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequence[Tensor]:
     """`dataset[index]` for each of the B indices, as views of one tensor.
 
+    Args:
+        dataset: one side of the pairs.
+        indices: numbers of sentences.
+
     Raises:
         UserError: the file ends before one of the sentences.
     """
@@ -194,7 +198,7 @@ def padded(
     Args:
         sentences: (T_i,) each.
         pad: number of the padding symbol.
-        left_pad: whether the padding stands on the left.
+        left_pad: whether the padding is on the left.
         length: T is at least this.
         multiple: T is a multiple of this.
     """
@@ -209,7 +213,12 @@ def padded(
 
 
 def shifted(sentences: Sequence[Tensor], eos: int) -> Sequence[Tensor]:
-    """Each sentence without its last token and with `eos` in front: the decoder's input."""
+    """Each sentence without its last token and with `eos` in front: the decoder's input.
+
+    Args:
+        sentences: (T_i,) each.
+        eos: number of the end-of-sentence symbol.
+    """
     lengths = lengths_of(sentences)
     tokens = torch.cat(list(sentences)).roll(1)  # (N,)
     firsts = (lengths.cumsum(0) - lengths)[lengths > 0]

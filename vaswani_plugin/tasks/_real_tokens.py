@@ -46,7 +46,12 @@ class BatchTokens(NamedTuple):
 
 
 def tokens_of_batches(pairs: LanguagePairDataset, batches: int) -> BatchTokens:
-    """Real tokens of an average batch if all pairs are divided into `batches` batches."""
+    """Real tokens of an average batch if all pairs are divided into `batches` batches.
+
+    Args:
+        pairs: of the training set.
+        batches: number of batches.
+    """
     return BatchTokens(pairs.src_sizes.sum() / batches, pairs.tgt_sizes.sum() / batches)
 
 
@@ -63,7 +68,7 @@ def fitting_max_tokens(pairs: LanguagePairDataset, most: int, wanted: int, multi
         The value in tokens.
 
     Raises:
-        UserError: batches of `most` hold fewer, or the longest pair alone has more.
+        UserError: batches of `most` hold fewer tokens, or the longest pair alone has more.
     """
     sizes = np.maximum(pairs.src_sizes, pairs.tgt_sizes).astype(np.int64)  # (N,)
     longest = int(sizes.max())

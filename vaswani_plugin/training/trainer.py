@@ -40,6 +40,10 @@ class OutOfMemory(UserError):
 def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
     """Refuse --fp16 on a CPU and alignments without attention; warn of an --lr without effect.
 
+    Args:
+        cfg: fairseq's whole configuration.
+        model: the model.
+
     Raises:
         UserError: names the flag and the remedy.
     """
