@@ -46,11 +46,11 @@ class LabelSmoothingConfig(FairseqDataclass):
 
 @register_criterion("vaswani_label_smoothing", dataclass=LabelSmoothingConfig)
 class VaswaniLabelSmoothing(FairseqCriterion):
-    """Label-smoothed cross-entropy; a model of ours projects its features within the loss.
+    """Label-smoothed cross-entropy (section 5.4); our models project features within the loss.
 
     Args:
-        task: whose target dictionary names the padding.
-        sentence_avg: divide gradients by sentences instead of tokens.
+        task: its target dictionary gives the padding symbol.
+        sentence_avg: divide gradients by the number of sentences instead of tokens.
         label_smoothing: epsilon_ls.
         report_accuracy: log the accuracy.
         unfused_loss: keep the plain loss.
@@ -70,7 +70,10 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the criterion's flags; fairseq leaves defaults out that refer to other settings."""
+        """Add the criterion's flags.
+
+        fairseq drops a default that refers to another setting; so it is set here.
+        """
         super().add_args(parser)
         parser.set_defaults(label_smoothing=LabelSmoothingConfig.label_smoothing)
 
@@ -78,12 +81,12 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         """Loss of a batch.
 
         Args:
-            model: any fairseq model; ours hands out features and projection.
+            model: any fairseq model; ours give features and projection separately.
             sample: fairseq's batch, target (B, T).
             reduce: sum over tokens; otherwise the loss is (N,) and unfused.
 
         Returns:
-            Loss in nats, the number that divides the gradient, and what is logged.
+            Loss in nats, the sample size that divides the gradient, and the logged values.
 
         Raises:
             UserError: in training, when the model has an adaptive softmax.
@@ -106,8 +109,8 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         return sums.loss, sample_size, logging_output
 
     def _projects_in_loss(self, model) -> bool:
-        # With --find-unused-parameters PyTorch's DDP takes a projection that is used outside of
-        # the model for an unused one, and its gradient for a second one.
+        # This loss uses the projection outside of the model's `forward`. With
+        # --find-unused-parameters PyTorch's DDP marks it as unused, then refuses its gradient.
         if self.unfused_loss or getattr(model, "find_unused_parameters", False):
             return False
         return hasattr(model, "projected_loss")
@@ -133,7 +136,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         return SmoothedLoss(loss, nll, hits.sum())
 
     def _logits(self, model, sample) -> Tensor:
-        """(B, T, V). Log-probabilities serve as well: the softmax leaves them as they are."""
+        """Logits (B, T, V), or log-probabilities, which a log-softmax leaves unchanged."""
         output = model(**sample["net_input"])
         decoder = getattr(getattr(model, "module", model), "decoder", None)  # DDP wraps the model
         if getattr(decoder, "adaptive_softmax", None) is None:
@@ -147,7 +150,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Tensor | int]]) -> None:
-        """Log loss and nll_loss in bits a token, ppl, and accuracy in percent if counted."""
+        """Log loss and nll_loss in bits per token, ppl, and accuracy in percent if counted."""
 
         def total(key: str) -> float:
             return utils.item(sum(log.get(key, 0) for log in logging_outputs))

@@ -1,26 +1,26 @@
-"""What is broken in fairseq on today's Python, PyTorch and numpy, patched.
+"""Patches for defects of fairseq, many of them with current Python, PyTorch and numpy.
 
 One function patches one defect. Its docstring names the symptom, upstream's issue and the versions;
-docs/reference/fairseq-patches.md is made from them. It does nothing where the defect is gone, and
-can be called twice. The subjects:
+docs/reference/fairseq-patches.md is made from these docstrings. A patch does nothing if the defect
+is gone, and can be called twice. The subjects:
 
 * ``messages``: a user's mistake ends in one line, not in a traceback;
-* ``quiet``: known-harmless warnings;
+* ``quiet``: known-harmless warnings are silenced;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
-* ``epochs``: resuming within an epoch, with other workers than before;
-* ``updates``: a batch that fits into no memory;
+* ``epochs``: resuming within an epoch, with another number of workers;
+* ``updates``: batches that don't fit into memory;
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, atomic saves;
-* ``dictionaries``: a broken one is named;
+* ``dictionaries``: errors name the broken file;
 * ``alignments``: pairs of positions, as --replace-unk reads them;
-* ``threads``: they end before the process;
+* ``threads``: threads end before the process does;
 * ``distribution``: several workers, without GPUs and on several nodes.
 """
 
 import logging
 
-# fairseq logs at its import that tensorboardX is missing, which nothing here uses; silenced where
-# this is the first to import fairseq (the `vaswani` command).
+# When fairseq is imported, it logs that tensorboardX is missing, which nothing here uses. This
+# silences the line if fairseq is imported here first (the `vaswani` command).
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from vaswani_plugin.fairseq_patches import (

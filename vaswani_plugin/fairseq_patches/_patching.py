@@ -1,4 +1,4 @@
-"""How a patch replaces a function of fairseq: visibly, and only once."""
+"""Replaces functions of fairseq by patches; every replacement is recorded and made only once."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ class Patched(NamedTuple):
 
 
 PATCHED: list[Patched] = []
-"""Every replaced attribute; `patch` alone adds to it."""
+"""Every replaced attribute; only `patch` adds to it."""
 
 
 def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
@@ -34,7 +34,10 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
 
     Args:
         owner: a module or a class.
-        name: of a function there.
+        name: name of a function in it.
+
+    Returns:
+        The decorator.
 
     Raises:
         AssertionError: another patch replaced the function before.
@@ -70,7 +73,7 @@ def is_patched(function: Callable) -> bool:
 
 @contextmanager
 def silenced(logger: logging.Logger) -> Iterator[None]:
-    """Disable a logger, while a patch looks for its defect."""
+    """Disable a logger while a patch checks whether its defect exists."""
     before, logger.disabled = logger.disabled, True
     try:
         yield
@@ -81,8 +84,8 @@ def silenced(logger: logging.Logger) -> Iterator[None]:
 def is_affected_version() -> bool:
     """Whether fairseq is no newer than `SEEN_IN`.
 
-    For defects that only show when processes are started or a disk fails, so that no patch can
-    look for them.
+    This is for defects that a patch can't check for, because they appear only when processes are
+    started or a disk fails.
     """
     version = fairseq.__version__
     is_old_branch = version.startswith("1.0.0a")  # its main branch before 0.12

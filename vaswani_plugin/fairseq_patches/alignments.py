@@ -11,8 +11,8 @@ from vaswani_plugin.fairseq_patches._patching import patch
 def replace_unknown_words_by_pairs() -> None:
     """``--replace-unk`` fails with "list indices must be integers or slices, not tuple".
 
-    It looks up the source position of a target word in a list; since alignments are pairs of
-    positions (or, with ``--print-alignment soft``, rows of probabilities), there is no such list.
+    It expects a list of the source position of each target word. But alignments are pairs of
+    positions or, with ``--print-alignment soft``, rows of probabilities.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -26,8 +26,8 @@ def replace_unknown_words_by_pairs() -> None:
 def replace_unknown_words_without_a_table() -> None:
     """``--replace-unk`` without a file fails with "No such file or directory: '@@ '".
 
-    The flag's value is optional, and what fairseq takes where it is left out is that of
-    ``--post-process``. Then the source word itself replaces the unknown one.
+    The flag's value is optional, and fairseq's default is that of ``--post-process``. Now the
+    source word itself replaces the unknown word if no file is given.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -62,8 +62,8 @@ def _by_pairs(
 
 
 def _source_positions(alignment: Sequence) -> dict[int, int]:
-    """Target position -> source position, of pairs (source, target) or rows of probabilities."""
+    """Map target to source positions, from pairs (source, target) or rows of probabilities."""
     if all(isinstance(row, tuple) for row in alignment):
         return {target: source for source, target in alignment}
-    rows = ([float(p) for p in row[:-1]] for row in alignment)  # the last is the source's end
+    rows = ([float(p) for p in row[:-1]] for row in alignment)  # all but the source's end
     return {target: row.index(max(row)) for target, row in enumerate(rows) if row}

@@ -19,7 +19,7 @@ from vaswani_plugin.fairseq_patches._patching import is_patched, patch, silenced
 def keep_last_batch() -> None:
     """Sentences are lost: fairseq-generate translates 56 of 60.
 
-    ``batch_by_size`` drops the last batch when its size is no multiple of
+    ``batch_by_size`` drops the last batch if its size is no multiple of
     ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too. An
     empty set raises ``IndexError``.
 
@@ -43,7 +43,7 @@ def keep_last_batch() -> None:
             return []
         batches = original(indices, *args, **kwargs)
         kept = sum(map(len, batches))
-        # Batches are slices of the indices in order: the missing ones are the last batch.
+        # Batches are slices of the indices in order, so the missing indices are the last batch.
         return batches if kept == len(indices) else [*batches, indices[kept:]]
 
 
@@ -64,7 +64,7 @@ class _Shuffled(FairseqDataset):
 
 
 def _do_batches_depend_on_the_first_epoch() -> bool:
-    """Whether a process that starts in epoch 2 makes other batches than one that starts in 1."""
+    """Whether a process makes different batches if it starts in epoch 2 instead of epoch 1."""
 
     def made_in(epoch: int) -> list[list[int]]:
         task = fairseq_task.FairseqTask(argparse.Namespace())
@@ -78,10 +78,10 @@ def _do_batches_depend_on_the_first_epoch() -> bool:
 def rebuild_the_same_batches() -> None:
     """A run resumed in epoch 2 or later trains on other batches than an uninterrupted one.
 
-    Batches are made once, with ``seed + epoch`` of the epoch in which the *process* starts, and
-    kept for all later epochs. Now each process makes those of epoch 1. Batches that are made anew
-    in each epoch (``--update-epoch-batch-itr``, a task's ``rebuild_batches``, sharded data) are the
-    same in both runs already.
+    fairseq makes batches once, with ``seed + epoch`` of the epoch in which the *process* starts,
+    and keeps them for all later epochs. Now each process makes the batches of epoch 1. Batches that
+    are made anew in each epoch (``--update-epoch-batch-itr``, a task's ``rebuild_batches``, sharded
+    data) are the same in both runs already.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -116,9 +116,9 @@ def rebuild_the_same_batches() -> None:
 def read_data_outside_the_cache() -> None:
     """``--dataset-impl cached`` ends in ``KeyError: np.int64(135)``.
 
-    The training looks at its first batch before anything is in the cache, and batches that are
-    prepared ahead may come after the cache was filled with others. Now a sentence that is not in
-    the cache is read from the file.
+    The training reads its first batch before the cache is filled, and the cache may be refilled
+    before batches that are prepared ahead are read. Now a sentence that is not in the cache is
+    read from the file.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -132,10 +132,10 @@ def read_data_outside_the_cache() -> None:
 
 
 def refuse_texts_of_which_nothing_is_scored() -> None:
-    """``fairseq-eval-lm`` reports a perplexity of 1.00 of a text that it did not read.
+    """``fairseq-eval-lm`` reports a perplexity of 1.00 for a text that it did not read.
 
-    The text is cut into blocks of ``--tokens-per-sample`` tokens, 1,024 where the flag is missing.
-    Blocks longer than the model's positions are skipped, which may be all of them.
+    The text is cut into blocks of ``--tokens-per-sample`` tokens, by default 1,024. Blocks longer
+    than the model's positions are skipped; these may be all blocks.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.

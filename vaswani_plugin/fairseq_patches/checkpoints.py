@@ -1,4 +1,4 @@
-"""Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved without a gap."""
+"""Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved atomically."""
 
 import argparse
 import contextlib
@@ -28,11 +28,11 @@ _OTHER_COPY = "use another one of the same folder, or copy it again"
 
 
 def allow_harmless_globals() -> None:
-    """fairseq's own checkpoints do not load any more.
+    """fairseq's own checkpoints no longer load.
 
-    Since PyTorch 2.6, ``torch.load`` unpickles tensors and plain containers only. That is right,
-    because a checkpoint may be anybody's file, and stays on: only classes that hold data, and run
-    nothing when they are built, are added.
+    Since PyTorch 2.6, ``torch.load`` unpickles tensors and plain containers only
+    (``weights_only``). This stays on, because a checkpoint may come from anyone. The patch allows
+    only classes that hold data and run no code when they are built.
 
     Upstream: #5610.
     Versions: seen in fairseq-fixed 0.12.3.1, with PyTorch 2.6 or newer.
@@ -49,8 +49,8 @@ def allow_harmless_globals() -> None:
 def shorten_messages_about_pickles() -> None:
     """A small file that is no checkpoint keeps ``torch.load`` busy for minutes.
 
-    PyTorch searches the message of a refused pickle for a pattern, in a time that grows with the
-    square of its length, and the file decides how long that is.
+    PyTorch searches the error message of a refused pickle for a pattern. The time grows with the
+    square of the message's length, which the file controls.
 
     Upstream: none known; a defect of PyTorch.
     Versions: PyTorch 2.13 with any fairseq.
@@ -65,11 +65,11 @@ def shorten_messages_about_pickles() -> None:
 
 
 def refuse_unusable_checkpoints() -> None:
-    """A bad checkpoint fails in a page of PyTorch's words, without its name, or not at all.
+    """A bad checkpoint fails with a long PyTorch message, without its name, or not at all.
 
-    PyTorch does not check the sums that it wrote, so a flipped bit becomes a weight. Now a file
-    that would run code is refused and named together with the function that it would call; a
-    foreign or damaged one is named with the remedy. All as ``CheckpointError``.
+    PyTorch does not verify the checksums that it wrote, so a flipped bit changes a weight. Now a
+    file that would run code is refused, and the message names it and the function that it would
+    call. For a foreign or damaged file the message names the remedy. All are ``CheckpointError``.
 
     Upstream: #5610.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -93,7 +93,7 @@ def refuse_unusable_checkpoints() -> None:
 
 
 def _why_unusable(error: Exception) -> str:
-    """The rest of a sentence that starts with the file's name."""
+    """The reason, as the rest of a sentence that starts with the file's name."""
     text = str(error)
     foreign = re.search(r"GLOBAL ([\w.]+)", text) if isinstance(error, pickle.PickleError) else None
     if foreign is not None:
@@ -108,7 +108,7 @@ def _why_unusable(error: Exception) -> str:
 
 
 def explain_mismatched_models() -> None:
-    """Another dictionary or architecture than the checkpoint's ends in a list of all weights.
+    """A dictionary or architecture that is not the checkpoint's fails with a list of all weights.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -128,10 +128,10 @@ SAVE_PAUSE = 2.5
 
 
 def begin_failed_saves_anew() -> None:
-    """A save that is tried again is written behind the failed try.
+    """A save that is tried again is appended to the file of the failed try.
 
-    After a disk that was full, or away, for a second, the checkpoint begins with half a checkpoint
-    and cannot be read. And a save that failed for good leaves its file on the full disk.
+    If the disk was full or missing for a second, the file begins with half a checkpoint and cannot
+    be read. A save that fails in all tries leaves its file on the full disk.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -166,9 +166,9 @@ def begin_failed_saves_anew() -> None:
 def copy_checkpoints_atomically() -> None:
     """A kill while checkpoint_last.pt is written leaves half a file.
 
-    Of each save, the first file is renamed into place, but the others, ``checkpoint_last.pt``
-    among them, are copied over the old ones. Now they too are written under another name first;
-    a copy that fails ends in one line.
+    fairseq renames the first file of a save into place, but copies the others, such as
+    ``checkpoint_last.pt``, over the old ones. Now these are also written under another name first.
+    A copy that fails ends in a one-line error.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -197,7 +197,7 @@ def copy_checkpoints_atomically() -> None:
 def sync_before_rename() -> None:
     """A checkpoint is renamed before it is on the disk.
 
-    After a power cut the new name may stand for an empty file, and the old one is gone.
+    After a power cut the file of the new name may be empty, and the old file is gone.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -212,11 +212,11 @@ def sync_before_rename() -> None:
 
 
 def keep_intervals_at_the_end_of_epochs() -> None:
-    """No numbered checkpoint is written where an interval meets the end of an epoch.
+    """No interval checkpoint is written if its update is the last of an epoch.
 
     With ``--save-interval-updates 5`` and epochs of 15 updates, ``checkpoint_1_15.pt`` is missing,
-    and the average of the last checkpoints takes older ones. Now it is written there too, and as
-    many are kept as ``--keep-interval-updates`` says.
+    and an average of the last checkpoints takes older ones. Now this checkpoint is written, too,
+    and ``--keep-interval-updates`` counts it.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -242,7 +242,7 @@ def keep_intervals_at_the_end_of_epochs() -> None:
 
 
 def _remove_old_intervals(cfg: Any, suffix: str) -> None:
-    """Remove what --keep-interval-updates does not keep, as fairseq does within an epoch."""
+    """Remove the checkpoints beyond --keep-interval-updates, as fairseq does within an epoch."""
     pattern = rf"checkpoint_\d+_(\d+){re.escape(suffix)}\.pt"
     kept_forever = cfg.keep_interval_updates_pattern  # multiples of it; -1: none
     found = [

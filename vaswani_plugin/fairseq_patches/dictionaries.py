@@ -1,4 +1,4 @@
-"""Dictionaries: a broken file is named."""
+"""Dictionaries: errors name the broken file."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +16,8 @@ class DictionaryError(UserError):
 def name_broken_dictionaries() -> None:
     """A broken dict.txt is refused without its name.
 
-    The error is a ValueError, a RuntimeError or a bare Exception, with the whole line however long
-    it is. Now it names the file.
+    The error is a ValueError, a RuntimeError or a bare Exception with the whole line, whatever its
+    length. Now it names the file.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.

@@ -1,4 +1,4 @@
-"""Several workers: by torchrun or started by fairseq, with and without GPUs."""
+"""Several workers: started by torchrun or by fairseq, with and without GPUs."""
 
 import collections
 import os
@@ -30,11 +30,11 @@ TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 
 
 class WorkersError(UserError):
-    """A user's mistake that a worker met; the message says what it is."""
+    """A user's mistake that a worker found; the message describes it."""
 
 
 class WorkerLost(UserError):
-    """A worker was ended from outside; the message says how."""
+    """A worker was killed from outside; the message names the signal."""
 
 
 def _runs_on_cpu(cfg: DictConfig) -> bool:
@@ -44,9 +44,9 @@ def _runs_on_cpu(cfg: DictConfig) -> bool:
 def join_torchrun() -> None:
     """``torchrun fairseq-train --cpu`` starts independent trainings into one folder.
 
-    torchrun's variables are ignored when ``--distributed-world-size`` is 1, its default with one
-    GPU or none, and the exit code is 0. With a world size, ``infer_init_method`` divides by the
-    number of GPUs, zero.
+    fairseq ignores torchrun's variables if ``--distributed-world-size`` is 1, its default with one
+    GPU or none, and the exit code is 0. With a larger world size, ``infer_init_method`` divides by
+    the number of GPUs, which is zero.
 
     Upstream: #2879.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -74,10 +74,10 @@ def join_torchrun() -> None:
 def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
-    fairseq starts a worker for each GPU: none. Now it starts them on a CPU too, with gloo in place
-    of nccl, which needs GPUs. ``--ddp-backend fully_sharded`` without GPUs or without fairscale is
-    refused in one line, and a worker's end is that of the process that started it: its exit code,
-    or one line that names the signal.
+    fairseq starts one worker per GPU, so none on a CPU. Now it starts them on a CPU, too, with gloo
+    in place of nccl, which needs GPUs. ``--ddp-backend fully_sharded`` without GPUs or without
+    fairscale is refused in one line. If a worker ends early, the process that started it exits with
+    the worker's exit code, or with one line that names the signal.
 
     Upstream: #2879.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -118,14 +118,14 @@ def _refuse_fully_sharded(cfg: DictConfig) -> None:
 
 @contextmanager
 def ends_of_workers_reported() -> Iterator[None]:
-    """Turn the end of a worker into that of the process that started it.
+    """Let the process that started the workers end as a worker ended.
 
-    PyTorch ends the other workers, by SIGKILL after half a minute where nothing else helps.
+    PyTorch ends the other workers, by SIGKILL if they don't react within half a minute.
 
     Raises:
-        SystemExit: with the code of a worker that left because it was asked to, also where it was
-            asked before it could listen.
-        WorkerLost: a signal ended the worker.
+        SystemExit: a worker ended by SIGTERM or SIGUSR1, with or without its handler; the code is
+            `EXIT_CODE_WHEN_PREEMPTED`.
+        WorkerLost: another signal ended the worker.
         ProcessExitedException: the worker ended with another exit code.
     """
     try:
@@ -157,7 +157,7 @@ def _starts_its_own_workers(distributed: Any) -> bool:
 
 
 def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
-    """Start the workers of this node, ranks ``distributed_rank`` and on, and wait for them."""
+    """Start the workers of this node, from rank ``distributed_rank`` on, and wait for them."""
     distributed = cfg.distributed_training
     first = distributed.distributed_rank or 0
     several = (distributed.distributed_num_procs or 1) > 1
@@ -177,9 +177,9 @@ def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
 
 
 def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:
-    """One worker. It registers the plugin before anything of fairseq's runs.
+    """Run one worker; it registers the plugin before it calls fairseq.
 
-    fairseq's loader of `--user-dir` passes over a package that is imported already.
+    fairseq's loader of `--user-dir` skips a package that is imported already.
     """
     register()
     try:
@@ -187,15 +187,15 @@ def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) 
     except Exception as error:
         if wants_traceback() or not is_users_error(error):
             raise
-        # PyTorch hands only the text of a traceback to the starting process
+        # PyTorch passes only the text of a traceback to the starting process.
         raise WorkersError(" ".join(str(error).split())) from None
 
 
 def wrap_cpu_modules() -> None:
     """``--ddp-backend pytorch_ddp``, the default, is refused on a CPU.
 
-    fairseq names a GPU for modules on the CPU; PyTorch: "device_ids and output_device arguments
-    only work with single-device/multiple-device GPU modules".
+    fairseq passes a GPU's number for modules on the CPU. PyTorch's error is "device_ids and
+    output_device arguments only work with single-device/multiple-device GPU modules".
 
     Upstream: #2879.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -215,8 +215,8 @@ def wrap_cpu_modules() -> None:
 def broadcast_checkpoints() -> None:
     """Several workers cannot resume: ``torch.load`` refuses the checkpoint that rank 0 sends.
 
-    The state travels pickled, with fairseq's placeholders and OmegaConf's containers. These are
-    allowed for this load alone; ``weights_only`` stays on.
+    The state is sent as a pickle with fairseq's placeholders and OmegaConf's containers. These are
+    allowed for this load only; ``weights_only`` stays on.
 
     Upstream: #5610.
     Versions: seen in fairseq-fixed 0.12.3.1, with PyTorch 2.6 or newer.
@@ -228,7 +228,7 @@ def broadcast_checkpoints() -> None:
 
     @patch(distributed_utils, "_broadcast_object_slow")
     def _broadcast_object_slow(original: Callable, *args: Any, **kwargs: Any) -> Any:
-        # at its end, the context also forgets what somebody else had allowed for good
+        # When the context ends, it also removes classes that other code had allowed before.
         allowed = torch.serialization.get_safe_globals()
         new = [kind for kind in travelling if kind not in allowed]
         with torch.serialization.safe_globals(new):
@@ -238,7 +238,7 @@ def broadcast_checkpoints() -> None:
 def gather_lists_on_cpu() -> None:
     """Criterions whose logs cannot be summed fail with several workers on a CPU.
 
-    ``all_gather_list`` asks for a CUDA buffer and pinned memory.
+    ``all_gather_list`` allocates a CUDA buffer and pinned memory.
 
     Upstream: #2879.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -253,7 +253,7 @@ def gather_lists_on_cpu() -> None:
         if not torch.cuda.is_available():
             used = distributed_utils.get_global_group() if group is None else group
             size = max_size * distributed_utils.get_world_size(used)
-            # fairseq keeps its buffers as attributes of the function of this name
+            # fairseq keeps its buffers as attributes of this function.
             distributed_utils.all_gather_list._buffer = torch.ByteTensor(size)
             distributed_utils.all_gather_list._cpu_buffer = torch.ByteTensor(max_size)
         return original(data, group, max_size)

@@ -1,8 +1,8 @@
 """Resuming within an epoch: with another number of workers, or another ``--update-freq``.
 
-The batches of an epoch have one order, whatever the number of workers. Worker k of W takes batches
-k, k + W, k + 2 W, ...; an update takes the next ``--update-freq`` of each worker. A checkpoint
-keeps the number of batches that each worker has finished.
+The order of an epoch's batches does not depend on the number of workers. Worker k of W takes
+batches k, k + W, k + 2 W, ...; an update takes the next ``--update-freq`` batches of each worker. A
+checkpoint keeps the number of batches that each worker has finished.
 """
 
 import logging
@@ -18,16 +18,16 @@ from vaswani_plugin.fairseq_patches._patching import is_patched, patch, silenced
 logger = logging.getLogger(__name__)
 
 WORKERS = "num_shards"
-"""Key of the number of workers in a saved state; fairseq's own word."""
+"""Key of the number of workers in a saved state, in fairseq's terms."""
 
 
 def keep_place_with_other_workers() -> None:
-    """Resumed by another number of workers, an epoch continues at another place.
+    """With another number of workers, a resumed epoch continues at another place.
 
     A checkpoint keeps the number of batches that each worker has finished, but not the number of
-    workers: half an epoch of two workers is read as a quarter by one, and as a whole one by four.
-    Now the number is converted. Where the finished batches are no multiple of the workers, the last
-    few come twice rather than be skipped, and the log says so.
+    workers: half an epoch of two workers is read as a quarter by one worker, and as a whole epoch
+    by four. Now the number is converted. If the finished batches are no multiple of the workers,
+    the last few are repeated instead of skipped, and the log says so.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -47,7 +47,7 @@ def keep_place_with_other_workers() -> None:
 
 
 def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, Any]) -> int:
-    """Batches of this epoch that each of the current workers has finished."""
+    """The number of batches of this epoch that each of the current workers has finished."""
     each, before, now = state.get("iterations_in_epoch", 0), state.get(WORKERS), iterator.num_shards
     if each == 0 or before == now:
         return each
@@ -68,7 +68,7 @@ def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, A
 
 
 def _is_order_by_workers(iterator: iterators.EpochBatchIterator, state: dict[str, Any]) -> bool:
-    """Whether another number of workers shuffles the epoch's batches into another order."""
+    """Whether the shuffled order of the epoch's batches depends on the number of workers."""
     is_of_several_datasets = isinstance(iterator, iterators.GroupedEpochBatchIterator)
     return is_of_several_datasets or (iterator.grouped_shuffling and state.get("shuffle", True))
 
@@ -77,7 +77,7 @@ def start_the_clock_of_a_resumed_training() -> None:
     """A resumed training logs `wall` 0, however long it takes.
 
     The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
-    a step start with the next step, that of `wall` never. Now it counts from the loading.
+    a step start again with the next step, but that of `wall` does not. Now it starts at loading.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -103,11 +103,11 @@ def _is_end_lost() -> bool:
 
 
 def finish_epochs_of_other_groups() -> None:
-    """Resumed with another ``--update-freq``, an epoch may lose its end and come again.
+    """With another ``--update-freq``, a resumed epoch may lose its end and be repeated.
 
-    The groups of batches are counted as if the first began with the epoch. After 3 of 8 batches,
-    groups of 4 are two more, but fairseq expects one: the last batch is left, the epoch does not
-    count as finished and is trained on once more, from its start.
+    fairseq counts groups of batches as if the first group began with the epoch. After 3 of 8
+    batches two groups of at most 4 remain, but fairseq expects one. The last batch is skipped, and
+    the epoch does not count as finished: it is trained on again from its start.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -127,7 +127,7 @@ def finish_epochs_of_other_groups() -> None:
         if begin == 0:
             original(self, iterable, chunk_size, skip_remainder_batch)
             return
-        # fairseq's loop fails on an epoch without updates: then the remainder is not skipped
+        # fairseq's loop fails on an epoch without updates; so a lone remainder is not skipped
         skips = skip_remainder_batch and end - begin >= chunk_size
         groups = (end - begin) // chunk_size if skips else math.ceil((end - begin) / chunk_size)
         chunks = iterators._chunk_iterator(iterable, chunk_size, skips)

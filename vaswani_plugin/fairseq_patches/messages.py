@@ -14,12 +14,12 @@ COMMANDS = FAIRSEQ.with_name("fairseq_cli")
 
 
 def is_users_error(error: BaseException) -> bool:
-    """Whether the user can correct what `error` says.
+    """Whether `error` reports a mistake that the user can correct.
 
-    That is a `UserError`; and of the errors that fairseq raised itself an `OSError`
+    This is true for a `UserError`, and for these errors if fairseq itself raised them: an `OSError`
     ("Model file not found: ..."), an `ImportError` ("Please install ..."), an assertion that names
-    a flag ("... Make sure that --dataset-impl is configured properly") or a bare `Exception`
-    ("Size of sample #9 is invalid ..."), which is how fairseq addresses users, unless it hides
+    a flag ("... Make sure that --dataset-impl is configured properly"), or a bare `Exception`
+    ("Size of sample #9 is invalid ..."), which is fairseq's usual error for users, unless it hides
     another error.
     """
     if isinstance(error, UserError):
@@ -38,7 +38,7 @@ def is_users_error(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """``error: `` and the message without line breaks."""
+    """The text ``error: `` and the error's message without line breaks."""
     return message_line("error: " + " ".join(str(error).split()))
 
 
@@ -51,8 +51,9 @@ def is_fairseq_command(argv0: str) -> bool:
 def print_users_errors_in_one_line() -> None:
     """A mistyped path ends in forty lines of traceback.
 
-    Replaced is Python's hook for uncaught errors, in fairseq's own commands only: a program that
-    imports the plugin keeps its hook. With ``VASWANI_TRACEBACK=1`` every error keeps its traceback.
+    The patch replaces Python's hook for uncaught errors, in fairseq's own commands only; a program
+    that imports the plugin keeps its hook. With ``VASWANI_TRACEBACK=1`` every error keeps its
+    traceback.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.

@@ -17,10 +17,10 @@ from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch
 def restore_removed_numpy_names() -> None:
     """``--sample-break-mode eos`` and ``--num-batch-buckets`` fail with an AttributeError.
 
-    They use ``np.compat.long`` and ``np.percentile(interpolation=)``, which numpy 2 removed. Only
-    the name ``np`` of the three modules concerned changes: numpy itself stays as it is. (``np.int``
-    in masks for audio is left: the lines before it call a ``randint`` that numpy's generators never
-    had.)
+    They use ``np.compat.long`` and ``np.percentile(interpolation=)``, which numpy 2 removed. The
+    patch changes the name ``np`` in three modules of fairseq; numpy itself is not changed.
+    (``np.int`` in masks for audio is not patched: the lines before it call a ``randint`` that
+    numpy's generators never had.)
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1, with numpy 2.
@@ -33,7 +33,7 @@ def restore_removed_numpy_names() -> None:
 
 
 def _numpy_with_old_names() -> types.ModuleType:
-    """A module with numpy's names and the removed ones."""
+    """A module with numpy's names and the removed names."""
     old = types.ModuleType("numpy")
     old.__dict__.update(vars(np))
     old.__getattr__ = lambda name: getattr(np, name)
@@ -51,8 +51,8 @@ def _numpy_with_old_names() -> types.ModuleType:
 def train_in_bf16_without_xla() -> None:
     """``--bf16`` fails with "'NoneType' object has no attribute 'xla_device'".
 
-    fairseq takes bfloat16 for a feature of TPUs and switches to one. CPUs and GPUs have it too:
-    unless torch_xla is there, or ``--tpu`` was given, the run stays on its device.
+    fairseq assumes that only TPUs have bfloat16, and switches to a TPU. CPUs and GPUs have it, too.
+    Now the run stays on its device unless torch_xla is installed or ``--tpu`` is given.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.

@@ -1,7 +1,7 @@
 """Known-harmless warnings of a default run, each silenced by its own message.
 
-Everything else is still shown. What fairseq prints before it imports a ``--user-dir`` (one INFO on
-tensorboardX) cannot be reached from here.
+All other warnings are shown. Lines that fairseq logs before it imports a ``--user-dir`` (one INFO
+about tensorboardX) can't be silenced here.
 """
 
 import logging
@@ -36,7 +36,7 @@ PIN_MEMORY = r"'pin_memory' argument is set as true but no accelerator is found"
 def silence_known_warnings() -> None:
     """Every start prints ten warnings about which users can do nothing.
 
-    ``pin_memory`` is silenced only where there is no GPU: with one, it means something.
+    ``pin_memory`` is silenced only without a GPU; with one, the warning matters.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1, with hydra 1.3 and PyTorch 2.

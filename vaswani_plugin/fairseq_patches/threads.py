@@ -14,15 +14,15 @@ from fairseq.data import iterators
 from vaswani_plugin.fairseq_patches._patching import is_patched, patch
 
 SECONDS_TO_STOP = 10.0
-"""For the batch that is being made; a thread that takes longer is left to Python."""
+"""Seconds to wait for the batch that is being made; a slower thread is left to Python."""
 
 
 def stop_batch_threads_before_exit() -> None:
     """A finished training aborts at its exit ("terminate called ...", SIGABRT).
 
-    Batches are prepared in a thread that keeps running. Python ends it while it shuts down, and
-    where that happens inside PyTorch, the whole process aborts: scripts take it for a failed
-    training. Now these threads stop before.
+    Batches are prepared in a thread that keeps running. Python ends the thread while it shuts down.
+    If that happens inside PyTorch, the whole process aborts, and scripts see a failed training. Now
+    these threads stop before the shutdown.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -43,7 +43,7 @@ def stop_batch_threads_before_exit() -> None:
         deadline = time.monotonic() + SECONDS_TO_STOP
         for consumer in list(consumers):
             while consumer.is_alive() and time.monotonic() < deadline:
-                with suppress(queue.Empty):  # it may wait for room in its queue
+                with suppress(queue.Empty):  # the thread may wait for room in its queue
                     consumer._queue.get_nowait()
                 consumer.join(0.01)
 

@@ -1,4 +1,4 @@
-"""A batch that fits into no memory is skipped, on a CPU as on a GPU."""
+"""A batch that does not fit into memory is skipped, on a CPU as on a GPU."""
 
 from collections.abc import Callable
 from typing import Any

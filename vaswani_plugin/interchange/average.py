@@ -1,7 +1,7 @@
-"""The average of checkpoints (section 6.1): the mean of each weight. Torch only.
+"""The average of checkpoints (section 6.1): the mean of each weight. It needs PyTorch only.
 
-Checkpoints are read one at a time into sums in float64; a mean is cast to the type that the files
-hold. A tensor that two names share is averaged once and stays shared.
+Checkpoints are read one at a time and accumulated in float64; the mean is cast to the type of the
+files. A tensor that two names share is averaged once and stays shared.
 """
 
 from collections.abc import Iterable
@@ -32,8 +32,8 @@ class Averager:
         """Add one checkpoint.
 
         Args:
-            name: what error messages call it.
-            weights: name: tensor of any shape.
+            name: its name in error messages.
+            weights: maps names to tensors of any shape.
             config: the model's configuration.
 
         Raises:
@@ -96,15 +96,15 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
-    """The average of fairseq checkpoints as a checkpoint that fairseq loads.
+    """Average fairseq checkpoints (section 6.1) into a checkpoint that fairseq loads.
 
     Args:
-        paths: files, the newest last; an iterable, so that a caller can show progress. One file is
-            in memory at a time, beside the sums.
+        paths: files, the newest last; an iterable, so that a caller can show progress. Only one
+            file is in memory at a time, beside the sums.
 
     Returns:
-        The newest checkpoint with the averaged model, without the optimizer's state and without a
-        moving average (both belong to other weights); "extra_state" lists the names of the files.
+        The newest checkpoint with the averaged weights; "extra_state" lists the names of the files.
+        It has no optimizer state and no moving average: these belong to other weights.
 
     Raises:
         OSError: a file can't be read.

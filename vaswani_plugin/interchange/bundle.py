@@ -1,4 +1,4 @@
-"""Models that fairseq builds: a bundle's with the task that decodes, or a checkpoint's.
+"""Models that fairseq builds, with their tasks: from a bundle or from a checkpoint.
 
 `inference.bundle` loads a Transformer of ours without fairseq.
 """
@@ -22,16 +22,16 @@ from vaswani_plugin.text.settings import CONFIG, MODEL, weights_path
 
 
 class FairseqBundle(Bundle):
-    """A bundle whose model may be any of fairseq's."""
+    """A bundle whose model fairseq builds, of any encoder-decoder architecture."""
 
     def load_model(self) -> tuple[BaseFairseqModel, TranslationTask]:
         """The model on the CPU, and the task that decodes with it as the paper does.
 
-        A model that fairseq's own translation task trained gets ours as well.
+        The task is ours, also for a model that fairseq's own translation task trained.
 
         Raises:
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
-            OSError: it can't be read.
+            OSError: the checkpoint can't be read.
         """
         register()
         with untrusted(weights_path(self.folder)):
@@ -56,7 +56,10 @@ class FairseqBundle(Bundle):
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """A checkpoint as fairseq loads it; a `.safetensors` becomes one.
+    """Load a checkpoint as fairseq does; a `.safetensors` file is converted to one.
+
+    Args:
+        path: a checkpoint of fairseq's, or a bundle's `.safetensors` file.
 
     Raises:
         ValueError: the file can't be used.
@@ -75,11 +78,18 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def load_with_data(path: Path, data: Path) -> tuple[BaseFairseqModel, FairseqTask]:
-    """A checkpoint's model, on the CPU, and its task with the dictionaries of a folder.
+    """Load a checkpoint's model onto the CPU, and its task with the dictionaries of a folder.
+
+    Args:
+        path: the checkpoint.
+        data: the folder of the dictionaries.
+
+    Returns:
+        Model and task.
 
     Raises:
         FileNotFoundError: the file or the folder is missing.
-        ValueError: they make no model; with the file's name.
+        ValueError: no model can be built from them; names the file.
     """
     for needed in (path, data):
         if not needed.exists():

@@ -1,4 +1,4 @@
-"""Which checkpoints to average: by the names that fairseq gives them."""
+"""Chooses the checkpoints to average, by the names that fairseq gives them."""
 
 import re
 from pathlib import Path
@@ -11,9 +11,10 @@ BEST = re.compile(r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)\.pt")
 
 
 def find_files(inputs: list[Path]) -> list[Path]:
-    """The files of `inputs`, where a folder stands for its ``*.pt`` files.
+    """The files of `inputs`; a folder means all its ``*.pt`` files.
 
-    Raises ValueError for a name that doesn't exist or is given twice.
+    Raises:
+        ValueError: a name doesn't exist or is given twice.
     """
     files: list[Path] = []
     for item in inputs:
@@ -32,9 +33,17 @@ def find_files(inputs: list[Path]) -> list[Path]:
 def choose(
     files: list[Path], flag: str, count: int, pattern: re.Pattern[str], shape: str
 ) -> list[Path]:
-    """The `count` files with the highest number (last group of `pattern`), ascending.
+    """The `count` files with the highest numbers, in ascending order.
 
-    Raises ValueError where there are fewer; `flag` and `shape` name the wish in the message.
+    Args:
+        files: candidates.
+        flag: for the error message: the flag that gave `count`.
+        count: how many files.
+        pattern: of the file names; its last group is the number.
+        shape: for the error message: the file names that `pattern` matches.
+
+    Raises:
+        ValueError: there are fewer such files.
     """
     found = sorted((m, path) for path in files if (m := _number(pattern, path)) is not None)
     if len(found) < count:
@@ -46,11 +55,16 @@ def choose(
 
 
 def choose_updates(files: list[Path], count: int) -> list[Path]:
-    """The `count` states of the highest updates, ascending: numbered ones, and the final one.
+    """The `count` checkpoints of the highest updates, in ascending order.
 
-    The final state, checkpoint_last.pt, counts where it was saved after the last numbered one.
+    They are numbered files, and checkpoint_last.pt if it was saved after the last numbered one.
 
-    Raises ValueError where there are fewer.
+    Args:
+        files: candidates.
+        count: how many files.
+
+    Raises:
+        ValueError: there are fewer such files.
     """
     updates = {p: int(match[1]) for p in files if (match := UPDATE.fullmatch(p.name))}
     for path in files:
@@ -80,8 +94,14 @@ def _number(pattern: re.Pattern[str], path: Path) -> float | None:
 def choose_best(files: list[Path], count: int) -> list[Path]:
     """The `count` best files by the value in their names, the best one last.
 
-    Whether high values are good stands in the checkpoints. Raises ValueError where there are fewer,
-    or files of several metrics.
+    The checkpoints' options say whether high values are good.
+
+    Args:
+        files: candidates.
+        count: how many files.
+
+    Raises:
+        ValueError: there are fewer such files, or files of several metrics.
     """
     matches = {path: match for path in files if (match := BEST.fullmatch(path.name))}
     metrics = sorted({match[1] for match in matches.values()})
@@ -111,9 +131,9 @@ def select(
 
     Args:
         inputs: folders of checkpoints with one of the other arguments, or checkpoint files.
-        last: so many of the last epochs.
-        last_updates: so many of the highest updates.
-        best: so many of the best by validation.
+        last: number of checkpoints of the last epochs.
+        last_updates: number of checkpoints of the highest updates.
+        best: number of the best checkpoints by validation.
 
     Raises:
         ValueError: arguments and files don't fit; names the flag of `vaswani average`.

@@ -1,8 +1,8 @@
 """Our Transformer as a CTranslate2 model, by CTranslate2's specification API.
 
-CTranslate2's heads have one width for queries, keys and values. Where d_k and d_v differ, the
-narrower ones get rows of zeros up to the wider, which changes neither a dot product nor, with the
-zero columns of W^O, an output; the softmax still divides by the sqrt(d_k) of the model.
+CTranslate2's heads have one width for queries, keys and values. If d_k and d_v differ, the narrower
+projections are padded with rows of zeros, and W^O with columns of zeros. This changes no dot
+product and no output. The scores are still divided by the sqrt(d_k) of the model.
 
 Axes: H heads, D d_model, V vocabulary, P positions.
 """
@@ -110,7 +110,7 @@ class _Writer:
         self.width = width  # of a head
 
     def array(self, name: str) -> np.ndarray:
-        # A copy, for CTranslate2 quantizes in place.
+        # A copy, because CTranslate2 quantizes in place.
         return self.weights[name].detach().float().numpy().copy()
 
     def write_side(self, spec, side: str) -> None:
@@ -122,7 +122,7 @@ class _Writer:
             self.write_layer(layer, f"{side}.layers.{number}")
 
     def positions(self, side: str) -> np.ndarray:
-        """The table of positions (P, D)."""
+        """The table of positional encodings (P, D)."""
         if self.cfg.positions == "learned":
             return self.array(f"{side}.positions.weight")
         encoding = sinusoids if self.cfg.positions == "sinusoidal" else fairseq_sinusoids
@@ -144,7 +144,7 @@ class _Writer:
         spec.beta = self.array(f"{norm}.bias")
 
     def write_attention(self, spec, attention: str, fuse_query: bool) -> None:
-        """Self-attention has one matrix for Q, K and V, the other kind one for Q, one for K, V."""
+        """Self-attention has one matrix for Q, K, V; cross-attention one for Q and one for K, V."""
         parts = {name: self.widened(attention, name) for name in ("query", "key", "value")}
         groups = [["query", "key", "value"]] if fuse_query else [["query"], ["key", "value"]]
         for linear, group in zip(spec.linear, groups, strict=False):
@@ -163,20 +163,20 @@ class _Writer:
         return self.pad_heads(weight), self.pad_heads(bias[:, None])[:, 0]
 
     def pad_heads(self, rows: np.ndarray) -> np.ndarray:
-        """(H narrow, N) -> (H width, N): zeros below each head's rows."""
+        """Pad (H narrow, N) to (H width, N) with rows of zeros below each head's rows."""
         heads = rows.reshape(self.cfg.heads, -1, rows.shape[1])
         missing = self.width - heads.shape[1]
         return np.pad(heads, ((0, 0), (0, missing), (0, 0))).reshape(-1, rows.shape[1])
 
 
 def write_model(spec, output: Path, quantization: str | None, files: list[Path]) -> None:
-    """Write a CTranslate2 model and copies of `files` into a new folder, all of it or nothing.
+    """Write a CTranslate2 model and copies of `files` into a new folder, completely or not at all.
 
     Args:
-        spec: of `transformer_spec`.
+        spec: the result of `transformer_spec`.
         output: the folder; it may exist if it is empty.
-        quantization: of CTranslate2, such as "int8"; None for float32.
-        files: what makes the folder a bundle.
+        quantization: CTranslate2's name of it, such as "int8"; None for float32.
+        files: the files that make the folder a bundle.
 
     Raises:
         ValueError: `output` is not empty.
@@ -194,23 +194,23 @@ def write_model(spec, output: Path, quantization: str | None, files: list[Path])
 def export_to_ctranslate2(
     model: Path, output: Path, data_bin: Path | None = None, quantization: str | None = None
 ) -> Path:
-    """Write a trained model for CTranslate2; of a bundle the folder becomes a bundle, too.
+    """Write a trained model for CTranslate2; from a bundle, the folder becomes a bundle, too.
 
     Args:
         model: a bundle or a checkpoint.
         output: the folder to make.
-        data_bin: folder of the dictionaries of a checkpoint.
+        data_bin: with a checkpoint: the folder of its dictionaries.
         quantization: as in `write_model`.
 
     Returns:
         The file that the weights were read from.
 
     Raises:
-        ValueError: CTranslate2 is not installed or can't express the model, or files that don't fit
+        ValueError: CTranslate2 is not installed or can't express the model, or the files don't fit
             together.
         OSError: a file can't be read or written.
     """
-    import_ctranslate2()  # its absence is known at once
+    import_ctranslate2()  # if it is missing, fail before any work
     is_bundle = model.is_dir()
     path = weights_path(model) if is_bundle else model
     state = load_checkpoint(path)

@@ -1,4 +1,4 @@
-"""Encoder-decoders from checkpoints, ours and fairseq's, that score given targets together.
+"""Ensembles of encoder-decoders, ours and fairseq's, that score given targets.
 
 fairseq is imported only where a checkpoint needs it.
 
@@ -26,7 +26,7 @@ class ForcedFairseqModel:
 
     Args:
         model: in evaluation mode.
-        pad: number of the source's padding.
+        pad: number of the padding symbol of the source.
     """
 
     def __init__(self, model: Any, pad: int) -> None:
@@ -37,7 +37,7 @@ class ForcedFairseqModel:
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
-        """See `ForcedModel`; the encoder reads each source once."""
+        """See `ForcedModel`; each source is encoded once."""
         encoder = self.model.encoder
         lengths = sources.ne(self.pad).sum(dim=1)
         encoder_out = encoder.forward_torchscript({"src_tokens": sources, "src_lengths": lengths})
@@ -48,15 +48,18 @@ class ForcedFairseqModel:
 
 
 def load_scorer(paths: list[Path], data: Path, device: torch.device) -> ForcedScorer:
-    """A model or an ensemble over the same dictionaries.
+    """Load a model, or an ensemble of models with the same dictionaries.
 
     Args:
         paths: checkpoints.
         data: the folder of the dictionaries.
         device: where to compute.
 
+    Returns:
+        A scorer of given targets.
+
     Raises:
-        ValueError: a checkpoint that holds no encoder-decoder, or other dictionaries.
+        ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
         OSError: a file is missing or can't be read.
     """
     models: list[ForcedModel] = []
@@ -74,7 +77,11 @@ def load_scorer(paths: list[Path], data: Path, device: torch.device) -> ForcedSc
 
 
 def load_foreign(path: Path, data: Path) -> tuple[Any, Any]:
-    """An encoder-decoder that fairseq builds, and its task.
+    """Load an encoder-decoder that fairseq builds, and its task.
+
+    Args:
+        path: the checkpoint.
+        data: the folder of its dictionaries.
 
     Raises:
         ValueError: the checkpoint can't be used, or holds another kind of model; names it.
@@ -93,7 +100,7 @@ def load_foreign(path: Path, data: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def unchanged_log_level() -> Iterator[None]:
-    """Importing fairseq sets the root logger to DEBUG, and every library would speak."""
+    """Keep the root logger's level: importing fairseq sets it to DEBUG for every library."""
     root = logging.getLogger()
     level = root.level
     try:

@@ -1,4 +1,4 @@
-"""What every export asks of a trained model: its kind, whether it is sound, what goes with it."""
+"""Checks and files that all exports share: the kind of model, finite weights, a bundle's files."""
 
 import re
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ _BINARIZED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\..+")
 
 
 def model_options(state: Checkpoint) -> dict[str, Any]:
-    """The model's part of the configuration of a translation model of ours.
+    """The model's part of a checkpoint's configuration, for a translation model of ours.
 
     Raises:
-        ValueError: it holds another model.
+        ValueError: the checkpoint holds another model.
     """
     section = (state.get("cfg") or {}).get("model")
     options = section if isinstance(section, dict) else {}
@@ -36,7 +36,11 @@ def model_options(state: Checkpoint) -> dict[str, Any]:
 
 
 def refuse_not_finite(weights: Weights) -> None:
-    """Raises ValueError where a weight is no number, or infinite; names it."""
+    """Refuse weights that are NaN or infinite.
+
+    Raises:
+        ValueError: names the weight.
+    """
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise ValueError(
@@ -45,7 +49,7 @@ def refuse_not_finite(weights: Weights) -> None:
 
 
 def updates_of(state: Checkpoint) -> int:
-    """How many updates a checkpoint's model was trained for."""
+    """The number of updates that a checkpoint's model was trained for."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates", 0))
 
@@ -62,7 +66,7 @@ def translation_settings(folder: Path) -> Settings:
     """The settings of a translation model's bundle.
 
     Raises:
-        ValueError: the folder is none; names it.
+        ValueError: the folder is no such bundle; names it.
     """
     settings = read_settings(folder)
     if not isinstance(settings, Settings):
@@ -71,14 +75,14 @@ def translation_settings(folder: Path) -> Settings:
 
 
 def languages_of_data(folder: Path, task: Mapping[str, Any]) -> tuple[str, str]:
-    """Source and target of a data folder: as its task has them, else as its files are named.
+    """Source and target language of a data folder, from the task's options or the files' names.
 
     Args:
-        folder: of the dictionaries.
+        folder: the folder of the dictionaries.
         task: options of the task.
 
     Raises:
-        ValueError: neither says it.
+        ValueError: neither gives the languages.
     """
     given = task.get("source_lang"), task.get("target_lang")
     named = (_BINARIZED.fullmatch(path.name) for path in sorted(folder.iterdir()))

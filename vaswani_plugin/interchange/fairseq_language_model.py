@@ -1,6 +1,6 @@
-"""Language models that fairseq builds, behind the interface of `inference.language_model`.
+"""Language models that fairseq builds, with the interface of `inference.language_model`.
 
-`interchange.language_model` comes here for what it can't load without fairseq.
+`interchange.language_model` calls this module for models that it can't load without fairseq.
 
 Axes: B texts, T tokens, S scored tokens, V vocabulary.
 """
@@ -36,12 +36,12 @@ def build_language_model(
     Args:
         path: a bundle, or a checkpoint.
         data: with a checkpoint: the folder of its dictionary.
-        device: where it computes.
-        dtype: of its weights; None: as they are.
-        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+        device: where the model computes.
+        dtype: type of its weights; None: as in the file.
+        threads: PyTorch's threads on the CPU in each call; None: as many as PyTorch has now.
 
     Raises:
-        ValueError: it is no language model, or can't be used; names the file.
+        ValueError: the model is no language model, or can't be used; names the file.
         OSError: a file can't be read.
     """
     files = LanguageFiles.find(Path(path), None if data is None else Path(data))
@@ -62,10 +62,10 @@ def build_language_model(
 
 
 class ForeignLanguageModel(nn.Module):
-    """A language model of fairseq's, as completing and scoring ask for it.
+    """A language model of fairseq's with the interface that completion and scoring need.
 
     Args:
-        model: any of fairseq's.
+        model: any language model of fairseq's.
     """
 
     def __init__(self, model: FairseqLanguageModel) -> None:
@@ -78,15 +78,15 @@ class ForeignLanguageModel(nn.Module):
         return self.model.decoder
 
     def forward(self, tokens: Tensor, src_lengths: Tensor | None = None) -> tuple:
-        """What the model makes of texts shifted right, (B, T); see `get_normalized_probs`."""
+        """The model's output for texts shifted right, (B, T); see `get_normalized_probs`."""
         return self.model(tokens, src_lengths=src_lengths)
 
     def get_normalized_probs(self, output: tuple, log_probs: bool) -> Tensor:
-        """Of each next token, (B, T, V)."""
+        """Probabilities, or log-probabilities, of each next token, (B, T, V)."""
         return self.model.get_normalized_probs(output, log_probs)
 
     def max_decoder_positions(self) -> int:
-        """Longest text in tokens; a model without such a limit, as fconv_lm, takes any."""
+        """Longest text in tokens; a model without a limit, such as fconv_lm, takes any length."""
         return int(min(self.model.max_decoder_positions(), sys.maxsize))
 
     def log_probabilities(self, tokens: Tensor, scored: list[slice], targets: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class ForeignLanguageModel(nn.Module):
         )
 
     def _has_features(self) -> bool:
-        """Whether features can be had alone and projected in parts, which saves memory."""
+        """Whether features can be computed alone and projected in parts, which saves memory."""
         own = type(self.decoder)
         return (
             own.extract_features is not FairseqDecoder.extract_features

@@ -1,6 +1,6 @@
 """The options of fairseq's stock `transformer`, read from a checkpoint and translated into ours.
 
-What ours can't express is an error that names the option; nothing is approximated.
+An option that our model can't express is an error that names it; nothing is approximated.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from vaswani_plugin.inference.checkpoints import Checkpoint
 MODEL = "vaswani_transformer"
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
 
-# Options of fairseq's that ours has too (possibly under another name) ...
+# Options that both fairseq's model and ours have (possibly under another name).
 _SHARED = {
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout"),
     *("share_all_embeddings", "share_decoder_input_output_embed"),
@@ -27,11 +27,11 @@ _SHARED = {
     ),
     *("decoder_input_dim", "decoder_output_dim"),
 }
-# ... and those that don't change what a trained post-norm model computes.
+# Options that don't change what a trained post-norm model computes.
 _WITHOUT_EFFECT = {
     *("encoder_embed_path", "decoder_embed_path", "no_decoder_final_norm", "export"),
     *("adaptive_softmax_dropout", "adaptive_softmax_factor", "quant_noise_pq_block_size"),
-    *("tie_adaptive_weights", "tie_adaptive_proj"),  # no adaptive softmax, nothing to tie
+    *("tie_adaptive_weights", "tie_adaptive_proj"),  # only for an adaptive softmax
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
     *("base_sublayers", "base_shuffle"),
 }
@@ -39,12 +39,12 @@ _REASONS = {
     "encoder_normalize_before": "pre-norm, where the paper normalizes after each sub-layer",
     "decoder_normalize_before": "pre-norm, where the paper normalizes after each sub-layer",
 }
-# Options that fairseq's layers read but its configuration doesn't list.
+# Options that fairseq's layers read, although its configuration doesn't list them.
 _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
 
 
 def stock_options(state: Checkpoint) -> argparse.Namespace:
-    """The options of a stock `transformer`, those that an old checkpoint lacks at their defaults.
+    """The options of a stock `transformer`, with defaults for those that an old checkpoint lacks.
 
     Raises:
         ValueError: the checkpoint holds another model.
@@ -67,10 +67,10 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
 
 
 def stock_task(state: Checkpoint) -> dict[str, Any]:
-    """What of a checkpoint's translation task matters to the model: languages and padding.
+    """The options of a checkpoint's translation task that the model needs: languages and padding.
 
     Raises:
-        ValueError: it was trained for another task.
+        ValueError: the model was trained for another task.
     """
     sections = state.get("cfg") or {}
     found = sections.get("task") or state.get("args") or {}
@@ -85,8 +85,11 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
 def our_config(options: argparse.Namespace) -> dict[str, Any]:
     """The configuration of `vaswani_transformer` for a stock `transformer`'s options.
 
+    Args:
+        options: the result of `stock_options`.
+
     Raises:
-        ValueError: ours has no such model; names each option that is in the way.
+        ValueError: our model can't express it; names each option that prevents it.
     """
     cfg = TransformerConfig.from_namespace(options)
     obstacles = [*_unexpressed(cfg), *(_flag(n) for n in _UNLISTED if getattr(options, n, False))]
@@ -128,7 +131,7 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _unexpressed(cfg: TransformerConfig) -> list[str]:
-    """The options that ours lacks and this model uses, as flags with values and reasons."""
+    """The options that this model uses and ours lacks, as flags with values and reasons."""
     used = []
     for name, value, default in _flat(cfg, TransformerConfig()):
         known = name in _SHARED or name in _WITHOUT_EFFECT
@@ -144,7 +147,7 @@ def _flag(name: str) -> str:
 
 
 def _flat(cfg: Any, defaults: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """Name, value and default of every option, the nested ones as fairseq's flags name them."""
+    """Name, value and default of every option; nested options have the names of fairseq's flags."""
     rows = []
     for field in fields(defaults):
         value, default = getattr(cfg, field.name), getattr(defaults, field.name)

@@ -1,6 +1,6 @@
-"""Models of fairseq's stock `transformer` made ours, and ours made fairseq's.
+"""Converts models of fairseq's stock `transformer` into ours, and ours into fairseq's.
 
-What fairseq can't express is an error that names the option.
+An option that fairseq can't express is an error that names it.
 """
 
 import argparse
@@ -30,14 +30,14 @@ from vaswani_plugin.modules.positions import sinusoids
 def import_weights(
     state: Checkpoint, options: argparse.Namespace, source: Dictionary, target: Dictionary
 ) -> Weights:
-    """A stock checkpoint's weights under our names, in the type that the file has.
+    """A stock checkpoint's weights under our names, in the type of the file.
 
-    fairseq itself brings the spellings of its older versions up to date: joint projections
+    fairseq itself renames the weights of its older versions: joint projections
     (`in_proj_weight`), numbered norms, `embed_out`.
 
     Args:
         state: the checkpoint.
-        options: of `stock_options`.
+        options: the result of `stock_options`.
         source: the source dictionary.
         target: the target dictionary.
 
@@ -70,8 +70,15 @@ def import_weights(
 
 
 def recognize_sinusoids(weights: Weights, config: dict[str, Any]) -> None:
-    """Undo what `stock_model` does to the paper's sinusoids: a learned table that is bit for bit
-    the paper's becomes `--positions sinusoidal` again. Changes both arguments."""
+    """Turn a learned table that equals the paper's sinusoids into `--positions sinusoidal`.
+
+    This is the inverse of `stock_model`; the table must be equal bit for bit. Changes both
+    arguments.
+
+    Args:
+        weights: the result of `import_weights`.
+        config: the result of `our_config`.
+    """
     names = ["encoder.positions.weight", "decoder.positions.weight"]
     tables = [weights[name] for name in names if name in weights]
     if tables and all(torch.equal(table, _paper_table(table)) for table in tables):
@@ -91,7 +98,7 @@ def our_model(state: Checkpoint) -> VaswaniTransformerConfig:
     """The configuration of a checkpoint of ours.
 
     Raises:
-        ValueError: it holds another model.
+        ValueError: the checkpoint holds another model.
     """
     options = model_options(state)
     known = {field.name for field in fields(VaswaniTransformerConfig)} - {"_name"}
@@ -103,8 +110,8 @@ def stock_model(
 ) -> tuple[Weights, dict[str, Any]]:
     """Our model as fairseq's stock `transformer`.
 
-    The paper's sinusoids, which fairseq can't compute, become a table of learned positions; its
-    model then computes the same, and positions end where the table does.
+    fairseq can't compute the paper's sinusoids, so they become a table of learned positions. The
+    model then computes the same, but only for as many positions as the table has.
 
     Args:
         weights: a state dictionary of `vaswani_transformer`.
@@ -112,10 +119,10 @@ def stock_model(
         allow_layer_norm_eps: accept that fairseq's LayerNorm always has epsilon 1e-5.
 
     Returns:
-        The weights under fairseq's names and the options, for which see `stock_options`.
+        The weights under fairseq's names, and the options as `stock_options` returns them.
 
     Raises:
-        ValueError: fairseq has no such model; names each option that is in the way.
+        ValueError: fairseq can't express the model; names each option that prevents it.
     """
     _refuse_what_fairseq_lacks(cfg, allow_layer_norm_eps)
     weights = dict(weights)
@@ -186,14 +193,14 @@ def checkpoint_of(
 ) -> Checkpoint:
     """A checkpoint that fairseq loads, without an optimizer's state.
 
-    Every section is plain data, so that no class need be allowed to be unpickled.
+    Every section is plain data, so that it loads without any allowed class.
 
     Args:
         weights: the model's state dictionary.
         model: its options with `_name`.
         task: the task's options with `_name`.
-        updates: how many updates the model was trained for.
-        task_state: what the task keeps in a checkpoint.
+        updates: number of updates that the model was trained for.
+        task_state: the task's part of the checkpoint.
     """
     sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
     history = {

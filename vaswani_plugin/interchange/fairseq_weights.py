@@ -1,8 +1,8 @@
-"""Names and layouts: the weights of our Transformer as fairseq's stock `transformer` calls them.
+"""Renames the weights of our Transformer to those of fairseq's stock `transformer`, and back.
 
-Both are post-norm with biases in every projection, so that each weight of one is a weight of the
-other, bit for bit. Learned positions differ in layout: fairseq's table begins with one row for
-each number up to padding's, which no token ever reads.
+Both models are post-norm with biases in every projection, so each weight of one is a weight of the
+other, bit for bit. Only learned positions differ in layout: fairseq's table begins with one unread
+row for each number up to that of padding.
 """
 
 import re
@@ -63,7 +63,7 @@ def to_fairseq_weights(weights: Weights) -> Weights:
 
 
 def from_fairseq_weights(weights: Weights) -> Weights:
-    """The inverse of `to_fairseq_weights`; arguments, result and errors likewise."""
+    """The inverse of `to_fairseq_weights`, with the same arguments, result and errors."""
     our_positions = {theirs: ours for ours, theirs in _POSITIONS.items()}
     our_embeddings = {theirs: ours for ours, theirs in _EMBEDDINGS.items()}
     named = {}

@@ -1,4 +1,4 @@
-"""Models that only fairseq builds: what happens where it is missing."""
+"""Models that only fairseq builds: the error if fairseq is missing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ from vaswani_plugin.interchange.ensembles import unchanged_log_level
 
 @contextmanager
 def fairseq_needed(foreign: ForeignModel) -> Iterator[None]:
-    """Within, fairseq is imported for a model; the level of the log stays as it is.
+    """Context in which fairseq is imported for a model; the level of the log is kept.
 
     Args:
-        foreign: says which model needs it.
+        foreign: an error whose message says which model needs fairseq.
 
     Raises:
         ForeignModel: fairseq can't be imported.

@@ -1,8 +1,8 @@
-"""A bundle as a folder that Hugging Face's transformers loads with its own code (MarianMT).
+"""Exports a bundle to a folder that Hugging Face's transformers loads with its own code (MarianMT).
 
-The weights are those of `marian_weights`; the tokenizer is `MarianTokenizer` over the bundle's
-sentencepiece model. Hugging Face has no tokenizer that does what Moses' rules and subword-nmt do to
-text, so such a bundle is exported without one.
+`marian_weights` converts the weights. The tokenizer is `MarianTokenizer` with the bundle's
+sentencepiece model. Hugging Face has no tokenizer with Moses' rules and subword-nmt's BPE, so a
+bundle that uses them is exported without a tokenizer.
 """
 
 import json
@@ -35,9 +35,9 @@ from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import SAFETENSORS, Settings, dictionary_name, weights_path
 
 OURS = "vaswani"
-"""Key of config.json for what Marian's configuration has no field for."""
+"""Key of config.json for values that have no field in Marian's configuration."""
 MOST_POSITIONS = 512
-"""Tokens of the longest output that `generate` makes, as of Marian's published models."""
+"""Longest output of `generate` in tokens, as in Marian's published models."""
 
 
 def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
@@ -46,14 +46,14 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
     Args:
         model: the bundle.
         output: the folder to make.
-        with_tokenizer: False writes the model and its vocabulary alone.
+        with_tokenizer: False writes the model and its vocabulary only.
 
     Returns:
         The file that the weights were read from.
 
     Raises:
-        ValueError: no bundle, a model that Marian can't express, text that no tokenizer of
-            Hugging Face splits alike, or a folder that holds something.
+        ValueError: `model` is no bundle, Marian can't express the model, no tokenizer of Hugging
+            Face splits text in the same way, or `output` is not empty.
         OSError: a file can't be read or written.
     """
     if not model.is_dir():
@@ -97,7 +97,7 @@ def _refuse_other_tokenizers(settings: Settings) -> None:
 
 
 def _refuse_other_models(sizes: TransformerSizes) -> None:
-    """Refuse what Marian's architecture can't express; names the option and a target that can."""
+    """Refuse a model that Marian can't express; name the option and an export that supports it."""
     d_k, d_v = sizes.d_k or sizes.d_model // sizes.heads, sizes.d_v or sizes.d_model // sizes.heads
     fits_heads = d_k * sizes.heads == d_v * sizes.heads == sizes.d_model
     reasons = {
@@ -117,7 +117,7 @@ def _refuse_other_models(sizes: TransformerSizes) -> None:
 
 
 def _write_weights(weights: Weights, folder: Path) -> None:
-    """Each tensor once: transformers ties those that share memory by its configuration."""
+    """Write each tensor once; transformers ties shared tensors by its configuration."""
     weights = dict(weights)
     owners = shared_owners(weights)
     if owners["model.decoder.embed_tokens.weight"] == owners["model.encoder.embed_tokens.weight"]:
@@ -130,7 +130,7 @@ def _write_weights(weights: Weights, folder: Path) -> None:
 def marian_config(
     sizes: TransformerSizes, source: Dictionary, target: Dictionary
 ) -> dict[str, Any]:
-    """The content of config.json: `MarianConfig`'s fields, and under "vaswani" our own."""
+    """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani"."""
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
@@ -167,7 +167,7 @@ def marian_config(
 
 
 def generation_config(settings: Settings, sizes: TransformerSizes) -> dict[str, Any]:
-    """The content of generation_config.json: the paper's beam and exponent.
+    """The content of generation_config.json: the paper's beam and length penalty (section 6.1).
 
     Hugging Face divides log P by |Y|^alpha, the paper by ((5 + |Y|) / 6)^alpha.
     """
@@ -189,7 +189,7 @@ def numbered(dictionary: Dictionary) -> dict[str, int]:
     """The content of vocab.json: the number of each symbol.
 
     Raises:
-        UserError: a symbol comes twice.
+        UserError: a symbol occurs twice.
     """
     numbers = {symbol: number for number, symbol in enumerate(dictionary.symbols)}
     if len(numbers) != len(dictionary):
@@ -217,7 +217,7 @@ def _write_tokenizer(
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file of Hugging Face's."""
+    """Write a JSON file in Hugging Face's layout."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A MarianMT model of Hugging Face's as a bundle: to translate, look at its attention, train on."""
+"""Imports a MarianMT model of Hugging Face's as a bundle, to translate with it or fine-tune it."""
 
 import json
 import shutil
@@ -37,21 +37,21 @@ EXPRESSED = {
     "activation_function": "relu",
     "scale_embedding": True,
 }
-"""What config.json must say for our Transformer to compute the same."""
+"""Values that config.json must have for our Transformer to compute the same."""
 EMBEDDINGS = ("encoder.embedding.weight", "decoder.embedding.weight", "decoder.projection.weight")
 
 
 def import_from_huggingface(
     folder: Path, output: Path, source_lang: str | None = None, target_lang: str | None = None
 ) -> dict[str, Any]:
-    """Make a bundle of a folder that `MarianMTModel.save_pretrained` or our export wrote.
+    """Make a bundle from a folder that `MarianMTModel.save_pretrained` or our export wrote.
 
     Args:
         folder: with config.json, model.safetensors, vocab.json, source.spm, target.spm and
             tokenizer_config.json.
         output: the bundle to make.
-        source_lang: None: what tokenizer_config.json says.
-        target_lang: likewise.
+        source_lang: source language; None: as in tokenizer_config.json.
+        target_lang: target language; None: as in tokenizer_config.json.
 
     Returns:
         The options of the model.
@@ -75,7 +75,7 @@ def import_from_huggingface(
         options = _options(config)
         sizes = TransformerSizes.from_configuration(options, {})
         refuse_not_finite(weights)
-        make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # does it fit?
+        make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # do they fit?
     task = {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
     task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
     digests = {"source": source.digest(), "target": target.digest()}
@@ -144,7 +144,7 @@ def _codes(folder: Path) -> Path:
 def _read_model(
     folder: Path, config: Mapping[str, Any], tokens: Mapping[str, Any]
 ) -> tuple[Weights, Dictionary, Dictionary]:
-    """The weights under our names, rows in the order of our dictionaries, and these."""
+    """The weights under our names, and our dictionaries in the order of the weights' rows."""
     path = folder / SAFETENSORS
     if not path.is_file():
         raise UserError(f"{path} does not exist: save the model as safetensors")
@@ -185,7 +185,7 @@ def _our_order(numbers: dict[str, int], config: Mapping[str, Any]) -> tuple[list
 
 
 def _untied(theirs: Weights, config: Mapping[str, Any]) -> Weights:
-    """All three embeddings by name, whichever of them the file has."""
+    """The weights with all three embeddings by name; the file may have one for several."""
     shared = theirs.get("model.shared.weight")
     weights = {name: tensor for name, tensor in theirs.items() if name != "model.shared.weight"}
     decoder = weights.get("model.decoder.embed_tokens.weight", shared)
@@ -201,7 +201,7 @@ def _epsilon(config: Mapping[str, Any]) -> float:
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Our options of the model."""
+    """The model's options under our names."""
     is_shared, is_tied = (
         config.get(name, True)
         for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings")

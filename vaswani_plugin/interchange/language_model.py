@@ -1,4 +1,4 @@
-"""Language models and summarizers of every kind; fairseq is imported only where one needs it."""
+"""Loads language models and summarizers of every kind; imports fairseq only if a model needs it."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,15 @@ from vaswani_plugin.interchange.foreign import fairseq_needed
 
 
 def load_language_model(path: str | Path, **options: Any) -> LanguageModel:
-    """`LanguageModel.from_pretrained` that also takes models which fairseq alone builds.
+    """`LanguageModel.from_pretrained` that also loads models which only fairseq can build.
 
     Args:
         path: a bundle, or a checkpoint.
         options: as for `LanguageModel.from_pretrained`.
 
     Raises:
-        ValueError: it is no language model, can't be used, or needs fairseq, which is missing.
+        ValueError: the model is no language model, can't be used, or needs fairseq, which is
+            missing.
         OSError: a file can't be read.
     """
     try:

@@ -1,14 +1,14 @@
 """Weights of our Transformer under the names and in the order of Hugging Face's Marian.
 
-Both normalize after the residual connection, with ReLU, embeddings times sqrt(d_model) and the
-sinusoids of section 3.5. Two differences remain:
+Both models are post-norm, with ReLU, embeddings times sqrt(d_model) and the sinusoids of section
+3.5. There are two differences:
 
 * The paper interleaves sines and cosines, Marian has all sines first: a permutation of the model's
   D columns turns one into the other.
 * Marian's layer normalization has epsilon 1e-5, ours 1e-6 as a rule. Normalizing c x with epsilon
-  c^2 e gives what normalizing x with epsilon e gives. So the residual stream between the first and
+  c^2 e gives the same as normalizing x with epsilon e. So the residual stream between the first and
   the last normalization of a stack is multiplied by c, a power of two, and the weights that read it
-  are divided by c. That changes no bit of a mantissa, and the way back gives the same weights.
+  are divided by c. This changes no bit of a mantissa, and the inverse gives the same weights.
 
 Axes: D d_model, H heads, K d_k, V vocabulary.
 """
@@ -71,7 +71,15 @@ def to_marian(weights: Weights, epsilon: float) -> Weights:
 
 
 def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
-    """The inverse of `to_marian`, without what Marian computes; arguments and errors likewise."""
+    """The inverse of `to_marian`, with the same errors; drops the tables that Marian computes.
+
+    Args:
+        weights: a state dictionary of `MarianMTModel`.
+        epsilon: of our layer normalization.
+
+    Returns:
+        The same model under our names.
+    """
     width = weights["model.decoder.layers.0.fc1.weight"].size(1)
     kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
     back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
@@ -102,7 +110,7 @@ def _converted(weights: Weights, order: Tensor, factor: float) -> Weights:
 
 
 def _last_norm(weights: Weights, side: str) -> str:
-    """The start of the names of a stack's last normalization, whose output is no stream."""
+    """The prefix of the names of a stack's last normalization, whose output is not multiplied."""
     layers = {
         int(name.split(".")[3]) for name in weights if name.startswith(f"model.{side}.layers")
     }

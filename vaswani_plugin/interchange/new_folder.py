@@ -1,4 +1,4 @@
-"""Folders that are complete or not there."""
+"""Writes folders atomically: a folder is complete or does not exist."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def check_new_folder(output: Path) -> None:
-    """Refuse a folder that holds something.
+    """Refuse a folder that is not empty.
 
     Raises:
         ValueError: `output` exists and is no empty folder.
@@ -19,10 +19,10 @@ def check_new_folder(output: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Gives a folder to fill, which gets its name when all is done; after an error it is removed.
+    """Context with a temporary folder; it is renamed at the end, or removed after an error.
 
     Args:
-        output: the name; such a folder may exist if it is empty.
+        output: the final name; the folder may exist if it is empty.
 
     Raises:
         ValueError: `output` exists and is no empty folder.
@@ -34,7 +34,7 @@ def new_folder(output: Path) -> Iterator[Path]:
         partial.mkdir(parents=True)
         yield partial
         with contextlib.suppress(FileNotFoundError):
-            output.rmdir()  # os.replace overwrites an empty folder on POSIX alone
+            output.rmdir()  # os.replace overwrites an empty folder on POSIX only
         os.replace(partial, output)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

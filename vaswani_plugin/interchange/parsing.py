@@ -1,4 +1,4 @@
-"""Parsers of every kind; fairseq is imported only where one needs it."""
+"""Loads parsers of every kind; imports fairseq only if a model needs it."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ from vaswani_plugin.text.settings import TreeSettings
 
 
 def load_parser(folder: str | Path, **options: Any) -> Parser:
-    """`Parser.from_pretrained` that also takes models which fairseq alone builds.
+    """`Parser.from_pretrained` that also loads models which only fairseq can build.
 
     Args:
         folder: a bundle of recipes/parsing.sh.
         options: as for `Parser.from_pretrained`.
 
     Raises:
-        ValueError: it is no parser's bundle, can't be used, or needs fairseq, which is missing.
+        ValueError: the folder is no parser's bundle, can't be used, or needs fairseq, which is
+            missing.
         OSError: a file can't be read.
     """
     try:

@@ -11,7 +11,7 @@ from vaswani_plugin.text.settings import SAFETENSORS, read_settings, weights_pat
 
 
 def export_to_safetensors(model: Path, output: Path) -> Path:
-    """Copy a bundle of any kind of model, its weights as safetensors.
+    """Copy a bundle of any kind of model, with its weights as safetensors.
 
     Args:
         model: the bundle.
@@ -21,7 +21,7 @@ def export_to_safetensors(model: Path, output: Path) -> Path:
         The file that the weights were read from.
 
     Raises:
-        ValueError: no bundle, a model that can't be used, or a folder that holds something.
+        ValueError: `model` is no bundle or can't be used, or `output` is not empty.
         OSError: a file can't be read or written.
     """
     if not model.is_dir():

@@ -21,8 +21,8 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
         The file that the weights were read from.
 
     Raises:
-        ValueError: a model that can't be used, or that fairseq can't express; a file that would be
-            lost.
+        ValueError: the model can't be used, fairseq can't express it, or a file would be
+            overwritten.
         OSError: a file can't be read or written.
     """
     path = weights_path(model) if model.is_dir() else model

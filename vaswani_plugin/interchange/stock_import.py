@@ -1,4 +1,4 @@
-"""A checkpoint of fairseq's stock `transformer` becomes one of `vaswani_transformer`."""
+"""Converts a checkpoint of fairseq's stock `transformer` into one of `vaswani_transformer`."""
 
 import errno
 from pathlib import Path
@@ -35,18 +35,18 @@ def import_stock(
     """Read a stock checkpoint, convert it and write it.
 
     Args:
-        checkpoint: of fairseq's `transformer`.
+        checkpoint: a checkpoint of fairseq's `transformer`.
         data_bin: folder of the dictionaries that the model was trained with.
         output: the file to write.
-        source_lang: None: what the checkpoint or the names of the dictionaries say.
-        target_lang: likewise.
+        source_lang: source language; None: from the checkpoint or the dictionaries' names.
+        target_lang: target language; None: likewise.
 
     Returns:
         The configuration of the model.
 
     Raises:
-        ValueError: the checkpoint can't be used, ours has no such model, or the dictionaries are
-            others; names the file.
+        ValueError: the checkpoint can't be used, our model can't express it, or the dictionaries
+            are not those of the training; names the file.
         OSError: a file can't be read or written.
     """
     if output.exists() and output.samefile(checkpoint):
@@ -64,7 +64,7 @@ def convert(
 ) -> tuple[Checkpoint, dict[str, Any]]:
     """The checkpoint as one of ours, and the model's configuration.
 
-    Raises as `import_stock`.
+    Arguments and errors are those of `import_stock`.
     """
     options = stock_options(state)
     config = our_config(options)
@@ -79,7 +79,7 @@ def convert(
     task = make_task(data_bin, task_options)
     weights = import_weights(state, options, task.source_dictionary, task.target_dictionary)
     recognize_sinusoids(weights, config)
-    with torch.device("meta"):  # does it fit? Without the work of initial weights
+    with torch.device("meta"):  # checks that it fits, without initializing weights
         cfg = OmegaConf.structured(VaswaniTransformerConfig(**config))
         model = VaswaniTransformer.build_model(cfg, task)
     nn.Module.load_state_dict(model, weights, assign=True)
@@ -103,11 +103,11 @@ def make_task(data_bin: Path, options: dict[str, Any]) -> VaswaniTranslationTask
     """The task over the dictionaries of a folder.
 
     Args:
-        data_bin: the folder; languages that `options` lacks are read off its files' names.
-        options: of the task.
+        data_bin: the folder; its files' names give the languages that `options` lacks.
+        options: options of the task.
 
     Raises:
-        ValueError: a language isn't known, or a file is no dictionary.
+        ValueError: a language is unknown, or a file is no dictionary.
         OSError: a dictionary is missing.
     """
     if not data_bin.is_dir():
@@ -135,8 +135,8 @@ def load_dictionary(path: Path) -> Dictionary:
     """Read a dictionary of fairseq's.
 
     Raises:
-        ValueError: the file is none; names it.
+        ValueError: the file is no dictionary; names it.
         OSError: it can't be read.
     """
-    path.read_bytes()  # fairseq's own error of a missing file names it no better
+    path.read_bytes()  # raises OSError for a missing file
     return Dictionary.load(str(path))

@@ -1,6 +1,6 @@
-"""Translators of every model that fairseq builds: ours, its own, and those of other plugins.
+"""Loads translators for every model that fairseq builds: ours, its own, and other plugins'.
 
-fairseq is imported only where a bundle needs it.
+fairseq is imported only if a bundle needs it.
 """
 
 import argparse
@@ -37,10 +37,10 @@ from vaswani_plugin.text.pipeline import Pipeline
 
 
 def load_translator(folder: str | Path, **options: Any) -> Translator:
-    """`Translator.from_pretrained` that also takes models which fairseq alone builds.
+    """`Translator.from_pretrained` that also loads models which only fairseq can build.
 
     Args:
-        folder: of the bundle.
+        folder: the bundle.
         options: as for `Translator.from_pretrained`.
 
     Raises:
@@ -54,11 +54,17 @@ def load_translator(folder: str | Path, **options: Any) -> Translator:
 def load_checkpoint_translator(
     path: Path, data: Path, codes: Path | None = None, device: torch.device | str = "cpu"
 ) -> Translator:
-    """`Translator.from_checkpoint` that also takes models which fairseq alone builds.
+    """`Translator.from_checkpoint` that also loads models which only fairseq can build.
+
+    Args:
+        path: the checkpoint.
+        data: the folder of its dictionaries.
+        codes: BPE codes of subword-nmt, to split the text with; None: it is split already.
+        device: where to decode.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file can't be used, or the model translates nothing; names it.
+        ValueError: a file can't be used, or the model is no translation model; names it.
     """
     if codes is not None and not codes.exists():
         raise FileNotFoundError(f"{codes} does not exist")
@@ -74,7 +80,12 @@ def load_checkpoint_translator(
 def build_engine(
     bundle: Bundle, device: torch.device, dtype: torch.dtype | None
 ) -> "FairseqEngine":
-    """The engine of a bundle, by fairseq.
+    """Build the engine of a bundle with fairseq.
+
+    Args:
+        bundle: the bundle.
+        device: where to decode.
+        dtype: type of the weights; None leaves them as they are.
 
     Raises:
         ModuleNotFoundError: fairseq is not installed.
@@ -89,13 +100,13 @@ def build_engine(
 
 
 class FairseqEngine:
-    """The generator of a task, as `fairseq-interactive` drives it: see `inference.engine.Engine`.
+    """An `inference.engine.Engine` that calls a task's generator as `fairseq-interactive` does.
 
     Args:
-        model: of fairseq, an encoder-decoder.
+        model: an encoder-decoder of fairseq's.
         task: builds the generator and knows the dictionaries.
         device: where to decode.
-        dtype: of the weights; None leaves them as they are.
+        dtype: type of the weights; None leaves them as they are.
     """
 
     def __init__(
@@ -108,9 +119,9 @@ class FairseqEngine:
         self.longest_source, self.longest_target = (length - 1 for length in forced.longest)
         dictionaries = task.source_dictionary, task.target_dictionary
         self.forced = ForcedScorer([forced], *dictionaries, device)
-        # The task tells the model whether its attention is wanted: one search at a time.
+        # The task sets whether the model returns attention, so only one search runs at a time.
         self._lock = Lock()
-        self._generators: dict[SearchOptions, Any] = {}  # the latest one
+        self._generators: dict[SearchOptions, Any] = {}  # holds the latest one only
 
     def decode(
         self,
@@ -122,8 +133,8 @@ class FairseqEngine:
         """See `Engine`.
 
         Raises:
-            UserError: options that contradict each other, a prefix that is too long, or a batch
-                that doesn't fit into the GPU's memory.
+            UserError: options contradict each other, a prefix is too long, or a batch doesn't fit
+                into the GPU's memory.
         """
         target = self.task.target_dictionary
         sample = make_sample(sources, self.task.source_dictionary, self.device)
@@ -148,7 +159,7 @@ class FairseqEngine:
         """See `Engine`.
 
         Raises:
-            UserError: the model is none of ours, or has no attention.
+            UserError: the model is not one of ours, or has no attention.
         """
         if not hasattr(self.model, "attention_weights"):
             raise UserError(

@@ -1,4 +1,4 @@
-"""What the decoders of translation and language models share of fairseq's interface.
+"""The part of fairseq's decoder interface that translation and language models share.
 
 Axes: B batch, T tokens, D d_model, V vocabulary.
 """
@@ -15,12 +15,14 @@ IncrementalState = dict[str, dict[str, Tensor]]
 
 
 class CausalDecoder(FairseqIncrementalDecoder):
-    """Comes behind a decoder of `modules` in a class's bases; that class sets the attributes.
+    """Base class that adds fairseq's interface to a decoder of `modules`.
+
+    It comes after that decoder in the list of bases; the subclass sets the attributes.
 
     Attributes:
         max_target_positions: longest sequence in tokens, the end-of-sentence token included.
-        trains_right_padded: whether training batches are padded behind their tokens only.
-        weights_are_final: whether nothing writes into the weights any more.
+        trains_right_padded: whether training batches are padded on the right only.
+        weights_are_final: whether the weights no longer change.
     """
 
     max_target_positions: int
@@ -31,7 +33,11 @@ class CausalDecoder(FairseqIncrementalDecoder):
         super().__init__(dictionary=None)
 
     def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
-        """fairseq's commands call this before they generate: the weights don't change any more.
+        """Mark the weights as final; fairseq's commands call this before they generate.
+
+        Args:
+            retain_dropout: must be False.
+            unused: fairseq's other options; ignored.
 
         Raises:
             UserError: when dropout is to stay on.
@@ -41,17 +47,25 @@ class CausalDecoder(FairseqIncrementalDecoder):
 
     @property
     def right_padded(self) -> bool:
-        """Whether padding needs no mask; outside of training it may stand on either side."""
+        """Whether padding is on the right only, so that the causal mask covers it.
+
+        Outside of training padding may be on either side.
+        """
         return self.training and self.trains_right_padded
 
     def output_layer(self, features: Tensor) -> Tensor:
-        """(..., D) -> logits (..., V)."""
+        """Project features (..., D) to logits (..., V)."""
         return self.project(features)
 
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> None:
-        """Let every cache follow the beams: row i becomes what row `new_order[i]` was."""
+        """Reorder the rows of every cache: the new row i is the old row `new_order[i]`.
+
+        Args:
+            incremental_state: the cache, changed in place.
+            new_order: indices of old rows, (B',).
+        """
         for cache in incremental_state.values():
             for name, tensor in cache.items():
                 cache[name] = tensor.index_select(0, new_order)
@@ -62,7 +76,7 @@ class CausalDecoder(FairseqIncrementalDecoder):
 
 
 def refuse_retained_dropout(is_wanted: bool) -> None:
-    """Refuse what would have no effect.
+    """Refuse --retain-dropout, which would have no effect.
 
     Raises:
         UserError: when dropout is to stay on in generation.
@@ -74,5 +88,5 @@ def refuse_retained_dropout(is_wanted: bool) -> None:
 
 
 def pads_right(task: Any) -> bool:
-    """Whether a task pads the targets of its batches behind their tokens, as fairseq's do."""
+    """Whether a task pads its targets on the right, as fairseq's tasks do."""
     return not getattr(getattr(task, "cfg", None), "left_pad_target", True)

@@ -1,4 +1,4 @@
-"""What models read off a configuration alike."""
+"""Reading of configurations, shared by all models."""
 
 from copy import copy
 from dataclasses import fields
@@ -8,13 +8,16 @@ from omegaconf import DictConfig, open_dict
 
 
 def completed(cfg: DictConfig, kind: type) -> DictConfig:
-    """A configuration with defaults for what it lacks: the fields that came after its checkpoint.
+    """A configuration with defaults for missing fields, such as fields newer than its checkpoint.
 
-    fairseq itself completes that of a model which is named by its own name, not by an `--arch`.
+    fairseq itself does this only for a model that is named by its own name, not by an `--arch`.
 
     Args:
         cfg: as the command line or a checkpoint gives it, or the dataclass itself.
-        kind: the dataclass.
+        kind: the dataclass of the model.
+
+    Returns:
+        `cfg` itself if it is a `kind`, else a completed copy.
     """
     if isinstance(cfg, kind):
         return cfg
@@ -27,7 +30,7 @@ def completed(cfg: DictConfig, kind: type) -> DictConfig:
 
 
 def values_of_the_task(model: type, task: type) -> dict[str, Any]:
-    """The fields that a model reads off its task, with the task's defaults.
+    """The fields that a model takes from its task, with the task's defaults.
 
     Args:
         model: dataclass of a model; such a field is "${task.NAME}" by default.

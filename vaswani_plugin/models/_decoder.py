@@ -14,7 +14,7 @@ from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.transformer import Decoder, Output, cached_positions
 
 EncoderOut = dict[str, list[Tensor]]
-"""What `VaswaniEncoder` returns."""
+"""The output of `VaswaniEncoder`, by name."""
 
 
 class VaswaniDecoder(Decoder, CausalDecoder):
@@ -66,21 +66,21 @@ class VaswaniDecoder(Decoder, CausalDecoder):
 
         Args:
             prev_output_tokens: (B, T), the target shifted right.
-            encoder_out: what the encoder returned.
+            encoder_out: the output of `VaswaniEncoder`.
             incremental_state: key-value cache; only positions not yet in it are computed.
             features_only: stop before the projection.
             full_context_alignment: let each position attend to the future, too.
-            alignment_layer: whose attention to the source is `attn`; None is the last.
-            alignment_heads: average over so many heads only.
+            alignment_layer: layer of which `attn` is the cross-attention; None: the last.
+            alignment_heads: `attn` is the mean over this many heads, from the first; None: all.
             src_lengths: not needed: padding is read off the encoder's output.
-            return_all_hiddens: also return what goes into and out of each layer.
+            return_all_hiddens: also return the first layer's input and each layer's output.
             need_weights: also return the weights of every layer and head.
 
         Returns:
-            Logits (B, T', V), or features (B, T', D), with T' the positions computed; and
-            `attn` [(B, T', S)], or [None] where features alone were asked for; on request
-            `inner_states` [(T', B, D)], `self_attention` [(B, H, T', T) of each layer] and
-            `cross_attention` [(B, H, T', S) of each layer].
+            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
+            positions; and a dictionary of `attn` [(B, T', S)], or [None] if only features were
+            requested; on request `inner_states` [(T', B, D)], `self_attention` [(B, H, T', T) of
+            each layer] and `cross_attention` [(B, H, T', S) of each layer].
 
         Raises:
             UserError: when T exceeds the positions of the model.
@@ -146,6 +146,6 @@ class VaswaniDecoder(Decoder, CausalDecoder):
     def extract_features(
         self, prev_output_tokens: Tensor, encoder_out: EncoderOut, **options
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """`forward` up to the projection, with `attn` of the last layer: (B, T', D) and extras."""
+        """`forward` without the projection: features (B, T', D), and the last layer's `attn`."""
         options.setdefault("alignment_layer", len(self.layers) - 1)
         return self(prev_output_tokens, encoder_out, features_only=True, **options)

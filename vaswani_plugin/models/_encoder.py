@@ -46,8 +46,8 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
         Args:
             src_tokens: (B, S), padded on either side.
             src_lengths: not needed: padding is read off the tokens.
-            return_all_hiddens: also return what goes into and out of each layer.
-            token_embeddings: taken instead of the rows of the embedding matrix, (B, S, D).
+            return_all_hiddens: also return the first layer's input and each layer's output.
+            token_embeddings: (B, S, D), used instead of the rows of the embedding matrix.
             need_weights: also return each layer's attention weights.
 
         Returns:
@@ -75,7 +75,7 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
     def reorder_encoder_out(
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
-        """Pick sentences: `new_order` (B',) numbers those of the batch to keep or repeat."""
+        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
         return {
             name: [x.index_select(int(name in SEQUENCE_FIRST), new_order) for x in tensors]
             for name, tensors in encoder_out.items()

@@ -19,11 +19,11 @@ class HubInterface(hub_utils.GeneratorHubInterface):
     """fairseq's `GeneratorHubInterface` with the task's decoding as the default.
 
     Args:
-        cfg: of the checkpoint, its options of generation included.
-        task: whose `complete_decoding` fills in what `cfg` leaves open.
-        models: an ensemble.
-        pipeline: between raw text and subwords; None: text is given as the tokens of the
-            dictionary, or as `cfg` has --tokenizer and --bpe.
+        cfg: configuration of the checkpoint, with its generation options.
+        task: its `complete_decoding` fills in the generation options that `cfg` lacks.
+        models: the models of an ensemble.
+        pipeline: converts raw text to subwords and back; None: text consists of tokens of the
+            dictionary, or is converted by the --tokenizer and --bpe of `cfg`.
     """
 
     def __init__(self, cfg: Any, task: Any, models: list, pipeline: Pipeline | None = None) -> None:
@@ -43,10 +43,13 @@ class HubInterface(hub_utils.GeneratorHubInterface):
         """The best translations of one sentence or of many.
 
         Args:
-            sentences: raw text where the folder says how it was prepared, else tokens.
+            sentences: raw text if the folder says how text is prepared, else tokens.
             beam: width of the beam; None: the bundle's own, or the paper's 4.
             verbose: also log hypotheses and scores.
-            options: fairseq's options of generation, such as `lenpen`, by their names.
+            options: fairseq's generation options by name, such as `lenpen`.
+
+        Returns:
+            One translation, or a list if `sentences` is a list.
 
         Raises:
             UserError: when an option is out of range.
@@ -64,13 +67,13 @@ class HubInterface(hub_utils.GeneratorHubInterface):
         return super().generate(tokenized_sentences, self._beam(beam), verbose, **options)
 
     def encode(self, sentence: str) -> torch.LongTensor:
-        """A sentence as numbers of the source dictionary, (S,), its end included."""
+        """A sentence as numbers of the source dictionary, (S,), with the end-of-sentence token."""
         if self.pipeline is None:
             return super().encode(sentence)
         return self.binarize(self.pipeline.encode(sentence))
 
     def decode(self, tokens: torch.LongTensor) -> str:
-        """The text of numbers of the target dictionary."""
+        """The text of a sequence (T,) of numbers of the target dictionary."""
         if self.pipeline is None:
             return super().decode(tokens)
         return self.pipeline.decode(self.string(tokens))
@@ -80,7 +83,7 @@ class HubInterface(hub_utils.GeneratorHubInterface):
 
 
 class FromPretrained:
-    """Gives a model of fairseq `from_pretrained`; stands before fairseq's class."""
+    """Adds `from_pretrained` to a fairseq model; comes before fairseq's class in the bases."""
 
     @classmethod
     def from_pretrained(
@@ -90,13 +93,16 @@ class FromPretrained:
         data_name_or_path: str | Path = ".",
         **options: Any,
     ) -> HubInterface:
-        """Load checkpoints of a folder, ready to translate.
+        """Load one or several checkpoints of a folder for translation.
 
         Args:
             model_name_or_path: the folder: a bundle, or where fairseq-train saved.
             checkpoint_file: a file there, or several for an ensemble, joined by ":".
             data_name_or_path: folder of the dictionaries; "." is the model's own.
-            options: override what the checkpoint has, such as `bpe` and `bpe_codes`.
+            options: override the checkpoint's options, such as `bpe` and `bpe_codes`.
+
+        Returns:
+            The interface to the loaded models.
 
         Raises:
             OSError: a file can't be read.

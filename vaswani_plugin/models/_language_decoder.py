@@ -17,7 +17,7 @@ from vaswani_plugin.modules.language_model import LanguageModel
 class LanguageDecoder(LanguageModel, CausalDecoder):
     """`modules.language_model.LanguageModel` as fairseq's models expect it."""
 
-    trains_right_padded = True  # as fairseq's datasets of text are
+    trains_right_padded = True  # as fairseq's text datasets are
 
     def __init__(
         self, dictionary: Dictionary, embedding: Embedding, parts: Parts, limit: int
@@ -48,12 +48,13 @@ class LanguageDecoder(LanguageModel, CausalDecoder):
             encoder_out: not needed: there is no encoder.
             incremental_state: key-value cache; only positions not yet in it are computed.
             features_only: stop before the projection.
-            return_all_hiddens: also return what goes into and out of each layer.
+            return_all_hiddens: also return the first layer's input and each layer's output.
             need_weights: also return the weights of every layer and head.
 
         Returns:
-            Logits (B, T', V), or features (B, T', D), with T' the positions computed; and on
-            request `inner_states` [(T', B, D)] and `self_attention` [(B, H, T', T) of each layer].
+            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
+            positions; and a dictionary, on request with `inner_states` [(T', B, D)] and
+            `self_attention` [(B, H, T', T) of each layer].
 
         Raises:
             UserError: when T exceeds the positions of the model.
@@ -72,17 +73,17 @@ class LanguageDecoder(LanguageModel, CausalDecoder):
     def extract_features(
         self, src_tokens: Tensor, **options
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """`forward` up to the projection: (B, T', D) and extras."""
+        """`forward` without the projection: features (B, T', D), and the dictionary."""
         return self(src_tokens, features_only=True, **options)
 
 
 def position_limit(cfg: VaswaniLanguageModelConfig | OneLayerConfig) -> int:
-    """Positions of a language model: --max-target-positions, else those of a training sample."""
+    """Positions of a language model: --max-target-positions, else the length of a sample."""
     return cfg.max_target_positions or cfg.tokens_per_sample + bool(cfg.add_bos_token)
 
 
 def require_one_dictionary(task) -> None:
-    """Refuse a task of which one matrix can't both embed and project.
+    """Refuse a task with two dictionaries: one matrix embeds inputs and projects to outputs.
 
     Raises:
         UserError: when the outputs' dictionary is not the inputs'.
@@ -95,7 +96,7 @@ def require_one_dictionary(task) -> None:
 
 
 def require_language_positions(length: int, limit: int) -> None:
-    """Refuse what has no position.
+    """Refuse a text that is longer than the model's positions.
 
     Raises:
         UserError: when a text of `length` tokens exceeds the model's `limit`.

@@ -1,4 +1,4 @@
-"""How many parameters the models of named architectures have."""
+"""The number of parameters of each named architecture."""
 
 from functools import lru_cache
 from types import SimpleNamespace
@@ -22,16 +22,16 @@ def _dictionary(rows: int) -> Dictionary:
 
 
 def count_parameters(family: Family, row: Architecture, words: tuple[int, int]) -> int:
-    """Parameters of the real model of a row; a shared matrix counts once.
+    """Count the parameters of a row's model; a shared matrix counts once.
 
     Args:
         family: of the row.
         row: an architecture.
-        words: rows of the source's and of the target's matrix, at least 4. Where they are equal the
-            two have one dictionary; a language model has the target's alone.
+        words: rows of the source's and the target's embedding matrix, at least 4 each. If they are
+            equal, source and target share one dictionary; a language model uses the target's.
 
     Returns:
-        The count; no memory is taken for the weights.
+        The count; no memory is allocated for the weights.
     """
     target = _dictionary(words[1])
     source = target if words[0] == words[1] else _dictionary(words[0])

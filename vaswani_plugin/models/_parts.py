@@ -1,4 +1,4 @@
-"""What a fairseq model adds to its parts: the task's words, and switches of training."""
+"""Parts of a fairseq model that depend on its task or on the switches of training."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ from vaswani_plugin.modules.transformer import Stack
 
 
 class Parts(ModuleParts):
-    """Makes the modules of one of fairseq's configurations, complete: see `completed`."""
+    """Builds modules from a complete fairseq configuration; see `completed`."""
 
     cfg: VaswaniTransformerConfig
 
     def next_word(self, task) -> NextWord:
-        """What tells a parser's decoder its place.
+        """The module that gives a parser's decoder the next word of the source.
 
         Raises:
             UserError: when the task's target has no symbols that stand for words.
@@ -34,7 +34,7 @@ class Parts(ModuleParts):
         return NextWord(self.cfg.d_model, *words, source.pad(), source.eos())
 
     def set_training_switches(self, stack: Stack) -> None:
-        """Run the layers of a stack as --checkpoint-activations and --compile say, in training."""
+        """Apply --checkpoint-activations and --compile to the layers of a stack, in training."""
         run = _call
         if self.cfg.compile:
             run = torch.compile(run, dynamic=True)
@@ -48,7 +48,7 @@ def _call(layer: nn.Module, *arguments: Any) -> Any:
 
 
 def require_compiler(cfg: VaswaniTransformerConfig) -> None:
-    """Refuse to train with --compile where PyTorch would find no C++ compiler.
+    """Refuse to train with --compile if PyTorch would find no C++ compiler.
 
     Raises:
         UserError: names the compiler that is missing.

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoders at fairseq's border: what both models of the kind share.
+"""Recurrent encoder-decoders with fairseq's interface: the code that both models share.
 
 Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
 """
@@ -32,7 +32,7 @@ CACHE = "recurrent"
 
 
 class LSTMEncoder(FairseqEncoder):
-    """Embeds and reads the source.
+    """Embeds the source and runs the LSTM over it.
 
     Args:
         dictionary: of the source.
@@ -65,8 +65,8 @@ class LSTMEncoder(FairseqEncoder):
             src_lengths: not needed: padding is read off the tokens.
 
         Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding] or [] where
-            there is none, and `state` [h, c], each (N, B, D), in which each sentence ends.
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
+            there is no padding, and `state` [h, c], each (N, B, D): each sentence's final states.
         """
         padding = src_tokens.eq(self.padding_idx)
         lengths = lengths_on_cpu(padding)
@@ -82,7 +82,7 @@ class LSTMEncoder(FairseqEncoder):
     def reorder_encoder_out(
         self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
     ) -> dict[str, list[Tensor]]:
-        """Pick sentences: `new_order` (B',) numbers those of the batch to keep or repeat."""
+        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
         padding = encoder_out["encoder_padding_mask"]
         return {
             "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
@@ -96,15 +96,15 @@ class LSTMEncoder(FairseqEncoder):
 
 
 class LSTMDecoder(FairseqIncrementalDecoder):
-    """Predicts the target from the state in which the source ended, and by attention if any.
+    """Predicts the target from the encoder's final states and, if it has one, by attention.
 
     Args:
         dictionary: of the target.
         embedding: V x D.
-        projection: V x D; its weight alone is used.
+        projection: V x D; only its weight is used.
         layers: the LSTM, with or without attention.
         cfg: of the model.
-        trains_right_padded: whether training batches are padded behind their tokens only.
+        trains_right_padded: whether training batches are padded on the right only.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class LSTMDecoder(FairseqIncrementalDecoder):
 
         Args:
             prev_output_tokens: (B, T), the target shifted right.
-            encoder_out: what the encoder returned.
-            incremental_state: where it holds a state, the last token alone is read.
+            encoder_out: the output of `LSTMEncoder`.
+            incremental_state: cache; if it holds a state, only the last token is read.
             features_only: stop before the projection.
             src_lengths: not needed.
 
         Returns:
-            Logits (B, T', V), or features (B, T', D), with T' the positions computed; and `attn`
-            [(B, T', S), or None in a model without attention].
+            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
+            positions; and a dictionary of `attn` [(B, T', S), or None without attention].
         """
         cache = (incremental_state or {}).get(CACHE)
         if cache is None:
@@ -154,7 +154,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
             fed = cache["output"].transpose(0, 1)
         is_ordered = tokens.size(1) == 1 or (self.training and self.trains_right_padded)
         x = F.dropout(self.embedding(tokens), self.dropout, self.training)
-        if not is_ordered:  # padding may stand on either side
+        if not is_ordered:  # padding may be on either side
             order = reading_order(tokens.eq(self.padding_idx))
             x = reordered(x, order)
         outputs, weights, state = self.layers(x, state, *self._memory(encoder_out), fed)
@@ -177,7 +177,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         return encoder_out["encoder_out"][0].transpose(0, 1), padding[0] if padding else None
 
     def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
-        """fairseq's commands call this before they generate.
+        """Refuse --retain-dropout; fairseq's commands call this before they generate.
 
         Raises:
             UserError: when dropout is to stay on.
@@ -186,17 +186,22 @@ class LSTMDecoder(FairseqIncrementalDecoder):
 
     @property
     def attention(self) -> nn.Module | None:
-        """The attention to the source, if the model has one; named as fairseq's LSTM names it."""
+        """The attention to the source, or None; fairseq's LSTM has it under the same name."""
         return self.layers.attention
 
     def output_layer(self, features: Tensor) -> Tensor:
-        """(..., D) -> logits (..., V)."""
+        """Project features (..., D) to logits (..., V)."""
         return F.linear(features, self.projection.weight)
 
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
     ) -> None:
-        """Let the state follow the beams: row i becomes what row `new_order[i]` was."""
+        """Reorder the rows of the state: the new row i is the old row `new_order[i]`.
+
+        Args:
+            incremental_state: the state, changed in place.
+            new_order: indices of old rows, (B',).
+        """
         cache = incremental_state.get(CACHE, {})
         for name, tensor in cache.items():
             cache[name] = tensor.index_select(1, new_order)
@@ -207,17 +212,17 @@ class LSTMDecoder(FairseqIncrementalDecoder):
 
 
 class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
-    """An encoder and a decoder of LSTMs; a subclass says which."""
+    """An LSTM encoder and an LSTM decoder; a subclass chooses them in `make_layers`."""
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
 
     make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
-    """A subclass's own: the LSTMs of a configuration."""
+    """Builds the LSTMs of a configuration; defined by a subclass."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags; make its training recipe the defaults."""
+        """Add the model's flags, with its training recipe as the defaults."""
         super().add_args(parser)
         set_recurrent_defaults(parser)
 
@@ -225,9 +230,13 @@ class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
     def build_model(cls, cfg: RecurrentConfig, task) -> "RecurrentModel":
         """Build the model of a configuration.
 
+        Args:
+            cfg: the configuration.
+            task: has the two dictionaries.
+
         Raises:
             ValueError: when sizes don't fit, or all embeddings are to be shared between
-                differing dictionaries.
+                different dictionaries.
         """
         check_recurrent_sizes(cfg)
         source, target = task.source_dictionary, task.target_dictionary

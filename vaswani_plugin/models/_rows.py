@@ -13,9 +13,14 @@ MULTILINGUAL = "multilingual_translation"
 
 
 def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
-    """Make each row an `--arch`; the one that bears the model's name is registered with it.
+    """Make each row an `--arch`; fairseq registers the row with the model's own name itself.
 
     A row sets only what the command line left unset.
+
+    Args:
+        model_name: the model's name in fairseq.
+        config: the model's dataclass.
+        rows: the architectures.
 
     Raises:
         ValueError: when a row sets a key that the configuration lacks.

@@ -1,4 +1,4 @@
-"""Flags of fairseq's own Transformer: with a model of ours the error names ours."""
+"""Flags of fairseq's own Transformer: our models refuse them and name our flag instead."""
 
 import argparse
 from typing import Any
@@ -9,7 +9,7 @@ OURS = {
     "attention-heads": "--heads",
     "learned-pos": "--positions learned",
 }
-"""What stands for `--encoder-NAME` and `--decoder-NAME`."""
+"""Our flags in place of `--encoder-NAME` and `--decoder-NAME`."""
 
 INSTEAD = {
     **{f"--{side}-{name}": ours for side in ("encoder", "decoder") for name, ours in OURS.items()},
@@ -32,10 +32,10 @@ class _Refusal(argparse.Action):
 
 
 def refuse_stock_flags(parser: argparse.ArgumentParser) -> None:
-    """Name our flag to whom gives fairseq's; otherwise they are "unrecognized".
+    """Refuse fairseq's flags and name ours; argparse would say "unrecognized".
 
     Args:
-        parser: or the group of it that fairseq hands to a model.
+        parser: the parser, or the argument group that fairseq hands to a model.
     """
     for flag in INSTEAD:
         hidden = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS, "nargs": "?"}

@@ -1,4 +1,4 @@
-"""An LSTM that looks back: stacked Bi-LSTM encoder, and attention to its states in the decoder."""
+"""LSTM with attention: a stacked bidirectional encoder, and a decoder that attends to it."""
 
 from functools import partial
 
@@ -27,12 +27,12 @@ ATTENTIONS = {
     "additive": AdditiveAttention,
     "mean": MeanContext,
 }
-"""What --attention names; "none" leaves the decoder the states in which the source ends."""
+"""Attention by the value of --attention; with "none" the decoder has the final states only."""
 
 
 @register_model(NAME, dataclass=AttentionLSTMConfig)
 class VaswaniAttentionLSTM(RecurrentModel):
-    """The decoder begins with the states in which the encoder's two directions end."""
+    """The decoder starts from the final states of the encoder's two directions."""
 
     @staticmethod
     def make_layers(cfg: AttentionLSTMConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:
@@ -49,7 +49,7 @@ class VaswaniAttentionLSTM(RecurrentModel):
     def attention_weights(
         self, src_tokens: Tensor, prev_output_tokens: Tensor
     ) -> dict[str, list[Tensor]]:
-        """The one attention there is, for pictures, in the layout of the Transformer's.
+        """The decoder's attention weights, for figures, in the layout of the Transformer's.
 
         Args:
             src_tokens: (B, S).

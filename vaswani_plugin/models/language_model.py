@@ -33,7 +33,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags; fairseq's for its own Transformer are refused by ours' name."""
+        """Add the model's flags; refuse those of fairseq's Transformer and name ours instead."""
         super().add_args(parser)
         refuse_stock_flags(parser)
 
@@ -41,8 +41,12 @@ class VaswaniLanguageModel(FairseqLanguageModel):
     def build_model(cls, cfg: VaswaniLanguageModelConfig, task) -> "VaswaniLanguageModel":
         """Build the model of a configuration.
 
+        Args:
+            cfg: the configuration; missing fields get their defaults.
+            task: has the dictionary.
+
         Raises:
-            ValueError: when sizes don't fit, or inputs and outputs have two dictionaries.
+            ValueError: when sizes don't fit, or inputs and outputs have different dictionaries.
         """
         require_one_dictionary(task)
         cfg = completed(cfg, VaswaniLanguageModelConfig)
@@ -56,7 +60,7 @@ class VaswaniLanguageModel(FairseqLanguageModel):
         self.cfg = cfg
 
     def train(self, mode: bool = True) -> "VaswaniLanguageModel":
-        """`torch.nn.Module.train`.
+        """Set training or evaluation mode, as `torch.nn.Module.train` does.
 
         Raises:
             UserError: when the layers are to be compiled and there is no C++ compiler.

@@ -23,7 +23,7 @@ from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
 
 
 class OneLayerDecoder(FairseqDecoder):
-    """Words in, logits out; `modules/one_layer.py` has the formulas."""
+    """Computes logits from words; `modules/one_layer.py` has the formulas."""
 
     def __init__(self, dictionary, cfg: OneLayerConfig) -> None:
         super().__init__(dictionary)
@@ -68,11 +68,11 @@ class OneLayerDecoder(FairseqDecoder):
     def extract_features(
         self, src_tokens: Tensor, encoder_out: None = None
     ) -> tuple[Tensor, dict[str, list[None]]]:
-        """`forward` up to the projection: (B, T, D) and extras."""
+        """`forward` without the projection: features (B, T, D), and fairseq's dictionary."""
         return self(src_tokens, features_only=True)
 
     def output_layer(self, features: Tensor) -> Tensor:
-        """O E^T: (..., D) -> logits (..., V)."""
+        """Project features O (..., D) to logits O E^T (..., V)."""
         return self.embedding.project(features)
 
     def max_positions(self) -> int:
@@ -82,7 +82,7 @@ class OneLayerDecoder(FairseqDecoder):
 
 @register_model("vaswani_lm_one_layer", dataclass=OneLayerConfig)
 class OneLayerLanguageModel(FairseqLanguageModel):
-    """`--arch vaswani_lm_one_layer`; the notes give no sizes."""
+    """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
@@ -90,6 +90,10 @@ class OneLayerLanguageModel(FairseqLanguageModel):
     @classmethod
     def build_model(cls, cfg: OneLayerConfig, task) -> "OneLayerLanguageModel":
         """Build the model of a configuration.
+
+        Args:
+            cfg: the configuration.
+            task: has the dictionary.
 
         Raises:
             ValueError: when a size is below 1 or --d-model is odd.

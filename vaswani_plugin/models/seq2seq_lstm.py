@@ -1,7 +1,8 @@
-"""Sequence to sequence with deep LSTMs (Sutskever et al. 2014): the last state is all that passes.
+"""Sequence to sequence with deep LSTMs (Sutskever et al. 2014), without attention.
 
-As in the paper the source is read backwards, so that its first words are near the first words of
-the translation. (Its end of sentence is then read first; the decoder begins with one, too.)
+The decoder gets only the encoder's final states. As in that paper the source is read backwards, so
+that its first words are near the first words of the translation. (Its end-of-sentence token is
+then read first; the decoder's input begins with one, too.)
 """
 
 from fairseq.models import register_model
@@ -17,7 +18,7 @@ NAME = "vaswani_seq2seq_lstm"
 
 @register_model(NAME, dataclass=Seq2SeqLSTMConfig)
 class VaswaniSeq2SeqLSTM(RecurrentModel):
-    """h and c of every layer of the encoder are those with which the decoder begins."""
+    """The decoder starts from the final h and c of every encoder layer."""
 
     @staticmethod
     def make_layers(cfg: Seq2SeqLSTMConfig) -> tuple[RecurrentEncoder, RecurrentDecoder]:

@@ -36,7 +36,7 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags; fairseq's for its own Transformer are refused by ours' name."""
+        """Add the model's flags; refuse those of fairseq's Transformer and name ours instead."""
         super().add_args(parser)
         refuse_stock_flags(parser)
 
@@ -44,9 +44,13 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
     def build_model(cls, cfg: VaswaniTransformerConfig, task) -> "VaswaniTransformer":
         """Build the model of a configuration.
 
+        Args:
+            cfg: the configuration; missing fields get their defaults.
+            task: has the two dictionaries.
+
         Raises:
             ValueError: when sizes don't fit, or all embeddings are to be shared between
-                differing dictionaries.
+                different dictionaries.
         """
         cfg = completed(cfg, VaswaniTransformerConfig)
         parts = Parts(cfg)
@@ -76,7 +80,7 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token: see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
+        """Predict each next token; see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
         encoder_out = self.encoder(src_tokens, src_lengths, return_all_hiddens)
         return self.decoder(
             prev_output_tokens,
@@ -94,12 +98,12 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
         prev_output_tokens: Tensor,
         **options,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """`forward` up to the projection: (B, T, D) and extras."""
+        """`forward` without the projection: features (B, T, D), and the dictionary."""
         encoder_out = self.encoder(src_tokens, src_lengths)
         return self.decoder.extract_features(prev_output_tokens, encoder_out, **options)
 
     def train(self, mode: bool = True) -> "VaswaniTransformer":
-        """`torch.nn.Module.train`.
+        """Set training or evaluation mode, as `torch.nn.Module.train` does.
 
         Raises:
             UserError: when the layers are to be compiled and there is no C++ compiler.
@@ -117,14 +121,14 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
     def attention_weights(
         self, src_tokens: Tensor, prev_output_tokens: Tensor
     ) -> dict[str, list[Tensor]]:
-        """The three attentions of section 3.2.3, for pictures.
+        """The weights of the three attentions of section 3.2.3, for figures.
 
         Args:
             src_tokens: (B, S).
             prev_output_tokens: (B, T).
 
         Returns:
-            A tensor a layer: `encoder` (B, H, S, S), `decoder` (B, H, T, T) and `cross`
+            One tensor per layer: `encoder` (B, H, S, S), `decoder` (B, H, T, T) and `cross`
             (B, H, T, S).
         """
         encoder_out = self.encoder(src_tokens, need_weights=True)

@@ -33,7 +33,7 @@ class VaswaniAdamConfig(FairseqDataclass):
 
 
 class MixedPrecisionAdam(torch.optim.Optimizer):
-    """Adam, fused, with moments in float32 whatever the parameters are kept in.
+    """Fused Adam with moments in float32, whatever the type of the parameters.
 
     Args:
         params: parameters or parameter groups.
@@ -67,15 +67,18 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
 
     @property
     def disable_mem_eff_fp16_loading_hack(self) -> bool:
-        """fairseq need not put saved moments back by itself: `load_state_dict` keeps float32."""
+        """fairseq need not restore saved moments itself: `load_state_dict` keeps float32."""
         return True
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict) -> None:
-        """Load what `state_dict` returned: all of it in float32, on the parameters' devices.
+        """Load a state in float32, onto the devices of the parameters.
 
         PyTorch's own method would cast the moments to the type of the parameters, and leave the
-        counts of steps on the device that they were saved from.
+        step counts on the device that they were saved from.
+
+        Args:
+            state_dict: the result of `state_dict`.
         """
         super().load_state_dict(state_dict)
         saved = [number for group in state_dict["param_groups"] for number in group["params"]]
@@ -148,7 +151,7 @@ class VaswaniAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict:
-        """What overrides the settings stored in a checkpoint."""
+        """The settings that override those stored in a checkpoint."""
         lr = self.cfg.lr
         return {
             "lr": lr[0] if isinstance(lr, Collection) else lr,
@@ -161,16 +164,16 @@ class VaswaniAdam(FairseqOptimizer):
     def clip_grad_norm(
         self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
-        """Scale the gradients so that the norm of all together is at most `max_norm`.
+        """Scale the gradients so that their total norm is at most `max_norm`.
 
-        fairseq's takes a kernel or two for each parameter; here one serves many.
+        fairseq's method launches one or two kernels per parameter; this one a few for all.
 
         Args:
             max_norm: 0 leaves the gradients as they are.
-            aggregate_norm_fn: what other workers' parameters make of the norm, or a check of it.
+            aggregate_norm_fn: combines the norm with those of other workers, or checks it.
 
         Returns:
-            The norm before, in float32 or better.
+            The norm before scaling, in float32 or better.
         """
         grads = [p.grad for p in self.params if p.grad is not None]
         norm = _total_norm(grads) if grads else next(iter(self.params)).new_zeros(())

@@ -31,10 +31,10 @@ class VaswaniScheduleConfig(FairseqDataclass):
 
 @register_lr_scheduler("vaswani", dataclass=VaswaniScheduleConfig)
 class VaswaniSchedule(FairseqLRScheduler):
-    """Linear growth over the warm-up, then decay with the inverse square root of the update.
+    """Eq. 3: linear growth over the warm-up, then decay with the inverse square root of the update.
 
-    The rate is a function of the update number alone, so that a resumed run goes on exactly.
-    `--lr` plays no part: Eq. 3 gives the rate.
+    The rate depends on the update number only, so a resumed run has the same rates. `--lr` is not
+    used.
 
     Raises:
         UserError: when warm-up or factor are out of range.
@@ -54,7 +54,7 @@ class VaswaniSchedule(FairseqLRScheduler):
             self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:
-        """Set and return the rate of the update after `num_updates` finished ones."""
+        """Set and return the learning rate of the update after `num_updates` finished ones."""
         rate = learning_rate(
             num_updates + 1, self.d_model, self.cfg.warmup_updates, self.cfg.lr_factor
         )

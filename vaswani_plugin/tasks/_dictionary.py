@@ -7,10 +7,10 @@ from fairseq.data import Dictionary
 
 
 class TextDictionary(Dictionary):
-    """fairseq's dictionary; a sentence is looked up as numbers.
+    """fairseq's dictionary with a faster `string`.
 
-    fairseq compares each token of a sentence as a tensor, which takes twelve times as long, and
-    `fairseq-generate` asks for three sentences for each that it translates.
+    fairseq compares each token of a sentence as a tensor, which takes twelve times as long as
+    numbers. `fairseq-generate` calls `string` three times for each sentence that it translates.
     """
 
     def string(self, tensor: Any, *args: Any, **kwargs: Any) -> str:

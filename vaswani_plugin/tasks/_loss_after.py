@@ -1,4 +1,4 @@
-"""Samples of which only the part after a symbol is learned: `article <sep> summary`."""
+"""Samples with a loss only on the part after a symbol: `article <sep> summary`."""
 
 import torch
 from fairseq.data import BaseWrapperDataset, Dictionary
@@ -23,10 +23,15 @@ class LossAfterDataset(BaseWrapperDataset):
         self.pad = dictionary.pad()
 
     def collater(self, samples: list[dict]) -> dict:
-        """fairseq's batch, with `ntokens` counting the targets left, and where they start.
+        """fairseq's batch, with padding in place of the targets up to the symbol.
+
+        `ntokens` counts the remaining targets, and `start_indices` is where they start.
+
+        Args:
+            samples: of the wrapped dataset, with `target` (T,).
 
         Raises:
-            UserError: when a sample doesn't hold the symbol; it would be learned from nowhere.
+            UserError: when a sample lacks the symbol.
         """
         batch = self.dataset.collater(samples)
         if not batch:

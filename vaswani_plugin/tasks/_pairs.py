@@ -1,8 +1,8 @@
-"""Pairs of sentences: read and padded all at once, and the order in which they share batches.
+"""Pairs of sentences: read and padded a batch at a time, and the order that batches are cut from.
 
-fairseq makes the next batches in a thread of the training process, which waits meanwhile for
-Python's lock after each of its own operations: a few operations on whole batches take a tenth of
-the time that fairseq's operations on single sentences take.
+fairseq prepares batches in a thread of the training process, and training waits for Python's global
+lock while that thread holds it. A few operations on a whole batch take a tenth of the time of
+fairseq's operations on single sentences.
 
 Axes: B sentences, S source positions, T target positions, N tokens of all sentences.
 """
@@ -42,8 +42,8 @@ class SentencePairs(LanguagePairDataset):
     """fairseq's pairs of whole sentences, read and padded a batch at a time.
 
     Args:
-        pairs: of fairseq, without alignments, constraints and buckets of lengths.
-        by_longer_side: batches are cut from the order of `by_longer_side`, not from fairseq's.
+        pairs: fairseq's pairs, without alignments, constraints and buckets of lengths.
+        by_longer_side: cut batches from the order of the function `by_longer_side`, not fairseq's.
     """
 
     def __init__(self, pairs: LanguagePairDataset, by_longer_side: bool = False) -> None:
@@ -74,7 +74,7 @@ class SentencePairs(LanguagePairDataset):
     def ordered_indices(self) -> np.ndarray:
         """Numbers of the pairs, (N,), in the order from which batches are cut.
 
-        Equal pairs are shuffled where fairseq would shuffle them.
+        Pairs of equal lengths are shuffled if fairseq would shuffle them.
         """
         indices = super().ordered_indices()
         if not self.by_longer_side or self.tgt_sizes is None:
@@ -85,7 +85,7 @@ class SentencePairs(LanguagePairDataset):
         """The pairs of a batch; PyTorch's loader prefers this method to `__getitem__`.
 
         Raises:
-            UserError: a data file ends before one of them.
+            UserError: a data file ends before one of the sentences.
         """
         sides = [self.src] if self.tgt is None else [self.src, self.tgt]
         is_mapped = all(type(side) is MMapIndexedDataset for side in sides)
@@ -105,12 +105,12 @@ class SentencePairs(LanguagePairDataset):
 
         Args:
             samples: `id`, `source` (S,) and `target` (T,) or None.
-            pad_to_length: of `source` and `target`, where they are to be longer.
+            pad_to_length: smallest S under `source`, smallest T under `target`.
 
         Returns:
             `id` (B,), `nsentences`, `ntokens`, `target` (B, T) or None, and in `net_input`
             `src_tokens` (B, S), `src_lengths` (B,) and `prev_output_tokens` (B, T); the longest
-            source first. Without samples, nothing.
+            source first. An empty dictionary without samples.
         """
         if not samples:
             return {}
@@ -144,20 +144,19 @@ class SentencePairs(LanguagePairDataset):
 
 
 def by_longer_side(source_sizes: np.ndarray, target_sizes: np.ndarray) -> np.ndarray:
-    """An order in which neighbours are alike on both sides, so that batches cut from it are full.
+    """Sort pairs so that neighbours have similar lengths on both sides; then batches are full.
 
-    `--max-tokens` is the most that sentences times the longest side of a batch may be. Sorted by
-    the source, each of its lengths would end with the longest targets, and the next begin with the
-    shortest.
+    `--max-tokens` limits the number of sentences times the longest side of a batch. Sorted by
+    source, then by target, each source length would end with the longest targets and the next
+    source length would begin with the shortest.
 
     Args:
         source_sizes: tokens of each pair, (N,).
         target_sizes: the same.
 
     Returns:
-        Numbers of pairs, (N,), by the longer side; among those alike by how much longer the source
-        is than the target, growing where the longer side is even and falling where it is odd. Equal
-        pairs stay in their order.
+        Numbers of the pairs, (N,), sorted by the longer side, then by source length minus target
+        length: ascending if the longer side is even, descending if it is odd. The sort is stable.
     """
     source, target = source_sizes.astype(np.int64), target_sizes.astype(np.int64)
     longer, excess = np.maximum(source, target), source - target
@@ -165,10 +164,14 @@ def by_longer_side(source_sizes: np.ndarray, target_sizes: np.ndarray) -> np.nda
 
 
 def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequence[Tensor]:
-    """`dataset[index]` of each of the B indices, parts of one tensor.
+    """`dataset[index]` for each of the B indices, as views of one tensor.
+
+    Args:
+        dataset: one side of the pairs.
+        indices: numbers of sentences.
 
     Raises:
-        UserError: the file ends before one of them.
+        UserError: the file ends before one of the sentences.
     """
     dtype = np.dtype(dataset._index.dtype)
     everything = np.frombuffer(
@@ -182,7 +185,7 @@ def sentences_of(dataset: MMapIndexedDataset, indices: Sequence[int]) -> Sequenc
             f"{dataset._path}.bin ends before sentence {missing.min() + 1}, which {dataset._path}"
             ".idx names: it was cut off; binarize the text again"
         )
-    offsets = begins - (sizes.cumsum() - sizes)  # from a sentence's place here to that in the file
+    offsets = begins - (sizes.cumsum() - sizes)  # place in the file minus place in `tokens`
     tokens = everything[np.arange(sizes.sum()) + offsets.repeat(sizes)]  # (N,)
     return torch.from_numpy(tokens.astype(np.int64)).split(sizes.tolist())
 
@@ -195,7 +198,7 @@ def padded(
     Args:
         sentences: (T_i,) each.
         pad: number of the padding symbol.
-        left_pad: whether the padding stands on the left.
+        left_pad: whether the padding is on the left.
         length: T is at least this.
         multiple: T is a multiple of this.
     """
@@ -210,7 +213,12 @@ def padded(
 
 
 def shifted(sentences: Sequence[Tensor], eos: int) -> Sequence[Tensor]:
-    """Each sentence without its last token and with `eos` in front: the decoder's input."""
+    """Each sentence without its last token and with `eos` in front: the decoder's input.
+
+    Args:
+        sentences: (T_i,) each.
+        eos: number of the end-of-sentence symbol.
+    """
     lengths = lengths_of(sentences)
     tokens = torch.cat(list(sentences)).roll(1)  # (N,)
     firsts = (lengths.cumsum(0) - lengths)[lengths > 0]
@@ -219,5 +227,5 @@ def shifted(sentences: Sequence[Tensor], eos: int) -> Sequence[Tensor]:
 
 
 def lengths_of(sentences: Sequence[Tensor]) -> Tensor:
-    """Tokens of each sentence, (B,), in the host's memory, where batches are made."""
+    """The number of tokens of each sentence, (B,), on the CPU, where batches are made."""
     return torch.tensor([sentence.numel() for sentence in sentences], device="cpu")

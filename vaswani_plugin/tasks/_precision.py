@@ -1,4 +1,4 @@
-"""--amp on a CPU: bfloat16 products by PyTorch's autocast, as fairseq has them on a GPU alone."""
+"""--amp on a CPU: PyTorch's autocast in bfloat16; fairseq has autocast on a GPU only."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from vaswani_plugin.devices import runs_on_host
 
 
 class AutocastOnCPU:
-    """Makes --amp of a fairseq task mean bfloat16 on a CPU; stands before fairseq's class.
+    """Gives a fairseq task --amp in bfloat16 on a CPU; comes before fairseq's class in the bases.
 
-    Parameters, moments, normalization, softmax and loss stay in float32. bfloat16 needs no scaled
-    loss.
+    Parameters, moments, normalization, softmax and loss stay in float32. bfloat16 needs no loss
+    scaling.
     """
 
     def train_step(

@@ -1,7 +1,7 @@
 """Batches of about as many real tokens as the paper's (section 5.1).
 
---max-tokens limits the padded tokens of a batch's longer side. How many real ones that leaves
-depends on the corpus, so it is measured.
+--max-tokens limits the tokens of a batch's longer side, padding included. The number of real tokens
+in such a batch depends on the corpus, so it is measured.
 
 Axes: N pairs.
 """
@@ -41,26 +41,34 @@ class BatchTokens(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Of both sides."""
+        """The mean of both sides."""
         return (self.source + self.target) / 2
 
 
 def tokens_of_batches(pairs: LanguagePairDataset, batches: int) -> BatchTokens:
-    """The average batch where all pairs are shared out to so many."""
+    """Real tokens of an average batch if all pairs are divided into `batches` batches.
+
+    Args:
+        pairs: of the training set.
+        batches: number of batches.
+    """
     return BatchTokens(pairs.src_sizes.sum() / batches, pairs.tgt_sizes.sum() / batches)
 
 
 def fitting_max_tokens(pairs: LanguagePairDataset, most: int, wanted: int, multiple: int) -> int:
-    """The --max-tokens with which an average batch holds `wanted` real tokens a side.
+    """The --max-tokens with which an average batch holds `wanted` real tokens per side.
 
     Args:
         pairs: of the training set, with targets.
-        most: the --max-tokens that is given; the result is at most this.
-        wanted: real tokens of a batch, source and target averaged.
+        most: the given --max-tokens; the result is at most this.
+        wanted: real tokens of a batch, the mean of source and target.
         multiple: --required-batch-size-multiple.
 
+    Returns:
+        The value in tokens.
+
     Raises:
-        UserError: batches of `most` hold fewer, or the longest pair alone has more.
+        UserError: batches of `most` hold fewer tokens, or the longest pair alone has more.
     """
     sizes = np.maximum(pairs.src_sizes, pairs.tgt_sizes).astype(np.int64)  # (N,)
     longest = int(sizes.max())

@@ -16,7 +16,7 @@ from vaswani_plugin.tasks.translation import DIGESTS, dictionary_digest
 
 @dataclass
 class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
-    """fairseq's language modeling task and the part of a sample that is learned."""
+    """fairseq's language modeling task, the part of a sample that has a loss, and metering."""
 
     loss_after: Optional[str] = field(  # noqa: UP045 -- fairseq's parser reads no other spelling
         default=None,
@@ -29,7 +29,7 @@ class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
 
 @register_task("vaswani_language_modeling", dataclass=VaswaniLanguageModelingConfig)
 class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
-    """fairseq's language modeling task, which says where fairseq would leave text out.
+    """fairseq's language modeling task, with an error where fairseq would silently skip text.
 
     Unless --label-smoothing is given, our criterion is cross-entropy here; see
     `vaswani_plugin/defaults.py`.
@@ -57,14 +57,14 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
         return task
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: the digest of its dictionary."""
+        """The task's part of a checkpoint: the digest of its dictionary."""
         return {**super().state_dict(), DIGESTS: {"target": dictionary_digest(self.dictionary)}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a checkpoint's state.
+        """Load a checkpoint's state and compare the dictionary.
 
         Raises:
-            UserError: when the checkpoint's dictionary holds other words, or the same in
+            UserError: when the checkpoint's dictionary has other words, or the same words in
                 another order.
         """
         own = dictionary_digest(self.dictionary)
@@ -88,13 +88,13 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
         """The batches of `fairseq-eval-lm`, all of them.
 
         Raises:
-            UserError: when a sample exceeds the model's positions, which fairseq would leave
-                out (all of them: "Perplexity: 1.00"); or when options don't fit together.
+            UserError: when a sample exceeds the model's positions (fairseq would skip it; if it
+                skips all, it reports "Perplexity: 1.00"); or when options don't fit together.
         """
         if context_window > 0 and self.args.loss_after is not None:
             raise UserError("--context-window and --loss-after exclude each other; drop one")
         if context_window > 0 and kwargs.get("num_workers", 0) > 1:
-            kwargs["num_workers"] = 1  # each would keep the context of its own batches only
+            kwargs["num_workers"] = 1  # each worker would keep the context of its own batches only
         if max_positions is not None:
             longest = int(np.max(dataset.sizes)) + context_window
             if longest > max_positions:

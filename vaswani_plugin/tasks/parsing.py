@@ -1,7 +1,7 @@
 """Constituency parsing as the paper does it (section 6.3): words in, symbols of a tree out.
 
-The symbols are those of text/linearization.py. Unlike the paper's decoder ours writes
-well-formed trees only, unless it is told otherwise.
+The symbols are those of text/linearization.py. By default our decoder writes well-formed trees
+only; the paper's decoder has no such constraint.
 """
 
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from vaswani_plugin.text.linearization import MAX_OPENINGS
 from vaswani_plugin.text.treebank_coding import JOINT
 
 AGAINST_TREES = {"no_repeat_ngram_size": 0, "min_len": 1, "prefix_size": 0}
-"""Options that forbid or force symbols, with the values that mean that they are not used."""
+"""Options that forbid or force symbols, with the values at which they are not used."""
 
 
 @dataclass
 class VaswaniParsingConfig(VaswaniTranslationConfig):
-    """Our translation task with room for a tree's symbols, and the choice of the constraint."""
+    """Our translation task with longer outputs for trees, and the choice of the constraint."""
 
     max_source_positions: int = field(
         default=2048, metadata={"help": "max number of tokens in the source sequence"}
@@ -47,7 +47,7 @@ class VaswaniParsingTask(VaswaniTranslationTask):
 
     @cached_property
     def grammar(self) -> Grammar:
-        """What the dictionaries say of words and trees."""
+        """The words and tree symbols of the dictionaries."""
         return Grammar(self.source_dictionary, self.target_dictionary, JOINT, MAX_OPENINGS)
 
     @property

@@ -33,7 +33,7 @@ from vaswani_plugin.tasks._real_tokens import (
 logger = logging.getLogger(__name__)
 
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
-"""Options that fairseq's generator keeps, with the values that mean that they are not used."""
+"""Options that only fairseq's generator supports, with the values at which they are not used."""
 
 OF_EDITING_MODELS = "print_step", "retain_iter_history"
 
@@ -54,7 +54,7 @@ class VaswaniTranslationConfig(
         },
     )
     decoding_is_complete: bool = field(default=False, metadata={"help": argparse.SUPPRESS})
-    """Whether every generation option is meant as it is; else fairseq's defaults mean silence.
+    """Whether every generation option is final; otherwise a value at fairseq's default is unset.
     Set by the parser and the hub interface, which fill in the paper's values themselves."""
 
 
@@ -90,7 +90,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
     def get_batch_iterator(
         self, dataset: FairseqDataset, max_tokens: int | None = None, *args: Any, **kwargs: Any
     ) -> EpochBatchIterating:
-        """Batches of a set; see fairseq's task. Of the training set the log says how full they are.
+        """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
 
         Raises:
             UserError: --real-tokens can't be reached.
@@ -113,15 +113,15 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         return batches
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the task: digests of its dictionaries."""
+        """The task's part of a checkpoint: digests of its dictionaries."""
         return {**super().state_dict(), DIGESTS: self._dictionary_digests()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a checkpoint's state.
+        """Load a checkpoint's state and compare the dictionaries.
 
         Raises:
-            UserError: when the checkpoint's dictionaries hold other words, or the same in
-                another order: sizes may agree by chance, and every output would be wrong.
+            UserError: when the checkpoint's dictionaries have other words, or the same words in
+                another order. Their sizes may agree by chance; then every output would be wrong.
         """
         trained_with = state_dict.get(DIGESTS, {})
         for side, digest in self._dictionary_digests().items():
@@ -146,9 +146,9 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         extra_gen_cls_kwargs=None,
         prefix_allowed_tokens_fn=None,
     ):
-        """fairseq's `build_generator`, with our search; the paper's values where `args` is silent.
+        """fairseq's `build_generator` with our search, and the paper's values for missing options.
 
-        What our search doesn't know goes to fairseq's generator, and a line of the log says so.
+        Options that our search lacks are handled by fairseq's generator, and the log says so.
 
         Args:
             models: the ensemble.
@@ -156,7 +156,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
                 --eval-bleu-args) partial.
             seq_gen_cls: a generator class that overrides the task's.
             extra_gen_cls_kwargs: passed to the generator.
-            prefix_allowed_tokens_fn: (sentence, tokens so far) -> what may come next.
+            prefix_allowed_tokens_fn: (sentence, tokens so far) -> the allowed next tokens.
 
         Returns:
             A generator, or a scorer under --score-reference.
@@ -205,11 +205,15 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         return super().inference_step(generator, models, sample, prefix_tokens, constraints)
 
     def complete_decoding(self, args: Any) -> argparse.Namespace:
-        """Generation options with the paper's values where the user gave none.
+        """Generation options, with the paper's values for those that the user did not give.
 
         Args:
-            args: a Namespace: what it holds was given. A configuration, such as a checkpoint's:
-                what equals fairseq's default was not given, unless `decoding_is_complete`.
+            args: in a Namespace every value counts as given. In a configuration, such as a
+                checkpoint's, a value that equals fairseq's default counts as not given, unless
+                `decoding_is_complete`.
+
+        Returns:
+            A complete Namespace.
         """
         if isinstance(args, argparse.Namespace):
             return argparse.Namespace(**{**self.decoding, **vars(args)})
@@ -239,7 +243,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         )
 
     def _beyond_our_search(self, models, args, extra: dict) -> str | None:
-        """What of these options our search doesn't know; None: it knows them all."""
+        """Name the first of these options that our search lacks; None if it has them all."""
         if any(not hasattr(model, "encoder") for model in models):
             return "a model without encoder"
         if any(getattr(model, "full_context_alignment", False) for model in models):
@@ -257,8 +261,12 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
 def request_attention(models: list, is_wanted: bool) -> None:
     """Let models return their attention to the source in incremental decoding, or save the work.
 
-    fairseq itself asks convolutional and recurrent models for it under --print-alignment only, not
-    under --replace-unk, and whoever comes by Python doesn't ask at all.
+    fairseq's commands request it from convolutional and recurrent models for --print-alignment
+    only, not for --replace-unk, and a generator that is built in Python does not request it.
+
+    Args:
+        models: the ensemble.
+        is_wanted: whether attention is needed.
 
     Raises:
         UserError: when attention is wanted and no model has any.
@@ -278,12 +286,15 @@ def request_attention(models: list, is_wanted: bool) -> None:
 def right_padded(sample: dict[str, Any], pad: int) -> dict[str, Any]:
     """A batch whose sources are padded on the right.
 
-    fairseq's LSTM moves padding on the left to the right, so that its attention to a source counts
-    from the first word, and alignments read from it would be shifted by the padding.
+    fairseq's LSTM moves the padding of a source from the left to the right, so that its attention
+    starts at the first word. Without this function alignments would be shifted by the padding.
 
     Args:
         sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
         pad: number of the padding symbol.
+
+    Returns:
+        The batch with `src_tokens` (B, S) padded on the right.
     """
     inputs = sample["net_input"]
     sources = convert_padding_direction(inputs["src_tokens"], pad, left_to_right=True)
@@ -291,5 +302,5 @@ def right_padded(sample: dict[str, Any], pad: int) -> dict[str, Any]:
 
 
 def dictionary_digest(dictionary: Dictionary) -> str:
-    """Differs between dictionaries of other words, or of the same in another order."""
+    """A digest of the words of a dictionary and their order."""
     return hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()

@@ -1,14 +1,14 @@
-"""Training that continues after faults: `VaswaniTrainer`, in the place of fairseq's `Trainer`.
+"""Training that continues after faults: `VaswaniTrainer` replaces fairseq's `Trainer`.
 
-The trainer owns one small helper a subject:
+The trainer owns one small object per subject:
 
-* ``lock``: one run at a time in a save folder;
-* ``manifest``: the data are those that the training began with;
-* ``resuming``: the newest good checkpoint, where the last one is damaged or missing;
-* ``saving``: a save that fails ends the training in one line, and the one before it is kept;
-* ``preemption``: SIGTERM and SIGUSR1 save and leave with an exit code of their own;
+* ``lock``: only one run at a time writes into a save folder;
+* ``manifest``: the data must be the same as at the start of the training;
+* ``resuming``: loads the newest good checkpoint if the last one is damaged or missing;
+* ``saving``: a failed save ends the training with a one-line error and keeps the previous save;
+* ``preemption``: on SIGTERM or SIGUSR1 the training saves and exits with its own exit code;
 * ``nonfinite``: updates with NaN or infinite gradients are skipped;
-* ``metering``: what --log-mfu logs.
+* ``metering``: the values that --log-mfu logs.
 """
 
 import sys
@@ -20,9 +20,8 @@ from vaswani_plugin.training.trainer import VaswaniTrainer
 def install() -> None:
     """Make fairseq's training commands use `VaswaniTrainer`. Calling it again changes nothing.
 
-    The name is changed where the commands look it up: in `fairseq.trainer`, from which they import
-    it, and in the command itself where that was imported before (run by ``python -m``, it is
-    ``__main__``).
+    The name is replaced in `fairseq.trainer`, from which the commands import it, and in a command
+    that is imported already (``__main__`` if it was started by ``python -m``).
     """
     fairseqs = VaswaniTrainer.__base__
     for name in ("fairseq.trainer", "fairseq_cli.train", "__main__"):

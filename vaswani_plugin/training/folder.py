@@ -1,4 +1,4 @@
-"""A save folder: the checkpoints in it, and what the trainer notes beside them."""
+"""A save folder: its checkpoints, and the trainer's notes beside them."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import torch
 PREVIOUS = "checkpoint_previous"
 
 _PROGRESS = ".progress.json"
-# Errors of the unpickler on a broken file, or on one that is no pickle.
+# Errors that the unpickler raises for a broken file, or for a file that is no pickle.
 _UNREADABLE = (
     *(pickle.UnpicklingError, OSError, RuntimeError, EOFError, LookupError),
     *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
@@ -22,7 +22,7 @@ _UNREADABLE = (
 
 
 def saved_states(folder: Path, suffix: str) -> list[Path]:
-    """The checkpoints of fairseq or `saving` in a folder, without checkpoint_last.pt.
+    """The checkpoints that fairseq or `saving` wrote to a folder, except checkpoint_last.pt.
 
     Args:
         folder: --save-dir.
@@ -33,15 +33,15 @@ def saved_states(folder: Path, suffix: str) -> list[Path]:
 
 
 def numbered_states(folder: Path, suffix: str) -> list[Path]:
-    """The checkpoints of an epoch's end or of an interval; see `saved_states`."""
+    """The checkpoints that were saved by number of epoch or update; see `saved_states`."""
     names = rf"checkpoint(\d+|_\d+_\d+){re.escape(suffix)}\.pt"
     return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
 
 
 def updates_of(path: Path) -> int | None:
-    """The update after which a checkpoint was saved; None where no training can resume from it.
+    """The update after which a checkpoint was saved; None if no training can resume from it.
 
-    Reads the table of contents, not the weights.
+    Reads the file's table of contents, not the weights.
     """
     try:
         state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
@@ -52,7 +52,7 @@ def updates_of(path: Path) -> int | None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file whole or not at all."""
+    """Write a JSON file atomically: complete, or not at all."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
@@ -64,7 +64,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a file of `write_json`; None where it is missing or broken."""
+    """The content of a JSON file; None if it is missing or broken."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -27,11 +27,11 @@ class FolderInUse(UserError):
 def hold(folder: Path) -> None:
     """Lock a save folder for the life of this process.
 
-    A record lock (``lockf``): it ends with the process however that ends, and data-loader workers,
-    which may outlive a killed run by seconds, don't inherit it.
+    This is a record lock (``lockf``). The system releases it when the process ends, also after a
+    kill. Data-loader workers, which may outlive a killed run by seconds, don't inherit it.
 
     Args:
-        folder: --save-dir; made where it is missing.
+        folder: --save-dir; created if it is missing.
 
     Raises:
         FolderInUse: when another process holds it.

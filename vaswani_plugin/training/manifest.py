@@ -1,7 +1,7 @@
-"""The data of a training don't change: sizes, times and sums of the binarized files.
+"""Checks that the data of a training stay the same: size, time and checksum of each file.
 
-A replaced file would be read in other batches, or with another dictionary's numbers, without a
-message. Sums are computed once, and again where a size or a time has changed.
+Otherwise a replaced file would be read without a message, in other batches or with another
+dictionary's numbers. Checksums are computed once, and recomputed if a file's time has changed.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ Entry = dict[str, Any]
 
 
 class DataChanged(UserError):
-    """A data file is not the one that the training began with; the message names it."""
+    """A data file has changed since the training began; the message names it."""
 
 
 def data_files(data: str, subsets: list[str]) -> dict[str, Path]:
@@ -66,7 +66,7 @@ class DataManifest:
         self._keep({name: describe(path) for name, path in self.files.items()})
 
     def resume(self) -> None:
-        """Compare with the record; make it where there is none.
+        """Compare the files with the record; make the record if there is none.
 
         Raises:
             DataChanged: see `check`.
@@ -83,10 +83,10 @@ class DataManifest:
             self._keep(self.entries | new)
 
     def check(self) -> None:
-        """Compare sizes and times, and sums where these differ.
+        """Compare sizes and times; compare checksums if a time differs.
 
         Raises:
-            DataChanged: when a file is missing or holds something else.
+            DataChanged: when a file is missing or its content has changed.
         """
         moved = {}
         for name, known in self.entries.items():

@@ -1,4 +1,4 @@
-"""What --log-mfu logs: padding, and how much of the machine's matrix rate training uses.
+"""The values of --log-mfu: padding, and the share of the machine's matrix rate that is used.
 
 Axes: B sentences, S source positions, T target positions.
 """
@@ -29,7 +29,7 @@ class Metering:
     Args:
         sizes: of the model.
         pad: number of the padding symbol.
-        peak: matrix rate of one device in FLOP/s; 0: it is measured at the first update.
+        peak: matrix rate of one device in FLOP/s; 0: measured at the first update.
     """
 
     def __init__(self, sizes: Sizes, pad: int, peak: float = 0.0) -> None:
@@ -61,11 +61,11 @@ class Metering:
         return cls(sizes, task.target_dictionary.pad(), peak)
 
     def log(self, samples: list[dict[str, Any] | None], trainer: Trainer) -> None:
-        """Log an update.
+        """Log the cost of an update over all workers.
 
         Args:
             samples: this worker's batches of the update; empty ones don't count.
-            trainer: tells the device and the other workers, whose batches are added.
+            trainer: gives the device and the process group of the workers.
         """
         batches = [batch_lengths(sample, self.pad) for sample in samples if sample]
         sums = (
@@ -109,15 +109,15 @@ LENGTHS = (*(each.name for each in fields(Positions)), "source_padded", "target_
 
 
 def batch_lengths(sample: dict[str, Any], pad: int) -> Tensor:
-    """The lengths that decide a batch's cost: sums over its sentences, without and with padding.
+    """The lengths that determine a batch's cost, summed over sentences, without and with padding.
 
     Args:
         sample: fairseq's batch, of source (B, S) and target (B, T), or of text alone (B, T).
         pad: the number of the padding symbol.
 
     Returns:
-        A float64 vector of the values that `LENGTHS` names: those of `Positions`, then the
-        positions that the batch fills. Vectors may be added up over batches and workers.
+        A float64 vector of the values that `LENGTHS` names: those of `Positions`, then the number
+        of positions with padding. Vectors of several batches and workers may be added.
     """
     inputs = sample["net_input"]
     encoded = inputs["src_tokens"] if "prev_output_tokens" in inputs else None

@@ -1,4 +1,4 @@
-"""Updates whose gradient is NaN or infinite: skipped and counted; too many in a row end all."""
+"""Skips and counts updates with NaN or infinite gradients; too many in a row end the training."""
 
 import logging
 from typing import Any
@@ -20,11 +20,11 @@ class NonfiniteGradients(UserError):
 
 
 class NonfiniteNorm(Exception):
-    """Leaves fairseq's step before the optimizer's; the trainer catches it."""
+    """Ends fairseq's step before the optimizer's step; the trainer catches it."""
 
 
 def refuse_nonfinite(norm: Tensor) -> Tensor:
-    """The norm of all gradients itself.
+    """Return the norm of all gradients unchanged.
 
     Raises:
         NonfiniteNorm: when it is NaN or infinite.
@@ -47,7 +47,7 @@ class NonfiniteUpdates:
         Args:
             update: its number, from 1.
             model: with the gradients.
-            optimizer_cfg: names the limit; other optimizers than ours have the default.
+            optimizer_cfg: gives the limit; for optimizers other than ours it is the default.
 
         Raises:
             NonfiniteGradients: at the limit.
@@ -68,7 +68,7 @@ class NonfiniteUpdates:
 
 
 def first_nonfinite(model: torch.nn.Module) -> str:
-    """The first parameter whose gradient is not finite, in words."""
+    """Describe the first parameter whose gradient is not finite."""
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
             kind = "NaN" if torch.isnan(parameter.grad).any() else "infinite"

@@ -1,8 +1,8 @@
-"""SIGTERM and SIGUSR1: save and leave, with an exit code of its own; the next start resumes.
+"""On SIGTERM or SIGUSR1 the training saves and exits with its own exit code; later it resumes.
 
-Schedulers send these signals before they take a machine away. The current update is finished and a
-checkpoint saved at once. Then the training ends where no step is half done: a validation that has
-begun, or is due, is finished and saved as usual.
+Schedulers send these signals before they take a machine away. The training finishes the current
+update and saves a checkpoint. Then it exits before the next update: a validation that has begun, or
+is due, is finished and saved as usual.
 """
 
 import logging
@@ -32,9 +32,9 @@ SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(s
 
 @dataclass
 class Request:
-    """What this process was asked by a signal, and what it has done about it.
+    """A signal's request to this process to save and exit, and whether the save is done.
 
-    A process has one, `REQUEST`, because signals are sent to processes.
+    A process has one instance, `REQUEST`, because signals are sent to processes.
     """
 
     asked: bool = False
@@ -43,7 +43,7 @@ class Request:
     batches: EpochBatchIterating | None = None  # of the current epoch
 
     def save_if_asked(self, trainer: Trainer) -> None:
-        """Save once, after a step in which any of the workers was asked; waits for all."""
+        """Save once, after a step in which any worker got a signal; waits for all workers."""
         if self.saved or not self.is_training or not agreed(trainer, self.asked):
             return
         logger.warning("asked to leave: saving update %d", trainer.get_num_updates())
@@ -71,7 +71,7 @@ REQUEST = Request()
 
 
 def listen(is_training: bool = False) -> None:
-    """Handle the signals, in fairseq's training commands; a program's own handlers stay.
+    """Handle the signals in fairseq's training commands; a program's own handlers are kept.
 
     Args:
         is_training: whether this process trains from now on.
@@ -89,7 +89,7 @@ def listen(is_training: bool = False) -> None:
 
 
 def agreed(trainer: Trainer, mine: bool) -> bool:
-    """Whether any worker says yes; waits for all."""
+    """Whether `mine` is true in any worker; waits for all workers."""
     if trainer.data_parallel_world_size == 1:
         return mine
     votes = torch.tensor([float(mine)], device=trainer.device)
@@ -114,10 +114,10 @@ def _shield_loader_workers() -> None:
 
 
 def _obey_parent_only() -> None:
-    """In a new data-loader worker: only the process that it loads for may end it.
+    """In a new data-loader worker: ignore signals unless the parent process sends them.
 
-    A scheduler signals the whole group. Without its data-loader workers the training would fail
-    before it could save.
+    A scheduler signals the whole process group. Without its data-loader workers the training would
+    fail before it could save.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     threading.Thread(target=_obey_parent, daemon=True).start()

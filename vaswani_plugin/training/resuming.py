@@ -1,4 +1,4 @@
-"""A start resumes from the newest good checkpoint of its folder, and says what was lost."""
+"""Training resumes from the newest good checkpoint of its folder and logs the lost updates."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ AUTOMATIC = "checkpoint_last.pt"
 
 
 def choose(last: Path, suffix: str) -> Path:
-    """The newest good checkpoint of a folder; `last` where there is none, as at a first start.
+    """The newest good checkpoint of a folder; `last` if there is none, as at a first start.
 
     Args:
         last: where fairseq looks.
@@ -31,7 +31,7 @@ def choose(last: Path, suffix: str) -> Path:
             return path
         logger.warning("%s %s: looking for the checkpoint before it", path, wrong)
         damaged.append((path, wrong))
-    # one so damaged that it doesn't tell its update is no candidate, but no reason to begin anew
+    # a file too damaged to give its update was not tried, but the training must not begin anew
     unknown = ((path, damage(path)) for path in saved_states(last.parent, suffix))
     damaged += [(path, wrong) for path, wrong in unknown if wrong]
     if damaged:
@@ -45,13 +45,17 @@ def choose(last: Path, suffix: str) -> Path:
 
 
 def in_order_of_use(last: Path, suffix: str) -> Iterator[Path]:
-    """The checkpoints of a folder in the order in which a start tries them.
+    """The checkpoints of a folder in the order in which they are tried.
 
-    A save writes its other files before `last`. One of more updates that was written after `last`
-    is complete, and was left by a save that was broken off: it comes first. The order of writing is
-    read from the time of change (ctime), which moving or copying an older file to the place of
-    `last` sets too: what the user put there is used. Other files are opened only when they are
-    newer than `last`, or when `last` is damaged.
+    A save writes `last` after its other files. If a save was interrupted, a file with more updates
+    was written after `last`: this file is complete and comes first. The order of writing is the
+    order of the times of change (ctime). Moving or copying an older file to `last` sets its ctime,
+    so a file that the user put there is used. Other files are opened only if they are newer than
+    `last`, or if `last` is damaged.
+
+    Args:
+        last: where fairseq looks.
+        suffix: of the file names; "" without shards.
     """
     others = saved_states(last.parent, suffix)
     newer: list[Path] = others
@@ -71,7 +75,7 @@ def _by_updates(paths: Iterable[Path]) -> list[Path]:
 
 
 def log_lost_updates(path: Path, last: Path, updates: int) -> None:
-    """Log which checkpoint is used, unless it is the last save's, and what is trained again.
+    """Log the checkpoint that is used and the updates to repeat, unless it is the last save's.
 
     Args:
         path: the checkpoint that was loaded.

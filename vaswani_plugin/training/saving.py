@@ -1,4 +1,4 @@
-"""Saves: one that fails ends the training in one line, and the one before it is always kept."""
+"""A failed save ends the training with a one-line error; the previous save is always kept."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ class Saves:
 
     @contextlib.contextmanager
     def saving(self, folder: Path, suffix: str, updates: int, notes: bool) -> Iterator[None]:
-        """Around the writing of a save's first file.
+        """Context manager around the writing of a save's first file.
 
         Args:
             folder: --save-dir.
             suffix: of the file names; "" without shards.
-            updates: the update that is saved.
-            notes: whether this worker notes the update in the folder.
+            updates: number of updates at this save.
+            notes: whether this worker notes that number in the folder.
 
         Raises:
             SaveFailed: the system can't write the file, as on a full disk.
@@ -50,10 +50,10 @@ class Saves:
 
 
 def _keep_previous(folder: Path, suffix: str) -> None:
-    """Give checkpoint_last.pt a second name before it is replaced, where it is the only one.
+    """Give checkpoint_last.pt a second name before it is replaced, if it is the only checkpoint.
 
-    With --no-epoch-checkpoints and no --save-interval-updates, nothing else could be resumed from
-    when it turns out damaged. Where there are numbered ones, the second name goes.
+    With --no-epoch-checkpoints and no --save-interval-updates there is no other checkpoint to
+    resume from if the new one is damaged. If there are numbered ones, the second name is removed.
     """
     last = folder / f"checkpoint_last{suffix}.pt"
     previous = folder / f"{PREVIOUS}{suffix}.pt"
@@ -68,7 +68,7 @@ def _keep_previous(folder: Path, suffix: str) -> None:
 
 
 def _system_error_behind(error: BaseException) -> OSError | None:
-    """The operating system's error that caused PyTorch's or fairseq's."""
+    """The operating system's error that caused PyTorch's or fairseq's; None if there is none."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__

@@ -1,7 +1,7 @@
-"""fairseq's trainer, made to survive what happens to trainings.
+"""fairseq's trainer, extended to survive signals, damaged files and bad updates.
 
-Each method calls fairseq's and adds one service; what a service needs to know is kept in a small
-object that the trainer owns.
+Each method calls fairseq's and adds one service. The state of a service is in a small object that
+the trainer owns.
 """
 
 import logging
@@ -29,7 +29,7 @@ from vaswani_plugin.training.saving import Saves
 logger = logging.getLogger(__name__)
 
 FAIRSEQS_RATE = [0.25]
-"""fairseq's --lr where none is given."""
+"""fairseq's default of --lr."""
 WITH_ALIGNMENT = "label_smoothed_cross_entropy_with_alignment"
 
 
@@ -38,7 +38,11 @@ class OutOfMemory(UserError):
 
 
 def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
-    """Refuse half precision on a CPU and alignments without attention; warn of an idle --lr.
+    """Refuse --fp16 on a CPU and alignments without attention; warn of an --lr without effect.
+
+    Args:
+        cfg: fairseq's whole configuration.
+        model: the model.
 
     Raises:
         UserError: names the flag and the remedy.
@@ -65,7 +69,7 @@ def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
 
 
 class VaswaniTrainer(Trainer):
-    """Resumes, leaves when asked, skips impossible updates, and saves without a gap.
+    """Resumes, exits on a signal, skips updates that are not finite, and always keeps a good save.
 
     Args:
         cfg: fairseq's whole configuration; a service whose settings are missing is off.
@@ -105,9 +109,17 @@ class VaswaniTrainer(Trainer):
     def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         """Lock the folder, check the data, load; see fairseq's method.
 
-        Where fairseq's default --restore-file is used and `filename` is damaged, missing, or older
-        than a save that was broken off, the newest good checkpoint is loaded instead. A training
-        that has all its updates ends then: fairseq would add one.
+        With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
+        that is damaged, missing, or older than an interrupted save. A training that has done all
+        its updates ends after loading; fairseq would add one update.
+
+        Args:
+            filename: the checkpoint that fairseq chose.
+            args: fairseq's further arguments.
+            kwargs: the same.
+
+        Returns:
+            The checkpoint's `extra_state`; None if nothing was loaded.
 
         Raises:
             UserError: the folder is in use, the data changed, or no checkpoint can be used.
@@ -131,7 +143,7 @@ class VaswaniTrainer(Trainer):
         return extra_state
 
     def _begin_run(self) -> None:
-        """Signals, lock, files of broken saves, data."""
+        """Handle signals, lock the folder, remove files of interrupted saves, check the data."""
         preemption.listen(is_training=True)
         folder = self._setting("checkpoint.save_dir")
         if (
@@ -159,9 +171,9 @@ class VaswaniTrainer(Trainer):
         return manifest
 
     def _automatic_checkpoint(self) -> Path | None:
-        """Where fairseq looks unless the user named a file; None where the user did.
+        """The checkpoint that fairseq loads by default; None if the user named a file.
 
-        Also None for shards, of which each worker has another.
+        Also None for sharded training, where each worker has its own file.
         """
         folder = self._setting("checkpoint.save_dir")
         is_named = self._setting("checkpoint.restore_file") != resuming.AUTOMATIC
@@ -172,7 +184,7 @@ class VaswaniTrainer(Trainer):
         return Path(folder, f"checkpoint_last{self.checkpoint_suffix}.pt")
 
     def _choose(self, last: Path) -> Path:
-        """The first worker's choice, in each worker's own folder: only one reads the files."""
+        """The checkpoint that the first worker chose, in this worker's own folder."""
         is_first = self.is_data_parallel_master
         name = resuming.choose(last, self.checkpoint_suffix).name if is_first else None
         if self.data_parallel_world_size > 1:
@@ -181,7 +193,7 @@ class VaswaniTrainer(Trainer):
         return last.with_name(name)
 
     def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
-        """fairseq's loading; nodes that don't share the folder would wait for one another."""
+        """Load as fairseq does; refuse a file that only some workers see: they would deadlock."""
         workers = self.data_parallel_world_size
         if workers > 1:
             seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
@@ -199,7 +211,7 @@ class VaswaniTrainer(Trainer):
         return wanted > 0 and self.get_num_updates() >= wanted
 
     def _put_back(self, chosen: Path, last: Path) -> None:
-        """Copy to checkpoint_last.pt: a training that is complete doesn't save again."""
+        """Copy `chosen` to checkpoint_last.pt: a complete training doesn't save again."""
         if self._setting("checkpoint.no_save") or not self.should_save_checkpoint_on_current_rank:
             return
         PathManager.copy(str(chosen), str(last), overwrite=True)  # whole, or not at all
@@ -208,7 +220,7 @@ class VaswaniTrainer(Trainer):
     # --- the steps ---
 
     def get_train_iterator(self, *args: Any, **kwargs: Any) -> EpochBatchIterating:
-        """fairseq's iterator over an epoch; the place in it is saved when a signal comes."""
+        """fairseq's iterator over an epoch; its position is saved when a signal arrives."""
         self.preemption.batches = super().get_train_iterator(*args, **kwargs)
         return self.preemption.batches
 
@@ -225,14 +237,19 @@ class VaswaniTrainer(Trainer):
     def train_step(self, samples: list, raise_oom: bool = False) -> dict[str, Any] | None:
         """One update; see fairseq's method.
 
+        Args:
+            samples: the batches of this worker, one for each step of --update-freq.
+            raise_oom: raise when memory runs out, instead of skipping the batch.
+
         Returns:
-            What is logged; None where the update was skipped: its gradient was not finite, or a
-            batch did not fit into the memory of the only worker.
+            The logged values; None if the update was skipped because its gradient was not finite,
+            or because a batch did not fit into the memory of the only worker.
 
         Raises:
-            SystemExit: when a signal asked to leave, after the save.
+            SystemExit: after the save that a signal requested.
             NonfiniteGradients: too many updates were skipped in a row.
-            OutOfMemory: one of several workers can't skip, as the others wait for its gradients.
+            OutOfMemory: a batch did not fit into the memory of one of several workers. It can't
+                skip the batch, as the others wait for its gradients.
         """
         self.preemption.leave_if_saved(self)
         several = self.data_parallel_world_size > 1
@@ -254,13 +271,19 @@ class VaswaniTrainer(Trainer):
         return logged
 
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
-        """fairseq's method, which ends the step where the norm is not finite.
+        """fairseq's method; a norm that is not finite ends the step, not the training.
 
-        fairseq ends the training then. --fp16 and --amp on a GPU keep fairseq's way: an overflow is
-        how they find the loss scale. On a CPU --amp has no scale, and fairseq would take the step.
+        --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
+        On a CPU --amp has no loss scale, and fairseq would apply the update.
+
+        Args:
+            clip_norm: largest norm; 0 leaves the gradients as they are.
+
+        Returns:
+            The norm before scaling.
 
         Raises:
-            NonfiniteNorm: before the norm scales the gradients: a NaN would spread to all of them.
+            NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
         """
         scaled = self._setting("common.fp16") or (self._setting("common.amp") and self.cuda)
         apart = self._setting("optimization.use_bmuf") or (
@@ -273,7 +296,7 @@ class VaswaniTrainer(Trainer):
     def _forget_gradients(self) -> None:
         self.zero_grad()
         if hasattr(self.optimizer, "_multiply_factor"):
-            # fairseq's --bf16 resets it only in a finished step: it would scale the next one too
+            # fairseq's --bf16 resets it only in a finished step; it would scale the next one, too.
             self.optimizer._multiply_factor = 1.0
 
     def _out_of_memory(self, error: RuntimeError) -> OutOfMemory:
@@ -284,14 +307,21 @@ class VaswaniTrainer(Trainer):
         )
 
     def valid_step(self, sample: Any, raise_oom: bool = False) -> dict[str, Any]:
-        """One batch of a validation; see fairseq's method."""
+        """Compute the loss of one validation batch; see fairseq's method."""
         logged = super().valid_step(sample, raise_oom)
-        if not raise_oom:  # else fairseq tries a batch again from within
+        if not raise_oom:  # True: fairseq's own second try, inside this method's first call
             self.preemption.save_if_asked(self)
         return logged
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
-        """Write a save's first file; see fairseq's method, which copies the others.
+        """Write a save's first file, which fairseq then copies; see fairseq's method.
+
+        Args:
+            filename: the file to write.
+            extra_state: fairseq's; with `train_iterator` if a training can resume from the file.
+
+        Returns:
+            fairseq's result: the file's name, or None.
 
         Raises:
             SaveFailed: when the disk is full or can't be written to.
