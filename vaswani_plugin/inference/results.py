@@ -1,4 +1,4 @@
-"""What a `Translator` returns. Scores are natural logarithms; tokens are the model's subwords."""
+"""Results of a `Translator`. Scores are natural logarithms; tokens are the model's subwords."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class Translation:
 
     @property
     def score(self) -> float:
-        """That of the best translation: log P / length penalty."""
+        """The score of the best translation: log P / length penalty."""
         return self.hypotheses[0].score
 
     @property
@@ -68,7 +68,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Score:
-    """What the model thinks of a given translation.
+    """The model's score of a given translation.
 
     Args:
         log_probability: log P of the target, its end included.
