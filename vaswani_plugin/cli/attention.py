@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """What can be refused before the model is there."""
+    """Refuse wrong flags before the model is loaded."""
     if args.path is not None and args.data is None:
         raise ValueError("--path needs --data, the binarized data with the dictionaries")
     if args.model is not None and (args.data or args.bpe_codes):

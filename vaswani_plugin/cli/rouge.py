@@ -55,7 +55,7 @@ def read(reader: Callable[[Path], Read], path: Path) -> list[Any]:
     """All that a reader finds in a file.
 
     Raises:
-        ValueError: it isn't what it should be, or empty.
+        ValueError: the file has another format, or is empty.
         OSError: it can't be read.
     """
     try:
