@@ -91,7 +91,7 @@ def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype 
 def add_batch_tokens(
     parser: argparse.ArgumentParser, default: int, what: str, name: str = "--batch-tokens"
 ) -> None:
-    """Add --batch-tokens, the size of a batch; `what` says of which tokens and where they go."""
+    """Add --batch-tokens, the size of a batch; `what` begins its help: which tokens."""
     parser.add_argument(
         name,
         type=count,
@@ -102,7 +102,7 @@ def add_batch_tokens(
 
 
 def add_length_penalty(parser: argparse.ArgumentParser, default: float, where: str = "") -> None:
-    """Add --lenpen; `where` says when it matters, if it doesn't always."""
+    """Add --lenpen; `where` begins its help if the flag doesn't always have an effect."""
     parser.add_argument(
         "--lenpen",
         type=float,

@@ -1,4 +1,4 @@
-"""`vaswani attention`: what each head attends to, for a sentence or over a corpus."""
+"""`vaswani attention`: the weights of each head, for a sentence or over a corpus."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`vaswani evalb`: bracketing scores of parse trees, number for number those of EVALB."""
+"""`vaswani evalb`: bracketing scores of parse trees, with the same numbers as EVALB."""
 
 import argparse
 import json
@@ -63,7 +63,12 @@ def print_sentences(scores: Iterable[SentenceScore], debug: int) -> Iterable[Sen
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score and print; returns 0."""
+    """Score and print; returns 0.
+
+    Raises:
+        ValueError: files that don't fit together, trees or parameters that can't be used.
+        OSError: a file can't be read.
+    """
     parameters = COLLINS
     if args.parameters:
         text = args.parameters.read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""`vaswani positions`: the positional encoding as a heat map, and what it says of distances."""
+"""`vaswani positions`: the positional encoding (section 3.5) and its products by distance."""
 
 import argparse
 import json

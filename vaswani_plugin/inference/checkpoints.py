@@ -45,7 +45,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """
     if path.suffix == ".safetensors":
         return load_safetensors(path)
-    # On exit safe_globals removes all that it got, also what was allowed before: add only the rest.
+    # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
     added: list[Any] = [
         kind for kind in HARMLESS_GLOBALS if kind not in torch.serialization.get_safe_globals()
     ]

@@ -67,10 +67,10 @@ def import_ctranslate2() -> ModuleType:
 
 
 class CTranslate2Engine:
-    """See `inference.engine.Engine`.
+    """Our `Engine` over CTranslate2; see `inference.engine.Engine`.
 
     Args:
-        folder: what `vaswani export --to ctranslate2` wrote.
+        folder: of a model that `vaswani export --to ctranslate2` wrote.
         device: "cpu" or "cuda".
         compute_type: CTranslate2's type of computation; "default": as the model is stored.
         threads: of the CPU; 0 is CTranslate2's choice.

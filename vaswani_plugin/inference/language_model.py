@@ -166,7 +166,7 @@ class LanguageModel:
         number: int = 1,
         **options: Unpack[CompletionKeywords],
     ) -> CompletedPrompt:
-        """Continue one text, and hand over each part of it as soon as it is chosen.
+        """Continue one text, and pass on each part of it as soon as it is chosen.
 
         Args:
             prompt: the text.

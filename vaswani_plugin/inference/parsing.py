@@ -44,7 +44,7 @@ class Parse:
     """One tree of a sentence.
 
     Args:
-        tree: None where the constraint was off and the model wrote no tree over the words.
+        tree: None if the constraint was off and the output is no tree over the words.
         score: log P / length penalty, natural logarithm.
         symbols: the output of the model.
         symbol_scores: log P of each symbol, then of the end of sentence.
@@ -57,7 +57,7 @@ class Parse:
 
     @property
     def bracketing(self) -> str:
-        """The tree on one line; empty where there is none."""
+        """The tree on one line; empty if there is none."""
         return "" if self.tree is None else to_line(self.tree)
 
 
@@ -80,7 +80,7 @@ class ParsedSentence:
 
     @property
     def bracketing(self) -> str:
-        """The best tree on one line; empty where there is none."""
+        """The best tree on one line; empty if there is none."""
         return self.parses[0].bracketing if self.parses else ""
 
     @property

@@ -12,7 +12,7 @@ class Hypothesis:
         score: log P / length penalty.
         tokens: without the end of sentence.
         token_scores: log P of each token, then of the end of sentence.
-        alignment: (source, target) positions in the subwords; empty unless it was asked for.
+        alignment: (source, target) positions of subwords; empty without the option `align`.
     """
 
     text: str
@@ -62,7 +62,7 @@ class Translation:
 
     @property
     def alignment(self) -> tuple[tuple[int, int], ...]:
-        """(source, target) positions of the best translation; empty unless it was asked for."""
+        """(source, target) positions of the best translation; empty without the option `align`."""
         return self.hypotheses[0].alignment
 
 

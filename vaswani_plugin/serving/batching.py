@@ -94,7 +94,7 @@ class Batcher:
         self._loop_task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Finish what is queued, then end the thread."""
+        """Translate the queued lines, then end the thread."""
         while self.queued and self.is_alive:
             await asyncio.sleep(0.01)
         if self._loop_task is not None:

@@ -71,7 +71,7 @@ class Server(uvicorn.Server):
 
     Args:
         config: of uvicorn.
-        service: is told of the stop; has the log.
+        service: learns of the stop; has the log.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:

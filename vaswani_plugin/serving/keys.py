@@ -55,7 +55,7 @@ class Gate:
 
     Args:
         keys: as `read_keys` gives them; None lets everyone pass.
-        requests_per_minute: of each client address where there are no keys; None: any number.
+        requests_per_minute: of each client address if there are no keys; None: any number.
         clock: seconds.
     """
 

@@ -33,7 +33,7 @@ class Service:
 
     Args:
         translator: answers one call at a time, in a thread of the service.
-        beam: width of the search; more where a request asks for more translations.
+        beam: width of the search; larger for a request of more translations.
         limits: of a request.
         batch_limits: of a batch.
         keys: as `keys.read_keys` gives them; None lets everyone pass.
