@@ -110,7 +110,7 @@ recipe_defaults() {
   if [[ "$scale" == tiny ]] && ((${#prepare_options[@]})); then prepare_options+=(--scale tiny); fi
 }
 
-set_flags() { # sets `flags`, those that both scripts share
+set_flags() { # sets `flags`: the flags of both scripts
   local key
   key=$(data_key)
   flags=(--work "$work" --data-bin "$data_bin" --data-key "$key" --seeds "$seeds"

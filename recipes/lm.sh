@@ -94,7 +94,7 @@ choose_layout() {
   fi
 }
 
-text_file() { # SPLIT: the file of it, or, where there is none, its published name
+text_file() { # SPLIT: its file; if there is none, its published name
   local folder name ending
   local names=("$1.txt" "wiki.$1.tokens" "ptb.$1.txt")
   if [[ "$corpus" == tinyshakespeare ]]; then names=(input.txt); fi
@@ -111,7 +111,7 @@ text_file() { # SPLIT: the file of it, or, where there is none, its published na
   if [[ "$corpus" == ptb ]]; then echo "$published/ptb.$1.txt"; else echo "$published/${names[0]}"; fi
 }
 
-source_files() { # what the text is made of, one a line
+source_files() { # the input files, one a line
   local split
   case $layout in
     made) printf '%s\n' "$prep"/toy_*.py ;;
@@ -150,7 +150,7 @@ stage_unpack() {
 
 unpacked() { if [[ "$layout" == archive ]]; then echo "$work/parts/$1"; else text_file "$1"; fi; }
 
-# The trigrams of a hundred million words want more memory than most machines have.
+# The trigrams of a hundred million words need more memory than most machines have.
 has_baselines() { [[ "$corpus" != wikitext-103 ]]; }
 
 main_recipe "$@"

@@ -62,7 +62,7 @@ ratio=1
 pcfg_words=25
 pairs=(2000 100 200)
 
-# All else than the sizes, the vocabulary and the search is as for translation.
+# All but the sizes, the vocabulary and the search is as for translation.
 use_papers_setting() {
   default_arch=vaswani_parser
   operations=0 # by --also, see recipe_defaults
@@ -149,14 +149,14 @@ choose_layout() {
   fi
 }
 
-wsj_folder() { # the one of the sections, if there is one
+wsj_folder() { # the folder of the sections, if there is one
   local folder
   for folder in "$data" "$data/wsj" "$data/mrg/wsj" "$data/parsed/mrg/wsj"; do
     if [[ -d "$folder/23" ]]; then echo "$folder" && return; fi
   done
 }
 
-tree_file() { # SPLIT: its file, or, where there is none, a name that it could have
+tree_file() { # SPLIT: its file; if there is none, a possible name
   local ending
   for ending in mrg{,.gz} ptb{,.gz} trees{,.gz} clean{,.gz}; do
     if [[ -f "$data/$1.$ending" ]]; then echo "$data/$1.$ending" && return; fi
@@ -164,7 +164,7 @@ tree_file() { # SPLIT: its file, or, where there is none, a name that it could h
   echo "$data/$1.mrg"
 }
 
-source_files() { # what the trees are made of, one a line
+source_files() { # the input files, one a line
   local split
   case $layout in
     made) echo "$prep/toy_trees.py" ;;
@@ -174,7 +174,7 @@ source_files() { # what the trees are made of, one a line
   if [[ -n "$also" ]]; then echo "$also"; fi
 }
 
-listed_digests() { # of the files that standard input names, one a line
+listed_digests() { # digests of the files that standard input names, one a line
   local file files=()
   while IFS= read -r file; do files+=("$file"); done
   digests "${files[@]}"
@@ -223,7 +223,7 @@ stage_clean() {
   if [[ -n "$also" ]]; then run python "$prep/trees.py" clean "$also" --output "$work/trees/also.trees"; fi
 }
 
-tree_files() { # the cleaned ones
+tree_files() { # the cleaned files
   printf '%s\n' "$work"/trees/{train,valid,test}.trees
   if [[ -n "$also" ]]; then echo "$work/trees/also.trees"; fi
 }
@@ -282,7 +282,7 @@ key_parse() {
   digests "$work/trees/test.trees"
 }
 
-# Once as it should be, and once without the constraint, to see how often that gives no tree.
+# Once with the constraint, and once without it to see how often the output is no tree.
 stage_parse() {
   local command=(vaswani parse --model "$work/model")
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi

@@ -47,7 +47,7 @@ stage_score() {
     --bpe-codes "$(codes)" --source "$sentence" --output "$work/output/attention.png"
 }
 
-show_translations() { # ten sentences with what the model made of them and what was wanted
+show_translations() { # ten sentences with their translations and references
   local source translation reference count=0
   while ((count < 10)) && IFS= read -r source <&3 && IFS= read -r translation <&4 && IFS= read -r reference <&5; do
     printf '\n  source       %s\n  translation  %s\n  reference    %s\n' "$source" "$translation" "$reference"

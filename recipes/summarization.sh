@@ -109,7 +109,7 @@ choose_layout() {
   fi
 }
 
-text_file() { # SPLIT ENDING: the file of it, or, where there is none, its published name
+text_file() { # SPLIT ENDING: its file; if there is none, its published name
   local name ending names=("$1")
   if [[ "$1" == valid ]]; then names=(valid validation dev val); fi
   for name in "${names[@]}"; do
@@ -129,7 +129,7 @@ text_file() { # SPLIT ENDING: the file of it, or, where there is none, its publi
 
 list_file() { if [[ "$1" == valid ]]; then echo "$published/all_val.txt"; else echo "$published/all_$1.txt"; fi; }
 
-source_files() { # what the examples are made of, one a line; of stories their lists or a folder each
+source_files() { # the input files, one a line; for stories their lists, or one story of each split
   local split
   for split in train valid test; do
     case $layout in

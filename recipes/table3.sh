@@ -116,7 +116,7 @@ choose_devices() { # GPUS that the batch is meant for; sets update_freq
   fi
 }
 
-set_flags() { # sets `flags`, those that both scripts share
+set_flags() { # sets `flags`: the flags of both scripts
   local key
   key=$(data_key)
   flags=(--work "$work" --data-key "$key" --width-divisor "$width_divisor"

@@ -48,7 +48,7 @@ tokenizer=none
 normalize=false
 subwords=wordpiece
 operations=32000
-cleaning=(--max-length 250 --max-ratio 1.5) # of some 41M pairs the paper has 36M
+cleaning=(--max-length 250 --max-ratio 1.5) # the paper has 36M of about 41M pairs
 
 recipe_defaults() { wmt14_defaults; }
 

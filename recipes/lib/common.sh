@@ -120,7 +120,7 @@ check_common_options() {
   last_stage=$(stage_number --stop-stage "${last_stage:-${#stages[@]}}") || exit 1
   ((first_stage <= last_stage)) || die "--stop-stage ${stages[last_stage - 1]} lies before --stage ${stages[first_stage - 1]}"
   check_launch_options
-  # Lists of files have one a line.
+  # Lists of files have one file a line.
   [[ "$work$data" != *$'\n'* ]] || die "--work, --data: a folder's name with a line break in it can't be used"
   work=$(absolute "${work:-$VASWANI_ROOT/work/$recipe}")
   if [[ -n "$data" ]]; then
@@ -162,7 +162,7 @@ run_logged() {
   "$@" 2>&1 | tee -a "$file"
 }
 
-# fresh_folder DIR [KEY]: an empty folder; with a KEY one that was begun under the same key stays
+# fresh_folder DIR [KEY]: makes an empty folder. A folder that was begun under the same KEY stays
 # as it is, so that a training finds its checkpoints.
 fresh_folder() {
   local folder=$1 key=${2:-}
@@ -180,7 +180,7 @@ remove_leftovers() {
   for prefix in "$@"; do rm -rf "$prefix".*; done
 }
 
-# complete_bundle: its model card and model.safetensors; needs result.json.
+# complete_bundle: writes the bundle's model card and model.safetensors; needs result.json.
 complete_bundle() {
   remove_leftovers "$work"/model/.{model.safetensors,config.json,README.md}
   run vaswani card --model "$work/model" --result "$work/result.json"
@@ -188,14 +188,14 @@ complete_bundle() {
 
 stage_stamp() { echo "$work/.stages/$1"; }
 
-stage_is_done() { # NAME: finished, and with the options of now
+stage_is_done() { # NAME: finished, and with the current options
   [[ -f "$(stage_stamp "$1")" && "$(<"$(stage_stamp "$1")")" == "$("key_$1")" ]]
 }
 
 # digests FILE...: name and sum of each, for keys.
 digests() { python "$VASWANI_ROOT/recipes/lib/digests.py" --cache "$work/.stages/digests.json" "$@"; }
 
-forget_stages_from() { # NUMBER: this one, and those after it that don't go by content
+forget_stages_from() { # NUMBER: this stage and the following ones, up to the first in `by_content`
   local index
   rm -f "$(stage_stamp "${stages[$1 - 1]}")"
   for ((index = $1; index < ${#stages[@]}; index++)); do
@@ -262,8 +262,8 @@ main_recipe() {
     mkdir -p "$work" 2>/dev/null || die "--work $work: cannot be made"
     if command -v flock >/dev/null 2>&1; then
       exec 8>>"$work/.lock"
-      # A run that was just killed may need a moment to go; a training that outlived its recipe
-      # holds the lock as well.
+      # A run that was just killed may need a moment to end. A training that outlived its recipe
+      # also holds the lock.
       flock -w 5 8 || die "--work $work: another run is at work there; wait for it or choose another folder"
     fi
   fi

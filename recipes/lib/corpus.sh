@@ -6,10 +6,10 @@
 archives=()       # the published files
 corpora=()        # "SPLIT ARCHIVE MEMBER": % is the language, @ is src or ref; none: the files are the text
 lines=(0 0 0)     # of train, valid and test that are used; 0: all
-pairs=(300 30 30) # of the text that is made here, in its place, for tiny runs
+pairs=(300 30 30) # of the generated text that replaces it in tiny runs
 splits=(train valid test)
 
-# What a recipe may define:
+# Functions that a recipe may define:
 archive_urls() { :; }            # NAME: where it is published, one address a line, mirrors after the first
 archive_sum() { :; }             # NAME: its published sha256, nothing where none is known
 split_names() { echo "$1"; }     # SPLIT: how a folder of plain text may call it, the first is the published name
@@ -33,7 +33,7 @@ choose_layout() {
   if [[ -z "$data" ]] && { [[ "$scale" == tiny ]] || ((${#archives[@]} == 0)); }; then layout=made; fi
 }
 
-text_file() { # SPLIT LANG: the file of a text folder, or, where there is none, its published name
+text_file() { # SPLIT LANG: the file of a text folder; if there is none, its published name
   local folder name ending
   for folder in "$published" "$published/$source_lang-$target_lang" "$published/$target_lang-$source_lang"; do
     for name in $(split_names "$1"); do
@@ -49,7 +49,7 @@ text_file() { # SPLIT LANG: the file of a text folder, or, where there is none, 
   echo "$published/${name%% *}.$2.gz"
 }
 
-source_files() { # what the text is made of, one a line
+source_files() { # the input files, one a line
   local name split language
   case $layout in
     made) printf '%s\n' "$prep"/toy_*.py ;;
@@ -91,8 +91,8 @@ check_local_files() {
   done < <(source_files)
 }
 
-# Where no sum is published, the one of the first download is kept in SHA256SUMS, and a file that
-# differs from it later is refused.
+# Without a published sum, the sum of the first download is kept in SHA256SUMS, and a later file
+# with another sum is refused.
 download() { # NAME
   local sum url command sums=$published/SHA256SUMS
   sum=$(archive_sum "$1")
@@ -166,7 +166,7 @@ unpack_corpora() { # all members of an archive in one pass, then the parts of ea
   if [[ -z "$dry_run" ]]; then rm -r "$work/parts"; fi
 }
 
-join_parts() { # SPLIT LANG LINES: a split that is published, out of the unpacked members
+join_parts() { # SPLIT LANG LINES: makes a published split from the unpacked members
   local number split rest files=()
   for number in "${!corpora[@]}"; do
     read -r split rest <<<"${corpora[number]}"

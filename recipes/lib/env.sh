@@ -14,7 +14,7 @@ vaswani_sha256() {
   if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1
 }
 
-# The key of an environment: changes whenever it has to be brought up to date.
+# The key of an environment: changes whenever the environment has to be updated.
 vaswani_env_key() {
   local version=unknown line
   if [[ -f "$VASWANI_VENV/pyvenv.cfg" ]]; then
@@ -39,16 +39,15 @@ vaswani_env_activate() {
     *) export PATH="$VASWANI_VENV/bin:$PATH" ;;
   esac
   unset PYTHONHOME
-  # Whatever tools remember goes into the environment's folder, so that neither the home folder
-  # nor the repository gets files nobody asked for.
+  # Tools keep their caches in the environment's folder, not in the home folder or the repository.
   local cache="$VASWANI_VENV/cache"
   export PYTHONDONTWRITEBYTECODE=1
   export MPLCONFIGDIR="$cache/matplotlib"
   export TORCHINDUCTOR_CACHE_DIR="$cache/inductor" TRITON_CACHE_DIR="$cache/triton"
   export RUFF_CACHE_DIR="$cache/ruff" HYPOTHESIS_STORAGE_DIRECTORY="$cache/hypothesis"
   mkdir -p "$MPLCONFIGDIR"
-  # Shapes whose kernels oneDNN and PyTorch keep: of 1,024, their defaults, a training of sentences
-  # meets few again, and grows by 400 MB.
+  # For how many shapes oneDNN and PyTorch cache kernels. With 1,024, the default, a training on
+  # sentences reuses few of them and grows by 400 MB.
   export ONEDNN_PRIMITIVE_CACHE_CAPACITY="${ONEDNN_PRIMITIVE_CACHE_CAPACITY:-64}"
   export LRU_CACHE_CAPACITY="${LRU_CACHE_CAPACITY:-64}"
   # Large pages for glibc's malloc: a training's activations are cleared page by page.

@@ -81,7 +81,7 @@ check_disk() {
     die "$free GB free in $venv, but about $need GB are needed: free some, or set VASWANI_VENV to a folder on a larger disk"
 }
 
-cpu_index() { # prints the index of torch's CPU builds where they are wanted and it answers
+cpu_index() { # prints the index of torch's CPU builds if they are wanted and the index answers
   local url=https://download.pytorch.org/whl/cpu
   [[ "$(uname -s)" == Linux ]] && ! has_gpu || return 0
   if "$python" - "$url/torch/" <<'PY' 2>/dev/null; then echo "$url"; fi
@@ -92,7 +92,7 @@ urllib.request.urlopen(urllib.request.Request(sys.argv[1], method="HEAD"), timeo
 PY
 }
 
-# Prints a sign of life on long steps; its own process, so that pip stays in the foreground and
+# Prints progress on long steps. It is a process of its own, so that pip stays in the foreground and
 # gets Ctrl-C. It must not hold our output or the lock open when it outlives us by a few seconds.
 heartbeat() {
   local start=$SECONDS
@@ -115,11 +115,11 @@ run_pip() { # WHAT ARGUMENTS...
   ((status == 0)) || explain_failure "$what"
 }
 
-explain_failure() { # WHAT: one line for the person, the rest stays in the log
+explain_failure() { # WHAT: one line for the user, the rest stays in the log
   local tail last
   tail=$(tail -n 400 "$log" | awk '/^== /{ text = "" } { text = text $0 "\n" } END { printf "%s", text }')
   last=$(printf '%s' "$tail" | grep -i '^ *error' | tail -n 1 | cut -c1-200 || true)
-  # pip undoes its own half-done work when it fails by itself, so this is no interruption.
+  # pip removes its incomplete work when it fails by itself, so this is no interruption.
   rm -f "$busy"
   case $tail in
     *"No space left"*) die "the disk is full while installing $1: free some space and start again (log: $log)" ;;

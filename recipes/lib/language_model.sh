@@ -24,7 +24,7 @@ max_update=4000
 max_tokens=4096
 average=5
 average_over=updates
-units_of=''         # a bundle whose units are taken instead of new ones
+units_of=''         # a bundle whose units are used instead of new ones
 coding_options=()   # of code_text.py
 training_options=() # of fairseq-train
 
@@ -72,7 +72,7 @@ check_language_model_options() {
   need_count --operations "$operations"
   need_count --tokens-per-sample "$tokens_per_sample"
   if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
-  pair=text-text # translation.sh's; nothing here has a language
+  pair=text-text # translation.sh needs it; a language model has no languages
   check_translation_options
   if ((save_interval == 0)); then save_interval=$(((max_update + 19) / 20)); fi
 }
@@ -90,7 +90,7 @@ check_local_files() {
   done < <(source_files)
 }
 
-listed_digests() { # of the files that standard input names, one a line
+listed_digests() { # digests of the files that standard input names, one a line
   local file files=()
   while IFS= read -r file; do files+=("$file"); done
   digests "${files[@]}"
@@ -157,7 +157,7 @@ stage_bundle() {
 }
 
 # KEY FILE OPTION...: writes result.json, with the scores of a JSON file under the name KEY, and the
-# model card; more options of result.py.
+# model card. The options are further ones of result.py.
 write_result() {
   local file files=() scores=$1=$2
   shift 2

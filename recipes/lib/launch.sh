@@ -31,7 +31,7 @@ numbers of nodes, GPUs or workers, if these times --update-freq stay the same.
 HELP
 }
 
-# Whether the recipe makes one training, that several nodes can share.
+# Whether the recipe runs a single training, which several nodes can share.
 trains_itself() { declare -F training_command >/dev/null; }
 
 launch_option() { # NAME VALUE
@@ -102,13 +102,13 @@ workers_said() { # the options that decide on their number, for messages
   echo "$said"
 }
 
-# For keys: on how many nodes the workers are makes no difference.
+# For keys: the number of nodes makes no difference, only the number of workers.
 device_key() {
   if [[ "$device" == cpu && "$(all_workers)" == 1 ]]; then echo "cpu 0"; else echo "$device $(all_workers)"; fi
 }
 
-# What glibc's malloc is told with --checkpoint-activations: to return blocks of 4 MiB and more to the
-# system at once. Otherwise freed blocks leave holes, half as much memory again as is in use.
+# glibc's malloc with --checkpoint-activations: it returns blocks of 4 MiB and more to the system at
+# once. Otherwise freed blocks leave holes, which take half as much memory as is in use.
 default_allocator=glibc.malloc.hugetlb=1 # as env.sh sets it
 saving_allocator=$default_allocator:glibc.malloc.mmap_threshold=4194304
 

@@ -101,7 +101,7 @@ key_compare() {
   digests "$init_from/model.pt" ${old_test_files[@]+"${old_test_files[@]}"}
 }
 
-# What fine-tuning gained on the new text and cost on the old: both models on both test texts.
+# The gain of fine-tuning on the new text and its cost on the old: both models on both test texts.
 stage_compare() {
   local parts=("new_after=$work/output/perplexity.json")
   measure_bundle "$init_from" new_before "$(raw_prefix test)"
@@ -120,7 +120,7 @@ measure_bundle() { # BUNDLE NAME TEXT: output/NAME.json; adds to `parts`
   parts+=("$2=$work/output/$2.json")
 }
 
-# The model goes on from the beginnings of two lines of the test text.
+# The model continues the beginnings of two lines of the test text.
 stage_sample() {
   local line also=(--also "corpus=$work/corpus.json")
   if [[ -n "$init_from" ]]; then also+=(--also "fine_tuning=$work/output/compared.json"); fi

@@ -70,7 +70,7 @@ use_data_folder() {
   ((${#train_files[@]})) || die "--data $data: needs train.$source_lang and train.$target_lang, plain or .gz"
 }
 
-# Sets `pair`: by --pair, by the bundle, or by how the files end.
+# Sets `pair`: from --pair, from the bundle, or from the endings of the files.
 choose_pair() {
   local first='' second=''
   if [[ -z "$pair" && -n "$init_from" ]]; then
@@ -89,7 +89,7 @@ choose_pair() {
   fi
 }
 
-without_ending() { # FILE: without .gz and what is before it
+without_ending() { # FILE: without .gz and the ending before it
   local name=${1##*/}
   name=${name%.gz}
   echo "${name%.*}"
@@ -136,7 +136,7 @@ use_bundle() {
   ((${#old_test_files[@]} != 1)) || die "--old-test: give two files, source and target"
 }
 
-old_in_work() { # SPLIT: whether the recipe that made the bundle left it
+old_in_work() { # SPLIT: whether the bundle's work folder has it
   [[ -f "$init_from/../raw/$1.${pair%-*}" && -f "$init_from/../raw/$1.${pair#*-}" ]]
 }
 
@@ -178,7 +178,7 @@ choose_subword_rules() { # LANGUAGE: sets `rules`
   if ((threshold)) && [[ "$1" == "$source_lang" ]]; then
     rules=(--vocabulary "$work/bpe/vocabulary.$1" --vocabulary-threshold "$threshold")
   elif [[ "$subwords" == bpe ]]; then
-    # What the dictionary lacks would be unknown to the model.
+    # Subwords that the dictionary lacks would be unknown to the model.
     rules=(--vocabulary "$work/bpe/dictionary" --vocabulary-threshold 1)
   fi
 }
@@ -215,7 +215,7 @@ key_compare() {
   digests "$init_from/model.pt" ${old_test_files[@]+"${old_test_files[@]}"}
 }
 
-# What fine-tuning gained on the new text and cost on the old: both models on both test sets.
+# The gain of fine-tuning on the new text and its cost on the old: both models on both test sets.
 stage_compare() {
   local parts=("new_after=$work/output/bleu.json")
   remove_leftovers "$work/output/.compared"

@@ -5,7 +5,7 @@
 # its options, the stage corpus, the choices by the size of the text. Sourced by these after
 # translation.sh or language_model.sh.
 
-given='' # the options that the user set, which no choice changes
+given='' # the options that the user set; no choice here changes them
 pair=''
 vocabulary=''
 valid_size='' test_size='' max_length=1000 max_ratio=3 copies=drop mix_ratio=1
@@ -62,7 +62,7 @@ need_bundle() {
     die "--init-from $init_from: no bundle (a folder WORK/model of a recipe)"
 }
 
-check_files() { # OPTION FILE...: at most two, which are there
+check_files() { # OPTION FILE...: at most two files, which must exist
   local option=$1 file
   shift
   (($# <= 2)) || die "$option: takes one file or two, not $#: ${*:3}"
@@ -72,7 +72,7 @@ check_files() { # OPTION FILE...: at most two, which are there
   done
 }
 
-source_files() { # all text that goes in, one a line
+source_files() { # all input files, one a line
   local file
   for file in "${train_files[@]}" ${valid_files[@]+"${valid_files[@]}"} ${test_files[@]+"${test_files[@]}"} \
     ${old_files[@]+"${old_files[@]}"} ${old_test_files[@]+"${old_test_files[@]}"}; do
@@ -142,7 +142,7 @@ training_size() { # pairs (or lines) to train on; in a dry run those of the file
   echo $((lines))
 }
 
-choose() { # NAME VALUE: what the option --NAME is, unless the user said it
+choose() { # NAME VALUE: sets the option --NAME unless the user did
   [[ " $given " != *" $1 "* ]] || return 0
   case $1 in
     arch) arch=$2 ;;
@@ -193,7 +193,7 @@ batches_to_an_update() { # GPUS that the batch is meant for
   echo $((workers < $1 ? $1 / workers : 1))
 }
 
-# What --init-from trains by: a low rate, often looked at. 0.06 x 128^-0.5 x 100^-0.5 = 5e-4.
+# The training of --init-from: a low rate, validated often. 0.06 x 128^-0.5 x 100^-0.5 = 5e-4.
 choose_fine_tuning() {
   choose warmup-updates 100
   choose lr-factor 0.06
@@ -202,7 +202,7 @@ choose_fine_tuning() {
   choose patience 5
 }
 
-# The bundle's model, by the flags of fairseq-train.
+# The bundle's model, as flags of fairseq-train.
 use_architecture() {
   local python=${VASWANI_VENV:-$VASWANI_ROOT/.venv}/bin/python words=()
   if [[ -n "$dry_run" && ! -x "$python" ]]; then return; fi
@@ -212,7 +212,7 @@ use_architecture() {
   model_options=("${words[@]:1}" --finetune-from-model "$init_from/model.pt")
 }
 
-# --continue: one round more than before where the last one has ended; its number is kept with the
+# --continue: one more round if the last one has ended. The number of rounds is kept with the
 # checkpoints.
 count_rounds() {
   local file=$work/checkpoints/.continued updates=$max_update

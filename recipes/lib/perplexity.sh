@@ -32,7 +32,7 @@ stage_evaluate() {
 
 key_sample() { key_evaluate; }
 
-# As long as the text that the model saw at once is half full; line after line.
+# Line after line, until the sample is half as long as a training sample.
 write_sample() {
   local command=(vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed "$seed"
     --max-new-tokens $((tokens_per_sample / 2)) --stop never)

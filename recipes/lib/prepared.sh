@@ -7,7 +7,7 @@ lib=$VASWANI_ROOT/recipes/lib
 corpus=''
 pair=en-de
 data_bin=''
-splits_used=(train valid) # what the key of the data covers, beside the dictionaries
+splits_used=(train valid) # splits that the key of the data covers, in addition to the dictionaries
 prepare_options=()
 
 data_option() { # NAME VALUE
@@ -59,7 +59,7 @@ data_digests() {
   for name in "${splits_used[@]}" dict; do
     for file in "$data_bin/$name".*; do files+=("$file"); done
   done
-  digests "${files[@]}" | sed 's|.*/||' # wherever the folder lies
+  digests "${files[@]}" | sed 's|.*/||' # independent of the folder
 }
 
 data_key() { # changes with the data

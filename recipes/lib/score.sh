@@ -14,8 +14,8 @@ score_options() { echo --language "$target_lang"; } # of `vaswani bleu`, on runn
 
 stage_score() { score_translations; }
 
-# Lower-cased text is scored as it was published: over the words that the model was trained on, and
-# as running text without regard to case. Other text by all scores of the language at once.
+# Lower-cased text is scored as in publications: over the words that the model was trained on, and
+# as running text without regard to case. Other text gets all scores of the language at once.
 score_translations() {
   local output=$work/output hypothesis reference=$work/raw/test.$target_lang split=() options
   hypothesis=$output/test.$target_lang

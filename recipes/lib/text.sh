@@ -3,7 +3,7 @@
 #
 # What becomes of a translation recipe's text: the stages tokenize, clean, subwords and binarize.
 # Sourced by translation.sh. A recipe sets what differs from this:
-valid_every=0     # where no validation set is published: every Nth pair of the cleaned training set
+valid_every=0     # without a published validation set: every Nth pair of the cleaned training set
 tokenizer=moses   # or none
 lowercase=false
 normalize=true   # punctuation
@@ -112,7 +112,7 @@ learn_new_subwords() { # writes $(codes), and word pieces' dictionary
   if [[ "$subwords" == wordpiece ]]; then
     run python "$prep/wordpiece.py" learn --size "$operations" ${piece_options[@]+"${piece_options[@]}"} \
       --output "$(codes)" --input "$(cleaned train).$source_lang" "$(cleaned train).$target_lang"
-    # All pieces: a dictionary counted from the text would lack the bytes of letters not in it.
+    # All pieces: a dictionary counted from the text would lack the bytes of unseen letters.
     run python "$prep/wordpiece.py" dictionary --model "$(codes)" --output "$work/wordpiece/dictionary"
   else
     run python "$prep/bpe.py" learn --operations "$operations" --output "$(codes)" \
@@ -120,8 +120,8 @@ learn_new_subwords() { # writes $(codes), and word pieces' dictionary
   fi
 }
 
-# LANGUAGE: sets `rules`. With a threshold each language keeps to the subwords that it was seen with:
-# once applied, counted, and applied again with the counts.
+# LANGUAGE: sets `rules`. With a threshold each language uses only subwords of its training text:
+# codes are applied, subwords are counted, and the codes are applied again with the counts.
 choose_learned_rules() {
   if ((threshold == 0)); then return; fi
   run python "$prep/bpe.py" apply --codes "$(codes)" \

@@ -34,8 +34,8 @@ warmup_updates=2000
 lr_factor=1.0
 save_interval=0 # updates; see average_over
 update_freq=''
-# The number of GPUs that the batch is meant for: with fewer, each collects several batches before
-# an update. 0: a batch of --max-tokens on each of the GPUs that there are.
+# The number of GPUs that the batch is meant for: with fewer, each accumulates several batches
+# before an update. 0: a batch of --max-tokens on each of the available GPUs.
 batch_gpus=0
 real_tokens='' # of a batch, a side: --max-tokens is lowered to it; none: --max-tokens as it is
 # No options:
@@ -104,7 +104,7 @@ check_translation_options() {
   choose_layout
 }
 
-# At most so much of everything: whether it runs, in about a minute.
+# Limits for a test run of about a minute.
 use_tiny_scale() {
   arch=${arch:-vaswani_debug}
   if ((max_update > 20)); then max_update=20; fi
@@ -133,7 +133,7 @@ choose_update_freq() {
   fi
 }
 
-# What decides on the trajectory of a training; with these unchanged it can be continued.
+# The options that determine a training; while they are unchanged, it can be continued.
 training_key() { translation_training_key; }
 
 translation_training_key() {
@@ -165,7 +165,7 @@ training_command() { # sets `command`
       --keep-interval-updates "$average")
   else
     command+=(--keep-last-epochs "$average")
-    # States within an epoch, only to go on from.
+    # Checkpoints within an epoch, only for continuing.
     if ((save_interval)); then
       command+=(--save-interval-updates "$save_interval" --keep-interval-updates 1)
     fi
@@ -217,8 +217,8 @@ training_is_complete() {
     [[ -f "$folder/.key" && "$(<"$folder/.key")" == "$(training_key)" ]]
 }
 
-# What a node does that is not the first. It writes nothing but a log: all else is node 0's, which
-# may use the same folder at the same time.
+# The work of every node but the first. It writes only a log; node 0 writes everything else and may
+# use the same folder at the same time.
 join_training() {
   local command number
   number=$(stage_number --stage train)
@@ -239,7 +239,7 @@ join_training() {
   [[ -n "$dry_run" ]] || say "node $node_rank: its part is done; node 0 goes on with what follows the training"
 }
 
-# Begun with other GPUs, workers or nodes, but the same batches, a training goes on.
+# A training with the same batches goes on even if it was begun with other GPUs, workers or nodes.
 keep_training_of_other_workers() {
   local file="$work/checkpoints/.key" now
   [[ -z "$dry_run" && -f "$file" ]] || return 0
@@ -259,7 +259,7 @@ whole_batches() { # KEY of a training: workers x update-freq instead of either
 # The update of the training's last save.
 saved_updates() { sed -n 's/.*"updates": \([0-9]*\).*/\1/p' "$work/checkpoints/.progress.json"; }
 
-# A training that went on for longer than is wanted now can't be cut back: begin it again.
+# A training with more updates than are wanted now can't be shortened: it starts again.
 forget_overtrained_checkpoints() {
   local updates
   [[ -z "$dry_run" && -f "$work/checkpoints/.progress.json" ]] || return 0
@@ -289,7 +289,7 @@ stage_average() {
   if [[ -z "$dry_run" ]]; then
     if [[ "$average_over" == updates ]]; then
       found=$(count_checkpoints 'checkpoint_[0-9]*_[0-9]*.pt')
-      # The final state has no number of its own where the training ended between two intervals.
+      # The final state has no number of its own if the training ended between two intervals.
       if (($(count_checkpoints "checkpoint_[0-9]*_$(saved_updates).pt") == 0)); then
         found=$((found + 1))
       fi

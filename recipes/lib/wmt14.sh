@@ -12,7 +12,7 @@ warmup_updates=4000
 max_update=''
 save_interval=''
 average_over=updates
-cleaning=(--max-length 250 --max-ratio inf) # the paper's 4.5M pairs of EN-DE are all that there are
+cleaning=(--max-length 250 --max-ratio inf) # the paper uses all 4.5M published pairs of EN-DE
 
 archive_urls() { # NAME
   local year=wmt14 scheme

@@ -2,7 +2,8 @@
 
 A command module defines `HELP` (one line), `EXAMPLE` (a command line), `add_arguments(parser)` and
 `run(args) -> int`. It is imported only when it runs or is listed. A `ValueError` or `OSError` of
-`run` is the user's to mend and becomes one line; any other exception is a defect and stays loud.
+`run` is an error that the user can correct: it is printed as one line. Any other exception is a
+defect and shows its traceback.
 """
 
 import argparse
@@ -77,11 +78,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run ``vaswani argv``.
 
     Args:
-        argv: the arguments after the program's name; those of the process when None.
+        argv: the arguments after the program's name; None: the arguments of the process.
 
     Returns:
-        The exit code: 0, 1 for an error that the user can mend, 2 for a wrong command line (which
-        argparse raises as SystemExit), 130 after Ctrl-C.
+        The exit code: 0, 1 for an error that the user can correct, 2 for a wrong command line
+        (which argparse raises as SystemExit), 130 after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv:
@@ -95,14 +96,14 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{PROGRAM}: error: {_unknown(name)}", file=sys.stderr)
         return 2
     args = command_parser(name).parse_args(argv[1:])
-    # Importing fairseq sets the root logger to DEBUG, and every library then speaks.
+    # Importing fairseq sets the root logger to DEBUG, and every library then logs.
     logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
     try:
         code = load_command(name).run(args)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader (head) has seen enough; Python would complain again when it closes stdout.
+        # The reader (head) has closed the pipe; Python would raise again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Flags that several commands have, and the kinds of their values."""
+"""Flags that several commands have, and the types of their values."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype | None:
-    """The type that --fp16 and --bf16 ask for; None: that of the model.
+    """The dtype that --fp16 or --bf16 asks for; None: the model's own.
 
     Raises:
         ValueError: they are given for a CPU.
@@ -91,7 +91,7 @@ def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype 
 def add_batch_tokens(
     parser: argparse.ArgumentParser, default: int, what: str, name: str = "--batch-tokens"
 ) -> None:
-    """Add --batch-tokens, the size of a batch; `what` says of which tokens and where they go."""
+    """Add --batch-tokens, the size of a batch; `what` begins its help: which tokens."""
     parser.add_argument(
         name,
         type=count,
@@ -102,7 +102,7 @@ def add_batch_tokens(
 
 
 def add_length_penalty(parser: argparse.ArgumentParser, default: float, where: str = "") -> None:
-    """Add --lenpen; `where` says when it matters, if it doesn't always."""
+    """Add --lenpen; `where` begins its help if the flag doesn't always have an effect."""
     parser.add_argument(
         "--lenpen",
         type=float,
@@ -113,8 +113,8 @@ def add_length_penalty(parser: argparse.ArgumentParser, default: float, where: s
 
 
 def processor(args: argparse.Namespace) -> torch.device:
-    """The device that --cpu leaves; sets the threads."""
-    import torch  # not every command with a flag of these needs it
+    """The device to compute on: a GPU if there is one, unless --cpu; sets PyTorch's threads."""
+    import torch  # not every command with these flags needs it
 
     if args.threads:
         torch.set_num_threads(args.threads)

@@ -1,4 +1,4 @@
-"""How commands that answer every line with a line read and write: lines, output, progress."""
+"""Input, output and progress of the commands that answer every line with a line."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ class RawLines:
     def __init__(self, paths: list[str]) -> None:
         self.paths = paths
         self._starts: list[tuple[int, str]] = []
-        """Of each file so far the lines before it, and its name."""
+        """For each file so far: the number of lines before it, and its name."""
 
     def __iter__(self) -> Iterator[str]:
         """Yields the lines.
@@ -70,9 +70,9 @@ def add_buffer(parser: argparse.ArgumentParser, most: int, doing: str) -> None:
 
     Args:
         parser: of the command.
-        most: lines, where nobody waits for each: enough to make batches of like lengths, few
-            enough to show results soon.
-        doing: what the command does to them, such as "translating".
+        most: lines to read at once if the input is not typed. More lines make better batches;
+            fewer show results sooner.
+        doing: what the command does to the lines, such as "translating".
     """
     parser.add_argument(
         "--buffer",
@@ -84,21 +84,21 @@ def add_buffer(parser: argparse.ArgumentParser, most: int, doing: str) -> None:
 
 
 def buffer_size(args: argparse.Namespace, inputs: list[str]) -> int:
-    """Lines to read before any is answered: --buffer, or what its help says."""
+    """How many lines to read before any is answered: --buffer, or its default."""
     is_typed = inputs == ["-"] and sys.stdin.isatty()
     return args.buffer or (1 if is_typed else args.most_buffered)
 
 
 @contextlib.contextmanager
 def opened(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
-    """Gives a function that writes lines at once, to standard output or to a file.
+    """Yield a function that writes lines at once, to standard output or to a file.
 
-    The file has its name when all is done; what was written before an error stays in FILE.part.
-    A device or a pipe is written as it is.
+    The lines go to FILE.part, which is renamed to FILE at the end and stays after an error. Devices
+    and pipes are written directly.
 
     Raises:
-        OSError: it can't be written; with its name.
-        ValueError: one of the caller's, to which it adds where the lines before it are.
+        OSError: the file can't be written; names it.
+        ValueError: an error of the caller; the message then also says where the lines so far are.
     """
     if output is None:
         yield lambda lines: _write(sys.stdout.buffer, "standard output", lines)
@@ -129,7 +129,7 @@ def _write(stream: IO[bytes], name: str, lines: list[str]) -> None:
 
 
 def progress(inputs: list[str], output: Path | None) -> "tqdm":
-    """A bar over the lines where somebody watches it and no translation would run into it."""
+    """A bar over the lines, shown on a terminal unless the output goes to the terminal too."""
     from tqdm import tqdm
 
     watched = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())

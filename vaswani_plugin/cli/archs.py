@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the table.
 
     Raises:
-        ValueError: when --vocab is too small for the special tokens and one word.
+        ValueError: --vocab is too small for the special tokens and one word.
     """
     if args.vocab < 5:
         raise ValueError(f"--vocab {args.vocab} leaves no row beside the four special tokens")

@@ -1,4 +1,4 @@
-"""`vaswani attention`: what each head attends to, for a sentence or over a corpus."""
+"""`vaswani attention`: the weights of each head, for a sentence or over a corpus."""
 
 import argparse
 import json
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """What can be refused before the model is there."""
+    """Refuse wrong flags before the model is loaded."""
     if args.path is not None and args.data is None:
         raise ValueError("--path needs --data, the binarized data with the dictionaries")
     if args.model is not None and (args.data or args.bpe_codes):

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     paths = select(args.inputs, args.last, args.last_updates, args.best)
     if args.output.exists() and any(args.output.samefile(path) for path in paths):
         raise ValueError(f"--output {args.output} is one of the inputs and would be lost")
-    # Before the long work, so that a folder that can't be made is known at once.
+    # Made before the long work, so that an error comes at once.
     args.output.parent.mkdir(parents=True, exist_ok=True)
     progress: Callable = tqdm if sys.stderr.isatty() else iter
     save_checkpoint(average_checkpoints(progress(paths)), args.output)

@@ -103,7 +103,12 @@ def check_flags(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score and print; returns 0."""
+    """Score and print; returns 0.
+
+    Raises:
+        ValueError: flags or files that don't fit together, a text that can't be used.
+        OSError: a file can't be read or written.
+    """
     check_flags(args)
     from vaswani_plugin.metrics import bleu_report as report  # imports sacreBLEU
 

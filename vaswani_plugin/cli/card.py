@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.inference.safetensors_file import save_safetensors
     from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
 
-    read_settings(args.model)  # refuses what is no bundle
+    read_settings(args.model)  # raises if the folder is no bundle
     written = []
     if (args.model / MODEL).is_file():
         save_safetensors(load_checkpoint(args.model / MODEL), args.model / SAFETENSORS)

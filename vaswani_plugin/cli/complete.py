@@ -1,6 +1,6 @@
-"""`vaswani complete`: a language model goes on where a prompt stops.
+"""`vaswani complete`: a language model continues prompts.
 
-The model reads a prompt behind the end of sentence that begins a line in training, so that an empty
+The model reads an end of sentence before the prompt, as before each line in training. So an empty
 prompt begins a text.
 """
 

@@ -86,7 +86,7 @@ def check_sizes(flag: str, sizes: list[int]) -> list[int]:
     """The sizes in order, each once.
 
     Raises:
-        ValueError: fewer than two different ones, through which no line can be laid.
+        ValueError: fewer than two different sizes; the fit of a line needs two.
     """
     different = sorted(set(sizes))
     if len(different) < 2:

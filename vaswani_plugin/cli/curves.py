@@ -1,4 +1,4 @@
-"""`vaswani curves`: what fairseq-train logged, as curves, a table or JSON; compares runs."""
+"""`vaswani curves`: the statistics that fairseq-train logged, as curves, a table or JSON."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the logs; draw, and print what they tell.
+    """Read the logs; draw curves and print the statistics.
 
     Raises:
         ValueError: a file without statistics, a series that no log has, labels that don't fit.

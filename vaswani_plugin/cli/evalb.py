@@ -1,4 +1,4 @@
-"""`vaswani evalb`: bracketing scores of parse trees, number for number those of EVALB."""
+"""`vaswani evalb`: bracketing scores of parse trees, with the same numbers as EVALB."""
 
 import argparse
 import json
@@ -35,9 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_trees(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The lines of both files, as many of one as of the other.
+    """The lines of both files, which must have equally many.
 
-    Raises OSError and ValueError: unreadable, empty or mismatched files.
+    Raises:
+        OSError: a file can't be read.
+        ValueError: a file is empty, or the files have different numbers of lines.
     """
     gold, test = read_lines(args.gold), read_lines(args.test)
     if len(gold) != len(test):
@@ -49,7 +51,7 @@ def read_trees(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def print_sentences(scores: Iterable[SentenceScore], debug: int) -> Iterable[SentenceScore]:
-    """Prints EVALB's table around what it hands on."""
+    """Print EVALB's table, and yield the scores unchanged."""
     print(layout.HEAD)
     for score in scores:
         if debug > 1:
@@ -61,7 +63,12 @@ def print_sentences(scores: Iterable[SentenceScore], debug: int) -> Iterable[Sen
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score and print; returns 0."""
+    """Score and print; returns 0.
+
+    Raises:
+        ValueError: files that don't fit together, trees or parameters that can't be used.
+        OSError: a file can't be read.
+    """
     parameters = COLLINS
     if args.parameters:
         text = args.parameters.read_text(encoding="utf-8", errors="replace")

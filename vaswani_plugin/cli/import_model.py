@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     """Read, convert and write; returns 0.
 
     Raises:
-        ValueError: the checkpoint can't be used, ours has no such model, or the dictionaries are
-            others; names the file.
+        ValueError: the checkpoint can't be used, its model has no counterpart here, or the
+            dictionaries differ; names the file.
         OSError: a file can't be read or written.
     """
     languages = args.source_lang, args.target_lang

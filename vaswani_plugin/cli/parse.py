@@ -1,8 +1,8 @@
 """`vaswani parse`: a tree for each sentence with a bundle of recipes/parsing.sh.
 
 A sentence is a line of words between blanks, as treebanks divide them ("do n't", a comma apart).
-Every line gives a line: an empty sentence an empty one, and so does, without the constraint, a
-sequence that is no tree.
+Every line gives a line. It is empty for an empty sentence and, without the constraint, for an
+output that is no tree.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`vaswani positions`: the positional encoding as a heat map, and what it says of distances."""
+"""`vaswani positions`: the positional encoding (section 3.5) and its products by distance."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the products of positions by their distance; draw both if asked.
 
     Raises:
-        ValueError: sizes of which there is no encoding.
+        ValueError: there is no encoding of these sizes.
         OSError: the plot can't be written.
     """
     if args.length < 2:

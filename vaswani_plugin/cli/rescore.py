@@ -1,7 +1,7 @@
-"""`vaswani rescore`: another system's n-best lists, reordered by what our models think of them.
+"""`vaswani rescore`: another system's n-best lists, reordered by the scores of our models.
 
-Each --system adds log P of the hypotheses to the list's own score; weights are tuned on a
-development set, or both count the same. The table is that of Sutskever et al. (2014), section 3.6.
+Each --system adds log P of the hypotheses to the list's own score. The weights are tuned on a
+development set, or equal. The table is as in Sutskever et al. (2014), section 3.6.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a list or a checkpoint that can't be used.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.analysis import rescoring  # torch takes a second
+    from vaswani_plugin.analysis import rescoring  # importing torch takes a second
     from vaswani_plugin.interchange.ensembles import load_scorer
 
     systems = rescoring.read_systems(args.system)

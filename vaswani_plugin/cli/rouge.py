@@ -1,4 +1,4 @@
-"""`vaswani rouge`: ROUGE of summaries, beside the first sentences of their articles."""
+"""`vaswani rouge`: ROUGE of summaries, and of the first sentences of their articles."""
 
 import argparse
 import json
@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read(reader: Callable[[Path], Read], path: Path) -> list[Any]:
-    """All that a reader finds in a file.
+    """Read all entries of a file.
 
     Raises:
-        ValueError: it isn't what it should be, or empty.
+        ValueError: the file has another format, or is empty.
         OSError: it can't be read.
     """
     try:
@@ -71,7 +71,7 @@ def read_all(args: argparse.Namespace) -> list[Example]:
     """Articles (empty where they aren't needed) and references of each summary.
 
     Raises:
-        ValueError: files that differ in length; no articles where they are needed.
+        ValueError: files differ in length, or needed articles are missing.
         OSError: a file can't be read.
     """
     if any(str(path).endswith(JSONL) for path in args.references):

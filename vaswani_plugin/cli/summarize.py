@@ -1,7 +1,7 @@
 """`vaswani summarize`: a summary for each article with a bundle of recipes/summarization.sh.
 
-The model continues `article <sep>`. Every line gives one line: an empty article an empty summary,
-and of an article that is too long the beginning is read, as in training.
+The model continues `article <sep>`. Every line gives one line; an empty article gives an empty
+summary. Of an article that is too long only the beginning is read, as in training.
 """
 
 import argparse

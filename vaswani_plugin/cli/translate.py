@@ -1,6 +1,6 @@
 """`vaswani translate`: from raw text to raw text with a bundle, line by line.
 
-Every line gives one line, whatever it holds: an empty one stays empty, a line break can't come out.
+Every line gives exactly one line; an empty line stays empty.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.inference.sources import TextTooLong  # torch takes a second
+    from vaswani_plugin.inference.sources import TextTooLong  # importing torch takes a second
     from vaswani_plugin.interchange.translation import load_translator
 
     device = flags.processor(args)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def shown(number: int, translation: "Translation", args: argparse.Namespace) -> list[str]:
-    """The output lines of a translation: one, or as text as many as --nbest asks for."""
+    """The output lines of a translation: one, or with --format text one for each of --nbest."""
     if args.format == "text" and args.nbest == 1:
         return [translation.text]
     if args.format == "text":

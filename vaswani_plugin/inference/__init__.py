@@ -1,1 +1,1 @@
-"""From a bundle to a model that searches, with torch alone."""
+"""Loading of bundles, and translating, completing and parsing with them, with torch alone."""

@@ -31,12 +31,12 @@ Weights = np.ndarray[Any, np.dtype[Any]]
 
 
 class RawAttention(NamedTuple):
-    """What an engine gives of a sentence.
+    """Attention weights of a sentence and its translation, without labels.
 
     Attributes:
-        weights: (N, H, T, S) of each kind that the model has; the ends of sentence are rows and
-            columns of their own.
-        unknown: tokens of the source and of the target that the dictionaries lack.
+        weights: (N, H, T, S) of each kind that the model has, by the keys of `KINDS`; the end of
+            sentence has its own row and column.
+        unknown: how many tokens of the source and of the target the dictionaries lack.
     """
 
     weights: dict[str, Weights]
@@ -48,8 +48,8 @@ class HeadWeights:
     """One of the three attentions for one sentence.
 
     Args:
-        queries: T labels.
-        keys: S labels.
+        queries: labels of the T queries.
+        keys: labels of the S keys.
         weights: (N, H, T, S), each row summing to 1.
     """
 
@@ -58,10 +58,10 @@ class HeadWeights:
     weights: Weights
 
     def merged(self, subwords: str) -> "HeadWeights":
-        """The same by words: weights summed over keys, averaged over queries.
+        """Merge subwords into words: sum weights over keys, average them over queries.
 
         Args:
-            subwords: kind of the labels, a key of `WORD_BORDERS`.
+            subwords: kind of subwords of the labels, a key of `WORD_BORDERS`.
         """
         rows, columns = _word_starts(self.queries, subwords), _word_starts(self.keys, subwords)
         sizes = np.diff([*rows, len(self.queries)])
@@ -74,16 +74,16 @@ class HeadWeights:
 
 @dataclass(frozen=True)
 class Attention:
-    """A sentence, its translation and what each head attends to.
+    """A sentence, its translation and the attention weights of each head.
 
-    The queries of `cross` are the tokens predicted; those of `decoder` are the tokens read, which
-    are one behind.
+    The queries of `cross` are the predicted tokens. The queries of `decoder` are its input tokens:
+    the target shifted right by one.
 
     Args:
         source: text.
         target: text.
         kinds: weights by the keys of `KINDS`; a model may have fewer than three.
-        unknown: tokens of the source and of the target that the dictionaries lack.
+        unknown: how many tokens of the source and of the target the dictionaries lack.
     """
 
     source: str
@@ -99,12 +99,12 @@ class Attention:
         tokens: tuple[Sequence[str], Sequence[str]],
         raw: RawAttention,
     ) -> "Attention":
-        """Label the weights that an engine gave.
+        """Label the weights of an engine.
 
         Args:
             source: text.
             target: text.
-            tokens: of both, without their ends.
+            tokens: of the source and of the target, without ends of sentence.
             raw: the weights.
         """
         sources, predicted = [*tokens[0], EOS], [*tokens[1], EOS]
@@ -140,12 +140,12 @@ def _words(tokens: list[str], starts: list[int], subwords: str) -> list[str]:
 def attention_weights(
     model: TrainedTransformer, source: Sequence[int], read: Sequence[int]
 ) -> dict[str, Weights]:
-    """The three attentions of a Transformer that was loaded without fairseq.
+    """The weights of the three attentions, for a Transformer that was loaded without fairseq.
 
     Args:
         model: in evaluation mode.
         source: numbers of the source's tokens, with its end.
-        read: numbers of what the decoder reads: the target shifted right.
+        read: numbers of the decoder's input tokens: the target shifted right.
 
     Returns:
         (N, H, T, S) of each kind.

@@ -1,4 +1,4 @@
-"""Batches of texts of like lengths, and buffers of a stream."""
+"""Batches of texts of similar length, and buffers of a stream."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -7,11 +7,14 @@ T = TypeVar("T")
 
 
 def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:
-    """Numbers of the texts of each batch, neighbours in length, the longest ones first.
+    """Group texts of similar length into batches; the longest texts come first.
 
     Args:
         lengths: tokens of each text.
-        most: tokens of a batch, padding included; a longer text is a batch of its own.
+        most: most tokens of a batch, padding included; a longer text is a batch of its own.
+
+    Yields:
+        The numbers of a batch's texts, from 0 on.
     """
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
@@ -27,7 +30,7 @@ def in_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Group items into lists of `size`; the last one may be shorter.
 
     Raises:
-        Exception: that of `items`, after the items before it have been yielded.
+        Exception: any exception of `items`, after the items before it have been yielded.
     """
     buffer: list[T] = []
     try:

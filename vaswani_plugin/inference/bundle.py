@@ -40,7 +40,7 @@ KINDS = {
     TextSettings: ("a language model", "vaswani complete, lm and summarize"),
     TreeSettings: ("a parser", "vaswani parse"),
 }
-"""What a bundle with these settings holds, and the commands that take it."""
+"""For each type of settings: what its bundle holds, and the commands that read it."""
 TRANSFORMER = "vaswani_transformer"
 ROWS = {
     TRANSFORMER,
@@ -50,7 +50,7 @@ ROWS = {
 
 
 class ForeignModel(UserError):
-    """A checkpoint whose model is none of `modules.transformer`: fairseq has to build it."""
+    """A checkpoint whose model is not the one of `modules.transformer`: fairseq has to build it."""
 
 
 class Loaded(NamedTuple):
@@ -73,6 +73,7 @@ class Bundle:
         """Read all but the model.
 
         Args:
+            folder: of the bundle.
             kind: of settings: `Settings` for a translation model, `TreeSettings` for a parser.
 
         Raises:
@@ -94,7 +95,7 @@ class Bundle:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Source and target, as the names of the dictionaries have them."""
+        """Source and target language, as in the names of the dictionaries."""
         settings = self.pipeline.settings
         if isinstance(settings, TreeSettings):
             return WORDS, SYMBOLS
@@ -120,10 +121,10 @@ class Bundle:
             )
 
     def load_transformer(self) -> Loaded:
-        """The model and its dictionaries, by torch alone.
+        """Load the model and its dictionaries, with torch alone.
 
         Raises:
-            ForeignModel: it is another model than the Transformer of `modules`.
+            ForeignModel: the model is not the Transformer of `modules`.
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
             OSError: a file can't be read.
         """
@@ -144,7 +145,7 @@ class Bundle:
 
 
 def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
-    """Refuse other dictionaries than those of the training, even where their sizes agree.
+    """Refuse dictionaries that differ from those of the training, even if their sizes agree.
 
     Args:
         folder: of the dictionaries, for messages.
@@ -152,7 +153,7 @@ def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -
         dictionaries: by side, "source" or "target".
 
     Raises:
-        UserError: a dictionary is another one.
+        UserError: a dictionary differs.
     """
     task_state = state.get("task_state") or {}
     trained_with = task_state.get("dictionary_sha256") or {}
@@ -165,10 +166,11 @@ def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -
 
 
 def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
-    """A checkpoint's configuration, with a model's and a task's part.
+    """A checkpoint's configuration, with the sections "model" and "task".
 
     Raises:
-        ForeignModel: it has none; models that were registered without a dataclass keep flags.
+        ForeignModel: a section is missing; models that were registered without a dataclass have
+            flags instead.
     """
     cfg = state.get("cfg")
     if isinstance(cfg, Mapping):
@@ -178,14 +180,14 @@ def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
 
 
 def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
-    """Refuse more layers than there are weights, before any is built.
+    """Refuse a checkpoint that lacks weights of its layers, before any layer is built.
 
-    The number of layers in a broken file may be any.
+    A broken file may state any number of layers.
 
     Args:
         path: the checkpoint, for messages.
         weights: by the names of a checkpoint.
-        layers: by side, "encoder" or "decoder".
+        layers: their number by side, "encoder" or "decoder".
 
     Raises:
         UserError: the last layer has no weights.
@@ -205,7 +207,7 @@ def make_transformer(
     weights: Mapping[str, Tensor],
     path: Path,
 ) -> TrainedTransformer:
-    """A model of these weights, in evaluation mode.
+    """Build a model with these weights, in evaluation mode.
 
     Args:
         sizes: of the model.

@@ -1,4 +1,4 @@
-"""A checkpoint's Transformer with the dictionaries of its data, by torch alone."""
+"""Loads a checkpoint's Transformer with the dictionaries of its data, with torch alone."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from vaswani_plugin.text.settings import dictionary_name
 
 
 def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
-    """The model and its dictionaries, and its languages.
+    """Load the model and its dictionaries, and its source and target language.
 
     Args:
         path: the checkpoint.
         data: folder of the dictionaries.
 
     Raises:
-        ForeignModel: it is another model than the Transformer of `modules`, or another task's.
+        ForeignModel: the model is not the Transformer of `modules`, or belongs to another task.
         FileNotFoundError: the file or the folder is missing.
         ValueError: the checkpoint can't be used, or was trained with other dictionaries.
     """

@@ -1,7 +1,7 @@
 """Checkpoint files: loaded without running their code, written whole or not at all. Torch only.
 
-A checkpoint is somebody else's file. PyTorch's restricted unpickler builds tensors and plain
-containers; beside those only `HARMLESS_GLOBALS` are allowed here, and only while a file is read.
+A checkpoint may come from somebody else. PyTorch's restricted unpickler builds only tensors and
+plain containers. While a file is read, `HARMLESS_GLOBALS` are allowed as well.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from vaswani_plugin.inference.safetensors_file import load_safetensors
 
 Checkpoint = dict[str, Any]
 
-# What the unpickler stumbles over in bytes that are a broken pickle or never were one.
+# The unpickler's errors for bytes that are a broken pickle, or no pickle at all.
 _UNREADABLE = (
     *(pickle.UnpicklingError, RuntimeError, EOFError, KeyError, IndexError),
     *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
@@ -34,18 +34,18 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a fairseq checkpoint to the CPU.
 
     Args:
-        path: the file; of a `.safetensors`, config.json beside it gives the rest.
+        path: the file; a `.safetensors` file needs its config.json beside it.
 
     Returns:
         The dictionary of the file; its "model" maps names to tensors.
 
     Raises:
         OSError: the file is missing or can't be read.
-        ValueError: it would run code, is truncated, or is no fairseq checkpoint; with the name.
+        ValueError: it would run code, is truncated, or is no fairseq checkpoint; names the file.
     """
     if path.suffix == ".safetensors":
         return load_safetensors(path)
-    # safe_globals takes back what it allowed, even what was allowed before: only add what is not.
+    # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
     added: list[Any] = [
         kind for kind in HARMLESS_GLOBALS if kind not in torch.serialization.get_safe_globals()
     ]
@@ -58,7 +58,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise OSError(f"{path}: can't be read: {error.strerror or error}") from error
         except _UNREADABLE as error:
             raise ValueError(f"{path}: {_why_unreadable(error)}") from error
-    if wrong := damage(path):  # PyTorch reads on over flipped bits
+    if wrong := damage(path):  # PyTorch does not notice flipped bits
         raise ValueError(f"{path}: it {wrong}; copy it again or use another one")
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not model:
@@ -67,7 +67,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     if strange:
         raise ValueError(f"{path}: no fairseq checkpoint: its model's {strange[0]!r} is no tensor")
     for name, tensor in model.items():
-        # Some bytes can claim to be a tensor of any size, which would fill the memory in use.
+        # A few bytes can claim to be a tensor of any size; its use would fill the memory.
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise ValueError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
     checkpoint: Checkpoint = state
@@ -76,9 +76,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 @contextlib.contextmanager
 def _short_refusals() -> Iterator[None]:
-    """Within, a refused pickle's message is short: see `LONGEST_REFUSAL`.
+    """Within the context, the message of a refused pickle is short: see `LONGEST_REFUSAL`.
 
-    PyTorch has no public way to shorten it before it is searched.
+    PyTorch searches the message and has no public way to shorten it first.
     """
     unpickler: Any = _weights_only_unpickler.Unpickler
     original = unpickler.load
@@ -107,9 +107,10 @@ def _why_unreadable(error: Exception) -> str:
 
 
 def save_checkpoint(state: Checkpoint, path: Path) -> None:
-    """Write a checkpoint to a temporary name beside `path`, then put it in place.
+    """Write a checkpoint to a temporary name beside `path`, then rename it.
 
-    Raises OSError where the folder can't be written; then an older file at `path` is as before.
+    Raises:
+        OSError: the folder can't be written; an older file at `path` then stays as it was.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

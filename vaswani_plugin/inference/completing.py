@@ -1,4 +1,4 @@
-"""Batches of prompts through the search, and texts that are shown while they grow.
+"""Completes batches of prompts by the search, and shows texts while they grow.
 
 Axes: B prompts, W beams, T new tokens.
 """
@@ -30,7 +30,7 @@ class Completer:
     Args:
         model: in evaluation mode.
         dictionary: of its tokens.
-        coder: between texts and tokens.
+        coder: converts between texts and tokens.
         threads: of PyTorch on the CPU, for each call.
     """
 
@@ -44,12 +44,15 @@ class Completer:
     def complete(
         self, prompts: list[Prompt], options: CompletionOptions, watch: Watch | None = None
     ) -> list[CompletedPrompt]:
-        """Continue prompts; under a seed one by one, else in batches.
+        """Continue prompts: one by one with a seed, otherwise in batches.
 
         Args:
             prompts: of `TextCoder.prompt`.
             options: of `CompletionOptions.for_positions`.
-            watch: is shown how the texts grow; see `search.completion`.
+            watch: is called with the growing texts; see `search.completion`.
+
+        Returns:
+            Each prompt with its continuations, in order.
         """
         if options.seed is None:
             return self._complete(prompts, options, watch)
@@ -58,7 +61,16 @@ class Completer:
     def write(
         self, prompt: Prompt, options: CompletionOptions, write: Callable[[str], object]
     ) -> CompletedPrompt:
-        """Continue one prompt, greedily or by one sample; `write` gets each part of the text."""
+        """Continue one prompt, greedily or by one sample.
+
+        Args:
+            prompt: of `TextCoder.prompt`.
+            options: of `CompletionOptions.for_positions`.
+            write: is called with each new part of the text.
+
+        Returns:
+            The prompt with its continuation.
+        """
         written = 0
 
         def add(text: str) -> None:
@@ -68,7 +80,7 @@ class Completer:
             written = max(written, len(text))
 
         def watch(tokens: Tensor) -> None:  # (1, 1, T)
-            # Bytes of a character that isn't whole yet are shown when it is.
+            # The bytes of an incomplete character are shown when it is complete.
             add(self.coder.added_text(prompt, tokens[0, 0].tolist()).rstrip(REPLACEMENT))
 
         (found,) = self.complete([prompt], options, watch)
@@ -86,12 +98,15 @@ class Completer:
         watch: Watch | None = None,
         random: torch.Generator | None = None,
     ) -> list[list[Completion]]:
-        """The completions of each prompt, in batches of prompts of like lengths.
+        """Complete prompts in batches of similar length.
 
         Args:
             prompts: numbers of tokens.
             batch_tokens: most tokens of a batch, padding included.
             options, max_new_tokens, stop, suppressed, watch, random: see `search.completion`.
+
+        Returns:
+            The completions of each prompt, the best one first.
         """
         use_threads(self.threads)
         found: dict[int, list[Completion]] = {}

@@ -1,4 +1,4 @@
-"""How a language model is asked to complete texts, and what it answers."""
+"""Options, prompts and results of completing texts with a language model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,14 +17,14 @@ UNKNOWN, LINE_END, REPLACEMENT = "<unk>", "</s>", "\ufffd"
 
 @dataclass(frozen=True)
 class Continuation:
-    """What a model writes after a prompt.
+    """The text that a model adds to a prompt.
 
     Args:
-        text: what it adds to the prompt's text.
+        text: without the prompt.
         score: log P / length penalty, natural logarithm.
-        tokens: the new tokens; a line's end is among them where the model went on after it.
-        token_scores: log P of each token under the temperature, and last, where the model ended
-            the text, that of its end.
+        tokens: the new tokens; they include a line's end if the model went on after it.
+        token_scores: log P of each token under the temperature; if the model ended the text, log P
+            of the end follows.
         ended: whether the model ended the text; otherwise it was cut at the limit.
     """
 
@@ -41,10 +41,9 @@ class CompletedPrompt:
 
     Args:
         prompt: the text.
-        prompt_tokens: the tokens of it that the model read.
+        prompt_tokens: the prompt's tokens that the model read.
         continuations: the best one first.
-        warnings: sentences that name the tokens that the model doesn't know, and say how much of
-            the prompt's beginning was not read.
+        warnings: sentences about unknown tokens, and about a beginning that was not read.
     """
 
     prompt: str
@@ -88,22 +87,22 @@ class CompletionOptions:
 
     Args:
         beam: width; 1 is greedy.
-        nbest: continuations of each prompt: the best of the beam, or so many samples.
+        nbest: number of continuations of each prompt: the best of the beam, or samples.
         length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided; 0: none.
-        max_new_tokens: after which a text is cut; None: 100, or half of the model's positions
-            where these are fewer.
-        min_new_tokens: before a text may end.
-        no_repeat_ngram: no n-gram of so many tokens comes twice among the new ones; 0: any may.
-        sampling: draw each token by chance.
-        top_k: of the k likeliest alone.
-        top_p: of the fewest likeliest whose probabilities reach p together.
-        temperature: of samples; below 1 makes likely tokens likelier; None: 1.
-        seed: the samples of the n-th prompt depend on it, on n and on the prompt alone; prompts
-            are then completed one by one, not in batches. None: by chance.
-        stop: "end" at the end of a line, as the training text has them; "never": go on with the
+        max_new_tokens: a text is cut after so many tokens; None: 100, or half of the model's
+            positions if that is less.
+        min_new_tokens: a text can't end before so many tokens.
+        no_repeat_ngram: no n-gram of so many tokens occurs twice among the new ones; 0: no limit.
+        sampling: draw each token at random.
+        top_k: draw among the k likeliest tokens only.
+        top_p: draw among the fewest tokens whose probabilities sum to at least p.
+        temperature: divides the logits of samples; below 1 makes likely tokens likelier; None: 1.
+        seed: the samples of the n-th prompt depend only on the seed, n and the prompt; prompts
+            are then completed one by one, not in batches. None: a random seed.
+        stop: "end": stop at the end of a line, as in the training text; "never": go on with the
             next line until the text is cut.
-        long: of a prompt that leaves no positions for the new tokens "cut" reads the last tokens
-            that do; "error" refuses it.
+        long: for a prompt that leaves too few positions for the new tokens: "cut" reads only its
+            last tokens; "error" refuses it.
         batch_tokens: most tokens of prompts in a batch, padding included.
     """
 
@@ -123,7 +122,7 @@ class CompletionOptions:
     batch_tokens: int = 4096
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant.
+        """Refuse options that contradict each other.
 
         Raises:
             UserError: names the option, as a flag, and the remedy.
@@ -140,7 +139,7 @@ class CompletionOptions:
         self.search_options()
 
     def search_options(self) -> SearchOptions:
-        """The same for the search.
+        """The options of the search.
 
         Raises:
             UserError: names the option, as a flag, and the remedy.
@@ -158,7 +157,10 @@ class CompletionOptions:
         )
 
     def for_positions(self, positions: int) -> "CompletionOptions":
-        """The options with `max_new_tokens` set, for a model with so many positions.
+        """The options with `max_new_tokens` set, for a model.
+
+        Args:
+            positions: of the model.
 
         Raises:
             UserError: no position is left for a prompt, or --min-new-tokens exceeds the limit.
@@ -193,16 +195,16 @@ class Prompt:
 
 
 class TextCoder:
-    """Between a prompt's text and the units of a language model.
+    """Converts between text and the units of a language model.
 
     Args:
         dictionary: of the model.
-        pipeline: between raw text and units; None: a text is units with blanks between them.
+        pipeline: between raw text and units; None: the text is units divided by blanks.
     """
 
     def __init__(self, dictionary: Dictionary, pipeline: Pipeline | None) -> None:
         self.dictionary, self.pipeline = dictionary, pipeline
-        # Elsewhere the blank between two words comes with the second one.
+        # In the other codings the blank between two words belongs to the second one.
         settings = None if pipeline is None else pipeline.settings
         self.by_character = isinstance(settings, TextSettings) and settings.coding == "characters"
 
@@ -211,7 +213,7 @@ class TextCoder:
         return tuple((self.pipeline.encode(line) if self.pipeline else line).split())
 
     def encode(self, text: str) -> tuple[str, ...]:
-        """The units of a text; each line but the last one is ended."""
+        """The units of a text; a line's end follows each line but the last one."""
         *before, last = text.split("\n")
         units = [unit for line in before for unit in (*self.encode_line(line), LINE_END)]
         return (*units, *self.encode_line(last))
@@ -231,7 +233,7 @@ class TextCoder:
             positions: of the model.
 
         Raises:
-            UserError: the prompt is too long and not to be cut.
+            UserError: the prompt is too long, and `options.long` is "error".
         """
         units = self.encode(text if self.by_character else text.rstrip(" "))
         warnings = []
@@ -261,7 +263,7 @@ class TextCoder:
         return Continuation(text, completion.score, tokens, scores, completion.ended)
 
     def added_text(self, prompt: Prompt, tokens: list[int]) -> str:
-        """What new tokens add to a prompt's text; a line's end among them is a line break."""
+        """The text that new tokens add to a prompt's text; a line's end becomes a line break."""
         lines: list[list[str]] = [[]]
         for token in tokens:
             if token == self.dictionary.eos():

@@ -1,9 +1,9 @@
 """A model that `vaswani export --to ctranslate2` wrote, run by CTranslate2.
 
-CTranslate2 grows the beams as the paper's search does, from the 2 W best candidates of each step,
-but it ends a sentence after W finished hypotheses and ranks them by log P / |Y|^alpha. Here it
-goes on until PATIENCE times as many are finished and hands them all over with their log P; they
-are ranked by the paper's penalty.
+CTranslate2 extends the beams as the paper's search does, by the 2 W best candidates of each step.
+By itself it ends a sentence after W finished hypotheses and ranks them by log P / |Y|^alpha. Here
+it goes on until PATIENCE times as many are finished and returns them all with their log P. This
+module ranks them by the paper's length penalty.
 
 Axes: W beam width, T target tokens with the end of sentence, S source subwords.
 """
@@ -26,14 +26,15 @@ from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.corpus_io import read_json
 
 PATIENCE = 2
-# CTranslate2 divides by |Y| to this power: by 1. At 0 it would stop at the first good hypothesis.
+# CTranslate2 divides log P by |Y| to this power, in effect by 1. With an exponent of 0 it would
+# stop at the first good hypothesis.
 NO_PENALTY = 1e-30
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 PADDING = "<blank>"
 """CTranslate2's name for padding, as in the models of its own fairseq converter."""
 KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
 """Options of the search that may differ from the paper's."""
-# What config.json holds. CTranslate2 looks at the types of its own part only when it translates.
+# Keys and types of config.json. CTranslate2 checks the types of its own keys only on translation.
 _CONFIG: dict[str, type] = {
     **dict.fromkeys(("target_words", "max_source_positions", "max_target_positions"), int),
     **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
@@ -43,11 +44,11 @@ _CONFIG: dict[str, type] = {
 
 
 def import_ctranslate2() -> ModuleType:
-    """CTranslate2, an optional dependency.
+    """Import CTranslate2, an optional dependency.
 
-    On processors with AVX2 that can't add products of bytes in 32 bits (VNNI) it is told to use
-    MKL: oneDNN, its choice on AMD's, adds them in 16 there, and int8 models come out wrong.
-    CT2_USE_MKL=0 keeps it from that. (It reads the variable when it is imported.)
+    On processors with AVX2 but without VNNI (32-bit sums of products of bytes) it has to use MKL.
+    Its default on AMD processors is oneDNN, which adds in 16 bits there: int8 models give wrong
+    results. CT2_USE_MKL=0 turns MKL off; CTranslate2 reads the variable when it is imported.
 
     Raises:
         ValueError: it isn't installed.
@@ -66,12 +67,12 @@ def import_ctranslate2() -> ModuleType:
 
 
 class CTranslate2Engine:
-    """See `inference.engine.Engine`.
+    """Our `Engine` over CTranslate2; see `inference.engine.Engine`.
 
     Args:
-        folder: what `vaswani export --to ctranslate2` wrote.
+        folder: of a model that `vaswani export --to ctranslate2` wrote.
         device: "cpu" or "cuda".
-        compute_type: how CTranslate2 is to compute; "default" is as the model is stored.
+        compute_type: CTranslate2's type of computation; "default": as the model is stored.
         threads: of the CPU; 0 is CTranslate2's choice.
 
     Raises:
@@ -100,11 +101,11 @@ class CTranslate2Engine:
         prefixes: Sequence[Tokens] | None = None,
         seed: int | None = None,
     ) -> list[list[Decoded]]:
-        """See `Engine`. Scores of the tokens come with the alignments only.
+        """See `Engine`. Token scores are given only together with alignments.
 
         Raises:
-            UserError: options that CTranslate2 has no counterpart of here, or a beam that is wider
-                than the vocabulary.
+            UserError: an option that this engine doesn't have, or a beam that is wider than the
+                vocabulary.
         """
         given, usual = asdict(options), asdict(SearchOptions(**PAPER_DECODING))
         strange = [k for k in given if given[k] != usual[k] and k not in KNOWN_OPTIONS]
@@ -147,10 +148,11 @@ class CTranslate2Engine:
     ) -> list[list[Decoded]]:
         """Hypotheses of a batch.
 
-        Whatever CTranslate2 forbids it also takes out of the softmax, unlike our search. So empty
-        outputs and padding are sorted out afterwards, and forbidden only where nothing is left.
+        CTranslate2 also removes forbidden tokens from the softmax, unlike our search. So empty
+        outputs and outputs with padding are dropped afterwards. If no output remains, the sentence
+        is decoded again with both forbidden.
         """
-        # Greedy search knows no patience: each further hypothesis would be the same.
+        # Greedy search has no use for patience: all hypotheses would be the same.
         patience = PATIENCE if options.beam > 1 else 1
         results = self.translator.translate_batch(
             sources,
@@ -188,7 +190,7 @@ class CTranslate2Engine:
             usable = ended
             outputs = [result.hypotheses[number][:-1] for number in usable]
             totals = [result.scores[number] for number in usable]
-        else:  # the model finds no end: it is set at the limit, as our search does
+        else:  # no hypothesis is finished: end it at the limit, as our search does
             outputs = [result.hypotheses[number][: limit - 1] for number in usable]
             totals = [sum(scores) for scores in self._token_scores(source, outputs)]
         penalized = [
@@ -217,17 +219,17 @@ class CTranslate2Engine:
 
 
 def _without_padding(lines: Sequence[Tokens]) -> list[list[str]]:
-    """In a text "<blank>" is a word like others, and one that no dictionary has."""
+    """Replace the word "<blank>" by <unk>: a text may hold it, but here it is the padding."""
     return [[UNKNOWN if token == PADDING else token for token in line] for line in lines]
 
 
 def _text(tokens: list[str]) -> tuple[str, ...]:
-    # A start of sentence in the middle is no text to fairseq.
+    # fairseq prints no start of sentence, wherever it is.
     return tuple(token for token in tokens if token != START)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """What `vaswani export` wrote of the model; raises ValueError where it is no such file."""
+    """Read the config.json of `vaswani export`; raises ValueError if it is another file."""
     if not path.is_file():
         raise ValueError(
             f"{path.parent} holds no CTranslate2 model: make one of a bundle with "

@@ -1,4 +1,4 @@
-"""What decodes a batch of subwords for a `Translator`: the protocol, and our own search.
+"""Engines, which decode batches of subwords for a `Translator`: the protocol, and our own search.
 
 Axes: B sentences of a batch, S longest source in tokens, P longest prefix, both with padding.
 """
@@ -32,7 +32,7 @@ class Decoded(NamedTuple):
 
 
 class Engine(Protocol):
-    """What decodes."""
+    """Decodes batches of subwords, scores given targets, and shows attention weights."""
 
     longest_source: int
     """Most subwords of a source, the end of sentence not counted."""
@@ -49,14 +49,14 @@ class Engine(Protocol):
         """Decode a batch. Threads may call it at the same time.
 
         Args:
-            sources: of each sentence its subwords: at least one, at most `longest_source`; the
-                longest sentence first, as fairseq's own LSTM needs it.
+            sources: subwords of each sentence, at least one, at most `longest_source`. The longest
+                sentence comes first, as fairseq's own LSTM needs it.
             options: of the search.
-            prefixes: of each sentence the subwords that its translation begins with.
-            seed: of samples; None: by chance.
+            prefixes: subwords that the translation of each sentence begins with.
+            seed: of samples; None: a random seed.
 
         Returns:
-            Of each sentence its hypotheses, the best one first.
+            The hypotheses of each sentence, the best one first.
 
         Raises:
             UserError: options that the engine doesn't know, or a prefix that is too long.
@@ -65,7 +65,15 @@ class Engine(Protocol):
     def score(
         self, sources: Sequence[Tokens], targets: Sequence[Tokens]
     ) -> list[tuple[float, ...]]:
-        """log P of every token of given targets, then of the end, of a batch of pairs."""
+        """Score a batch of pairs.
+
+        Args:
+            sources: subwords of each source.
+            targets: subwords of each target.
+
+        Returns:
+            For each pair log P of every target token, then of the end of sentence.
+        """
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
         """The weights of every layer and head.
@@ -161,8 +169,8 @@ class EncodedPair(NamedTuple):
 
     Attributes:
         source: with its end.
-        read: what the decoder reads: the target shifted right.
-        unknown: tokens of the source and of the target that the dictionaries lack.
+        read: the decoder's input: the target shifted right.
+        unknown: how many tokens of the source and of the target the dictionaries lack.
     """
 
     source: list[int]
@@ -181,7 +189,7 @@ def encode_pair(
 
 @contextmanager
 def memory_errors_explained(sample: dict[str, Any]) -> Iterator[None]:
-    """Within, a GPU's memory that does not suffice for a batch is a UserError."""
+    """Within the context, a UserError replaces PyTorch's error when a GPU's memory is full."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -210,7 +218,7 @@ def make_sample(
 
 
 def make_prefix(prefixes: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
-    """What each output begins with, (B, P), padded on the right."""
+    """The tokens that each output begins with, (B, P), padded on the right."""
     rows = [[dictionary.index(token) for token in prefix] for prefix in prefixes]
     longest = max(map(len, rows))
     padded = [row + [dictionary.pad()] * (longest - len(row)) for row in rows]

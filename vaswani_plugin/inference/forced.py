@@ -1,4 +1,4 @@
-"""log P of given targets: teacher-forced, by one model or an ensemble.
+"""log P of given targets, with teacher forcing, by one model or an ensemble.
 
 Axes: B sources, S source length, R pairs, T target length, D d_model, V vocabulary.
 """
@@ -36,12 +36,12 @@ class ForcedModel(Protocol):
 
         Args:
             sources: (B, S), padded on the left.
-            rows: of each target its source among these, (R,).
+            rows: the row of `sources` that each target belongs to, (R,).
             previous: the targets shifted right, (R, T), padded on the right.
             target: (R, T), likewise.
 
         Returns:
-            (R, T), natural logarithms; at padding anything.
+            (R, T), natural logarithms; values at padding are undefined.
         """
 
 
@@ -72,7 +72,7 @@ class ForcedTransformer:
 
 
 class ForcedScorer:
-    """Models over the same dictionaries: the mean of their probabilities, token by token.
+    """Scores targets by the mean probability of models over the same dictionaries, token by token.
 
     Args:
         models: one or more.
@@ -124,12 +124,13 @@ class ForcedScorer:
 
         Args:
             sources: N sentences of `encode`.
-            targets: of each source its targets.
-            max_tokens: target tokens of a batch, padding included.
-            done: is told how many targets have been scored since it was called before.
+            targets: the targets of each source.
+            max_tokens: most target tokens of a batch, padding included.
+            done: is called after each batch with the number of its targets.
 
         Returns:
-            Of each source, of each target: natural logarithms, that of the end last.
+            For each source and each of its targets: log P of the tokens, natural logarithms; the
+            end of sentence is last.
         """
         found: list[list[list[float]]] = [[[] for _ in row] for row in targets]
         for batch in batches_of_pairs(sources, targets, max_tokens):
@@ -169,7 +170,7 @@ class ForcedScorer:
 def batches_of_pairs(
     sources: Sequence[Encoded], targets: Sequence[Sequence[Encoded]], max_tokens: int
 ) -> Iterator[list[Pair]]:
-    """Pairs of each batch: like lengths, those of one source together."""
+    """Group pairs into batches of similar source length; pairs of one source are neighbours."""
     batch: list[Pair] = []
     longest = 0
     for sentence in sorted(range(len(sources)), key=lambda i: len(sources[i])):

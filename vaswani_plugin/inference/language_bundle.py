@@ -1,4 +1,4 @@
-"""The files of a language model, and the model in them where it is our Transformer.
+"""The files of a language model, and its model if that is our Transformer.
 
 A model is a bundle, or a checkpoint with the folder of the data that it was trained on.
 """
@@ -47,9 +47,9 @@ class TextTask:
     """How a language model was trained to read text.
 
     Args:
-        tokens_per_sample: of a window in training.
-        saw_lines_apart: it never saw a line's beginning after another line.
-        loss_after: the symbol after which it learned each line; None: it learned all.
+        tokens_per_sample: length of a training window in tokens.
+        saw_lines_apart: each training sample was a single line, without earlier lines as context.
+        loss_after: only the tokens after this symbol counted in the loss of a line; None: all did.
     """
 
     tokens_per_sample: int
@@ -58,7 +58,7 @@ class TextTask:
 
     @classmethod
     def of(cls, task: Mapping[str, Any], path: Path) -> "TextTask":
-        """Of a checkpoint's configuration of the task.
+        """Read a checkpoint's configuration of the task.
 
         Args:
             task: the configuration.
@@ -92,7 +92,7 @@ class LanguageFiles:
     Args:
         checkpoint: the file.
         folder: of its dictionary.
-        pipeline: between raw text and tokens; None where no preprocessing.json says it.
+        pipeline: between raw text and tokens; None without a preprocessing.json.
     """
 
     checkpoint: Path
@@ -101,15 +101,16 @@ class LanguageFiles:
 
     @classmethod
     def find(cls, path: Path, data: Path | None = None) -> "LanguageFiles":
-        """The files of a bundle, or of a checkpoint.
+        """Find the files of a bundle, or of a checkpoint.
 
         Args:
-            path: of either.
+            path: the bundle's folder, or the checkpoint.
             data: the folder of a checkpoint's data; with a bundle, data that must have the same
                 dictionary.
 
         Raises:
-            UserError: `data` is missing, or has another dictionary; it is no language model's.
+            UserError: `data` is missing or has another dictionary, or the model is no language
+                model.
             OSError: a file can't be read.
         """
         if path.is_dir():
@@ -128,10 +129,10 @@ class LanguageFiles:
         return cls(path, data, load_text_pipeline(data) if has_settings else None)
 
     def load_transformer(self) -> tuple[TrainedLanguageModel, Dictionary, TextTask]:
-        """The model, on the CPU, by torch alone; its dictionary; its task.
+        """Load the model (on the CPU), its dictionary and its task, with torch alone.
 
         Raises:
-            ForeignModel: it is another model than the Transformer of `modules`.
+            ForeignModel: the model is not the Transformer of `modules`.
             ValueError: the checkpoint can't be used, or was trained with another dictionary.
             OSError: a file can't be read.
         """
@@ -156,20 +157,23 @@ class LanguageFiles:
 def _sizes(model: Mapping[str, Any], task: TextTask) -> TransformerSizes:
     """The sizes in a checkpoint's configuration of the model.
 
-    Its positions are --max-target-positions, else those of a training sample.
+    The number of positions is --max-target-positions, else the length of a training sample.
 
     Raises:
-        UserError: a value is of another kind.
+        UserError: a value has the wrong type.
     """
     positions = model.get("max_target_positions") or task.tokens_per_sample
     return TransformerSizes.from_configuration({**model, "max_target_positions": positions}, {})
 
 
 def load_text_pipeline(folder: Path) -> Pipeline:
-    """Between raw text and tokens, by a bundle's or data folder's preprocessing.json.
+    """Load the pipeline between raw text and tokens.
+
+    Args:
+        folder: a bundle or a data folder, with its preprocessing.json.
 
     Raises:
-        UserError: there is none, or it is that of another kind of model.
+        UserError: there is no preprocessing.json, or it belongs to another kind of model.
         InputError: it can't be used.
     """
     try:

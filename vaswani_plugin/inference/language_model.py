@@ -4,7 +4,7 @@
     print(model.complete("The history of", sampling=True, top_p=0.9).text)
     print(model.perplexity("a line\\nanother line").per_word)
 
-`summarization.py` has what summarizes, `parsing.py` what parses.
+`summarization.py` has the summarizer, `parsing.py` the parser.
 
 Axes: N tokens of a stream.
 """
@@ -47,7 +47,7 @@ class LanguageModel:
         model: in evaluation mode: a `TrainedLanguageModel`, or another module with its methods.
         dictionary: of its tokens.
         task: how it was trained to read text.
-        pipeline: between raw text and tokens; None: text is tokens with blanks between them.
+        pipeline: between raw text and tokens; None: the text is tokens divided by blanks.
         threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
     """
 
@@ -97,7 +97,7 @@ class LanguageModel:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the model."""
         device: torch.device = next(self.model.parameters()).device
         return device
 
@@ -130,7 +130,7 @@ class LanguageModel:
             options: of `CompletionOptions`.
 
         Returns:
-            The prompt with its continuations; of many a list, in their order.
+            The prompt with its continuations; for several prompts a list, in their order.
 
         Raises:
             UserError: options that don't fit each other or the model, a prompt that is too long,
@@ -166,13 +166,16 @@ class LanguageModel:
         number: int = 1,
         **options: Unpack[CompletionKeywords],
     ) -> CompletedPrompt:
-        """Continue one text, and hand over each part of it as soon as it is chosen.
+        """Continue one text, and pass on each part of it as soon as it is chosen.
 
         Args:
             prompt: the text.
             write: takes the parts of the continuation, one after the other.
-            number: of the prompt, where a seed's samples depend on it.
-            options: of `CompletionOptions`; one hypothesis at a time: neither a beam nor samples.
+            number: of the prompt; samples with a seed depend on it.
+            options: of `CompletionOptions`; with a beam of 1 and one sample only.
+
+        Returns:
+            The prompt with its continuation.
 
         Raises:
             UserError: as in `complete`.
@@ -203,7 +206,7 @@ class LanguageModel:
             progress: show a bar on standard error.
 
         Returns:
-            The score; of many a list, in their order.
+            The score; for several texts a list, in their order.
 
         Raises:
             UserError: a text is longer than the model's positions, or the model was trained to
@@ -233,12 +236,12 @@ class LanguageModel:
         batch_tokens: int = 4096,
         progress: bool = False,
     ) -> Perplexity:
-        """How well the model predicts a text, read in windows as fairseq-eval-lm cuts it.
+        """How well the model predicts a text, in windows cut as by fairseq-eval-lm.
 
         Args:
             text: the text, or its lines without their ends.
-            tokens_per_sample: of a window, context included; None: as in training.
-            context_window: so many of them only give context to the rest.
+            tokens_per_sample: tokens of a window, context included; None: as in training.
+            context_window: most tokens of a window that are only context for the others.
             batch_tokens: most tokens of a batch, padding and context included.
             progress: show a bar on standard error.
 
@@ -259,7 +262,7 @@ class LanguageModel:
         return Perplexity(len(scores), tokens.unknown, float(scores.sum()), counts)
 
     def text_knowledge(self) -> dict[str, Any]:
-        """What `metrics.scored_text.read_subject` has to know of a model, by its names."""
+        """The keyword arguments of `metrics.scored_text.read_subject` that the model determines."""
         known = {"dictionary": self.dictionary, "pipeline": self.pipeline}
         return known | {"saw_lines_apart": self.task.saw_lines_apart}
 
@@ -275,7 +278,10 @@ class LanguageModel:
         return size
 
     def stream_scorer(self, numbers: NDArray[np.int64]) -> StreamScorer:
-        """Scores of a stream of token numbers (N,), in windows.
+        """Prepare to score a stream of tokens in windows.
+
+        Args:
+            numbers: of the tokens, (N,).
 
         Raises:
             UserError: the model was trained to summarize.
@@ -285,10 +291,10 @@ class LanguageModel:
         return StreamScorer(self.model, numbers, self.dictionary.pad(), self.dictionary.eos())
 
     def require_whole_texts(self) -> None:
-        """Refuse a model that learned a part of each line only.
+        """Refuse a model that learned only a part of each line.
 
         Raises:
-            UserError: names the symbol after which it learned.
+            UserError: names the symbol that precedes this part.
         """
         if self.task.loss_after is not None:
             raise UserError(

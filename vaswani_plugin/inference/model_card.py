@@ -1,7 +1,7 @@
 """The model card of a bundle: README.md, in Markdown, from the files of the bundle and its result.
 
-It states what the files say; of a bundle without a result.json much is "not recorded". Running
-times are left out, so that the same training gives the same card.
+It states only facts from these files; without a result.json much is "not recorded". Running times
+are left out, so that the same training gives the same card.
 """
 
 import hashlib
@@ -31,16 +31,20 @@ SIZES = (
     *("d_hidden", "dropout", "positions", "share_embeddings", "attention_window", "next_word"),
     *("input_feeding", "max_source_positions", "max_target_positions", "tokens_per_sample"),
 )
-"""Options of a model that its card names, where they are set."""
+"""Options of a model that its card lists if they are set."""
 _SIGNATURE = re.compile(r"\n<!-- vaswani card, sha256 of the lines above: ([0-9a-f]{64}) -->\n$")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a card says of one kind of model.
+    """The texts of a card that depend on the kind of model.
 
-    task: in a sentence. tag: the task's name on model hubs, if it has one. shell, python: how to
-    use it. limits: besides those of every model.
+    Args:
+        task: what the model does, the predicate of a sentence.
+        tag: the task's name on model hubs, if it has one.
+        shell: a command that uses the model.
+        python: Python code that uses the model.
+        limits: in addition to the limits of every model.
     """
 
     task: str
@@ -82,7 +86,7 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
         result: the result.json of the recipe that made it.
 
     Returns:
-        False where README.md was not written by this function, or edited since: it stays.
+        Whether the card was written. False: README.md has another origin or was edited, and stays.
 
     Raises:
         ValueError: no bundle, or a file of it or the result can't be used; names it.
@@ -108,7 +112,7 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
 
 
 def find_result(folder: Path) -> Path | None:
-    """The result.json beside a bundle's folder, if it tells of that bundle."""
+    """The result.json beside a bundle's folder, if it describes that bundle."""
     path = folder.resolve().parent / "result.json"
     if not path.is_file():
         return None
@@ -130,10 +134,10 @@ def model_card(
         settings: of the bundle.
         config: its config.json.
         dictionaries: symbols of each dictionary, by its file.
-        result: the recipe's result.json; None: what only it knows is "not recorded".
+        result: the recipe's result.json; None: facts that only it has are "not recorded".
 
     Raises:
-        AttributeError, KeyError, TypeError, ValueError: `config` or `result` is none.
+        AttributeError, KeyError, TypeError, ValueError: `config` or `result` has another content.
     """
     kind, result = kind_of(settings), {} if result is None else result
     arch = result.get("arch") or config["model"].get("_name") or "not recorded"
@@ -167,7 +171,7 @@ def model_card(
 
 
 def kind_of(settings: AnySettings) -> Kind:
-    """What a bundle with these settings holds."""
+    """The kind of model that a bundle with these settings holds."""
     if isinstance(settings, Settings):
         source, target = settings.source_language, settings.target_language
         return Kind(
@@ -257,7 +261,7 @@ def _limits(config: Mapping[str, Any]) -> list[str]:
 
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not set."""
+    """The options that are set: their value is not None, False or 0."""
     return {name: value for name, value in values.items() if value not in (None, False, 0)}
 
 

@@ -1,4 +1,4 @@
-"""What `Translator.translate` and `.stream` can be told."""
+"""The options of `Translator.translate` and `.stream`."""
 
 from collections.abc import Sequence
 from typing import Literal, TypedDict
@@ -20,12 +20,12 @@ class TranslateOptions(TypedDict, total=False):
     align: also find the source subword of each target subword.
     sampling: draw `nbest` samples instead of searching for the likeliest.
     top_k: sample among the k likeliest subwords only.
-    top_p: sample among the fewest subwords whose probabilities reach p together.
+    top_p: sample among the fewest subwords whose probabilities sum to at least p.
     temperature: divides the logits (1).
     seed: makes samples repeatable: the same texts give the same samples.
     prefix: text that the translation begins with, one for all texts or one for each.
     min_length: fewest subwords of a translation (1).
-    no_repeat_ngram: no n-gram of so many subwords comes twice in a translation (0: any may).
+    no_repeat_ngram: no n-gram of so many subwords occurs twice in a translation (0: no limit).
     progress: show a bar on stderr.
     """
 
@@ -55,7 +55,7 @@ def make_search_options(given: TranslateOptions, own_beam: int | None) -> Search
 
     Args:
         given: by the caller.
-        own_beam: that of the bundle, if it has one.
+        own_beam: the bundle's beam, if it has one.
 
     Raises:
         UserError: they don't fit together; names the option and the remedy.
@@ -83,7 +83,7 @@ def make_search_options(given: TranslateOptions, own_beam: int | None) -> Search
 
 
 def check_options(given: TranslateOptions) -> None:
-    """Refuse names that no option has, and values out of range.
+    """Refuse unknown options and values out of range.
 
     Raises:
         UserError: names the option.

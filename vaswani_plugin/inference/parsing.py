@@ -44,10 +44,10 @@ class Parse:
     """One tree of a sentence.
 
     Args:
-        tree: None where the constraint was off and the model wrote no tree over the words.
+        tree: None if the constraint was off and the output is no tree over the words.
         score: log P / length penalty, natural logarithm.
-        symbols: that the model wrote.
-        symbol_scores: log P of each, then of the end.
+        symbols: the output of the model.
+        symbol_scores: log P of each symbol, then of the end of sentence.
     """
 
     tree: Tree | None
@@ -57,7 +57,7 @@ class Parse:
 
     @property
     def bracketing(self) -> str:
-        """The tree on one line; empty where there is none."""
+        """The tree on one line; empty if there is none."""
         return "" if self.tree is None else to_line(self.tree)
 
 
@@ -75,17 +75,17 @@ class ParsedSentence:
 
     @property
     def tree(self) -> Tree | None:
-        """That of the best parse; None where there is none."""
+        """The tree of the best parse; None if there is none."""
         return self.parses[0].tree if self.parses else None
 
     @property
     def bracketing(self) -> str:
-        """The best tree on one line; empty where there is none."""
+        """The best tree on one line; empty if there is none."""
         return self.parses[0].bracketing if self.parses else ""
 
     @property
     def score(self) -> float | None:
-        """That of the best parse; None for an empty sentence."""
+        """The score of the best parse; None for an empty sentence."""
         return self.parses[0].score if self.parses else None
 
 
@@ -104,10 +104,10 @@ class ParseOptions:
     """How sentences are parsed.
 
     Args:
-        beam: width; None: that of the bundle, else the paper's.
+        beam: width; None: the bundle's, else the paper's.
         nbest: trees of each sentence, at most the beam.
         length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided.
-        unconstrained: let the model write what is no tree, as the paper's does.
+        unconstrained: allow outputs that are no tree, as in the paper.
         batch_tokens: most units of sentences in a batch, padding included.
     """
 
@@ -119,7 +119,7 @@ class ParseOptions:
 
 
 class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
-    """What a parser asks of its dictionaries: ours and fairseq's both answer it."""
+    """The interface of a parser's dictionaries; ours and fairseq's both have it."""
 
 
 class Parser:
@@ -178,7 +178,7 @@ class Parser:
         return cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
 
     def count_tokens(self, sentence: str) -> int:
-        """The units of a sentence that the model reads."""
+        """How many units of a sentence the model reads."""
         return len(self._units(sentence))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
@@ -210,11 +210,11 @@ class Parser:
             options: of `ParseOptions`.
 
         Returns:
-            The trees; of many sentences a list, in their order.
+            The trees; for several sentences a list, in their order.
 
         Raises:
-            UserError: options that don't fit, a sentence that is too long, or codes that are not
-                those of the training.
+            UserError: options that don't fit, a sentence that is too long, or codes that differ
+                from those of the training.
         """
         if isinstance(sentences, str):
             return next(self.stream([sentences], **options))
@@ -227,7 +227,8 @@ class Parser:
     ) -> Iterator[ParsedSentence]:
         """Parse a stream, `buffer` sentences at a time; see `parse`.
 
-        An error of a sentence, or of the stream, is raised after those before it are answered.
+        An error of a sentence, or of the stream, is raised after the trees of the earlier
+        sentences.
         """
         chosen = ParseOptions(**options)
         search = self._search_options(chosen)
@@ -305,7 +306,7 @@ class Parser:
 
 
 def _one_line(sentence: str) -> str:
-    """A sentence in which a line break counts as a space."""
+    """The sentence with spaces for its line breaks."""
     return sentence.replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""What a `Translator` returns. Scores are natural logarithms; tokens are the model's subwords."""
+"""Results of a `Translator`. Scores are natural logarithms; tokens are the model's subwords."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Hypothesis:
         score: log P / length penalty.
         tokens: without the end of sentence.
         token_scores: log P of each token, then of the end of sentence.
-        alignment: (source, target) positions in the subwords; empty unless it was asked for.
+        alignment: (source, target) positions of subwords; empty without the option `align`.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Translation:
 
     @property
     def score(self) -> float:
-        """That of the best translation: log P / length penalty."""
+        """The score of the best translation: log P / length penalty."""
         return self.hypotheses[0].score
 
     @property
@@ -62,13 +62,13 @@ class Translation:
 
     @property
     def alignment(self) -> tuple[tuple[int, int], ...]:
-        """(source, target) positions of the best translation; empty unless it was asked for."""
+        """(source, target) positions of the best translation; empty without the option `align`."""
         return self.hypotheses[0].alignment
 
 
 @dataclass(frozen=True)
 class Score:
-    """What the model thinks of a given translation.
+    """The model's score of a given translation.
 
     Args:
         log_probability: log P of the target, its end included.

@@ -1,8 +1,8 @@
 """A checkpoint's model as `model.safetensors`, which holds nothing but numbers, and `config.json`.
 
-config.json holds what the weights need to become a model again: the model's and the task's options,
-the state of the task, the names of weights that share memory (tied embeddings, section 3.4), and
-the sum of model.safetensors. Both files are written whole or not at all.
+config.json holds the rest of the model: the model's and the task's options, the state of the task,
+the names of weights that share memory (tied embeddings, section 3.4), and the SHA-256 sum of
+model.safetensors. Both files are written whole or not at all.
 """
 
 import argparse
@@ -24,11 +24,11 @@ Weights = dict[str, torch.Tensor]
 
 VERSION = 1
 _OF_THE_TRAINING = {"data"}
-"""Options of a task that name places on the machine of the training."""
+"""Options of a task that are paths on the machine of the training."""
 
 
 def shared_owners(weights: Weights) -> dict[str, str]:
-    """For each name the first name that holds the same memory in the same shape: itself, mostly."""
+    """Map each name to the first one with the same memory and shape: in most cases itself."""
     owners: dict[tuple[Any, ...], str] = {}
     return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
 
@@ -42,11 +42,11 @@ def _memory(key: str, tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that makes a checkpoint's model, as key: value.
+    """The options of a checkpoint's model, as key: value.
 
-    A model with a dataclass has its own section. Without one, fairseq keeps every flag of the run
-    there; of those, the ones that another section of the configuration owns (seed, save_dir) say
-    nothing of the model and are left out. Checkpoints older than sections have all flags in "args".
+    A model with a dataclass has its own section. For a model without one, fairseq stores every flag
+    of the run there. Flags that belong to another section (seed, save_dir) are left out. Older
+    checkpoints have no sections and hold all flags in "args".
     """
     sections = state.get("cfg") or {}
     model = sections.get("model") if sections else state.get("args")
@@ -73,7 +73,7 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
     """
     weights = state["model"]
     owners = shared_owners(weights)
-    # Copies: safetensors refuses what shares memory or isn't contiguous.
+    # Copies: safetensors refuses tensors that share memory or aren't contiguous.
     tensors = {
         name: weights[name].detach().clone(memory_format=torch.contiguous_format)
         for name in dict.fromkeys(owners.values())
@@ -99,8 +99,8 @@ def load_safetensors(path: Path) -> dict[str, Any]:
         "model" and "task", "task_state", and "optimizer_history" with the number of updates.
 
     Raises:
-        ValueError: a file is damaged, they don't belong together, or config.json is missing; with
-            the name.
+        ValueError: a file is damaged, the two don't belong together, or config.json is missing;
+            names the file.
         OSError: a file can't be read.
     """
     config = read_config(path.with_name(CONFIG))
@@ -125,7 +125,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read a config.json of `save_safetensors`.
 
     Raises:
-        InputError: it is missing, or it holds something else; with its name.
+        InputError: it is missing, or it holds something else; names the file.
         OSError: it can't be read.
     """
     if not path.is_file():
@@ -171,7 +171,7 @@ def _section(cfg: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of a value; anything else becomes None."""
+    """Convert a value for JSON: other types become None, keys that are no strings are left out."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items() if isinstance(key, str)}
     if isinstance(value, (list, tuple)):

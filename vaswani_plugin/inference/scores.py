@@ -18,11 +18,11 @@ from vaswani_plugin.text.dictionary import Dictionary
 
 @dataclass(frozen=True)
 class TextScore:
-    """What a model gives a text by itself, in natural logarithms.
+    """The score of a single text, in natural logarithms.
 
     Args:
         tokens: of the text, without its end.
-        token_scores: log P of each token given those before it, and last of the end.
+        token_scores: log P of each token given the earlier tokens, then of the end.
     """
 
     tokens: tuple[str, ...]
@@ -35,7 +35,7 @@ class TextScore:
 
     @property
     def perplexity(self) -> float:
-        """Per token, the end included."""
+        """Perplexity per token, the end included."""
         return perplexity(-self.score / len(self.token_scores) / math.log(2))
 
 
@@ -47,10 +47,10 @@ class Perplexity:
     the convention of published figures.
 
     Args:
-        tokens: that were scored, line ends included.
-        unknown: how many of them the model reads as <unk>, though the text says otherwise; then
-            the perplexities are too low.
-        log_probability: of all, natural logarithm.
+        tokens: number of scored tokens, line ends included.
+        unknown: how many of them are <unk> to the model but not in the text; they make the
+            perplexities too low.
+        log_probability: log P of all tokens, natural logarithm.
         counts: of the text.
     """
 
@@ -61,27 +61,27 @@ class Perplexity:
 
     @property
     def bits(self) -> float:
-        """In which the model could code the text."""
+        """Bits that the model needs to code the text: -log2 P."""
         return -self.log_probability / math.log(2)
 
     @property
     def per_token(self) -> float:
-        """Perplexity."""
+        """Perplexity per token."""
         return perplexity(self.bits / self.tokens)
 
     @property
     def per_word(self) -> float:
-        """Perplexity."""
+        """Perplexity per word."""
         return perplexity(self._bits_per("word"))
 
     @property
     def bits_per_character(self) -> float:
-        """Bits by character."""
+        """Bits per character."""
         return self._bits_per("character")
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits by byte."""
+        """Bits per byte."""
         return self._bits_per("byte")
 
     def _bits_per(self, unit: str) -> float:

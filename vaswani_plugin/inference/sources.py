@@ -1,4 +1,4 @@
-"""Texts as a model takes them: subwords, in several pieces where a text is too long for it."""
+"""Source texts as subwords; a text that is too long for the model is cut into pieces."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,8 +14,8 @@ class TextTooLong(UserError):
 
     Attributes:
         number: of the text, from 1 on.
-        count: its subwords.
-        longest: those that the model takes.
+        count: of its subwords.
+        longest: most subwords that the model takes.
     """
 
     def __init__(self, number: int, count: int, longest: int) -> None:
@@ -48,7 +48,7 @@ def encode(text: str, pipeline: Pipeline) -> tuple[str, ...]:
 def encode_whole(
     text: str, pipeline: Pipeline, name: str, longest: int, least: int = 1
 ) -> tuple[str, ...]:
-    """The subwords of a text that has to fit as it is.
+    """The subwords of a text that must fit into the model uncut.
 
     Args:
         text: the text.
@@ -58,7 +58,7 @@ def encode_whole(
         least: fewest subwords.
 
     Raises:
-        UserError: it has fewer or more.
+        UserError: the text has fewer or more subwords.
     """
     tokens = encode(text, pipeline)
     if len(tokens) < least:
@@ -69,7 +69,7 @@ def encode_whole(
 
 
 def read_source(text: str, number: int, pipeline: Pipeline, longest: int, long: str) -> Source:
-    """A text to translate.
+    """Encode a text to translate; cut it as `long` says.
 
     Args:
         text: the text.
@@ -92,14 +92,14 @@ def read_source(text: str, number: int, pipeline: Pipeline, longest: int, long: 
 
 
 def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
-    """The hypotheses of a whole text out of those of its pieces: best with best, and so on.
+    """Join the hypotheses of a text's pieces: the best ones, the second best ones, and so on.
 
     Args:
-        pieces: of each its source subwords and its hypotheses.
+        pieces: for each piece the number of its source subwords, and its hypotheses.
 
     Returns:
-        Tokens and scores one after another, the sum of the scores, and alignments counted from the
-        text's first subword.
+        Hypotheses of the text. Tokens and token scores are concatenated, scores are added, and
+        alignments count from the text's first subword.
     """
     if not pieces:
         return []

@@ -1,11 +1,11 @@
 """Log-probabilities of a stream of tokens under a language model: static and dynamic.
 
-The stream is cut into windows as fairseq-eval-lm cuts it: each scores the next tokens of the stream
-after as many before them as --context-window says, and a window's first input, where the stream
-starts, is the end of a line. Only the targets' log-probabilities are kept.
+The stream is cut into windows as by fairseq-eval-lm. Each window scores the next tokens of the
+stream; the --context-window tokens before them are its context. The first input of the stream is
+the end of a line. Only the targets' log-probabilities are kept.
 
-Dynamic evaluation (Krause et al. 2018) goes through the windows in order; each is scored with the
-weights that the windows before it left, and only then learned from.
+Dynamic evaluation (Krause et al. 2018) goes through the windows in order. Each window is scored
+with the current weights; then the weights are updated on that window.
 
 Axes: N tokens of the stream, B windows, T tokens of a window, S scored tokens.
 """
@@ -27,15 +27,15 @@ Advance = Callable[[int], object]
 
 
 class ScoringModel(Protocol):
-    """What scoring asks of a language model."""
+    """The interface of a language model that scoring needs."""
 
     def log_probabilities(self, tokens: Tensor, scored: list[slice], targets: Tensor) -> Tensor:
-        """The log-probabilities of some next tokens.
+        """log P of given next tokens.
 
         Args:
             tokens: texts shifted right, (B, T), padded on the right.
             scored: the positions of each text whose next tokens are scored.
-            targets: those next tokens, one text's after the other, (S,).
+            targets: these next tokens, text after text, (S,).
 
         Returns:
             Natural logarithms (S,), at least in float32.
@@ -47,7 +47,7 @@ class ScoringModel(Protocol):
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens `first` to `stop` (exclusive) of the stream, scored after those from `start` on."""
+    """Tokens `first` to `stop` (exclusive) are scored; `start` to `first` are their context."""
 
     start: int
     first: int
@@ -55,12 +55,12 @@ class Window:
 
 
 def windows(length: int, tokens_per_sample: int, context_window: int) -> list[Window]:
-    """Cuts a stream as fairseq-eval-lm does.
+    """Cut a stream into windows as fairseq-eval-lm does.
 
     Args:
         length: N.
         tokens_per_sample: T, context included.
-        context_window: how many of these are context at most.
+        context_window: most tokens of a window that are context.
 
     Raises:
         ValueError: the context leaves nothing to score.
@@ -83,8 +83,8 @@ class StreamScorer:
     Args:
         model: in evaluation mode.
         numbers: the stream, (N,).
-        pad: of the dictionary.
-        end: of the dictionary, </s>; stands before the stream.
+        pad: number of the padding symbol.
+        end: number of </s>, which is the first input of the stream.
     """
 
     def __init__(self, model: ScoringModel, numbers: NDArray[np.int64], pad: int, end: int) -> None:
@@ -97,12 +97,12 @@ class StreamScorer:
     def static(
         self, cut: list[Window], batch_tokens: int, advance: Advance = lambda count: None
     ) -> NDArray[np.float64]:
-        """Natural logarithms of all tokens' probabilities, (N,).
+        """log P of every token with fixed weights, natural logarithms, (N,).
 
         Args:
             cut: the windows.
             batch_tokens: most tokens of a batch, padding and context included.
-            advance: told how many tokens were scored.
+            advance: is called after each batch with the number of its scored tokens.
         """
         scores = np.empty(len(self.targets))
         longest = max(window.stop - window.start for window in cut)
@@ -121,15 +121,21 @@ class StreamScorer:
         decay: float,
         advance: Advance = lambda count: None,
     ) -> NDArray[np.float64]:
-        """The same while the model learns; afterwards its weights are what they were.
+        """log P of every token while the model learns, natural logarithms, (N,).
 
-        Nothing else may use the model meanwhile.
+        The trained weights are restored afterwards. Nothing else may use the model meanwhile.
 
-        After a window, with L its mean loss in nats a token and w_0 the trained weights,
-        w <- w + decay (w_0 - w) - rate dL/dw: gradient descent with a pull back.
+        After each window, w <- w + decay (w_0 - w) - rate dL/dw. L is the window's mean loss in
+        nats per token, and w_0 are the trained weights.
+
+        Args:
+            cut: the windows.
+            rate: learning rate.
+            decay: how far each update moves the weights back to the trained ones, from 0 to 1.
+            advance: is called after each window with the number of its scored tokens.
 
         Raises:
-            ValueError: the rate is too large: the model fell apart.
+            ValueError: a log-probability is not finite, because the rate is too large.
         """
         scores = np.empty(len(self.targets))
         with kept_weights(self.model) as (weights, trained):
@@ -161,7 +167,7 @@ class StreamScorer:
 
 @contextlib.contextmanager
 def kept_weights(model: ScoringModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Gives the weights that may learn, and copies; afterwards they are what they were."""
+    """Yield the trainable weights and copies of them; restore the weights at the end."""
     weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
     trained = [weight.detach().clone() for weight in weights]
     try:

@@ -35,10 +35,10 @@ class Summary:
         text: one line; empty for an empty article.
         score: log P / length penalty, natural logarithm.
         tokens: of the summary.
-        token_scores: log P of each, and last, where the model ended the summary, that of its end.
+        token_scores: log P of each token; if the model ended the summary, log P of the end follows.
         ended: whether the model ended it; otherwise it was cut at the limit.
         article_tokens: how many tokens the article has.
-        read_tokens: how many of them, from its beginning, were read.
+        read_tokens: how many tokens of its beginning the model read.
     """
 
     text: str
@@ -65,10 +65,10 @@ class SummaryOptions:
     """How articles are summarized.
 
     Args:
-        beam: width; None: that of the bundle, else the paper's.
+        beam: width; None: the bundle's, else the paper's.
         length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided.
-        max_length: tokens of a summary; None: those of the training's longest.
-        no_repeat_ngram: no n-gram of so many tokens comes twice in a summary; 0: any may.
+        max_length: most tokens of a summary; None: the limit of the training.
+        no_repeat_ngram: no n-gram of so many tokens occurs twice in a summary; 0: no limit.
         batch_tokens: most tokens of articles in a batch, padding included.
     """
 
@@ -79,7 +79,7 @@ class SummaryOptions:
     batch_tokens: int = 4096
 
     def search_options(self) -> SearchOptions:
-        """The same for the search."""
+        """The options of the search."""
         assert self.beam is not None
         return SearchOptions(
             beam=self.beam,
@@ -140,7 +140,7 @@ class Summarizer:
         progress: bool = False,
         **options: Unpack[SummaryKeywords],
     ) -> Summary | list[Summary]:
-        """Summarize.
+        """Summarize articles.
 
         Args:
             articles: one or many; a line break in one counts as a space.
@@ -148,7 +148,7 @@ class Summarizer:
             options: of `SummaryOptions`.
 
         Returns:
-            The summary; of many a list, in their order.
+            The summary; for several articles a list, in their order.
 
         Raises:
             UserError: options that don't fit each other or the model.
@@ -174,7 +174,7 @@ class Summarizer:
         return (summary for group in buffers for summary in self._summarize(group, chosen))
 
     def _complete_options(self, options: SummaryOptions) -> SummaryOptions:
-        """The options with the bundle's values for None."""
+        """Replace None in the options by the bundle's values."""
         read, positions = self.article_tokens, self.model.positions
         most = options.max_length or self.summary_tokens
         room = positions - read - 2  # the sentence's start and <sep>
@@ -189,7 +189,7 @@ class Summarizer:
     def _summarize(
         self, articles: list[tuple[str, ...]], options: SummaryOptions
     ) -> Iterator[Summary]:
-        """The best summary of each; of an empty article none is asked for."""
+        """The best summary of each article; an empty article is not given to the model."""
         index, end = self.model.dictionary.index, self.model.dictionary.eos()
         read = [article[: self.article_tokens] for article in articles]
         assert options.max_length is not None

@@ -1,7 +1,8 @@
-"""A trained Transformer as the search takes models: `modules`, and what it asks of them.
+"""Trained Transformers with the interface of the search, built of `modules`.
 
-The search calls models by fairseq's names, so that it also takes fairseq's own; these classes have
-those names and need torch alone. Parameters are named as in a checkpoint.
+The search uses fairseq's names for methods and attributes, so that it also takes fairseq's own
+models. The classes here have these names and need torch alone. Parameters are named as in a
+checkpoint.
 
 Axes: B batch, S source length (of a language model: scored tokens), T target length, D d_model,
 V vocabulary.
@@ -24,7 +25,7 @@ from vaswani_plugin.text.dictionary import Dictionary
 
 
 class SourceEncoder(Encoder):
-    """`modules.transformer.Encoder` with the output that the search hands to decoders."""
+    """`modules.transformer.Encoder` with the output format that the search needs."""
 
     def __init__(
         self, embedding: Embedding, layers: Iterable[EncoderLayer], parts: ModuleParts
@@ -57,13 +58,13 @@ class SourceEncoder(Encoder):
 
 
 class TargetDecoder(Decoder):
-    """`modules.transformer.Decoder` with what the search looks for.
+    """`modules.transformer.Decoder` with the attributes that the search reads.
 
     Attributes:
-        dictionary: of the target; models of an ensemble must have the same.
-        next_word: of a parser that is handed the next word, else None.
+        dictionary: of the target; all models of an ensemble must have the same one.
+        next_word: the part of a parser whose decoder reads the next word, else None.
         alignment_wanted: whether decoding returns the attention to the source.
-        weights_are_final: nothing writes into the weights any more.
+        weights_are_final: the weights don't change any more.
     """
 
     weights_are_final = True
@@ -88,18 +89,17 @@ class TargetDecoder(Decoder):
 
 
 class TrainedTransformer(nn.Module):
-    """Figure 1, for the search.
+    """The Transformer of Figure 1, with the interface of the search.
 
     Args:
         sizes: of the model.
         source: dictionary.
         target: dictionary.
-        words: of a parser with `next_word`: which tokens of the source end a word, and which of
-            the target stand for one, each boolean by number.
+        words: for a parser with `next_word`: which source tokens end a word, and which target
+            symbols stand for a word; each boolean (V,).
 
     Raises:
-        ValueError: when sizes don't fit, or all embeddings are to be shared between differing
-            dictionaries.
+        ValueError: sizes don't fit, or all embeddings are to be shared and the dictionaries differ.
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class TrainedTransformer(nn.Module):
 
 
 class TextDecoder(LanguageModel):
-    """`modules.language_model.LanguageModel` with what the search looks for.
+    """`modules.language_model.LanguageModel` with the attributes that the search reads.
 
     Attributes:
         dictionary: of the text.
         max_target_positions: longest text in tokens.
-        weights_are_final: nothing writes into the weights any more, except dynamic evaluation.
+        weights_are_final: the weights don't change any more, except in dynamic evaluation.
     """
 
     weights_are_final = True
@@ -164,11 +164,11 @@ class TrainedLanguageModel(nn.Module):
     """The Transformer language model, for the search and for scoring.
 
     Args:
-        sizes: of the model; those of an encoder are not looked at.
+        sizes: of the model; sizes of an encoder are ignored.
         dictionary: of the text.
 
     Raises:
-        ValueError: when sizes don't fit.
+        ValueError: sizes don't fit.
     """
 
     def __init__(self, sizes: TransformerSizes, dictionary: Dictionary) -> None:
@@ -199,16 +199,16 @@ def select_rows(x: Tensor, scored: list[slice]) -> Tensor:
 def projected_log_probabilities(
     features: Tensor, targets: Tensor, project: Callable[[Tensor], Tensor], vocabulary: int
 ) -> Tensor:
-    """Each target's log-probability; the logits never exist all at once.
+    """log P of each target, in chunks, so that the logits are never in memory all at once.
 
     Args:
-        features: (S, D).
-        targets: (S,).
+        features: outputs of the decoder, (S, D).
+        targets: numbers of tokens, (S,).
         project: (s, D) -> logits, or log-probabilities (s, V).
         vocabulary: V.
 
     Returns:
-        (S,), at least in float32.
+        Natural logarithms (S,), at least in float32.
     """
     rows = max(1, CHUNK_ELEMENTS // vocabulary)
     found = []

@@ -3,8 +3,8 @@
     translator = Translator.from_pretrained("work/quickstart/model")
     print(translator.translate("The doctor sleeps.").text)
 
-It needs torch alone where the bundle's model is the Transformer of `modules`, and CTranslate2 where
-it was exported for that.
+A bundle with the Transformer of `modules` needs torch alone; a bundle that was exported for
+CTranslate2 needs CTranslate2.
 """
 
 import sys
@@ -46,11 +46,11 @@ CTRANSLATE2_TYPES = {
 """A dtype as CTranslate2 names it."""
 LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
 BuildForeign = Callable[[Bundle, torch.device, torch.dtype | None], Engine]
-"""Makes an engine of a bundle whose model is none of `modules`."""
+"""Builds an engine for a bundle whose model is not the Transformer of `modules`."""
 
 
 class Translator:
-    """A trained model with all between raw text and its subwords. Threads may share one.
+    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one.
 
     Args:
         pipeline: of a translation model's bundle.
@@ -87,9 +87,9 @@ class Translator:
             device: where to decode, such as "cpu" or "cuda".
             dtype: of the weights, such as torch.bfloat16; None: as they are stored.
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
-            engine: "torch" or "ctranslate2"; None: whichever the bundle is for.
-            build_foreign: takes models that fairseq alone builds;
-                `interchange.translation.load_translator` hands one in.
+            engine: "torch" or "ctranslate2"; None: the one that the bundle was made for.
+            build_foreign: builds models that only fairseq can build;
+                `interchange.translation.load_translator` passes one.
 
         Raises:
             ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
@@ -134,7 +134,7 @@ class Translator:
         Args:
             path: the checkpoint.
             data: folder of the dictionaries.
-            codes: subword-nmt's, to split the text with; None: it is split already.
+            codes: of subword-nmt, to split the text with; None: the text is split already.
             device, dtype, threads: as for `from_pretrained`.
 
         Raises:
@@ -167,7 +167,7 @@ class Translator:
         return self.engine.longest_target
 
     def count_tokens(self, text: str) -> int:
-        """The subwords of a source text, the end of sentence not counted."""
+        """How many subwords a source text has, the end of sentence not counted."""
         return len(encode(text, self.pipeline))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
@@ -191,11 +191,11 @@ class Translator:
             options: see `TranslateOptions`.
 
         Returns:
-            Of one text its translation, of many a list in their order. A text without words has
-            one empty translation.
+            The translation; for several texts a list, in their order. A text without words has one
+            empty translation.
 
         Raises:
-            TextTooLong: with long="error", the default.
+            TextTooLong: a text is too long, and `long` is "error", the default.
             UserError: options that don't fit together.
         """
         if isinstance(texts, str):
@@ -206,24 +206,24 @@ class Translator:
     def stream(
         self, lines: Iterable[str], *, buffer: int = 1000, **options: Unpack[TranslateOptions]
     ) -> Iterator[Translation]:
-        """Translate texts as they come, `buffer` of them together.
+        """Translate a stream of texts, `buffer` at a time.
 
         Args:
             lines: the texts; may be endless.
-            buffer: how many to read before they are translated: enough to make batches of like
-                lengths, few enough to see results soon.
+            buffer: how many texts are read before they are translated. More texts make better
+                batches; fewer show results sooner.
             options: see `TranslateOptions`; `prefix` is one for all.
 
         Returns:
-            An iterator over the translation of each text, in order. It raises TextTooLong, or what
-            `lines` raises, after the texts before.
+            An iterator over the translation of each text, in order. It raises TextTooLong, or an
+            error of `lines`, after the translations of the earlier texts.
 
         Raises:
             UserError: options that don't fit together.
         """
         if buffer < 1:
             raise UserError(f"buffer is {buffer}; it must be at least 1")
-        make_search_options(options, self.settings.beam)  # what is wrong is known at once
+        make_search_options(options, self.settings.beam)  # wrong options raise at once
         return self._stream(lines, buffer, options)
 
     def _stream(
@@ -244,6 +244,9 @@ class Translator:
         Args:
             pairs: source and target as text, none of the sources empty.
             batch_tokens: most target subwords scored at once, padding included.
+
+        Returns:
+            A score for each pair, in their order.
 
         Raises:
             UserError: a source is empty, or a text is too long; names it by its number.
@@ -266,11 +269,11 @@ class Translator:
         return [found[number] for number in range(len(encoded))]
 
     def attention(self, source: str, target: str | None = None) -> Attention:
-        """What each head of each layer attends to.
+        """The attention weights of every layer and head (section 3.2.3).
 
         Args:
             source: text.
-            target: its translation as text; None lets the model search one.
+            target: its translation as text; None: the best translation of the search.
 
         Raises:
             UserError: a sentence is empty or too long, or the model has no weights to show.
@@ -327,7 +330,7 @@ class Translator:
     def _prefixes(
         self, prefix: str | Sequence[str] | None, sources: list[Source]
     ) -> list[Sequence[str]] | None:
-        """The subwords that the translation of each piece begins with: a text's first has some."""
+        """The prefix of each piece's translation; only a text's first piece has one."""
         if prefix is None:
             return None
         texts = [prefix] * len(sources) if isinstance(prefix, str) else prefix
@@ -345,7 +348,7 @@ class Translator:
         return self.pipeline.of_target()
 
     def _join(self, source: Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
-        """The translation of a text out of those of its pieces, which come next in `decoded`."""
+        """Join the translations of a text's pieces, which are the next items of `decoded`."""
         whole = join_pieces([(len(piece), next(decoded)) for piece in source.pieces])[:nbest]
         hypotheses = tuple(
             Hypothesis(text=self.pipeline.decode(" ".join(found.tokens)), **found._asdict())

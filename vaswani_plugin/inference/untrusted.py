@@ -1,8 +1,8 @@
-"""Files that somebody else wrote: whatever goes wrong while one becomes a model, the file is named.
+"""Errors while a model is built from an untrusted file: they name the file.
 
-A checkpoint that loads holds plain data, but any: options of another type, tensors of any shape, a
-section that is missing. What such data lead to inside fairseq and PyTorch can't be listed, so that
-all of it counts as the file's fault here, and only here.
+A checkpoint that loads holds plain data, but these may be anything: options of another type,
+tensors of any shape, missing sections. The errors that such data cause in fairseq and PyTorch can't
+be listed. So every error here, and only here, counts as an error of the file.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,15 @@ from vaswani_plugin.text.messages import wants_traceback
 
 @contextmanager
 def untrusted(path: Path) -> Iterator[None]:
-    """Within, `path` is made into something; any error becomes a ValueError that names it.
+    """Within the context, any error becomes a ValueError that names the file.
 
-    With VASWANI_TRACEBACK=1 errors are left as they are, for whoever looks for a defect.
+    With VASWANI_TRACEBACK=1 errors stay as they are, for debugging.
+
+    Args:
+        path: the file.
 
     Raises:
-        ValueError: what was raised within and is no OSError; with the file's name.
+        ValueError: for any error within, except OSError and MemoryError, which stay as they are.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The routes: LibreTranslate's interface, what the page asks for, health and metrics."""
+"""The routes: LibreTranslate's interface, requests of the page, health and metrics."""
 
 import asyncio
 import secrets
@@ -45,11 +45,16 @@ HEADERS = {
 async def answer_in_time(
     request: Request, seconds: float, work: Coroutine[Any, Any, Answer]
 ) -> Answer:
-    """What `work` returns, unless it takes too long or the client goes away: then it is cancelled.
+    """The result of `work`; it is cancelled if it takes too long or the client disconnects.
+
+    Args:
+        request: of the client.
+        seconds: most time for `work`.
+        work: makes the answer.
 
     Raises:
-        Refusal: 503 or `GONE`.
-        Exception: of `work`.
+        Refusal: 503 after `seconds`, `GONE` after a disconnect.
+        Exception: any exception of `work`.
     """
 
     async def client_leaves() -> None:
@@ -110,7 +115,7 @@ class Routes:
         return {*bodies, *plain, "/", "/spec"}
 
     async def _read(self, request: Request) -> dict[str, Any]:
-        """The fields of a request that may pass."""
+        """The fields of a request; raises a Refusal if the gate does not let it pass."""
         fields = await read_fields(request, self.service.limits)
         address = request.client.host if request.client else ""
         self.service.gate.check(fields.get("api_key"), address)
@@ -207,7 +212,7 @@ async def fail(request: Request, error: Exception) -> Response:
 
 
 def create_app(service: Service, origins: list[str]) -> ASGIApp:
-    """The application.
+    """The ASGI application of the service.
 
     Args:
         service: does the work.
@@ -250,13 +255,12 @@ def hypothesis_fields(translation: Any) -> dict[str, Any]:
 
 
 class Observed:
-    """An application whose requests get a number, are counted and logged, and headers of ours.
+    """Numbers, counts and logs the requests of an application, and adds our headers to its answers.
 
     Args:
         app: the application.
         service: has the counts and the log.
-        paths: those that have names of their own in the counts and the log; a path that a client
-            invents is "other".
+        paths: named in the counts and the log; any other path is "other" there.
     """
 
     def __init__(self, app: ASGIApp, service: Service, paths: set[str]) -> None:

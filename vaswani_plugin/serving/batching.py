@@ -1,7 +1,7 @@
 """Batches across requests: lines that arrive within a few milliseconds are translated together.
 
-One thread owns the model. While it works, further lines wait; the next batch takes them in turn,
-one line of each request, so that a long text does not hold up a short one.
+One thread owns the model. While it works, further lines wait. The next batch takes one line of each
+request in turn, so that a long text does not hold up a short one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ BUSY = {"Retry-After": "1"}
 
 
 class Options(NamedTuple):
-    """Of the search; lines of the same options share a batch.
+    """Options of the search; lines with the same options share a batch.
 
     Args:
         nbest: hypotheses of each line.
@@ -31,15 +31,15 @@ class Options(NamedTuple):
 
 
 class Watch(Protocol):
-    """What is told about each batch."""
+    """Is called after each batch."""
 
     def batch_done(self, lines: int, seconds: float) -> None:
-        """A batch of so many lines took so long."""
+        """Record a batch: how many lines it had and how long it took."""
 
 
 @dataclass(eq=False)
 class _Request:
-    """The lines of one request, those before `next` are in a batch or translated."""
+    """The lines of one request; lines before `next` are in a batch or translated."""
 
     lines: Sequence[str]
     options: Options
@@ -55,11 +55,11 @@ class Batcher:
     """Translates lines of many requests in common batches, in a thread of its own.
 
     Args:
-        translate: gives what it finds for each line, in order; runs in the thread, one call at a
+        translate: returns the result of each line, in order; runs in the thread, one call at a
             time.
         limits: of a batch.
-        queue_lines: most lines that wait or are in work.
-        watch: is told about each batch.
+        queue_lines: most lines that wait or are being translated.
+        watch: is called after each batch.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Batcher:
 
     @property
     def queued(self) -> int:
-        """Lines that wait or are in work."""
+        """How many lines wait or are being translated."""
         waiting = sum(len(r.lines) - r.next for r in self._requests if r.is_waiting())
         return waiting + self._in_work
 
@@ -90,11 +90,11 @@ class Batcher:
         return self._loop_task is not None and not self._loop_task.done()
 
     def start(self) -> None:
-        """Begin to work; within a running event loop."""
+        """Start to translate; needs a running event loop."""
         self._loop_task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Finish what is queued, then end the thread."""
+        """Translate the queued lines, then end the thread."""
         while self.queued and self.is_alive:
             await asyncio.sleep(0.01)
         if self._loop_task is not None:
@@ -106,13 +106,13 @@ class Batcher:
             raise Refusal(503, "Too many texts are waiting: try again later", BUSY)
 
     async def translate(self, lines: Sequence[str], options: Options) -> list[Any]:
-        """What is found for each line, in their order.
+        """Translate lines; returns the result of each, in their order.
 
-        A caller that is cancelled gives its waiting lines up.
+        If the caller is cancelled, its waiting lines are dropped.
 
         Raises:
             Refusal: the queue is full.
-            Exception: of `translate`, for one of these lines alone.
+            Exception: the error of the `translate` function for one of these lines.
         """
         self._admit(len(lines))
         request = _Request(lines, options, asyncio.get_running_loop().create_future())
@@ -127,7 +127,7 @@ class Batcher:
 
         Raises:
             Refusal: the queue is full.
-            Exception: of the function.
+            Exception: any exception of the function.
         """
         self._admit(1)
         self._in_work += 1
@@ -159,7 +159,7 @@ class Batcher:
                 _deliver(request, number, result)
 
     def _take(self) -> list[tuple[_Request, int]]:
-        """The next batch: (request, number of the line), of one kind of options."""
+        """The next batch, as (request, number of the line), all with the same options."""
         waiting = [request for request in self._requests if request.is_waiting()]
         turns = deque(r for r in waiting if r.options == waiting[0].options)
         batch: list[tuple[_Request, int]] = []
@@ -173,7 +173,7 @@ class Batcher:
             request.next += 1
             if request.is_waiting():
                 turns.append(request)
-        # Those that had a turn stand behind those that had none.
+        # Requests with a line in this batch move behind the others.
         served = {id(request) for request, _ in batch}
         waiting = [request for request in waiting if request.is_waiting()]
         self._requests = deque(sorted(waiting, key=lambda request: id(request) in served))
@@ -182,7 +182,7 @@ class Batcher:
         return batch
 
     def _translate_each(self, lines: list[str], options: Options) -> list[Any]:
-        """What is found for each line, or the error that this line alone causes."""
+        """The result of each line, or the error that the line causes by itself."""
         try:
             return self._translate(lines, options)
         except Exception as error:

@@ -1,6 +1,6 @@
 """The fields of a request: a JSON object, a form (both encodings) or the query, within the limits.
 
-What can't be read is refused in LibreTranslate's words, whatever the bytes are.
+A body that can't be read is refused with LibreTranslate's message, whatever its bytes are.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from vaswani_plugin.serving.limits import Limits, Refusal
 
 MOST_FIELDS = 1000
 DROPPED = 16
-"""Multiple of the limit up to which a body that is too long is read."""
+"""A body that is too long is read up to this multiple of the limit."""
 
 
 async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
-    """The fields by their names; of a form, `q` is a list if it stands there more than once.
+    """The fields by their names; `q` is a list if a form has it more than once.
 
     Raises:
         Refusal: too large (413), too slow (408), not readable (400).
@@ -53,10 +53,11 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
 async def _read(request: Request, most: int) -> bytes:
     """The body.
 
-    Of one that is too long so much is read and dropped that most senders come to read the answer.
+    Most clients read the answer only after they have sent the body. So a body that is too long is
+    read and dropped, up to `DROPPED` times the limit.
 
     Raises:
-        Refusal: it is longer, or its sender has gone.
+        Refusal: it is longer than `most` bytes, or the client has closed the connection.
     """
     length = request.headers.get("content-length", "0")
     is_huge = length.isdecimal() and int(length[:18]) > DROPPED * most
@@ -81,7 +82,7 @@ async def _read(request: Request, most: int) -> bytes:
 def _json_fields(body: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(body)
-        # Half a surrogate pair is JSON, but no text.
+        # JSON allows half a surrogate pair, which is no text.
         json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Refusal(400, "Invalid JSON format") from error
@@ -110,7 +111,7 @@ async def _multipart(headers: Headers, body: bytes, limits: Limits) -> list[tupl
 
 def _form_fields(pairs: list[tuple[str, str]]) -> dict[str, Any]:
     fields: dict[str, Any] = dict(pairs)
-    # Forms end lines with CR LF; a JSON text has the line ends that it wants.
+    # Forms end lines with CR LF; texts in JSON keep their line ends.
     texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]
     if texts:
         fields["q"] = texts if len(texts) > 1 else texts[0]

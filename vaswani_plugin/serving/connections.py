@@ -11,11 +11,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from vaswani_plugin.serving.service import Service
 
 STOP_SECONDS = 0.3
-"""At a stop an idle connection stays open so long: a request may be on its way."""
+"""How long an idle connection stays open at a stop: a request may be on its way."""
 
 
 def connection_class(header_seconds: float) -> type[H11Protocol]:
-    """A connection that is closed when a request's headers take longer than this."""
+    """A class of connections that close when a request's headers take longer than this."""
 
     class Connection(H11Protocol):
         """One client's connection."""
@@ -67,11 +67,11 @@ def connection_class(header_seconds: float) -> type[H11Protocol]:
 
 
 class Server(uvicorn.Server):
-    """A server that says where it listens, and tells the service when it has to stop.
+    """A server that logs its address, and tells the service when it has to stop.
 
     Args:
         config: of uvicorn.
-        service: hears of it.
+        service: learns of the stop; has the log.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
@@ -79,7 +79,7 @@ class Server(uvicorn.Server):
         self.service = service
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so in the log."""
+        """Listen, and log the address."""
         await super().startup(sockets)
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
@@ -92,6 +92,6 @@ class Server(uvicorn.Server):
             )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop: answer what was accepted, then end."""
+        """Stop: answer the accepted requests, then end."""
         self.service.is_stopping = True
         super().handle_exit(sig, frame)

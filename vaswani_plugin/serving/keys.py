@@ -11,7 +11,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.limits import Refusal
 
 MOST_CLIENTS = 10_000
-"""Clients whose rate is remembered; beyond, those that were seen least recently are forgotten."""
+"""Most clients whose rate is stored; beyond it the least recently seen ones are dropped."""
 
 
 def read_keys(path: Path) -> dict[str, int | None]:
@@ -55,7 +55,7 @@ class Gate:
 
     Args:
         keys: as `read_keys` gives them; None lets everyone pass.
-        requests_per_minute: of each client address where there are no keys; None: any number.
+        requests_per_minute: of each client address if there are no keys; None: any number.
         clock: seconds.
     """
 
@@ -65,13 +65,13 @@ class Gate:
         requests_per_minute: int | None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        # By digest: how long a look-up takes tells nothing about the keys.
+        # By digest, so that the time of a look-up tells nothing about the keys.
         self.rates = None if keys is None else {_digest(k): rate for k, rate in keys.items()}
         self.requests_per_minute, self.clock = requests_per_minute, clock
         self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
     def check(self, key: Any, address: str) -> None:
-        """Pass.
+        """Count a request; raise a Refusal if it must not pass.
 
         Args:
             key: the request's `api_key`, None where it has none.
@@ -91,7 +91,7 @@ class Gate:
         self._count(digest, self.rates[digest])
 
     def _count(self, client: bytes, rate: int | None) -> None:
-        """A bucket of `rate` requests that fills up again within a minute."""
+        """Token bucket: it holds `rate` requests and refills within a minute."""
         if rate is None:
             return
         now = self.clock()

@@ -1,11 +1,11 @@
-"""How much one client may ask of the service, and what it is told when that is too much."""
+"""Limits on the requests of a client, and the error that answers a refused request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 class Refusal(Exception):
-    """A request that is answered by an error.
+    """Refuses a request: the service answers with an error.
 
     Args:
         status: of HTTP.
@@ -20,17 +20,17 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a request, of the queue and of time; the service refuses what exceeds them.
+    """Limits of a request, of the queue and of time; the service refuses requests beyond them.
 
     Args:
         body_bytes: of a request's body; more is answered by 413.
         characters: of all texts of a request; more is answered by 413.
         texts: of a request that gives a list; more is answered by 413.
-        alternatives: a request may ask for so many beside the best translation.
-        queue_lines: lines that may wait or be in work; more are answered by 503.
-        seconds: from the first byte of a body to the answer; then 503.
+        alternatives: translations beside the best one that a request may ask for.
+        queue_lines: lines that wait or are being translated; more are answered by 503.
+        seconds: from the first byte of a body to the answer; later requests get 503.
         header_seconds: for a request line and its headers; then the connection is closed.
-        body_seconds: for a body; then 408.
+        body_seconds: for a body; then the answer is 408.
         requests_per_minute: of a client address without a key; more are answered by 429.
         attention_tokens: subwords of a sentence whose attention is shown.
         connections: open at once; more are answered by 503.
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """Of the batches that the service makes across requests.
+    """Limits of the batches that the service makes across requests.
 
     Args:
         wait: seconds that a line waits for others to join it.

@@ -1,7 +1,7 @@
 """Texts in HTML: the text between the tags is translated, the tags stay as they are.
 
-The scanner follows the HTML standard's tokenizer in where a tag ends, and takes time in proportion
-to the text, whatever the text is.
+The scanner ends a tag where the HTML standard's tokenizer does. Its time is linear in the length of
+any text.
 """
 
 import re
@@ -22,7 +22,7 @@ _RAW_END = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.I | re.A) for nam
 
 
 def _tag_end(html: str, at: int) -> int:
-    """The place behind a tag whose name ends at `at`; that of the text where the tag has no end."""
+    """The position after a tag whose name ends at `at`; the text's end if the tag has no end."""
     while (at := _BETWEEN.match(html, at).end()) < len(html):  # type: ignore[union-attr]
         if html[at] == ">":
             return at + 1
@@ -39,9 +39,9 @@ def _tag_end(html: str, at: int) -> int:
 
 
 def _markup_end(html: str, at: int) -> tuple[int, str]:
-    """The place behind the markup that begins at `at`, and the tag's name; `at` if none begins.
+    """The position after the markup that begins at `at`, and the tag's name; `at` if none begins.
 
-    The name is that of a start tag, with a slash before it that of an end tag, else empty.
+    The name has a slash before it for an end tag, and is empty for other markup than tags.
     """
     if html.startswith("<!--", at):
         comment = _COMMENT_END.search(html, at + 2)
@@ -56,7 +56,7 @@ def _markup_end(html: str, at: int) -> tuple[int, str]:
 
 
 def split_markup(html: str) -> list[tuple[str, bool]]:
-    """Pieces in order, each with whether it is text to translate; together they are the input."""
+    """Cut HTML into pieces that join to it, each with whether it is text to translate."""
     pieces: list[tuple[str, bool]] = []
     open_names: list[str] = []  # of VERBATIM elements
     start = at = 0
@@ -87,10 +87,10 @@ def split_markup(html: str) -> list[tuple[str, bool]]:
 
 
 def markup_as_text(markup: str) -> str:
-    """What a piece of text says: its character references are resolved."""
+    """The text of a piece of HTML without tags: its character references are resolved."""
     return unescape(markup)
 
 
 def text_as_markup(text: str) -> str:
-    """A text in which no character means anything to HTML, be it in a quoted attribute."""
+    """The text with HTML's special characters escaped, also for quoted attributes."""
     return escape(text, quote=True)

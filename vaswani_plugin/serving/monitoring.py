@@ -1,4 +1,4 @@
-"""What the service counts, in Prometheus' text format (version 0.0.4), and its log."""
+"""The service's metrics in Prometheus' text format (version 0.0.4), and its log."""
 
 import json
 import logging
@@ -21,12 +21,12 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def _labelled(name: str, labels: Labels) -> str:
-    """A series' name; the values are ours, and hold nothing to escape."""
+    """A series' name with its labels; our values need no escaping."""
     return name + ("{" + ",".join(f'{key}="{value}"' for key, value in labels) + "}") * bool(labels)
 
 
 class Counter:
-    """A number for each combination of labels that only grows."""
+    """A number for each combination of labels; it only grows."""
 
     kind = "counter"
 
@@ -34,7 +34,7 @@ class Counter:
         self.values: dict[Labels, float] = {}
 
     def add(self, amount: float = 1, **labels: str) -> None:
-        """Count."""
+        """Add to the number of these labels."""
         key = tuple(labels.items())
         self.values[key] = self.values.get(key, 0) + amount
 
@@ -45,7 +45,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is asked for when it is shown."""
+    """A number that is read whenever it is shown."""
 
     kind = "gauge"
 
@@ -86,7 +86,7 @@ class Histogram:
 
 
 class Monitor:
-    """All that the service counts; a `batching.Watch`."""
+    """All metrics of the service; a `batching.Watch`."""
 
     def __init__(self) -> None:
         self.requests = Counter()
@@ -115,7 +115,7 @@ class Monitor:
         self.batch_seconds.observe(seconds)
 
     def request_done(self, path: str, status: int, seconds: float, **counts: int) -> None:
-        """A request was answered; `counts` may hold `lines` and `characters`."""
+        """Count an answered request; `counts` may hold `lines` and `characters`."""
         self.requests.add(path=path, status=str(status))
         self.request_seconds.observe(seconds, path=path)
         if status == 200:

@@ -1,7 +1,7 @@
 """The page of the service: one HTML file, and the policy that lets it run nothing but its own code.
 
-Texts reach the page as JSON and its document as text nodes only. The attention is shown by the
-explorer of `vaswani attention`.
+The page gets texts as JSON and inserts them as text nodes only. The explorer of `vaswani attention`
+shows the attention.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def policy() -> str:
         hashes = (f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
         rules.append(f"{element}-src {' '.join(hashes)}")
     rules += ["connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'"]
-    # No string may become markup or code, whichever way a script tries it.
+    # Scripts can't turn a string into markup or code.
     rules += [
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",

@@ -1,4 +1,4 @@
-"""The process: a socket, uvicorn, and a stop on SIGTERM that answers what was accepted."""
+"""The process: a socket, uvicorn, and a stop on SIGTERM that answers accepted requests first."""
 
 import logging
 import signal
@@ -16,7 +16,7 @@ HEADER_BYTES = 16 * 1024
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket of this address, on which nobody listens yet.
+    """A socket that is bound to this address and does not listen yet.
 
     Args:
         host: a name or an address; `0.0.0.0` and `::` are all of the machine's.
@@ -29,8 +29,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise UserError(f"--port {port}: give a number from 0 to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # With the protocol's number, without which asyncio leaves Nagle's algorithm on: each
-        # answer would take 40 ms more.
+        # asyncio turns Nagle's algorithm off only for sockets with the protocol's number; with it
+        # each answer would take 40 ms more.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -46,7 +46,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def run(service: Service, listener: socket.socket, origins: list[str]) -> None:
-    """Answer requests until SIGTERM or Ctrl-C, then those that were accepted.
+    """Answer requests until SIGTERM or Ctrl-C, then finish the accepted ones.
 
     Args:
         service: does the work.
@@ -72,7 +72,7 @@ def run(service: Service, listener: socket.socket, origins: list[str]) -> None:
     logger.handlers, logger.propagate = [LogHandler(service.log)], False
     logger.setLevel(logging.WARNING)
     server = Server(config, service)
-    # uvicorn raises the signal again when it has stopped; the stop is no failure.
+    # uvicorn raises the signal again after its stop; that must not end the process with an error.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         server.run([listener])

@@ -1,4 +1,4 @@
-"""What the service is apart from HTTP: a translator with its queue, gate, counts and log."""
+"""The service without HTTP: a translator with its queue, gate, counts and log."""
 
 from collections.abc import Iterable
 from time import monotonic
@@ -13,7 +13,7 @@ from vaswani_plugin.serving.texts import Languages
 
 
 class Translator(Protocol):
-    """What the service needs of `inference.translator.Translator`."""
+    """The part of `inference.translator.Translator` that the service uses."""
 
     source_language: str
     target_language: str
@@ -25,7 +25,7 @@ class Translator(Protocol):
         """The weights of every layer and head."""
 
     def count_tokens(self, text: str) -> int:
-        """Subwords of a text."""
+        """How many subwords a text has."""
 
 
 class Service:
@@ -33,7 +33,7 @@ class Service:
 
     Args:
         translator: answers one call at a time, in a thread of the service.
-        beam: width of the search; more where a request asks for more translations.
+        beam: width of the search; larger for a request of more translations.
         limits: of a request.
         batch_limits: of a batch.
         keys: as `keys.read_keys` gives them; None lets everyone pass.
@@ -82,7 +82,7 @@ class Service:
             raise Refusal(400, f"Cannot translate text: {error}") from error
 
     async def attention(self, source: str, target: str) -> Any:
-        """The attention of every layer and head while the model reads and writes these sentences.
+        """The attention weights of every layer and head for a sentence and its translation.
 
         Raises:
             Refusal: a sentence is too long, or has no words.
@@ -93,7 +93,7 @@ class Service:
             raise Refusal(400, f"Cannot translate text: {error}") from error
 
     def _attend(self, source: str, target: str) -> Any:
-        # A subword has at least a character, so that few texts have to be split to be refused.
+        # A word has at least one subword: most long texts are refused before they are coded.
         most = self.limits.attention_tokens
         for text in (source, target):
             if len(text.split()) > most or self.translator.count_tokens(text) > most:
@@ -101,7 +101,7 @@ class Service:
         return self.translator.attention(source, target)
 
     def health(self) -> str | None:
-        """What is wrong; None if nothing is."""
+        """The problem of the service; None if it works."""
         if self.is_stopping:
             return "stopping"
         if not self.batcher.is_alive:

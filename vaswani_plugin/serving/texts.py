@@ -1,4 +1,4 @@
-"""What a request to translate asks for, and the lines that its texts are made of."""
+"""A request to translate, and the lines of its texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from vaswani_plugin.serving.limits import Limits, Refusal
 from vaswani_plugin.serving.markup import markup_as_text, split_markup, text_as_markup
 
 LONGEST_NAME = 40
-"""Characters of a client's value that an error repeats."""
+"""Most characters of a client's value that an error message repeats."""
 
 
 class Layout:
-    """A text as pieces: lines to translate, and what stays as it is between them.
+    """A text as pieces: lines to translate, and parts between them that stay as they are.
 
     Each line of a plain text, and each stretch of text between two tags of HTML, is a line to
-    translate, without the blanks around it. One without letters and digits stays as it is.
+    translate, without the blanks around it. A line without letters and digits stays as it is.
 
     Args:
         text: plain or HTML.
@@ -68,7 +68,7 @@ class Languages:
         """Refuse other languages.
 
         Raises:
-            Refusal: in LibreTranslate's words.
+            Refusal: with LibreTranslate's message.
         """
         known = (self.source, self.target)
         for code, codes in ((source, (*known, "auto")), (target, known)):
@@ -89,8 +89,8 @@ class TranslationRequest:
     Args:
         layouts: of its texts.
         is_list: whether it gave a list of texts, and gets a list.
-        is_auto: whether it left the source language open.
-        alternatives: how many translations it wants beside the best.
+        is_auto: whether its source language is "auto".
+        alternatives: how many translations it asks for beside the best one.
     """
 
     layouts: list[Layout]
@@ -100,10 +100,10 @@ class TranslationRequest:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], languages: Languages, limits: Limits) -> Self:
-        """Of the fields `q`, `source`, `target`, and perhaps `format` and `alternatives`.
+        """Read the fields `q`, `source`, `target`, and optionally `format` and `alternatives`.
 
         Raises:
-            Refusal: in LibreTranslate's words.
+            Refusal: with LibreTranslate's message.
         """
         texts = texts_of(fields, limits)
         source, target = (_word(fields, name) for name in ("source", "target"))
@@ -118,7 +118,7 @@ class TranslationRequest:
 
     @property
     def lines(self) -> list[str]:
-        """Of all texts."""
+        """The lines of all texts."""
         return [line for layout in self.layouts for line in layout.lines]
 
     def answer(self, found: Sequence[Sequence[str]], source: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class TranslationRequest:
 
 
 def undetected(source: str) -> dict[str, Any]:
-    """The language of a text where nothing detects it: the only one that the model reads."""
+    """The answer for an undetected language: the model's source language, with confidence 0."""
     return {"confidence": 0.0, "language": source}
 
 
@@ -153,7 +153,7 @@ def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list
     """The texts of a field: a string or a list.
 
     Raises:
-        Refusal: missing, no text (400) or too long (413).
+        Refusal: the field is missing or no text (400), or it is too long (413).
     """
     value = fields.get(name)
     if not value:
@@ -169,7 +169,7 @@ def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list
 
 
 def check_lines(lines: int, limits: Limits) -> None:
-    """Refuse what the queue can't hold even when it is empty.
+    """Refuse more lines than an empty queue can hold.
 
     Raises:
         Refusal: too many lines.
@@ -192,10 +192,10 @@ def _word(fields: Mapping[str, Any], name: str, default: str | None = None) -> s
 
 
 def number_of(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
-    """A whole number from 0 to `most`, as JSON's number or as text.
+    """A field's whole number from 0 to `most`, given as a JSON number or as text.
 
     Raises:
-        Refusal: it is none.
+        Refusal: the field has another value.
     """
     value = fields.get(name, default)
     try:
