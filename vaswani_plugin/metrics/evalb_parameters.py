@@ -20,7 +20,7 @@ KEYWORDS = (*_NUMBERS, "LABELED", *_LABELS, *_PAIRS, "DISC_ONLY")
 class Parameters:
     """The settings of a .prm file; the defaults are EVALB's without such a file.
 
-    debug: 0, 1 (words and brackets of each sentence) or 2 (also what differs). max_error: more
+    debug: 0, 1 (words and brackets of each sentence) or 2 (also the differences). max_error: more
     errors end the scoring. cutoff: the longest sentence of the second summary, in words. labelled:
     labels must match. delete: brackets and words with these labels don't count. delete_for_length:
     words with these tags don't count in the length. quotes: tags of quotation marks, restored where

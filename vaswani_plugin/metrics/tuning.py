@@ -23,7 +23,7 @@ TINY_GAIN = 1e-9
 
 
 def count_ngrams(hypothesis: str, references: Sequence[str]) -> np.ndarray:
-    """A sentence's counts for BLEU, (COUNTS,); those of a corpus are their sum.
+    """A sentence's counts for BLEU, (COUNTS,); a corpus has their sum.
 
     Args:
         hypothesis: words, separated by spaces.
