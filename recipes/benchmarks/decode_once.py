@@ -2,8 +2,8 @@
 
     decode_once.py DATA_BIN ARCH SENTENCES
 
-The outputs are as long as the sources (beam 4, the paper's rules); the model's weights are drawn by
-a fixed seed. Prints {"speed": sentences a second} of the search alone, without start-up.
+The outputs are as long as the sources (beam 4, the paper's rules). The model's weights are random
+with a fixed seed. Prints {"speed": sentences a second} of the search alone, without start-up.
 """
 
 import json

@@ -25,7 +25,7 @@ from vaswani_plugin.interchange.translation import load_translator
 from vaswani_plugin.text.corpus_io import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}
-TIE = 1e-4  # scores that differ by less are float32's noise
+TIE = 1e-4  # smaller differences of scores are rounding errors of float32
 
 
 def translate(folder: Path, lines: list[str], beam: int) -> tuple[list[Translation], float]:
@@ -36,7 +36,7 @@ def translate(folder: Path, lines: list[str], beam: int) -> tuple[list[Translati
 
 
 def compare(ours: list[Translation], theirs: list[Translation]) -> dict[str, int]:
-    """Counts of equal lines, and of the others by who scored higher."""
+    """Counts of equal lines, and of the other lines by the side that scored higher."""
     gains = [b.score - a.score for a, b in zip(ours, theirs, strict=True) if a.tokens != b.tokens]
     return {
         "lines": len(ours),

@@ -58,7 +58,7 @@ def fairseq_command(args: argparse.Namespace, engine: str, mode: str, output: Pa
 
 
 def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output: Path) -> Command:
-    """This file again, as the process that CTranslate2 translates in."""
+    """The command that runs this file as the process in which CTranslate2 translates."""
     arguments = [sys.executable, __file__, "--translate-with", args.work / engine]
     arguments += ["--beam", args.beam, "--threads", args.threads, "--max-tokens", args.max_tokens]
     arguments += ["--max-decoding-length", args.max_decoding_length]
@@ -68,7 +68,7 @@ def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output
 
 
 def translate_with_ctranslate2(args: argparse.Namespace) -> None:
-    """Standard input to standard output, in subwords."""
+    """Translate standard input to standard output, in subwords."""
     import ctranslate2
 
     translator = ctranslate2.Translator(
@@ -90,7 +90,7 @@ def translate_with_ctranslate2(args: argparse.Namespace) -> None:
 
 
 def multiply_adds(model: Path, beam: int, sources: int, targets: int) -> int:
-    """Products that no decoder can avoid: every weight once a token, the beam's rows included."""
+    """Multiply-adds that every decoder needs: each weight once a token, for all rows of a beam."""
     import torch
 
     total = 0
@@ -135,7 +135,7 @@ def summary(runs: list[Measurement], tokens: int) -> dict[str, float]:
 
 
 def prepare(args: argparse.Namespace) -> list[str]:
-    """Export the model, write the sources; the names of the engines that can run."""
+    """Export the model and write the sources; returns the names of the engines that can run."""
     args.work.mkdir(parents=True, exist_ok=True)
     if args.sentences:
         wanted = args.data_bin, args.subset, args.sentences
@@ -147,7 +147,7 @@ def prepare(args: argparse.Namespace) -> list[str]:
     if not args.no_ctranslate2:
         from vaswani_plugin.interchange.ctranslate2_export import import_ctranslate2
 
-        import_ctranslate2()  # absent? known at once; child processes inherit its settings
+        import_ctranslate2()  # fail now if it is missing; child processes inherit its settings
         for name, flags in QUANTIZATIONS.items():
             shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
             output = ["--output", args.work / name, "--data-bin", args.data_bin]

@@ -27,12 +27,12 @@ from vaswani_plugin.text.corpus_io import InputError, run, write_atomically  # n
 
 PARTS = ("training", "decoding", "tests")
 SECONDS = {"training": 330, "decoding": 180, "tests": 180}
-"""Greatest time of each command of a part on a GPU; together with the rest about ten minutes."""
+"""Time limit in seconds of each command of a part on a GPU. All parts take about ten minutes."""
 SENTENCE = 28
-"""Tokens of each sentence to decode, its end not counted: an untrained model writes as many."""
+"""Tokens of each sentence to decode, without its end; an untrained model writes equally many."""
 FEW = 8
-"""Sentences of a run that tells how long a process takes to start. (fairseq leaves out the last
-batch where its sentences are no multiple of 8.)"""
+"""Sentences of the run that measures a process's start-up. (fairseq leaves out the last batch if
+its number of sentences is not a multiple of 8.)"""
 REHEARSAL = {
     **{"sizes": ["debug"], "vocabulary": 1000, "max_tokens": 400, "updates": 3, "sentences": 16},
     **{"precision": "fp32", "decode_size": "debug"},
@@ -44,10 +44,15 @@ ON_A_GPU = {
 
 
 def call(command: list[object], seconds: float, log: Path) -> str:
-    """What a command printed; its messages go to the log.
+    """Run a command and return its output; its messages go to the log.
+
+    Args:
+        command: program and arguments.
+        seconds: time limit.
+        log: file for the messages.
 
     Raises:
-        InputError: it failed or took too long; names the log.
+        InputError: the command failed or took too long; names the log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as stream:
@@ -71,7 +76,7 @@ def call(command: list[object], seconds: float, log: Path) -> str:
 
 
 def training(args: argparse.Namespace) -> dict[str, Any]:
-    """Both sides' speed and memory by training.py, and idle time by a run of ours of its own."""
+    """Speed and memory of both sides by training.py, and idle time by a separate run of ours."""
     flags = ["--data", "synthetic", "--vocabulary", args.vocabulary, "--sizes", *args.sizes]
     flags += ["--device", args.device, "--precision", args.precision, "--work", args.work / "train"]
     flags += ["--max-tokens", args.max_tokens, "--updates", args.updates, "--warm-up", "5"]
@@ -117,7 +122,7 @@ def sentences_to_decode(data: Path, output: Path, count: int) -> Path:
 
 
 def decoding(args: argparse.Namespace) -> dict[str, Any]:
-    """An almost untrained model decodes by generation.py: speed alone is looked at."""
+    """Decoding speed of an almost untrained model, by generation.py."""
     work, device = args.work / "decode", [] if args.device == "gpu" else ["--cpu"]
     data = synthetic_data(args.work / "train" / f"synthetic-{args.vocabulary}", args.vocabulary)
     train = [sys.executable, "-m", "fairseq_cli.train", data, "--user-dir", PLUGIN, *device]
@@ -145,10 +150,11 @@ def decoding(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def with_search_seconds(many: dict[str, Any], few: dict[str, Any]) -> dict[str, Any]:
-    """What generation.py found, and for each engine the seconds beyond those of few sentences.
+    """Add the seconds of the search alone to generation.py's result for many sentences.
 
-    `search_seconds` is without the start of the process; None where it is too short to be seen.
-    `search_times_stock` compares it.
+    `search_seconds` is the difference to the run with few sentences, so it excludes the start of
+    the process; None where it is too short to measure. `search_times_stock` is the speed as a
+    multiple of stock's.
     """
     for engine, row in many["batch"].items():
         seconds = row["wall_seconds"] - few["batch"][engine]["wall_seconds"]
@@ -173,14 +179,14 @@ def gpu_tests(args: argparse.Namespace) -> dict[str, Any]:
 def run_parts(
     args: argparse.Namespace, parts: dict[str, Callable[[argparse.Namespace], dict[str, Any]]]
 ) -> dict[str, Any]:
-    """Each part's result, or why it failed; the report is written anew after each."""
+    """The result or the error of each part; the report is rewritten after each part."""
     report: dict[str, Any] = {"machine": machine(args.device), "settings": settings_of(args)}
     report["parts"] = {}
     for name, part in parts.items():
         print(f"gpu.sh: {name} ...", file=sys.stderr, flush=True)
         try:
             report["parts"][name] = {"result": part(args)}
-        except Exception as error:  # whatever it is, the other parts still tell something
+        except Exception as error:  # after any error, the other parts still give results
             reason = " ".join(str(error).split()) or type(error).__name__
             report["parts"][name] = {"failed": reason}
             print(f"gpu.sh: {name} failed: {reason}", file=sys.stderr, flush=True)
@@ -192,7 +198,7 @@ def run_parts(
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:
-    """What the report says of the options."""
+    """The options that the report shows."""
     names = ("device", "sizes", "precision", "max_tokens", "updates", "repetitions", "vocabulary")
     names += ("decode_size", "sentences", "peak_flops")
     return {name: getattr(args, name) for name in names}
@@ -219,7 +225,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def complete(args: argparse.Namespace) -> argparse.Namespace:
-    """Fill in what was not given, by the device.
+    """Set the options that were not given to the defaults for the device.
 
     Raises:
         InputError: there is no GPU.

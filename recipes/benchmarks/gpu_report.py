@@ -1,4 +1,4 @@
-"""What gpu.py found, in Markdown, and what the machine is."""
+"""The result of gpu.py as Markdown, and a description of the machine."""
 
 import importlib.metadata
 import platform
@@ -11,7 +11,7 @@ PRINTED_TFLOPS = {
     **{"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121},
     **{"A10": 125, "RTX 4090": 165, "RTX 3090": 71, "B200": 2250},
 }
-"""Makers' rates of bf16 products with float32 sums, without sparsity, by a part of the name."""
+"""Makers' peak TFLOP/s of dense bf16 products with float32 sums, by a part of the GPU's name."""
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -28,13 +28,13 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def printed_peak(found: dict[str, Any]) -> float:
-    """FLOP/s that the maker prints; 0 where the machine is not known."""
+    """Peak FLOP/s that the maker prints; 0 where the machine is not known."""
     name = found["name"]
     return next((1e12 * rate for part, rate in PRINTED_TFLOPS.items() if part in name), 0.0)
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """The report for people; `docs/how-to/gpu.md` takes it over as it is."""
+    """The report as Markdown; `docs/how-to/gpu.md` contains it unchanged."""
     found, settings = report["machine"], report["settings"]
     memory = f", {found['gib']} GiB" if "gib" in found else ""
     software = ", ".join(f"{name} {found[name]}" for name in ("torch", "fairseq-fixed", "python"))

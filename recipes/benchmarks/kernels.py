@@ -34,7 +34,7 @@ MODES = ("training", "decoding")
 
 
 def variants() -> dict[str, str]:
-    """What VASWANI_KERNELS says in each variant, by the variant's name."""
+    """The value of VASWANI_KERNELS in each variant, by the variant's name."""
     from vaswani_plugin.kernels import NAMES
 
     without = {f"without {name}": ",".join(n for n in NAMES if n != name) for name in NAMES}
@@ -70,12 +70,12 @@ def decode(name: str, size: str, setting: Setting, sentences: int) -> dict[str, 
 def measure(
     names: dict[str, str], repetitions: int, once: Callable[[str, str, int], dict[str, float]]
 ) -> dict[str, Any]:
-    """Run all variants in turn, so many times, and compare each with the first.
+    """Run all variants in turn, `repetitions` times, and compare each with the first.
 
     Args:
         names: VASWANI_KERNELS by variant.
         repetitions: of each variant.
-        once: (variant, its kernels, repetition) -> figures of one run.
+        once: function from (variant, its kernels, repetition) to the figures of one run.
 
     Returns:
         By variant: `speed` and `peak_mib` (medians), and `over_all`, the ratio of its speed to
@@ -101,7 +101,7 @@ def measure(
 
 
 def measure_case(args: argparse.Namespace, base: Setting, size: str, mode: str) -> dict[str, Any]:
-    """All variants of one size, mode and number of threads."""
+    """Measure all variants of one size, mode and number of threads."""
 
     def once(name: str, kernels: str, repetition: int) -> dict[str, float]:
         setting = replace(base, kernels=kernels)
@@ -115,13 +115,13 @@ def measure_case(args: argparse.Namespace, base: Setting, size: str, mode: str) 
 
 
 def lines_of_code() -> dict[str, int]:
-    """Lines of each file of kernels."""
+    """The number of lines of each file of kernels."""
     files = sorted((PLUGIN / "kernels").glob("*.py"))
     return {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
 
 
 def as_table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The result as a table."""
     lines = [f"{result['processor']}; lines: {result['lines']}"]
     for case in result["cases"]:
         lines.append(f"{case['size']}, {case['mode']}, {case['threads']} threads")

@@ -45,7 +45,7 @@ def gigaflops(product: Callable[[], object], operations: int, repetitions: int) 
 
 @torch.no_grad()
 def rates(shape: tuple[int, int, int], repetitions: int) -> list[tuple[float, float]]:
-    """Of PyTorch's library and of oneDNN: forward, gradient of the input, of the weight."""
+    """Rates of PyTorch's library and of oneDNN: forward, gradient of the input, of the weight."""
     rows, inputs, outputs = shape
     x, weight = torch.randn(rows, inputs), torch.randn(outputs, inputs)
     grad = torch.randn(rows, outputs)

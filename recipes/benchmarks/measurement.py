@@ -1,4 +1,4 @@
-"""Runs commands and measures them: time, processor time, and the memory of all their processes."""
+"""Runs commands and measures wall time, CPU time, and the memory of all their processes."""
 
 import contextlib
 import os
@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT))
 from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
-"""Seconds between two looks at the memory: often at first, since a command may end soon; then
-seldom, since a look costs the commands time as well."""
+"""Seconds between two samples of the memory. Samples are frequent at first, because a command may
+end soon; then they become rare, because each one slows the commands down."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Command:
 
 @dataclass
 class Measurement:
-    """What commands cost: seconds on the clock, of all processors, and bytes at the peak."""
+    """The cost of commands: wall seconds, CPU seconds, and peak memory in bytes."""
 
     lines: int
     wall: float
@@ -43,7 +43,7 @@ class Measurement:
 
 
 def processor_name() -> str:
-    """The processor as Linux names it, with its vector instructions; else the architecture."""
+    """Linux's name of the processor, with its vector instructions; elsewhere the architecture."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
@@ -53,7 +53,7 @@ def processor_name() -> str:
 
 
 def session_memory(session: int) -> int:
-    """Bytes held by the processes of a session, shared ones counted once (Linux; else 0)."""
+    """Memory of a session's processes in bytes, shared memory counted once (Linux; else 0)."""
     total = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -66,10 +66,14 @@ def session_memory(session: int) -> int:
 
 
 def measure(lines: int, *groups: list[Command]) -> Measurement:
-    """Runs groups of commands one after the other, the commands of a group at the same time.
+    """Run groups of commands one after the other, the commands of a group in parallel.
+
+    Args:
+        lines: number of lines that the commands process.
+        groups: commands, by group.
 
     Raises:
-        InputError: a command failed; carries the end of what it said.
+        InputError: a command failed; contains the end of its messages.
     """
     before, start, peak = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0
     for group in groups:
@@ -104,7 +108,7 @@ def _start(command: Command, error: IO[bytes], files: contextlib.ExitStack) -> s
     def opened(path: Path | None, mode: str) -> IO[bytes] | int:
         return files.enter_context(open(path, mode)) if path else subprocess.DEVNULL
 
-    # A session of its own, by which its processes are found.
+    # A new session, by which its processes are found.
     return subprocess.Popen(
         [str(argument) for argument in command.arguments],
         stdin=opened(command.stdin, "rb"),

@@ -23,9 +23,9 @@ from vaswani_plugin.text.corpus_io import run  # noqa: E402
 
 
 def peaks(args: argparse.Namespace, size: str, max_tokens: int) -> dict[str, Any]:
-    """One row: what each side held at most, in MiB, and ours over stock's.
+    """One row: peak memory of each side in MiB, and the ratio of ours to stock's.
 
-    `libraries` are in it on a CPU: what the process held before it read its data.
+    On a CPU the peak includes `libraries`: the memory of the process before it reads its data.
     """
     setting = setting_of(args, max_tokens, args.updates)
     row: dict[str, Any] = {"size": size, "max_tokens": max_tokens}
@@ -39,7 +39,7 @@ def peaks(args: argparse.Namespace, size: str, max_tokens: int) -> dict[str, Any
 
 
 def as_table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The result as a table."""
     lines = [f"{'size':6}{'tokens':>8}{'stock MiB':>11}{'ours MiB':>11}{'ratio':>8}  libraries MiB"]
     for row in result["rows"]:
         libraries = ", ".join(str(row[f"{side}_libraries_mib"]) for side in SIDES)

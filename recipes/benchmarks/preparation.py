@@ -33,10 +33,10 @@ STEPS = ("tokenize", "learn", "apply", "binarize")
 
 
 def check(pipelines: Pipelines, step: str, lines: int) -> None:
-    """Compares what both pipelines wrote.
+    """Compare the files of both pipelines after a step.
 
     Raises:
-        InputError: there is a difference.
+        InputError: the files differ.
     """
     names = {
         "tokenize": [f"tok.{language}" for language in pipelines.pair],
@@ -45,7 +45,7 @@ def check(pipelines: Pipelines, step: str, lines: int) -> None:
     }
     theirs, ours = pipelines.work / "plain", pipelines.work / "ours"
     if step == "binarize":
-        # Of fewer lines than ours was measured with: once more, with the same.
+        # Plain had fewer lines than ours, so ours binarizes those lines once more.
         measure(0, *pipelines.our_binarize("plain", "compared"))
         theirs, ours = theirs / "data-bin", ours / "compared"
         names[step] = sorted(path.name for path in ours.iterdir())
@@ -62,8 +62,8 @@ def same_beginning(theirs: Path, ours: Path, count: int, blanks: bool) -> bool:
     """Whether theirs has `count` lines and they are the first of ours.
 
     Args:
-        blanks: sacremoses leaves one more behind or within some lines, of which no later step
-            takes notice.
+        blanks: ignore additional blanks, which sacremoses leaves at the end of or within some
+            lines; no later step depends on them.
     """
     mine = read_lines(ours)
     found = 0
@@ -75,7 +75,7 @@ def same_beginning(theirs: Path, ours: Path, count: int, blanks: bool) -> bool:
 
 
 def copy_beginning(source: Path, count: int, output: Path) -> None:
-    """Writes the first lines of a file to another."""
+    """Write the first `count` lines of a file to another."""
     with write_atomically(output) as write:
         for line in islice(read_lines(source), count):
             write(line)
@@ -94,12 +94,13 @@ def find_pairs(folder: Path, pair: tuple[str, str]) -> list[tuple[str, str]]:
             pairs += read_pairs(str(source), str(target))
     if not pairs:
         raise InputError(f"--data {folder}: no train.{pair[0]}[.gz] with its train.{pair[1]}[.gz]")
-    # A lone carriage return ends a line for the plain commands, an empty line stays one for ours.
+    # Without lines that the pipelines treat differently: a lone carriage return ends a line for the
+    # plain commands, and ours keeps empty lines.
     return [sides for sides in pairs if "\r" not in "".join(sides) and all(map(str.strip, sides))]
 
 
 def write_corpus(pipelines: Pipelines, folder: Path, counts: dict[str, int]) -> int:
-    """Writes so many raw pairs into each folder; returns how many distinct pairs there are."""
+    """Write `counts[folder]` raw pairs to each folder; returns the number of distinct pairs."""
     pairs = find_pairs(folder, pipelines.pair)
     for side, language in enumerate(pipelines.pair):
         for name, count in counts.items():
@@ -110,9 +111,9 @@ def write_corpus(pipelines: Pipelines, folder: Path, counts: dict[str, int]) -> 
 
 
 def extrapolated(full: Measurement, part: Measurement, lines: int) -> Measurement:
-    """What more lines would have cost, in a straight line through two measurements.
+    """The cost of more lines, extrapolated linearly from two measurements.
 
-    So the time that a program takes to start is not multiplied.
+    In this way the start-up time of a program is not multiplied.
     """
 
     def at(high: float, low: float) -> float:
@@ -123,12 +124,12 @@ def extrapolated(full: Measurement, part: Measurement, lines: int) -> Measuremen
 
 
 def compare(pipelines: Pipelines, counts: dict[str, int]) -> dict[str, dict]:
-    """Runs both pipelines step by step; returns figures of each step by its name."""
+    """Run both pipelines step by step; returns the figures of each step by its name."""
     figures: dict[str, dict] = {}
     for step in STEPS:
         for language in pipelines.pair:
             for folder in ("plain", "part") if step == "learn" else ():
-                # From here on plain reads what ours wrote, so that the rest can be compared.
+                # From here on plain reads ours' files, so that later steps can be compared.
                 tokens = pipelines.path("ours", f"tok.{language}")
                 copy_beginning(tokens, counts[folder], pipelines.path(folder, tokens.name))
             if step == "binarize":

@@ -1,4 +1,4 @@
-"""What preparation.py measures: the commands of the plain pipeline and of ours, step by step."""
+"""The commands that preparation.py measures: of the plain pipeline and of ours, step by step."""
 
 import shutil
 import sys
@@ -23,7 +23,7 @@ class Pipelines:
         self.work, self.pair, self.workers, self.operations = work, pair, workers, operations
 
     def path(self, *parts: str) -> Path:
-        """A file of the work folder, whose folder is there."""
+        """The path of a file in the work folder; creates the file's folder."""
         path = self.work.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -35,7 +35,7 @@ class Pipelines:
     def plain(self, step: str, lines: int, folder: str = "plain") -> Measurement:
         """Runs a step of the plain pipeline in a folder that has raw text.
 
-        The step `learn` reads what ours has tokenized.
+        The step `learn` reads the text that our pipeline tokenized.
         """
         return measure(lines, *getattr(self, f"plain_{step}")(folder))
 
@@ -91,7 +91,7 @@ class Pipelines:
             program = [self.plain_program("subword-nmt"), "apply-bpe"]
             program += ["--codes", self.path("ours", "codes")]
             commands.append(Command([*program, *self._apply_options(folder, language)]))
-        # This command has one process only; two workers can take a language each.
+        # This command has only one process; with two workers, the languages run in parallel.
         yield from [commands] if self.workers > 1 else [[command] for command in commands]
 
     def our_apply(self) -> Iterator[list[Command]]:

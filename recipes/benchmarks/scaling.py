@@ -40,7 +40,7 @@ from vaswani_plugin.modules.attention import scaled_dot_product_attention  # noq
 from vaswani_plugin.modules.feed_forward import FeedForward  # noqa: E402
 
 TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
-"""Powers of n in the cost of a token: one less than in that of a sentence."""
+"""Powers of n in the cost of a token: one less than in the cost of a sentence."""
 
 
 def configuration(arch: str, longest: int) -> VaswaniTransformerConfig:
@@ -50,7 +50,7 @@ def configuration(arch: str, longest: int) -> VaswaniTransformerConfig:
 
 
 def seconds(step: Callable[[], torch.Tensor], device: torch.device, repetitions: int) -> float:
-    """The shortest of some runs, forward and backward, after one that warms up."""
+    """Seconds of the fastest of some runs, forward and backward, after a warm-up."""
     cuda = device.type == "cuda"
     clock = time.perf_counter if cuda else time.process_time
     times = []
@@ -68,7 +68,7 @@ def seconds(step: Callable[[], torch.Tensor], device: torch.device, repetitions:
 def training_step(
     cfg: VaswaniTransformerConfig, vocabulary: int, sentences: int, length: int, device
 ) -> Callable[[], torch.Tensor]:
-    """Loss of one batch of random tokens, source and target of the same length."""
+    """A function that returns the loss of a batch of random tokens, S equal to T."""
     dictionary = Dictionary()
     for number in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
@@ -86,7 +86,7 @@ def training_step(
 def layer_steps(
     cfg: VaswaniTransformerConfig, sentences: int, length: int, device
 ) -> dict[str, Callable[[], torch.Tensor]]:
-    """The two kinds of cost of Table 1, each alone: Eq. 1 for all heads, and Eq. 2."""
+    """Functions for the two kinds of cost of Table 1: Eq. 1 for all heads, and Eq. 2."""
     width = cfg.d_model // cfg.heads
     shape = (sentences, cfg.heads, length, width)  # (B, H, T, K)
     q, k, v = (torch.randn(shape, device=device, requires_grad=True) for _ in range(3))
@@ -102,7 +102,7 @@ def exponent(xs: list[float], ys: list[float]) -> float:
 
 
 def axis(args: argparse.Namespace, name: str, values: list[int], device) -> dict[str, Any]:
-    """Cost of a target token at each value of one quantity, the others as by default."""
+    """Cost of a target token at each value of one quantity, with defaults for the others."""
     base = configuration(args.arch, max(args.lengths))
     points = []
     for value in values:
@@ -110,7 +110,7 @@ def axis(args: argparse.Namespace, name: str, values: list[int], device) -> dict
         layers = value if name == "layers" else base.encoder_layers
         cfg = replace(base, encoder_layers=layers, decoder_layers=layers)
         length = value if name == "length" else args.length
-        # Length changes at the same number of tokens: their number is an axis of its own.
+        # Length varies at a constant number of tokens, because the batch is an axis of its own.
         sentences = value if name == "batch" else max(1, args.tokens // length)
         vocabulary = value if name == "vocabulary" else args.vocabulary
         steps = {"model": training_step(cfg, vocabulary, sentences, length, device)}
@@ -144,7 +144,7 @@ def axis(args: argparse.Namespace, name: str, values: list[int], device) -> dict
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """One panel a quantity: measured costs, and dashed, through their middle, the expected ones."""
+    """Draw one panel a quantity: measured costs, and expected ones as dashed lines."""
     figure = new_figure(11, 8)
     for panel, (name, found) in zip(
         figure.subplots(2, 2).flat, result["axes"].items(), strict=True
@@ -191,10 +191,10 @@ def options() -> argparse.ArgumentParser:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what can't run.
+    """Check the options.
 
     Raises:
-        InputError: names the flag.
+        InputError: a value that can't run; names the flag.
     """
     for name in ("lengths", "batches", "layers", "vocabularies"):
         if len(getattr(args, name)) < 2 or len(set(getattr(args, name))) < 2:
@@ -213,7 +213,7 @@ def main(argv: list[str] | None = None) -> None:
     args = options().parse_args(argv)
     check(args)
     args.work.mkdir(parents=True, exist_ok=True)
-    # A task of fairseq's sets the root logger to DEBUG, at which matplotlib tells of its fonts.
+    # fairseq's tasks set the root logger to DEBUG. At this level matplotlib logs all its fonts.
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)

@@ -33,7 +33,7 @@ GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0}
 
 
 class Client:
-    """A connection that is kept.
+    """A client with a persistent connection.
 
     Args:
         port: of the loopback address.
@@ -45,10 +45,10 @@ class Client:
         self.languages = dict(zip(("source", "target"), languages, strict=True))
 
     def translate(self, text: str) -> str:
-        """A text's translation.
+        """Request the translation of a text.
 
         Raises:
-            InputError: another answer than 200.
+            InputError: the status is not 200.
         """
         body = json.dumps({"q": text, **self.languages})
         headers = {"Content-Type": "application/json"}
@@ -62,7 +62,7 @@ class Client:
 
 @contextmanager
 def serving(args: argparse.Namespace) -> Iterator[tuple[subprocess.Popen, int, Path]]:
-    """The service's process, which leads a session, its port and its log."""
+    """Start the service; yields its process (the leader of a session), its port and its log."""
     log = args.work / "serve.log"
     command = [sys.executable, "-m", "vaswani_plugin.cli", "serve", "--model", args.model]
     command += ["--port", 0, "--cpu", "--threads", args.threads]
@@ -94,7 +94,7 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
 
 
 def single_requests(client: Client, translator: Translator, texts: list[str]) -> dict[str, Any]:
-    """Milliseconds of a request and of a call, in turn on the same texts."""
+    """Milliseconds of requests and of direct calls, alternating on the same texts."""
 
     def call_translator(text: str) -> None:
         translator.translate(text, long="split")
@@ -116,7 +116,7 @@ def single_requests(client: Client, translator: Translator, texts: list[str]) ->
 def throughput(
     port: int, languages: tuple[str, str], texts: list[str], clients: int
 ) -> tuple[float, dict[str, float], list[str]]:
-    """Requests a second of so many clients, their latencies, and the answers in order."""
+    """Requests a second of `clients` clients, their latencies, and the answers in order."""
     found = [""] * len(texts)
     seconds = [0.0] * len(texts)
     numbers = iter(range(len(texts)))
@@ -139,7 +139,7 @@ def throughput(
 
 
 def under_load(args: argparse.Namespace, process: subprocess.Popen, port: int, log: Path) -> Any:
-    """What `soak.verdict` says of the process while clients ask all the time."""
+    """The result of `soak.verdict` for the process under constant requests of clients."""
     over, done, texts = threading.Event(), [0] * args.clients, args.texts
 
     def work(number: int) -> None:
@@ -160,7 +160,7 @@ def under_load(args: argparse.Namespace, process: subprocess.Popen, port: int, l
 
 
 def meets_goals(result: dict[str, Any]) -> bool:
-    """Whether throughput, latency and, if it was watched, memory are as they should be."""
+    """Whether throughput, latency and, if it was measured, memory meet their goals."""
     return (
         result["many"]["throughput"] >= GOALS["throughput"]
         and result["single"]["added_p95_milliseconds"] <= GOALS["added_p95_milliseconds"]
@@ -169,7 +169,7 @@ def meets_goals(result: dict[str, Any]) -> bool:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """For people."""
+    """The result as text."""
     single, many = result["single"], result["many"]
     rows = [
         f"one request, p95      {single['service']['p95']:8.1f} ms, Translator "
@@ -206,7 +206,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """All parts.
+    """Run all parts of the benchmark.
 
     Raises:
         InputError: the service fails, or there are no lines.

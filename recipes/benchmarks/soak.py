@@ -28,16 +28,16 @@ from vaswani_plugin.text.training_log import statistics as log_statistics  # noq
 
 BIN = Path(sys.executable).parent
 SAMPLES = 120
-"""How often the processes are looked at."""
+"""Number of samples of the processes."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST_CHANGE = {"memory": 0.05, "descriptors": 0.0, "rate": -0.1}
-"""From the first third to the last: memory and files may grow so much, speed may fall so much."""
+"""Allowed relative changes from the first third to the last: memory, open files and speed."""
 
 
 @dataclass
 class Sample:
-    """One look: seconds since the start, bytes, open files, processor seconds and work so far."""
+    """Seconds since the start, bytes of memory, open files, CPU seconds and work so far."""
 
     seconds: float
     memory: int
@@ -47,7 +47,7 @@ class Sample:
 
 
 def open_files_and_time(session: int) -> tuple[int, float]:
-    """Open files and processor seconds of all processes of a session, ended ones included."""
+    """Open files and CPU seconds of all processes of a session, ended ones included."""
     files, ticks = 0, 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -61,7 +61,7 @@ def open_files_and_time(session: int) -> tuple[int, float]:
 
 
 def verdict(samples: list[Sample]) -> dict[str, Any]:
-    """Medians of the first and of the last third after the warm-up, and whether all is flat.
+    """Medians of the first and last third after the warm-up, and whether the changes are allowed.
 
     Raises:
         InputError: too few samples, or no work between them.
@@ -99,10 +99,16 @@ def _rate(samples: list[Sample], clock: str) -> float:
 def watch(
     process: subprocess.Popen, minutes: float, work: Callable[[], float], log: Path
 ) -> list[Sample]:
-    """Look at a process, which leads a session of its own, until it ends or the time is over.
+    """Sample a process, which leads a session of its own, until the time is over.
+
+    Args:
+        process: the process.
+        minutes: time to sample.
+        work: returns the work done so far.
+        log: of the process, for the error message.
 
     Raises:
-        InputError: it ended before; names its log.
+        InputError: the process ended before; names its log.
     """
     start, samples = time.perf_counter(), []
     while (now := time.perf_counter() - start) < 60 * minutes:
@@ -146,7 +152,7 @@ def soak_training(args: argparse.Namespace) -> list[Sample]:
     def updates() -> float:
         with open(log, encoding="utf-8", errors="replace") as stream:
             stream.seek(done["offset"])
-            # What is being written may end within a line, which the next look reads whole.
+            # The last line may be incomplete; the next sample then reads it whole.
             lines = stream.read().rpartition("\n")[0]
         done["offset"] += len(lines.encode("utf-8"))
         for line in lines.split("\n"):
@@ -166,10 +172,10 @@ def soak_training(args: argparse.Namespace) -> list[Sample]:
 
 
 def soak_translation(args: argparse.Namespace) -> list[Sample]:
-    """Translate random lines of a file without end; the work is lines that came back.
+    """Translate random lines of a file until the time is over; the work is translated lines.
 
     Raises:
-        InputError: fewer lines came back than went in.
+        InputError: there are fewer translations than input lines.
     """
     lines, rng = [line for line in read_lines(args.lines) if line.strip()], random.Random(1)
     if not lines:
@@ -188,7 +194,7 @@ def soak_translation(args: argparse.Namespace) -> list[Sample]:
                     stream.write(rng.choice(lines).encode("utf-8") + b"\n")
                     counts["in"] += 1
         except BrokenPipeError:
-            return  # it ended; `watch` says so
+            return  # it ended; `watch` reports it
 
     def read() -> None:
         for _ in process.stdout:
@@ -211,7 +217,7 @@ def soak_translation(args: argparse.Namespace) -> list[Sample]:
 
 
 def as_lines(part: str, found: dict[str, Any]) -> str:
-    """For people."""
+    """The result of a part as text."""
     memory, files, rate = found["memory"], found["descriptors"], found["rate"]
     unit = {"train": "updates", "translate": "lines"}[part]
     return "\n".join(
@@ -247,10 +253,10 @@ def options() -> argparse.ArgumentParser:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what can't run.
+    """Check the options.
 
     Raises:
-        InputError: names the flag.
+        InputError: a value that can't run; names the flag.
     """
     if not 0 < args.minutes < float("inf"):
         raise InputError(f"--minutes {args.minutes}: must be above 0")

@@ -47,10 +47,10 @@ Clock = Callable[[list[str], Path], float]
 
 
 def seconds(command: list[str], folder: Path) -> float:
-    """What a command takes, on the clock.
+    """Wall seconds of a command.
 
     Raises:
-        InputError: it fails.
+        InputError: the command fails.
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
@@ -64,11 +64,11 @@ def seconds(command: list[str], folder: Path) -> float:
 def compare(
     commands: dict[str, float | None], repetitions: int, clock: Clock = seconds
 ) -> list[dict[str, Any]]:
-    """A row a command: its median in seconds, the ratio to `import torch`, and the goal.
+    """One row a command: its median in seconds, the ratio to `import torch`, and the goal.
 
     Args:
-        commands: arguments of `vaswani`, blanks between them: the goal, or None.
-        repetitions: rounds; one more comes first and is not counted.
+        commands: goal (or None) by the arguments of `vaswani`, which are separated by blanks.
+        repetitions: rounds after one warm-up round.
         clock: measures a command line in a folder.
     """
     lines = {MEASURE: [sys.executable, "-c", MEASURE]}
@@ -94,7 +94,7 @@ def compare(
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """For people."""
+    """The rows as a table."""
     width = max(len(row["command"]) for row in rows)
     lines = [f"{'':{width}}  seconds  ratio  goal"]
     for row in rows:
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     """Command line.
 
     Raises:
-        InputError: a command fails, or flags that make no measurement.
+        InputError: a command fails, or a flag has a value that can't run.
     """
     parser = argparse.ArgumentParser(
         prog="startup.sh",

@@ -20,9 +20,9 @@ RARE = 100
 
 
 def bits_a_sentence(folder: Path, language: str) -> float | str:
-    """What the trained model needs for a target sentence of the validation set, in bits.
+    """Bits of the trained model for an average target sentence of the validation set.
 
-    Unlike a loss or a perplexity a token it does not depend on how text is cut.
+    Unlike loss or perplexity per token, they do not depend on the segmentation into subwords.
     """
     log = folder / "train.log"
     losses = (
@@ -33,7 +33,7 @@ def bits_a_sentence(folder: Path, language: str) -> float | str:
     if not losses:
         return "-"
     lines = [line.split() for line in read_lines(folder / f"valid.{language}")]
-    # fairseq's loss is in bits a token, the end of sentence among the tokens.
+    # fairseq's loss is in bits a token, the end of sentence included.
     return float(losses[-1]) * (sum(map(len, lines)) / len(lines) + 1)
 
 

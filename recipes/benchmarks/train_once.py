@@ -1,13 +1,13 @@
-"""fairseq-train, watched: what each of its updates costs.
+"""Runs fairseq-train and measures the cost of each update.
 
     train_once.py REPORT [--synchronize] [--idle-after=N] -- DATA_BIN --arch ...
 
-Everything after `--` is fairseq-train's. REPORT is a JSON file: for each update the seconds that
-the trainer waited for its batch and that it took (clock and processor time), seconds by part,
-and the batch's lengths; and the memory at the peak.
---synchronize waits for the GPU at each part's end: without it a part there means nothing.
---idle-after also reports for what share of the updates after the first N the device computed
-nothing, by PyTorch's profiler, which costs time: the other figures of that run don't count.
+All arguments after `--` are fairseq-train's. REPORT is a JSON file: for each update the seconds of
+waiting for its batch and of the update itself (wall and CPU time), seconds by part, and the batch's
+lengths; and the peak memory.
+--synchronize waits for the GPU at the end of each part: without it the times of parts mean nothing.
+--idle-after also reports the share of time, after the first N updates, in which the device computed
+nothing. It uses PyTorch's profiler, which costs time: ignore the other figures of that run.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from pathlib import Path
 import torch
 
 PARTS = ("forward", "backward", "reduce-grads", "multiply-grads", "clip-grads", "optimizer")
-"""What fairseq's trainer marks for PyTorch's profiler; the rest of an update has no name."""
+"""The parts of an update that fairseq's trainer marks for PyTorch's profiler."""
 
 
 class IdleTime:
-    """For what share of some updates a device computed nothing.
+    """Measures the share of time in which a device computed nothing.
 
     Args:
-        after: updates before the first that counts.
+        after: number of updates before the first that counts.
     """
 
     def __init__(self, after: int) -> None:
@@ -43,14 +43,14 @@ class IdleTime:
         self.activity = activity
 
     def begin(self, update: int) -> None:
-        """Before an update, counted from 0."""
+        """Call before each update; `update` counts from 0."""
         if update == self.after:
             self.profiler = torch.profiler.profile(activities=[self.activity])
             self.profiler.start()
             self.start = time.perf_counter()
 
     def share(self) -> float | None:
-        """After the last update; None where none counted."""
+        """The share, to call after the last update; None if no update counted."""
         if self.profiler is None:
             return None
         if torch.cuda.is_available():
@@ -62,7 +62,7 @@ class IdleTime:
 
 
 def union(intervals: list[tuple[float, float]]) -> float:
-    """Length of what intervals (start, end) cover together."""
+    """The length of the union of intervals (start, end)."""
     covered, reached = 0.0, float("-inf")
     for start, end in sorted(intervals):
         covered += max(0.0, end - max(start, reached))
@@ -82,7 +82,7 @@ class Watch:
 
     @contextlib.contextmanager
     def part(self, name: str, *_):
-        """Stands for torch.autograd.profiler.record_function."""
+        """Replaces torch.autograd.profiler.record_function."""
         start = self.clock()
         yield
         self.parts[name] = self.parts.get(name, 0.0) + self.clock() - start
@@ -93,10 +93,10 @@ class Watch:
         return time.perf_counter()
 
     def around(self, train_step):
-        """fairseq's Trainer.train_step, recorded."""
+        """Wrap fairseq's Trainer.train_step to record each update."""
 
         def recorded(trainer, samples, *args, **kwargs):
-            # Noting the batch belongs neither to the wait before it nor to the update.
+            # Recording the batch counts neither as waiting nor as part of the update.
             wait, wait_cpu = time.perf_counter() - self.ended, time.process_time() - self.ended_cpu
             batch = lengths_of(samples, trainer.task.target_dictionary.pad())
             self.parts = {}
@@ -121,7 +121,7 @@ class Watch:
         return recorded
 
     def reset_peak(self, reset):
-        """fairseq forgets the GPU's peak after every update; this keeps the highest."""
+        """Wrap fairseq's reset of the GPU's peak memory after every update to keep the maximum."""
 
         def kept(*args):
             self.cuda_peak = max(self.cuda_peak, torch.cuda.max_memory_allocated())
@@ -134,7 +134,7 @@ def lengths_of(samples: list[dict], pad: int) -> dict[str, int]:
     """Sums over the sentences of an update: lengths, their products, and positions with padding."""
     names = ("source", "target", "source_pairs", "target_pairs", "cross_pairs")
     sums = dict.fromkeys((*names, "predicted", "padded"), 0)
-    for sample in filter(None, samples):  # without one, a worker takes part by a dummy
+    for sample in filter(None, samples):  # a worker without a batch uses a dummy batch
         inputs = sample["net_input"]
         source, target = (
             inputs[name].ne(pad).sum(dim=1) for name in ("src_tokens", "prev_output_tokens")
@@ -150,10 +150,10 @@ def lengths_of(samples: list[dict], pad: int) -> dict[str, int]:
 
 
 def resident_peak() -> int:
-    """Bytes of main memory that this process held at most."""
+    """Peak main memory of this process, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # What getrusage says there begins at what the process held that started this one.
+        # On Linux, getrusage's peak is at least the memory of the parent process at the start.
         peak = next(line for line in status.open() if line.startswith("VmHWM"))
         return int(peak.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -198,8 +198,8 @@ def main() -> None:
     except Exception:
         traceback.print_exc()
         code = 1
-    # fairseq's thread that prepares batches may be inside PyTorch, where Python's orderly end
-    # would abort the process.
+    # fairseq's thread that prepares batches may be inside PyTorch. Then Python's normal exit would
+    # abort the process.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -33,7 +33,7 @@ TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
-    """One run's figures, its first updates left out."""
+    """The figures of one run, without its first `warm_up` updates."""
     updates = report["updates"][warm_up:]
 
     def total(key: str) -> float:
@@ -51,7 +51,7 @@ def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
 
 
 def milliseconds_by_part(report: dict[str, Any], warm_up: int) -> dict[str, float]:
-    """Of an average update; `data` is the wait for its batch (and logging), `rest` has no name."""
+    """Milliseconds of an average update by part; `data` is waiting for its batch (and logging)."""
     updates = report["updates"][warm_up:]
     parts = {name: sum(u["parts"][name] for u in updates) for name in PARTS}
     parts["rest"] = sum(u["seconds"] for u in updates) - sum(parts.values())
@@ -73,7 +73,7 @@ def summary(reports: list[dict[str, Any]], warm_up: int) -> dict[str, Any]:
 
 
 def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, float]:
-    """What the updates cost if nothing but their matrix products took time, at the best rate."""
+    """The cost of the updates if only their matrix products took time, at the best rate."""
     import torch
 
     from vaswani_plugin.analysis.matrix_rate import matrix_rate
@@ -99,14 +99,14 @@ def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, floa
 
 
 def compare(args: argparse.Namespace, size: str, setting: Setting) -> dict[str, Any]:
-    """Runs of both sides in turn, and what they say about one size."""
+    """Run both sides of one size in turn, and compare them."""
     reports: dict[str, list] = {side: [] for side in SIDES}
     prefix = f"{size}-{args.precision}-{args.device}"
     for repetition in range(1, args.repetitions + 1):
         for side in SIDES:
             name = f"{prefix}-{side}-{repetition}"
             reports[side].append(run_training(args.work, name, side, size, setting))
-    # On a CPU nothing runs behind the clock's back: any run tells the parts.
+    # A CPU computes synchronously, so every run has the times of parts.
     timed = {
         side: run_training(args.work, f"{prefix}-{side}-parts", side, size, setting, True)
         if setting.gpu
@@ -143,7 +143,7 @@ def compare(args: argparse.Namespace, size: str, setting: Setting) -> dict[str, 
 
 
 def as_table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The result as a table."""
     lines = []
     for size, each in result["sizes"].items():
         lines.append(f"{size}: target tokens/s (lowest, highest), peak MiB, ms an update by part")

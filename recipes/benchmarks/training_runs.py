@@ -1,4 +1,4 @@
-"""What training.sh and memory.sh share: two sides' flags, data, and runs whose results are kept."""
+"""Shared by training.sh and memory.sh: flags of both sides, data, and runs with stored results."""
 
 import argparse
 import hashlib
@@ -31,8 +31,8 @@ PLUGIN = ROOT / "vaswani_plugin"
 SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
 """GLIBC_TUNABLES with --checkpoint-activations, as recipes/lib/launch.sh sets it."""
 
-# Log-normal sentence lengths. newstest2014's words have these spreads; a quarter is added for
-# punctuation and subwords.
+# Log-normal sentence lengths, with the spreads of newstest2014's lengths in words. A quarter is
+# added for punctuation and subwords.
 SOURCE_LENGTH = (2.85 + np.log(1.25), 0.54)
 TARGET_OVER_SOURCE = (0.0, 0.2)
 LONGEST = 200
@@ -41,7 +41,7 @@ SYNTHETIC_SENTENCES = 20_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What both sides of a comparison have in common."""
+    """The settings that both sides of a comparison share."""
 
     data: Path
     max_tokens: int
@@ -56,7 +56,7 @@ class Setting:
     def command(self, side: str, size: str) -> list[str]:
         """The arguments of fairseq-train.
 
-        Stock runs without the plugin, but for bf16, which fairseq can't do without its mends.
+        Stock runs without the plugin, except in bf16, for which fairseq needs the plugin's patches.
         """
         flags = [str(self.data), "--max-tokens", str(self.max_tokens), "--seed", "1"]
         flags += ["--max-update", str(self.warm_up + self.updates), "--label-smoothing", "0.1"]
@@ -99,7 +99,7 @@ def run_training(
     synchronize: bool = False,
     idle: bool = False,
 ) -> dict[str, Any]:
-    """What train_once.py reports of a run; of one that was finished before, what it reported.
+    """The report of train_once.py for a run; a run that finished before is not repeated.
 
     Args:
         work: the report goes to WORK/runs, fairseq's log to WORK/logs.
@@ -108,7 +108,7 @@ def run_training(
         size: a key of ARCHS.
         setting: of the run.
         synchronize: measure parts on a GPU.
-        idle: measure for what share of the counted updates the device computes nothing.
+        idle: measure the share of time in which the device computes nothing, after the warm-up.
 
     Raises:
         InputError: the training failed; names its log.
@@ -164,7 +164,7 @@ def synthetic_data(folder: Path, vocabulary: int, sentences: int = SYNTHETIC_SEN
     """A data-bin of random tokens whose sentences are as long as newstest's; made once.
 
     Args:
-        folder: where it goes.
+        folder: folder to write.
         vocabulary: rows of the joined dictionary.
         sentences: of the training set.
     """
@@ -210,14 +210,14 @@ def options(prog: str, description: str) -> argparse.ArgumentParser:
 
 
 def check(args: argparse.Namespace, counts: Iterable[str]) -> None:
-    """Refuse what can't run.
+    """Check the options.
 
     Args:
         args: of `options`.
-        counts: names of those that must be at least 1.
+        counts: names of the options that must be at least 1.
 
     Raises:
-        InputError: names the flag.
+        InputError: a value that can't run; names the flag.
     """
     for name in (*counts, "threads"):
         values = getattr(args, name)
@@ -241,7 +241,7 @@ def check(args: argparse.Namespace, counts: Iterable[str]) -> None:
 
 
 def setting_of(args: argparse.Namespace, max_tokens: int, updates: int) -> Setting:
-    """The setting of checked options; makes synthetic data where they ask for it."""
+    """The setting of checked options; makes synthetic data if the options ask for it."""
     data = Path(args.data)
     if args.data == "synthetic":
         data = synthetic_data(args.work / f"synthetic-{args.vocabulary}", args.vocabulary)
@@ -258,7 +258,7 @@ def setting_of(args: argparse.Namespace, max_tokens: int, updates: int) -> Setti
 
 
 def write_result(path: Path, result: dict[str, Any], table: Callable[[dict], str]) -> None:
-    """Keep the result as JSON, with what it was measured on, and print it as a table."""
+    """Write the result as JSON, with a description of the machine, and print it as a table."""
     result["machine"] = processor_name()
     if result["device"] == "gpu":
         import torch

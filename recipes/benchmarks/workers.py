@@ -24,14 +24,14 @@ ONCE = ROOT / "recipes" / "benchmarks" / "train_once.py"
 def run_together(
     log: Path, size: str, setting: Setting, workers: int, update_freq: int
 ) -> list[dict[str, Any]]:
-    """What train_once.py reports of each worker of a training.
+    """The report of train_once.py for each worker of a training.
 
     Args:
-        log: the file of what they say; the workers' numbers are added to its name.
+        log: log file; the worker's rank is added to its name.
         size: of the model.
-        setting: of the run; its threads are those of each worker.
-        workers: processes.
-        update_freq: batches of each worker to an update.
+        setting: of the run, with the number of threads of each worker.
+        workers: number of processes.
+        update_freq: batches that each worker accumulates for an update.
 
     Raises:
         InputError: a worker failed; names its log.
@@ -71,14 +71,14 @@ def run_together(
 
 
 def tokens_per_second(reports: list[dict[str, Any]], warm_up: int) -> float:
-    """Target tokens of all workers, by the clock of the slowest; the first updates left out."""
+    """Target tokens of all workers over the slowest's wall time, without the first updates."""
     counted = [report["updates"][warm_up:] for report in reports]
     tokens = sum(update["target"] for updates in counted for update in updates)
     return tokens / max(sum(u["wait"] + u["seconds"] for u in updates) for updates in counted)
 
 
 def compare(args: argparse.Namespace, size: str, setting: Setting) -> dict[str, Any]:
-    """Both sides in turn, and what they say about one size."""
+    """Run both sides of one size in turn, and compare them."""
     one = replace(setting, threads=args.workers * setting.threads)
     sides = {"one": (one, 1, args.workers), "several": (setting, args.workers, 1)}
     speeds: dict[str, list[float]] = {side: [] for side in sides}
@@ -103,7 +103,7 @@ def compare(args: argparse.Namespace, size: str, setting: Setting) -> dict[str, 
 
 
 def as_table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The result as a table."""
     workers, threads = result["workers"], result["threads"]
     lines = [
         f"target tokens/s: 1 worker with {workers * threads} threads, {workers} with {threads}"

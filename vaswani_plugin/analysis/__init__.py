@@ -1,1 +1,1 @@
-"""What is measured and drawn: figures, curves and rates. It knows torch, not fairseq."""
+"""Measurements and plots: figures, curves and rates. It imports torch, but not fairseq."""

@@ -1,9 +1,9 @@
 "use strict";
-const FAINTEST = 0.02; // a weight below it is no line that an eye could see
+const FAINTEST = 0.02; // weights below it are not drawn: their lines would be invisible
 const MOST_LINES = 20000;
 const $ = (id) => document.getElementById(id);
 let data = null; // {start: {kind, layer, heads, word}, attention: {kind: {title, queries, keys, ...}}}
-let view = null; // what of it is shown
+let view = null; // the part of it that is shown
 
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -92,7 +92,7 @@ function toggleHead(head) {
   update();
 }
 
-function allHeads() { // or none, if all are there
+function allHeads() { // or none, if all are chosen
   const count = current().shape[1];
   const heads = view.heads.size === count ? [] : Array.from({ length: count }, (_, i) => i + 1);
   view.heads = new Set(heads);
@@ -139,7 +139,7 @@ function draw() {
   drawTokens();
 }
 
-function meanWeights(at) { // over the chosen heads, between a token and each one opposite
+function meanWeights(at) { // over the chosen heads, between a token and each opposite one
   const attention = current(), isQuery = at.side === "queries", heads = [...view.heads];
   return attention[isQuery ? "keys" : "queries"].map((_, other) => {
     const [query, key] = isQuery ? [at.index, other] : [other, at.index];

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FAINTEST = 0.02
-"""Weights below it are no line that an eye could see."""
+"""Weights below it are not drawn: their lines would be invisible."""
 # A "$" in a sentence is a dollar and not the start of a formula.
 PLAIN = {"parse_math": False}
 
@@ -30,14 +30,14 @@ def draw_heads(
     title: str,
     output: Path,
 ) -> None:
-    """One heat map a head, dark where the weight is high.
+    """Draw one heat map a head, dark where the weight is high.
 
     Args:
         weights: (H, T, S), each row summing to 1.
         heads: which of them, from 1 on.
         queries: T labels, top to bottom.
         keys: S labels, left to right.
-        title: stands above the picture.
+        title: text above the picture.
         output: file to write; its suffix chooses the format.
 
     Raises:
@@ -52,7 +52,7 @@ def draw_heads(
     figure = new_figure(columns * width, rows * height)
     for number, head in enumerate(heads):
         panel = figure.add_subplot(rows, columns, number + 1)
-        # aspect: squares that have to shrink would push the longest labels off the picture.
+        # With square cells, the longest labels could fall outside the picture.
         panel.imshow(weights[head - 1], cmap="Blues", vmin=0, vmax=1, aspect="auto")
         panel.set_title(f"head {head}", fontsize=9)
         panel.set_xticks(range(len(keys)), keys, rotation=90, fontsize=small, **PLAIN)
@@ -71,9 +71,9 @@ def draw_lines(
     output: Path,
     only: Sequence[int] | None = None,
 ) -> None:
-    """Figures 3 to 5: two columns of tokens, the queries on the left, and lines between them.
+    """Draw Figures 3 to 5: two columns of tokens, queries on the left, and lines between them.
 
-    A line's opacity is its weight, its colour that of its head.
+    The opacity of a line shows its weight, the colour its head.
 
     Args:
         only: numbers of the queries whose lines are drawn; None draws all.
@@ -106,7 +106,7 @@ def draw_lines(
 
 
 def head_colours(heads: int) -> list[tuple[float, float, float]]:
-    """A colour a head, evenly around the wheel."""
+    """One RGB colour a head, with hues at equal distances."""
     from matplotlib.colors import hsv_to_rgb
 
     return [tuple(map(float, hsv_to_rgb((head / heads, 0.8, 0.8)))) for head in range(heads)]
@@ -122,10 +122,10 @@ def _write_column(
 
 
 def draw_statistics(statistics: dict[str, Any], output: Path) -> None:
-    """A heat map of layers by heads for every attention (down) and statistic (across).
+    """Draw a heat map of layers by heads for every attention (rows) and statistic (columns).
 
     Args:
-        statistics: what `corpus_statistics` returned.
+        statistics: the result of `corpus_statistics`.
         output: file to write; its suffix chooses the format.
 
     Raises:

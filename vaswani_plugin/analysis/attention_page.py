@@ -1,6 +1,6 @@
 """The page of `vaswani attention`: one HTML file that needs no network, to explore a sentence.
 
-The weights lie in it as 16-bit integers (65,535 is a weight of 1) in base64.
+It contains the weights as 16-bit integers (65,535 is a weight of 1) in base64.
 """
 
 import base64
@@ -21,7 +21,7 @@ LEVELS = 65535
 
 
 def attention_data(attention: Attention) -> dict[str, Any]:
-    """What the explorer shows: for each kind its title, labels, shape (N, H, T, S) and weights."""
+    """The explorer's data: for each kind its title, labels, shape (N, H, T, S) and weights."""
     return {
         kind: {
             "title": KINDS[kind],
@@ -36,10 +36,10 @@ def attention_data(attention: Attention) -> dict[str, Any]:
 
 @cache
 def explorer_parts() -> dict[str, str]:
-    """The explorer's style sheet, markup and script, which another page can hold, too.
+    """The explorer's style sheet, markup and script, which other pages can embed.
 
-    The script defines `explore(data)`; `data` has `attention`, as `attention_data` gives it, and
-    `start`, as `page` takes it.
+    The script defines `explore(data)`; `data` has `attention`, the result of `attention_data`, and
+    `start`, as for `page`.
     """
     suffixes = {"STYLE": ".css", "EXPLORER": ".html", "SCRIPT": ".js"}
     stem = TEMPLATE.with_name("attention_explorer")
@@ -47,7 +47,7 @@ def explorer_parts() -> dict[str, str]:
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """A template with a part in place of each `{{NAME}}`, in one pass: a part may hold such a name.
+    """Replace each `{{NAME}}` of a template by its part, in one pass: a part may contain `{{`.
 
     Raises:
         KeyError: a part is missing.
@@ -59,13 +59,13 @@ def filled(template: str, parts: Mapping[str, str]) -> str:
 
 
 def page(attention: Attention, start: dict[str, Any]) -> str:
-    """The HTML text.
+    """The page as HTML text.
 
     Args:
         attention: what to show.
         start: what to show first: `kind`, `layer` and `heads` (from 1 on), `word` (or None).
     """
-    # Within a script element HTML knows no escapes; JSON's own leave it nothing to end or to open.
+    # HTML has no escapes within a script element. With JSON's escapes no text can end the element.
     text = json.dumps({"start": start, "attention": attention_data(attention)})
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -74,10 +74,14 @@ def page(attention: Attention, start: dict[str, Any]) -> str:
 
 
 def write_page(attention: Attention, start: dict[str, Any], output: Path) -> None:
-    """Write the page; its file is complete or not there.
+    """Write the page atomically: after an error there is no partial file.
+
+    Args:
+        attention, start: as for `page`.
+        output: file to write.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     with write_bytes_atomically(output) as stream:
         stream.write(page(attention, start).encode("utf-8"))

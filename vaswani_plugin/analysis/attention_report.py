@@ -22,14 +22,14 @@ from vaswani_plugin.text.corpus_io import read_lines, read_pairs, write_atomical
 
 @dataclass(frozen=True)
 class View:
-    """What to show of a sentence.
+    """The part of a sentence's attention to show.
 
     Args:
         kind: a key of `KINDS`.
         layer: from 1 on; None: the last one.
         heads: from 1 on; None: all.
-        lines: tokens joined by lines (Figures 3 to 5) instead of heat maps.
-        word: draw the lines of this word alone.
+        lines: draw lines between tokens (Figures 3 to 5) instead of heat maps.
+        word: draw only the lines of this word.
         is_merged: the labels are words, not subwords.
     """
 
@@ -42,10 +42,10 @@ class View:
 
 
 def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> None:
-    """Write files, each by its suffix: .html, .json, or a picture.
+    """Write the attention of a sentence to files; the suffix is .html, .json, or a picture's.
 
     Raises:
-        UserError: a kind, layer, head or word that isn't there.
+        UserError: a kind, layer, head or word that does not exist.
         ValueError: matplotlib is not installed.
         OSError: a file can't be written.
     """
@@ -70,7 +70,7 @@ def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> Non
 
 
 def write_statistics(statistics: dict[str, Any], outputs: list[Path]) -> None:
-    """Write what `corpus_statistics` returned, each file by its suffix: .json or a picture.
+    """Write the result of `corpus_statistics` to files; the suffix is .json or a picture's.
 
     Raises:
         ValueError: matplotlib is not installed.
@@ -124,7 +124,7 @@ def as_json(attention: Attention) -> dict[str, Any]:
 
 
 def statistics_as_json(statistics: dict[str, Any]) -> dict[str, Any]:
-    """What `corpus_statistics` returned, with lists for arrays."""
+    """The result of `corpus_statistics`, with lists instead of arrays."""
     kinds = {
         kind: {k: v if k == "queries" else v.tolist() for k, v in found.items()}
         for kind, found in statistics["attention"].items()
@@ -133,13 +133,13 @@ def statistics_as_json(statistics: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_json(content: dict[str, Any], path: Path) -> None:
-    """Write a file; it is complete or not there."""
+    """Write a file atomically: after an error there is no partial file."""
     with write_atomically(path) as write:
         write(json.dumps(content))
 
 
 def read_corpus(paths: list[Path]) -> Iterator[tuple[str, str | None]]:
-    """Sources and, of a second file, targets.
+    """Pairs of source and target; without a second file the targets are None.
 
     Raises:
         InputError: a line can't be read, or the files have different numbers of lines.
@@ -156,13 +156,13 @@ def attend_pairs(
     name: Path,
     merge: str | None = None,
 ) -> Iterator[Attention]:
-    """The attention of each pair, empty ones left out; a bar on a terminal shows how many.
+    """The attention of each pair; empty pairs are skipped; a terminal shows a progress bar.
 
     Args:
         translator: of the model.
-        pairs: source and target; None lets the model search a translation.
-        name: of the corpus, for errors.
-        merge: kind of the subwords that are to be merged to words; None leaves them.
+        pairs: source and target; for a target None, the model translates the source.
+        name: of the corpus, for error messages.
+        merge: kind of the subwords to merge into words; None: don't merge.
 
     Raises:
         ValueError: a sentence is too long; names its line.

@@ -1,4 +1,4 @@
-"""What each head attends to over a corpus, for the remark of Figure 5 that heads specialize.
+"""Statistics of each head's attention over a corpus: do heads specialize, as Figure 5 says?
 
 Axes: N layers, H heads, T queries, S keys.
 """
@@ -27,8 +27,8 @@ def query_sums(weights: np.ndarray) -> dict[str, np.ndarray]:
         weights: (N, H, T, S), each row summing to 1.
 
     Returns:
-        (N, H) for each key of `STATISTICS`. Tokens are compared by position, which between two
-        languages says how monotonous the attention is; a neighbour that isn't there gets 0.
+        (N, H) for each key of `STATISTICS`. Tokens are compared by position; between two languages
+        this measures how monotonic the attention is. A missing neighbour gets 0.
     """
     weights = weights.astype(np.float64)
     queries, keys = weights.shape[-2:]
@@ -76,7 +76,7 @@ def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
 
 
 def as_table(statistics: dict[str, Any]) -> str:
-    """A row a head."""
+    """The statistics as a table, one row a head."""
     header = ["attention", "layer", "head", *STATISTICS]
     table = tabulate(_rows(statistics["attention"]), header, floatfmt=".3f")
     legend = "\n".join(f"{name:<9} {meaning}" for name, meaning in STATISTICS.items())

@@ -8,10 +8,10 @@ from vaswani_plugin.metrics.bleu_report import TITLES
 
 
 def draw_buckets(result: dict[str, Any], path: Path) -> None:
-    """One panel for each table of `bleu_report.by_bucket`: BLEU over buckets, a line a system.
+    """Draw a panel for each table of `bleu_report.by_bucket`: BLEU over buckets, a line a system.
 
     Args:
-        result: holds the tables by their keys.
+        result: has the tables under their keys.
         path: of the picture.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Training curves of several runs beside each other: as JSON, as a table, drawn."""
+"""Training curves of several runs: as JSON, as a table, as a picture."""
 
 import math
 from pathlib import Path
@@ -12,12 +12,12 @@ from vaswani_plugin.analysis.figures import new_figure, save_figure
 
 
 def _belongs(key: str, name: str) -> bool:
-    """Whether "loss", "valid loss" is of the series "loss"."""
+    """Whether a key, such as "loss" or "valid loss", belongs to the series `name`, here "loss"."""
     return key.split()[-1] == name
 
 
 def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
-    """Everything, with null for what is no finite number."""
+    """All curves, with None for numbers that aren't finite."""
     return {
         "x": axis,
         "runs": [
@@ -40,7 +40,7 @@ def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
 
 
 def as_text(runs: list[Run]) -> str:
-    """A table for people: of each run and series the first, the best and the last value."""
+    """A table of the first, the best and the last value of each run and series."""
     rows, remarks = [], []
     for each in runs:
         for number, (key, series) in enumerate(each.series.items()):
@@ -71,7 +71,7 @@ def _shown(value: float | None) -> str:
 
 
 def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
-    """A panel a series, a colour a run; validation with dots, over its training's thin line.
+    """Draw one panel a series and one colour a run; validation has dots, training a thin line.
 
     Raises:
         OSError: the picture can't be written.

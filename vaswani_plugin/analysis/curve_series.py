@@ -1,4 +1,4 @@
-"""The series of a training log that are drawn as curves, and the axes that they are laid over."""
+"""The series of a training log that are drawn as curves, and their axes."""
 
 SERIES = {
     "loss": ("loss", "loss (bits)", min),
@@ -7,5 +7,5 @@ SERIES = {
     "wps": ("wps", "target tokens/s", max),
     "gnorm": ("gnorm", "gradient norm", None),
 }
-"""Name: (field of fairseq's statistics, what it is called on an axis, what is best)."""
+"""Name: (field of fairseq's statistics, label of its axis, which value is best)."""
 AXES = {"updates": "updates", "time": "hours", "tokens": "target tokens"}

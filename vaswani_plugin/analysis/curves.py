@@ -1,4 +1,4 @@
-"""The curves of a training: read from any log of fairseq's, laid over updates, time or tokens."""
+"""Training curves from any log of fairseq's, over updates, time or tokens."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LOG_OF_RECIPE = "logs/train.log"
 
 @dataclass
 class Series:
-    """A series of a run: `x` on the axis asked for, `updates` and values, of the same length."""
+    """A series of a run: positions `x` on the axis, `updates` and `values`, of equal length."""
 
     x: list[float]
     updates: list[int]
@@ -51,23 +51,23 @@ class Run:
 
 
 def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
-    """Read a log, a recipe's work folder or a folder of TensorBoard's.
+    """Read a run from a log, a recipe's work folder or a TensorBoard folder.
 
     Args:
         path: of the log.
         label: in the legend; None: from the path.
-        names: keys of `curve_series.SERIES`; validation's series of the same name come beside
-            training's, as "valid loss".
+        names: keys of `curve_series.SERIES`; the series of validation are added as "valid NAME",
+            such as "valid loss".
         axis: a key of `curve_series.AXES`.
 
     Raises:
-        ValueError: no statistics in it, or none of the kind that the axis needs.
-        OSError: it can't be read.
+        ValueError: the log has no statistics, or not those that the axis needs.
+        OSError: the log can't be read.
     """
     log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
     records = read_events(log) if log.is_dir() else read_records(read_lines(log))
     curves = read_curves(records, str(log))
-    # Intervals tell more than epochs; a short run logs epochs alone.
+    # Log intervals are finer than epochs, but a short run logs epochs alone.
     training = curves.get("train_inner") or curves.get("train") or []
     _count_tokens(training)
     anchors = sorted(training + curves.get("train", []), key=lambda point: point["num_updates"])
@@ -77,7 +77,7 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
             continue
         for name in names:
             field = SERIES[name][0]
-            # How fast a validation was, and its learning rate, are no curves of the training.
+            # Only loss and perplexity of validation are curves, not its speed or learning rate.
             points = [p for p in curve if field in p] if not kind or name in ("loss", "ppl") else []
             if points:
                 updates = [int(point["num_updates"]) for point in points]
@@ -88,13 +88,13 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
 
 
 def _label(path: Path) -> str:
-    """What tells logs of many runs apart: work/NAME/logs/train.log is NAME."""
+    """The label of a log from its path: NAME for work/NAME/logs/train.log."""
     parts = [part for part in path.resolve().parts if part not in ("logs", "train.log")]
     return parts[-1].removesuffix(".log")
 
 
 def _count_tokens(training: Curve) -> None:
-    """Adds `tokens` to the points, the sum up to each, where the log tells the batches' size."""
+    """Add `tokens`, the number of tokens so far, to each point if the log has batch sizes."""
     before, total = 0.0, 0.0
     for point in training:
         if "wpb" not in point:
@@ -105,10 +105,10 @@ def _count_tokens(training: Curve) -> None:
 
 
 def _positions(updates: list[int], anchors: Curve, axis: str, name: str) -> list[float]:
-    """The updates on an axis, interpolated between those that the training logged.
+    """Positions of updates on an axis, interpolated between the updates that training logged.
 
     Raises:
-        ValueError: the log doesn't tell.
+        ValueError: the log does not have the axis's statistic.
     """
     if axis == "updates":
         return [float(update) for update in updates]

@@ -1,7 +1,7 @@
 """TensorBoard's event files as fairseq writes them: a folder for each kind of statistics.
 
-A file is a sequence of records: length (8 bytes), its check sum (4), data, its check sum (4); the
-data is an Event of TensorBoard's protocol. tensorboardX brings the protocol and the check sum.
+A file is a sequence of records: length (8 bytes), its checksum (4), data, its checksum (4). The
+data is an Event of TensorBoard's protocol. tensorboardX provides the protocol and the checksum.
 """
 
 import struct
@@ -18,9 +18,9 @@ def event_files(folder: Path) -> list[Path]:
     """The event files of a folder of `--tensorboard-logdir`, oldest first.
 
     Raises:
-        ValueError: none is there.
+        ValueError: there are none.
     """
-    # The name holds the second in which the file was begun.
+    # The name contains the second in which the file was created.
     found = sorted(folder.rglob("*tfevents*"), key=lambda path: path.name)
     if not found:
         raise ValueError(
@@ -34,7 +34,7 @@ def read_events(folder: Path) -> Iterator[Record]:
 
     Raises:
         ValueError: no event files, or a broken one.
-        OSError: one can't be read.
+        OSError: a file can't be read.
     """
     scalars = []
     for path in event_files(folder):
@@ -44,7 +44,7 @@ def read_events(folder: Path) -> Iterator[Record]:
                     row = (event.wall_time, path.parent.name, event.step)
                     scalars.append((*row, value.tag, value.simple_value))
     scalars.sort(key=lambda row: row[0])
-    # fairseq writes a scalar an event; those of one kind and update belong together.
+    # fairseq writes one scalar an event; events of the same kind and update form a record.
     pending: dict[str, dict[str, str]] = {}
     for _, kind, step, tag, number in scalars:
         fields = pending.get(kind, {})
@@ -56,7 +56,7 @@ def read_events(folder: Path) -> Iterator[Record]:
 
 
 def _events(path: Path) -> Iterator:
-    """The events of a file; a last one that was cut off is left out."""
+    """The events of a file; an incomplete last event is left out."""
     from tensorboardX.crc32c import crc32c
     from tensorboardX.proto.event_pb2 import Event
 

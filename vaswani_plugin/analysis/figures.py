@@ -1,4 +1,4 @@
-"""Plots of the commands: matplotlib (the extra "plots") without a screen, files written whole."""
+"""Plots by matplotlib (the extra "plots"), without a screen; files are written atomically."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def check_plot_path(path: Path) -> None:
-    """Refuse a plot that can't be written, before the work that it shows is done.
+    """Check that a plot can be written, before its values are computed.
 
     Raises:
         ValueError: matplotlib is not installed, or it knows no pictures with this suffix.
@@ -25,7 +25,10 @@ def check_plot_path(path: Path) -> None:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, sizes in inches.
+    """An empty figure.
+
+    Args:
+        width, height: in inches.
 
     Raises:
         ValueError: matplotlib is not installed.
@@ -40,10 +43,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure; its file is complete or not there.
+    """Write a figure atomically: after an error there is no partial file.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         partial = Path(folder, path.name)

@@ -1,4 +1,4 @@
-"""The times of Table 1's layers, drawn."""
+"""A plot of the times of Table 1's layers."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,10 @@ from vaswani_plugin.analysis.figures import new_figure, save_figure
 
 
 def draw_layer_times(times: dict[str, Any], path: Path) -> None:
-    """Two log-log panels, time over n and time over d; a straight line is a power law.
+    """Draw two log-log panels, time over n and time over d; a straight line is a power law.
 
     Args:
-        times: of `layer_timing.time_layers`.
+        times: the result of `layer_timing.time_layers`.
         path: of the picture.
 
     Raises:

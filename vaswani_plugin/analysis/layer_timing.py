@@ -1,4 +1,4 @@
-"""The layers of Table 1, real ones, timed over the length of the sequence and over the width.
+"""Measured times of Table 1's layers over the length of the sequence and over the width.
 
 Axes: B batch (1), T positions, D width, R neighbourhood.
 """
@@ -24,9 +24,9 @@ Layer = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class TimedLayer:
-    """A kind of layer: how it is made for (n, d, k, r), and the powers of n and d to expect.
+    """A kind of layer: `make` builds it for (n, d, k, r); its cost has these powers of n and d.
 
-    None: its cost is a sum of two different powers.
+    A power is None where the cost is a sum of two different powers.
     """
 
     name: str
@@ -61,7 +61,7 @@ def _convolutional(n: int, d: int, k: int, r: int) -> Layer:
 
 
 def _restricted(n: int, d: int, k: int, r: int) -> Layer:
-    """Without the projections, which cost n d^2: the part that the table is about."""
+    """Without the projections, which cost n d^2: Table 1 counts the rest."""
     window = neighbourhood(r)
     return lambda x: restricted_attention(*(x[:, None],) * 3, window, 0.0, d**-0.5)[:, 0]
 
@@ -88,9 +88,9 @@ LAYERS = (
 
 
 def seconds(layer: Layer, x: Tensor) -> float:
-    """CPU time of the shortest of `REPETITIONS` runs, forward, after one that doesn't count.
+    """CPU seconds of the fastest of `REPETITIONS` forward passes, after a warm-up.
 
-    CPU time rather than the clock's, because other programs may use the machine too.
+    CPU time is used instead of wall time because other programs may use the machine too.
     """
     times = []
     with torch.inference_mode():
@@ -103,10 +103,10 @@ def seconds(layer: Layer, x: Tensor) -> float:
 
 
 def measure(sizes: list[tuple[int, int]], k: int, r: int) -> Iterator[list[float]]:
-    """Time every layer of `LAYERS` on one core; afterwards PyTorch uses as many as before.
+    """Time every layer of `LAYERS` on one core, then restore PyTorch's number of threads.
 
     Args:
-        sizes: (n, d), one after another.
+        sizes: pairs (n, d), in the order of timing.
         k: kernel of the convolution.
         r: neighbourhood of restricted attention.
 
@@ -124,7 +124,7 @@ def measure(sizes: list[tuple[int, int]], k: int, r: int) -> Iterator[list[float
 
 
 def time_layers(lengths: list[int], widths: list[int], k: int, r: int) -> dict[str, Any]:
-    """Times over the lengths and over the widths, and the power of each that they follow.
+    """Times over the lengths and over the widths, with a fitted power law for each.
 
     The lengths are timed at the middle one of the widths, and the widths at the middle length.
 

@@ -1,4 +1,4 @@
-"""How fast this machine multiplies matrices: the limit against which training is measured."""
+"""The rate of matrix products on this machine: an upper limit for the rate of training."""
 
 import time
 from collections.abc import Callable
@@ -11,18 +11,18 @@ from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.matrix_library import has_onednn, onednn_product
 
 SIZES = (1024, 2048, 4096, 8192)
-"""Rows and columns of the products tried: small ones suit a processor, large ones a GPU."""
+"""Rows and columns of the products tried: small ones suit a CPU, large ones a GPU."""
 
 REPETITIONS = 5
 ENOUGH_SECONDS = 0.02
-"""A product that takes so long has reached the limit; larger ones would only take longer."""
+"""A product that takes this long has reached the limit; larger ones would only take longer."""
 
 
 @torch.no_grad()
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s (2 a multiply-add) of the best of some large square products.
+    """The best rate of some large square products, in FLOP/s (a multiply-add is 2 FLOPs).
 
-    The best of PyTorch's own choice of library and, for float32 on a CPU, of oneDNN. Takes
+    The products use PyTorch's default library and, for float32 on a CPU, also oneDNN. This takes
     about a second on a CPU.
 
     Args:

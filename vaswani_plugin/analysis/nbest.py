@@ -1,6 +1,6 @@
 """N-best lists to rescore: Moses' format and the output of fairseq-generate.
 
-Nothing is dropped: what can't be understood is an error with the number of its line.
+Nothing is skipped: a line that can't be parsed is an error, which names the line's number.
 """
 
 import math
@@ -21,14 +21,13 @@ class Entry:
     """A hypothesis.
 
     Args:
-        text: its tokens, divided by spaces.
+        text: its tokens, separated by spaces.
         score: the system's own.
-        output: the text that the system gave out: detokenized where the list has that, too.
+        output: the system's output text, detokenized if the list has it detokenized.
         features: of Moses' list, as they are written there.
-        rest: what stands behind the score in Moses' list.
-        per_nat: the score of a log P of one nat, by the list's own scale: fairseq-generate prints
-            bits divided by the length penalty, Moses' scores are taken for log P. None where
-            nothing says it.
+        rest: the fields after the score in Moses' list.
+        per_nat: factor from log P in nats to the score. fairseq-generate prints bits divided by
+            the length penalty; Moses' scores are assumed to be log P. None where it is unknown.
     """
 
     text: str
@@ -53,11 +52,11 @@ class NBest:
 
 
 def read_nbest(path: Path) -> NBest:
-    """Read a list; its first line tells the format.
+    """Read the n-best lists of a file; its first line determines the format.
 
     Raises:
         OSError: the file can't be read.
-        ValueError: a broken line, a sentence that is missing or comes twice; with the line.
+        ValueError: a broken line, or a sentence that is missing or repeated; names the line.
     """
     lines = read_lines(path)
     return _read_moses(path, lines) if _MOSES.match(lines[0]) else _read_fairseq(path, lines)
@@ -112,7 +111,7 @@ def _read_fairseq(path: Path, lines: list[str]) -> NBest:
     for number, line in enumerate(lines, 1):
         match = _FAIRSEQ.match(line)
         if not match:
-            continue  # A lines, the log
+            continue  # alignments (A lines) and log messages
         kind, fields = match[1], line[match.end() :].split("\t")
         if kind in "ST":
             kinds[kind].add(int(match[2]), number, "\t".join(fields))
@@ -161,7 +160,7 @@ def _entries(
 
 
 def _as_many(path: Path, hypotheses: list[list], kind: str, lists: _Lists) -> list[list] | None:
-    """The lines of a kind, one a hypothesis; None where there are none at all."""
+    """The lines of a kind, one a hypothesis; None if the file has none."""
     if not lists.found:
         return None
     given = lists.in_order()
@@ -176,7 +175,7 @@ def _as_many(path: Path, hypotheses: list[list], kind: str, lists: _Lists) -> li
 
 
 def _per_nat(path: Path, identity: int, score: float, bits: float) -> float:
-    """See `Entry`; `bits` is log2 P of a hypothesis, and `score` the same by its penalty."""
+    """`Entry.per_nat`; `bits` is log2 P of a hypothesis, `score` is `bits` over its penalty."""
     if score * bits < 0 or (score == 0) != (bits == 0):
         raise ValueError(
             f"{path}: sentence {identity} has the score {score:g} and token scores that sum to "
@@ -223,11 +222,11 @@ def write_nbest(
     """Write all hypotheses in Moses' format, each sentence's best first.
 
     Args:
-        write: takes a line.
+        write: function that writes a line.
         nbest: the lists.
-        names: of the features that are added to those of the list.
-        features: of each sentence's hypotheses.
-        scores: of each sentence's hypotheses, by which they are ordered.
+        names: names of the features to add to the list's own.
+        features: values of these features for each sentence's hypotheses.
+        scores: of each sentence's hypotheses, which are sorted by it.
     """
     for identity, (entries, rows, totals) in enumerate(
         zip(nbest.lists, features, scores, strict=True)

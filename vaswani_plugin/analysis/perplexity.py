@@ -1,6 +1,6 @@
 """The report of `vaswani lm`: a language model's scores of a text, static and dynamic.
 
-`metrics/ngram_baselines.py` has the baselines, `metrics/perplexity_report.py` the layout.
+The baselines are in `metrics/ngram_baselines.py`, the layout in `metrics/perplexity_report.py`.
 
 Axes: N tokens of the text.
 """
@@ -32,27 +32,27 @@ HEADINGS = ("bits", "perplexity")
 
 @dataclass(frozen=True)
 class DynamicEvaluation:
-    """How a model learns from what it has scored; see `StreamScorer.dynamic`."""
+    """Settings of learning from the text that has been scored; see `StreamScorer.dynamic`."""
 
     rate: float
     decay: float
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant; raises UserError."""
+        """Check the values; raises UserError."""
         if self.decay > 1:
             raise UserError(f"--dynamic-decay {self.decay:g}: more than all the way back")
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a model scores a text.
+    """How to score a text with a model.
 
     Args:
         model: nothing else may use it during dynamic evaluation.
-        tokens_per_sample: of a window, context included; None: as in training.
-        context_window: so many of them only give context to the rest.
-        batch_tokens: most tokens of a batch, padding and context included.
-        dynamic: also let the model learn from each window after it is scored.
+        tokens_per_sample: tokens of a window, context included; None: as in training.
+        context_window: number of tokens of a window that are only context for the others.
+        batch_tokens: maximum tokens of a batch, padding and context included.
+        dynamic: also score while the model learns from each window after scoring it.
         line_scores: file for the score of each line.
     """
 
@@ -72,18 +72,18 @@ def make_report(
     figure: tuple[str, str] | None = None,
     counts: TextCounts | None = None,
 ) -> dict[str, Any]:
-    """The rows of all that is asked for; `metrics.perplexity_report.as_text` lays them out.
+    """The report with all requested rows; `metrics.perplexity_report.as_text` formats it.
 
     Args:
         subject: the text; None: only its `counts` are known.
-        line_ends: "score" or "skip", as the subject has it.
-        scoring: gives the rows of a model; None: there is none.
-        training: gives baselines that count these data.
+        line_ends: "score" or "skip", as in the subject.
+        scoring: how to score with a model; None: no model.
+        training: training data of the n-gram baselines.
         figure: a published figure, a number and its unit.
-        counts: of the figure's text, where there is no subject.
+        counts: of the figure's text, if there is no subject.
 
     Raises:
-        ValueError: data, windows or a learning rate that don't fit.
+        ValueError: data, windows or a learning rate that can't be used.
         OSError: a file can't be read or written.
     """
     divisors = counts
@@ -104,7 +104,7 @@ def make_report(
 def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> None:
     """Add the model's rows, and write the score of each line.
 
-    A bar is shown on standard error where somebody watches it.
+    If standard error is a terminal, it shows a progress bar.
     """
     tokens, model, dynamic = subject.tokens, scoring.model, scoring.dynamic
     numbers, size = tokens.numbers, model.window_size(scoring.tokens_per_sample)
@@ -130,7 +130,7 @@ def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> No
 
 
 def gain(static: dict[str, Any], dynamic: dict[str, Any]) -> dict[str, float | None]:
-    """By how much dynamic evaluation lowers the perplexities of two rows."""
+    """The reduction of the perplexities by dynamic evaluation, from the two rows."""
     keys = ("perplexity", "perplexity_per_word")
     return {k: None if static[k] is None else static[k] - dynamic[k] for k in keys}
 
@@ -143,8 +143,8 @@ def write_line_scores(
     Args:
         path: of the file.
         tokens: of the text.
-        is_scored: which of them count, (N,).
-        scores: natural logarithms, (N,) each.
+        is_scored: mask of the tokens that are scored, (N,).
+        scores: natural logarithms of the probabilities, (N,) each.
 
     Raises:
         OSError: the file can't be written.
@@ -168,6 +168,6 @@ def write_line_scores(
 
 @contextmanager
 def progress(total: int, label: str) -> Iterator[Advance]:
-    """Gives a function that takes the number of tokens done; a bar where somebody watches it."""
+    """Yields a function to call with each number of tokens done; a terminal shows the bar."""
     with tqdm(total=total, desc=label, unit=" tokens", disable=not sys.stderr.isatty()) as bar:
         yield bar.update

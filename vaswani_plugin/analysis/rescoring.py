@@ -1,4 +1,4 @@
-"""Another system's n-best lists, reordered: features, weights, the table, the files.
+"""Rescoring of another system's n-best lists: features, weights, the table, the files.
 
 The table is that of Sutskever et al. (2014), section 3.6: the baseline, each system on top of it,
 the oracle.
@@ -22,7 +22,7 @@ from vaswani_plugin.metrics.tuning import oracle, tune
 from vaswani_plugin.text.corpus_io import write_atomically
 
 Weigh = Callable[[list[str]], list[float]]
-"""Names of features -> their weights."""
+"""A function from the names of features to their weights."""
 
 
 def read_systems(given: Sequence[str]) -> dict[str, list[Path]]:
@@ -32,7 +32,7 @@ def read_systems(given: Sequence[str]) -> dict[str, list[Path]]:
         given: NAME=CHECKPOINT[:CHECKPOINT...] of each.
 
     Raises:
-        ValueError: a text is something else, or a name is taken.
+        ValueError: a text has another form, or a name is used twice.
         FileNotFoundError: there is no such checkpoint.
     """
     systems: dict[str, list[Path]] = {}
@@ -46,7 +46,7 @@ def read_systems(given: Sequence[str]) -> dict[str, list[Path]]:
                 "choose another"
             )
         systems[name] = [Path(path) for path in paths.split(":")]
-        for path in systems[name]:  # known now, not after an hour with the systems before it
+        for path in systems[name]:  # fail now, not after an hour of scoring by the first systems
             if not path.exists():
                 raise FileNotFoundError(f"--system {text}: {path} does not exist")
     return systems
@@ -57,10 +57,10 @@ def read_weights(given: Sequence[str], systems: Iterable[str]) -> dict[str, floa
 
     Args:
         given: NAME=NUMBER of each.
-        systems: names that are features beside those of every list.
+        systems: names of systems, which are features in addition to those of every list.
 
     Raises:
-        ValueError: a text is something else, or names no feature.
+        ValueError: a text has another form, or names no feature.
     """
     weights = {}
     for text in given:
@@ -80,7 +80,12 @@ def read_weights(given: Sequence[str], systems: Iterable[str]) -> dict[str, floa
 def read_set(
     nbest: Path, sources: Path | None, references: list[Path] | None, codes: Path | None
 ) -> RescoringSet:
-    """Lists with their sources and references; `codes` split words, see `RescoringSet`.
+    """Read n-best lists with their sources and references.
+
+    Args:
+        nbest: file of the lists.
+        sources, references: see `RescoringSet`.
+        codes: BPE codes that split words into the models' subwords; None: words stay whole.
 
     Raises:
         ValueError: a file can't be used, or a side is missing.
@@ -101,17 +106,17 @@ def add_systems(
     max_tokens: int,
     on_the_lists_scale: bool,
 ) -> Iterator[str]:
-    """Score the hypotheses of all lists by each system; a bar on a terminal shows how many.
+    """Score the hypotheses of all lists with each system; a terminal shows a progress bar.
 
     Args:
-        systems: checkpoints by the name of the feature that they give.
-        load: makes a scorer of checkpoints.
-        sets: the lists; each gets the features.
+        systems: checkpoints by the name of their feature.
+        load: makes a scorer from checkpoints.
+        sets: the lists, to which the features are added.
         max_tokens: target tokens of a batch, padding included.
         on_the_lists_scale: see `RescoringSet.add`.
 
     Yields:
-        A line for the user where a system doesn't know all words.
+        A warning for each system that doesn't know all words.
 
     Raises:
         ValueError: a checkpoint can't be used, or a sentence is empty or too long for it.
@@ -148,11 +153,10 @@ def score_lists(
         lists: the hypotheses.
         max_tokens: target tokens of a batch, padding included.
         title: of the lists, in errors.
-        done: is told how many hypotheses have been scored since it was called before.
+        done: called with the number of hypotheses that were scored since its last call.
 
     Returns:
-        (K,) of each list; and how many tokens of the sources and of the hypotheses the models
-        don't know.
+        log P, (K,) of each list; and the numbers of unknown tokens in sources and hypotheses.
 
     Raises:
         ValueError: a sentence is empty or too long for a model.
@@ -174,7 +178,7 @@ def score_lists(
 
 
 def even_weights(names: list[str]) -> list[float]:
-    """Of the even average of Sutskever et al.: a half each for the list and the system."""
+    """The weights of Sutskever et al.'s even average: one half each for the list and the system."""
     return [0.0 if name == WORDS else 0.5 for name in names]
 
 
@@ -203,11 +207,11 @@ def make_rows(
     """The rows of the table: `system`, `weights`, `dev_bleu` and `test_bleu` (None: unknown).
 
     Args:
-        systems: names of features, a row each.
-        weigh: the weights of a row.
-        dev: lists that the weights were tuned on.
+        systems: names of features; each has a row.
+        weigh: gives the weights of a row.
+        dev: lists on which the weights were tuned.
         test: lists to reorder.
-        with_words: also a row of what the number of words does by itself.
+        with_words: add a row for the baseline with the number of words as its only new feature.
     """
     rows = [_row("baseline", {SCORE: 1.0}, dev, test)]
     variants = {f"baseline + {name}": [SCORE, name, WORDS] for name in systems}
@@ -259,7 +263,7 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
 def write_reordered(
     test: RescoringSet, weights: dict[str, float], best: Path | None, nbest: Path | None
 ) -> None:
-    """Write the best of each list, and all of them in Moses' format, where a path is given.
+    """Write the best of each list to `best`, and all of them in Moses' format to `nbest`, if given.
 
     Raises:
         OSError: a file can't be written.

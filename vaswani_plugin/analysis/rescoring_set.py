@@ -1,4 +1,4 @@
-"""What rescoring knows of n-best lists: sources, references, features, BLEU's counts.
+"""N-best lists to rescore, with sources, references, features and BLEU's counts.
 
 Axes: N lists, K hypotheses of a list, F features.
 """
@@ -17,13 +17,13 @@ SCORE, WORDS = "score", "words"
 
 
 class RescoringSet:
-    """Lists with all that is known of their sentences.
+    """N-best lists with their sources, references and features.
 
     Args:
         nbest: the lists.
         sources: file of the sources; None takes the list's own.
         references: files; None takes the list's own, if any.
-        split: from words to the models' subwords.
+        split: function that splits words into the models' subwords; None: words stay whole.
 
     Raises:
         ValueError: a side is missing or has another number of lines than there are lists.
@@ -61,11 +61,11 @@ class RescoringSet:
         Args:
             name: of the feature.
             log_p: natural logarithms, (K,) of each list.
-            on_the_lists_scale: convert them to what the list's own score would be, so that the two
-                can be averaged: see `Entry.per_nat`.
+            on_the_lists_scale: convert them to the scale of the list's own score by
+                `Entry.per_nat`, so that the two can be averaged.
 
         Raises:
-            ValueError: nothing says what the list's scale is.
+            ValueError: the list's scale is unknown.
         """
         if on_the_lists_scale:
             scales = map(self._scale, range(len(log_p)))
@@ -88,7 +88,7 @@ class RescoringSet:
         return [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]
 
     def pool(self, names: Iterable[str]) -> Pool:
-        """Features and what BLEU counts, for which there must be references."""
+        """The features of these names and BLEU's counts, which need references."""
         if self._counts is None:
             self._counts = self._count()
         return Pool.of(self.rows(names), self._counts)

@@ -7,21 +7,21 @@ from pathlib import Path
 from vaswani_plugin.analysis.figures import new_figure, save_figure
 from vaswani_plugin.text.trees import Leaf, Open, Symbol, Tree, unescape_brackets
 
-ROW = 0.5  # inches from a constituent to those below it
+ROW = 0.5  # inches between a constituent and its children
 GAP = 0.12  # inches between neighbours
 FONT = 11  # points
 CHARACTER = 0.62 * FONT / 72  # inches, of a wide one in matplotlib's font
-# A picture of pixels can't be wider (matplotlib: 2^16 at 150 a inch).
+# Limit of a picture in pixels, in inches (matplotlib: 2^16 pixels, at 150 an inch).
 WIDEST = 430
 CATEGORY, TAG, WORD, LINE = "#1f4e9c", "#3b7d4f", "black", "#9a9a9a"
 
 
 @dataclass
 class Node:
-    """A constituent, or a word with its tag, and its place.
+    """A constituent, or a word with its tag, and its position.
 
-    left, width: the strip of the picture, in inches, that belongs to it and what is below it alone.
-    row: from the root's, 0, on; all words stand in the lowest one.
+    left, width: the strip of the picture, in inches, that is reserved for it and its descendants.
+    row: 0 for the root; all words are in the lowest row.
     """
 
     symbol: Symbol
@@ -33,19 +33,19 @@ class Node:
 
     @property
     def x(self) -> float:
-        """The middle of its strip."""
+        """The middle of its strip, in inches."""
         return self.left + self.width / 2
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What is written there: a label, or a tag and a word below it."""
+        """The text of the node: a label, or a tag and a word below it."""
         if isinstance(self.symbol, Leaf):
             return self.symbol.tag, unescape_brackets(self.symbol.word)
         return (self.symbol.label,)
 
 
 def layout(tree: Tree) -> list[Node]:
-    """The nodes from left to right, parents before their children, each with its place."""
+    """The nodes from left to right, parents before their children, each with its position."""
     nodes = _nodes(tree)
     for node in reversed(nodes):
         below = sum(child.width for child in node.children)
@@ -103,8 +103,8 @@ def draw_tree(tree: Tree, output: Path) -> None:
     for node in nodes:
         y = node.row * ROW
         if node.parent:
-            # Down from the parent, across between the rows, down to the node: no line can meet
-            # the text of another constituent.
+            # Lines go down from the parent, across between the rows, and down to the node, so that
+            # they never cross the text of another constituent.
             top = node.parent.row * ROW
             x = [node.parent.x, node.parent.x, node.x, node.x]
             panel.plot(x, [top, top + ROW / 2, top + ROW / 2, y], color=LINE, lw=1.1, zorder=0)

@@ -1,6 +1,6 @@
-"""Multiply-adds of what came before self-attention: LSTMs, and ConvS2S (Gehring et al. 2017).
+"""Multiply-adds of the models before self-attention: LSTMs and ConvS2S (Gehring et al. 2017).
 
-Counted as in `multiply_adds.py`: matrix products alone. Axes: S source positions, T target
+Only matrix products are counted, as in `multiply_adds.py`. Axes: S source positions, T target
 positions, D width, C channels, E width of the embeddings, K kernel, V vocabulary.
 """
 
@@ -13,9 +13,9 @@ GATES = 4  # of an LSTM: input, forget, cell, output
 
 @dataclass(frozen=True)
 class RecurrentSizes:
-    """What decides on the cost of a recurrent encoder-decoder.
+    """The sizes that determine the cost of a recurrent encoder-decoder.
 
-    both_ways: a Bi-LSTM of D/2 units a direction reads the source; else an LSTM of D units.
+    both_ways: the encoder is a Bi-LSTM with D/2 units a direction; else an LSTM with D units.
     attention: "none", "mean", "dot" (scaled or not) or "additive"; see modules/recurrent.py.
     input_feeding: the decoder's input is 2 D wide.
     """
@@ -28,7 +28,7 @@ class RecurrentSizes:
     input_feeding: bool = False
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
-        """Multiply-adds, forward, by the part of the model."""
+        """Multiply-adds of the forward pass, by part of the model."""
         d = self.d_model
         reading = lstm_multiply_adds(d, d)
         if self.both_ways:
@@ -44,7 +44,7 @@ class RecurrentSizes:
         }
 
     def _attention(self, batch: Positions) -> int:
-        """The scores, then the weights times h, and W [c; s]."""
+        """Multiply-adds of the scores, of the weights times h, and of W [c; s]."""
         d = self.d_model
         if self.attention == "none":
             return 0
@@ -58,9 +58,9 @@ class RecurrentSizes:
 
 @dataclass(frozen=True)
 class ConvolutionalSizes:
-    """What decides on the cost of fairseq's `fconv`; every layer of its decoder attends.
+    """The sizes that determine the cost of fairseq's `fconv`; each decoder layer has attention.
 
-    encoder, decoder: (C, K) of each layer. out_width: between the last layer and the projection.
+    encoder, decoder: (C, K) of each layer. out_width: input width of the last projection.
     """
 
     width: int
@@ -70,7 +70,7 @@ class ConvolutionalSizes:
     vocabulary: int
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
-        """Multiply-adds, forward, by the part of the model; zeros at the borders count as input."""
+        """Multiply-adds of the forward pass, by part of the model; zero padding counts as input."""
         e = self.width
         channels, _ = self.decoder[-1]
         attention = [
@@ -87,12 +87,17 @@ class ConvolutionalSizes:
 
 
 def lstm_multiply_adds(inputs: int, units: int) -> int:
-    """Of one LSTM layer at one position: its gates see the input and the state before."""
+    """Multiply-adds of one LSTM layer at one position.
+
+    Args:
+        inputs: width of the input.
+        units: width of the state; the gates read the input and the previous state.
+    """
     return GATES * units * (inputs + units)
 
 
 def _convolutions(width: int, layers: tuple[tuple[int, int], ...]) -> int:
-    """At one position: from the embedding's width to the first C, then layer by layer."""
+    """Multiply-adds at one position: the projection from E to the first C, then each layer."""
     inputs = layers[0][0]
     total = width * inputs
     for channels, kernel in layers:

@@ -8,9 +8,9 @@ from sacrebleu.metrics.base import Metric
 
 from vaswani_plugin.metrics.bleu_formula import BleuCounts, count_words
 
-# (lower bound, reading). A score is read exactly, not rounded: 19.5 is below 20 and 29.7 below 30.
-# Where the bands meet, the table names the border twice (40, 50): it counts to the upper band.
-# Only 60 itself stays below, because the last band says "more than 60".
+# (lower bound, reading). Scores are not rounded: 19.5 is below 20 and 29.7 below 30.
+# A border that the table names in two bands (40, 50) belongs to the upper band.
+# Only 60 belongs to the lower one, because the last band says "more than 60".
 _BANDS = (
     (0.0, "almost useless"),
     (10.0, "hard to get the gist"),
@@ -27,16 +27,20 @@ References = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score from 0 to 100 and the signature that tells how it was counted."""
+    """A corpus score from 0 to 100, and sacreBLEU's signature of the settings."""
 
     score: float
     signature: str
 
 
 def reading(score: float) -> str:
-    """What a BLEU score from 0 to 100 says of a translation.
+    """The quality of a translation in words.
 
-    Raises ValueError for any other number.
+    Args:
+        score: BLEU from 0 to 100.
+
+    Raises:
+        ValueError: any other number.
     """
     if not 0.0 <= score <= 100.0:
         raise ValueError(f"{score} is no BLEU score: it must lie between 0 and 100")
@@ -52,37 +56,49 @@ def sacrebleu_metric(
 
     Args:
         lowercase: ignore case.
-        knowingly: without sacreBLEU's warning of text that looks tokenized.
-        tokenizer: of sacreBLEU's: "13a"; "zh", the same with each Chinese character as a word;
-            "char", each character as a word; "intl", by all of Unicode's punctuation.
+        knowingly: suppress sacreBLEU's warning about text that looks tokenized.
+        tokenizer: one of sacreBLEU's: "13a"; "zh", the same with each Chinese character as a word;
+            "char", each character as a word; "intl", which splits at all Unicode punctuation.
     """
     return BLEU(lowercase=lowercase, tokenize=tokenizer, force=knowingly)
 
 
 def chrf_metric(lowercase: bool = False) -> CHRF:
-    """chrF2: the F-score of character 1- to 6-grams, recall counted twice (Popović 2015)."""
+    """chrF2: the F-score (beta 2) of character 1- to 6-grams (Popović 2015)."""
     return CHRF(lowercase=lowercase)
 
 
 def corpus_score(metric: Metric, hypotheses: Sequence[str], references: References) -> Score:
     """Score a corpus with one of sacreBLEU's metrics.
 
-    Raises ValueError where the sides differ in length or are empty.
+    Args:
+        metric: such as `sacrebleu_metric` returns.
+        hypotheses: N detokenized segments.
+        references: one or more lists of N segments.
+
+    Raises:
+        ValueError: the sides differ in length or are empty.
     """
     _check(hypotheses, references)
     result = metric.corpus_score(list(hypotheses), [list(lines) for lines in references])
-    # A perfect score comes out as 100.00000000000004.
+    # sacreBLEU gives 100.00000000000004 for a perfect score.
     return Score(min(result.score, 100.0), metric.get_signature().format())
 
 
 def tokenized_score(
     hypotheses: Sequence[str], references: References, lowercase: bool = False
 ) -> BleuCounts:
-    """BLEU of text that is already tokenized, as multi-bleu.perl: words are what spaces divide.
+    """BLEU of tokenized text as multi-bleu.perl computes it; words are separated by spaces.
 
-    Without smoothing: 0 where no n-gram of some order matches.
+    It is not smoothed: the score is 0 where no n-gram of some order matches.
 
-    Raises ValueError where the sides differ in length or are empty.
+    Args:
+        hypotheses: N tokenized segments.
+        references: one or more lists of N tokenized segments.
+        lowercase: ignore case.
+
+    Raises:
+        ValueError: the sides differ in length or are empty.
     """
     _check(hypotheses, references)
     return count_words(hypotheses, references, lowercase)

@@ -1,9 +1,9 @@
-"""BLEU as the formula that it is, and the counts that it takes (Papineni et al. 2002).
+"""The formula of BLEU and the counts that it needs (Papineni et al. 2002).
 
     BLEU = min(1, exp(1 - reference_length / output_length)) * (prod_i precision_i)^(1/4)
 
-with precision_i the share of the output's i-grams that a reference has too. Nothing is smoothed:
-this is the BLEU of multi-bleu.perl and of the paper.
+precision_i is the share of the output's i-grams that also occur in a reference. Nothing is
+smoothed: this is the BLEU of multi-bleu.perl and of the paper.
 """
 
 import math
@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# multi-bleu.perl reads bytes: a no-break space or U+2028 divides no words there, and its -lc knows
-# no letters beyond ASCII's.
+# multi-bleu.perl reads bytes. So a no-break space or U+2028 does not separate words, and -lc
+# lowercases ASCII letters alone.
 _WORDS = re.compile(r"[^ \t\n\r\f\v]+").findall
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
@@ -44,10 +44,10 @@ def bleu(precisions: Sequence[float], output_length: int, reference_length: int)
 
 @dataclass(frozen=True)
 class BleuCounts:
-    """What BLEU counts over a corpus.
+    """The counts over a corpus from which BLEU is computed.
 
-    matches and totals: for each order from 1, the output's n-grams that a reference has too, and
-    all of the output's n-grams. Lengths are in words.
+    matches: for each order from 1, the number of the output's n-grams that also occur in a
+    reference. totals: the number of all n-grams of the output. Lengths are in words.
     """
 
     matches: tuple[int, ...]
@@ -67,7 +67,7 @@ class BleuCounts:
         return 100 * bleu(self.precisions, self.output_length, self.reference_length)
 
     def __str__(self) -> str:
-        """What multi-bleu.perl prints behind the score."""
+        """The details that multi-bleu.perl prints after the score."""
         if not self.reference_length:
             return "0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
         precisions = "/".join(f"{100 * precision:.1f}" for precision in self.precisions)
@@ -85,15 +85,18 @@ def count_words(
     lowercase: bool = False,
     orders: int = 4,
 ) -> BleuCounts:
-    """Count as multi-bleu.perl does.
+    """Count matches, n-grams and lengths as multi-bleu.perl does.
 
     Args:
-        outputs: tokenized segments; words are what ASCII white space divides.
-        references: one or more lists, each with a segment for each output. A segment's reference
-            length is the closest to the output's, the shorter of two equally close ones; an n-gram
-            matches as often as the reference where it is most frequent has it.
+        outputs: tokenized segments; words are separated by ASCII white space.
+        references: one or more lists, each with a segment for each output. The reference length of
+            a segment is the one closest to the output's; of two equally close ones, the shorter.
+            An n-gram matches at most as often as in the reference where it is most frequent.
         lowercase: ignore the case of ASCII letters.
-        orders: longest n-gram.
+        orders: length of the longest n-gram.
+
+    Raises:
+        ValueError: a list of references has another length than `outputs`.
     """
     matches, totals = Counter(), Counter()
     output_length = reference_length = 0

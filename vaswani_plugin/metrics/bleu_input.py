@@ -1,4 +1,4 @@
-"""The text that `vaswani bleu` scores: read from its files, checked to be of one length."""
+"""Reads the text that `vaswani bleu` scores, and checks that all sides have equal lengths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from vaswani_plugin.metrics.segments import (
 
 @dataclass(frozen=True)
 class Segments:
-    """Lists of one length: the text to score.
+    """The text to score, as lists of equal length.
 
-    words: the hypotheses as tokens (fairseq-generate's H lines), else the hypotheses again.
+    words: the hypotheses as tokens (fairseq-generate's H lines); without them, the hypotheses.
     references: one or more lists. baseline, sources: None where they aren't given.
     """
 
@@ -40,12 +40,12 @@ def read_segments(
     """Read the text to score.
 
     Args:
-        hypothesis: a translation a line.
-        generate_output: the output of fairseq-generate, in place of `hypothesis`.
+        hypothesis: file with one translation a line.
+        generate_output: output of fairseq-generate, instead of `hypothesis`.
         references: a file for each list of references; None: the T lines of `generate_output`.
         baseline: translations of another system.
         source: the source text.
-        tokenized: the H lines of `generate_output` are to be scored.
+        tokenized: score the H lines of `generate_output`.
         join_bpe: join "@@ " pieces of `generate_output`.
 
     Raises:

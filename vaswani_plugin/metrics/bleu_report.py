@@ -30,7 +30,7 @@ TITLES = {
     "by_average_rank": ("average rank", "average frequency rank of the source words"),
     "by_rarest_word": ("rarest word seen", "frequency of the rarest source word"),
 }
-"""Key of a table of buckets: (head of its first column, what the axis of its plot is called)."""
+"""Key of a table of buckets: (header of its first column, label of its plot's axis)."""
 
 
 def score(
@@ -46,7 +46,7 @@ def score(
     Args:
         segments: the text.
         lowercase: ignore case.
-        language: of running text, to be tokenized by Moses' rules for the first two scores.
+        language: of running text, which Moses' rules then tokenize for the first two scores.
         tokenized: the text is tokenized already.
         compound_split: also the score with hyphens split off.
         tokenizer: sacreBLEU's.
@@ -84,7 +84,7 @@ def _words_score(sides: list[list[str]], lowercase: bool) -> float:
 def compare(
     segments: Segments, lowercase: bool, tokenized: bool, tokenizer: str = "13a"
 ) -> dict[str, Any]:
-    """The keys "confidence" and, with a baseline, "baseline"."""
+    """The keys "confidence" and, with a baseline, "baseline", by bootstrap resampling."""
     systems = [segments.hypotheses]
     if segments.baseline is not None:
         systems.insert(0, segments.baseline)
@@ -114,8 +114,8 @@ def by_bucket(
     """The tables of `TITLES`, each a list of rows; the last two need a training text.
 
     Raises:
-        ValueError: a source without words, a training text that is empty or no UTF-8.
-        OSError: it can't be read.
+        ValueError: a source without words, a training text that is empty or not UTF-8.
+        OSError: the training text can't be read.
     """
     sources = segments.sources
     lengths = buckets.source_lengths(sources)
@@ -133,7 +133,7 @@ def by_bucket(
 
 
 def _training_lines(path: Path) -> Iterator[str]:
-    """The lines of a corpus, which may be larger than the memory."""
+    """The lines of a corpus, one at a time: it may be larger than the memory."""
     empty = True
     try:
         for line in read_corpus(path):
@@ -161,7 +161,7 @@ def _rows(groups: list[buckets.Bucket], segments: Segments, metric: Metric) -> l
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """The result for people."""
+    """The result as text."""
     lines = []
     for name, title in (("tokenized", "tokenized BLEU"), ("compound_split", "compound-split")):
         if result[name] is not None:

@@ -1,13 +1,13 @@
 """Labelled bracketing scores as EVALB counts them (Sekine and Collins, 1997; Ellis' version, 2006).
 
-A bracket is right if the other tree has one with its label and words. Its rules are EVALB's to the
-letter, since published scores are: words with a deleted tag don't count, brackets keep no function
-labels, what a deletion leaves empty is gone, a test bracket crosses at most once. Three statuses: a
-sentence is scored (0), an error (1: its trees have other words, or one is broken) or skipped (2: no
-words in the test tree).
+A bracket is right if the other tree has a bracket with the same label and words. All rules are
+EVALB's, because published scores use EVALB: words with a deleted tag don't count, function labels
+are removed, brackets without remaining words are deleted, and a test bracket crosses at most once.
+A sentence has one of three statuses: scored (0), error (1: the trees have different words, or one
+is broken) or skipped (2: the test tree has no words).
 
-Where EVALB itself breaks down (it ends at text that is no bracketing, and cuts lines at 5,000
-bytes, sentences at 200 words or brackets), the sentence is an error, or is scored in full (up to
+EVALB itself stops at text that is not a bracketing. It also cuts lines at 5,000 bytes and sentences
+at 200 words or brackets. Here such a sentence is an error, or is scored in full (up to
 `evalb_trees.MOST_BRACKETS`).
 """
 
@@ -33,7 +33,7 @@ _FUNCTIONS = re.compile(r"[-=].*", re.DOTALL)
 
 @dataclass
 class SentenceScore:
-    """A row of EVALB's table. errors, differences: its messages and what DEBUG 2 shows."""
+    """A row of EVALB's table. errors: its messages. differences: the lines of DEBUG 2."""
 
     line: int
     length: int
@@ -51,7 +51,13 @@ class SentenceScore:
 
 
 def compare(line: int, gold_text: str, test_text: str, parameters: Parameters) -> SentenceScore:
-    """Score a tree against the gold tree; `line` is its number from 1 on."""
+    """Score a tree against the gold tree.
+
+    Args:
+        line: number of the sentence, from 1 on.
+        gold_text, test_text: one bracketing each.
+        parameters: EVALB's settings.
+    """
     gold, test = read_bracketing(gold_text, parameters), read_bracketing(test_text, parameters)
     score = SentenceScore(line, gold.length, gold, test, errors=[*gold.errors, *test.errors])
     score.status = ERROR if score.errors else SCORED
@@ -93,7 +99,7 @@ def _word_mismatch(gold: Bracketing, test: Bracketing, parameters: Parameters) -
 
 
 def _restore_quotes(gold: Bracketing, test: Bracketing, delete: frozenset[str]) -> None:
-    """Put back a quotation mark that was deleted by its tag on one side alone."""
+    """Restore a quotation mark that only one side deleted because of its tag."""
     for i, ours in enumerate(test.quotes):
         index = ours.index
         for j, theirs in enumerate(gold.quotes):
@@ -146,7 +152,7 @@ def _match(
 
 
 def _count_crossing(gold: Bracketing, test: Bracketing, differences: list[str]) -> int:
-    """The test brackets that cross a gold one."""
+    """The number of test brackets that cross a gold bracket."""
     crossing, last = 0, None
     counted = gold.counted
     for bracket in test.counted:
@@ -166,7 +172,7 @@ def _shown(kind: str, bracket: Bracket) -> str:
 
 @dataclass
 class Totals:
-    """Sums over sentences, of which EVALB's summaries are made."""
+    """Sums over sentences, from which EVALB's summaries are computed."""
 
     sentences: int = 0
     errors: int = 0
@@ -195,7 +201,7 @@ class Totals:
         self.two_crossing += score.crossing <= 2
 
     def summary(self) -> dict[str, float | None]:
-        """EVALB's summary under its own words; shares in percent, F None where nothing matched."""
+        """EVALB's summary with EVALB's names; shares in percent, F None where nothing matched."""
         valid = self.sentences - self.errors - self.skipped
         recall, precision = _percent(self.matched, self.gold), _percent(self.matched, self.test)
         both = recall + precision
@@ -222,13 +228,17 @@ def _percent(part: int, whole: int) -> float:
 def score_trees(
     gold: Iterable[str], test: Iterable[str], parameters: Parameters
 ) -> Iterator[SentenceScore]:
-    """Score line by line.
+    """Score trees line by line.
 
     Args:
-        gold, test: a bracketing a line, as many of one as of the other.
+        gold, test: one bracketing a line; equally many lines.
+        parameters: EVALB's settings.
+
+    Yields:
+        The score of each line.
 
     Raises:
-        ValueError: more errors than `parameters.max_error` allows, or another number of lines.
+        ValueError: more errors than `parameters.max_error` allows, or different numbers of lines.
     """
     errors = 0
     for line, (one, other) in enumerate(zip(gold, test, strict=True), 1):

@@ -1,9 +1,8 @@
 """Which sentences a system translates well: BLEU by source length and by how rare the words are.
 
 Figure 3 of Sutskever et al. (2014) sorts the test sentences by length (left) and by the average
-frequency rank of their words (right). Beside the second there is a stricter measure of ours: the
-frequency of the rarest word of a sentence. Words are those of mteval-13a, so that running text and
-tokens give the same.
+frequency rank of their words (right). We add a stricter measure: the frequency of a sentence's
+rarest word. Words are split by mteval-13a, so that running and tokenized text give the same result.
 """
 
 from bisect import bisect_right
@@ -20,14 +19,14 @@ from vaswani_plugin.metrics.bleu import References, corpus_score
 LENGTHS = (1, 11, 21, 31, 41, 51)
 """First length, in words, of each bucket; the last one is open."""
 FREQUENCIES = (0, 1, 10, 100, 1000, 10_000)
-"""First frequency of each bucket: how often the rarest word stands in the training text."""
+"""First frequency of each bucket: how often the rarest word occurs in the training text."""
 RANK_BUCKETS = 6
-"""Buckets of equal size into which the sentences go in the order of their average rank."""
+"""Number of buckets of equal size for sentences in the order of their average rank."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Sentences (numbers from 0) whose value lies in first ... last; last None: in first and up."""
+    """Sentences (numbered from 0) with a value from first to last; last None: no upper limit."""
 
     first: int
     last: int | None
@@ -35,20 +34,20 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        """The range as people write it."""
+        """The range as text, such as 11-20 or 51+."""
         if self.last is None:
             return f"{self.first}+"
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 def source_lengths(sources: Sequence[str]) -> list[int]:
-    """Words of each sentence."""
+    """The number of words of each sentence."""
     words = Tokenizer13a()
     return [len(words(line).split()) for line in sources]
 
 
 def word_frequencies(training: Iterable[str], lowercase: bool = False) -> Counter[str]:
-    """How often each word stands in the training text.
+    """How often each word occurs in the training text.
 
     Args:
         training: the source side of the training set.
@@ -61,7 +60,7 @@ def word_frequencies(training: Iterable[str], lowercase: bool = False) -> Counte
 def rarest_word_frequencies(
     sources: Sequence[str], frequencies: Mapping[str, int], lowercase: bool = False
 ) -> list[int]:
-    """How often the rarest word of each sentence stands in the training text.
+    """How often the rarest word of each sentence occurs in the training text.
 
     Args:
         sources: sentences of the test set.
@@ -69,7 +68,7 @@ def rarest_word_frequencies(
         lowercase: ignore case.
 
     Returns:
-        A count for each sentence: 0 with a word never seen, -1 for a sentence without words.
+        A count for each sentence: 0 if a word was never seen, -1 for a sentence without words.
     """
     tokenize = Tokenizer13a()
     tested = [_words(tokenize, line, lowercase) for line in sources]
@@ -82,8 +81,8 @@ def average_frequency_ranks(
     """The mean frequency rank of each sentence's words (Sutskever et al. 2014, Figure 3, right).
 
     The rank of a word is 1 + the number of different words that are more frequent in the training
-    text. The most frequent word has rank 1, words of one frequency share a rank, and a word never
-    seen ranks behind all others.
+    text. The most frequent word has rank 1, words of equal frequency share a rank, and a word never
+    seen ranks after all others.
 
     Args:
         sources: sentences of the test set.
@@ -109,9 +108,9 @@ def _words(tokenize: Tokenizer13a, line: str, lowercase: bool) -> list[str]:
 
 
 def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
-    """Sort sentences into the buckets that begin at `firsts` (ascending); none is empty.
+    """Sort sentences into the buckets that begin at `firsts` (ascending).
 
-    A value below the first of them belongs nowhere.
+    Empty buckets and sentences with a value below the first bucket are left out.
     """
     lasts = [first - 1 for first in firsts[1:]] + [None]
     buckets = []
@@ -129,8 +128,9 @@ def group(values: Sequence[int], firsts: Sequence[int]) -> list[Bucket]:
 def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
     """Sort sentences by their value and cut the order into `count` buckets of equal size.
 
-    The sizes differ by one at most. Fewer sentences make fewer buckets; a negative value belongs
-    nowhere. The borders of a bucket are its lowest and its highest value, rounded.
+    The sizes differ by one at most. Fewer sentences than `count` make fewer buckets. Sentences with
+    a negative value are left out. The borders of a bucket are its lowest and its highest value,
+    rounded.
     """
     order = sorted((n for n, value in enumerate(values) if value >= 0), key=lambda n: values[n])
     count = min(count, len(order))

@@ -1,7 +1,7 @@
-"""Table 1: what a layer costs, how much of it must wait, how far a signal travels.
+"""Table 1: complexity per layer, sequential operations and maximum path length.
 
 n is the length of the sequence, d the width, k the kernel of the convolution, r the neighbourhood
-of restricted self-attention. Constants are left out, as the table's O(.) does.
+of restricted self-attention. Constants are left out, as in the table's O(.).
 """
 
 import math
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 class LayerCost:
     """One row of Table 1, each column as a formula and as a number.
 
-    operations are for a layer; sequential_operations can't be done side by side; path_length is
-    the most layers (of the recurrent one, steps) between two positions, not rounded.
+    operations: complexity of a layer. sequential_operations: operations that can't run in
+    parallel. path_length: the maximum number of layers (for the recurrent layer, of steps) between
+    two positions, not rounded.
     """
 
     layer: str
@@ -29,8 +30,14 @@ class LayerCost:
 def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
     """The four rows of Table 1.
 
+    Args:
+        n: length of the sequence.
+        d: width.
+        k: kernel of the convolution, at least 2.
+        r: neighbourhood of restricted self-attention, at most n.
+
     Raises:
-        ValueError: a number that makes no such layer; names its flag.
+        ValueError: a number is too small, or r > n; names the flag.
     """
     for name, value, least in (("n", n, 1), ("d", d, 1), ("k", k, 2), ("r", r, 1)):
         if value < least:
@@ -46,7 +53,7 @@ def table_1(n: int, d: int, k: int, r: int) -> tuple[LayerCost, ...]:
 
 
 def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """b of the power law a size^b through the points: the slope of a line through the logarithms.
+    """The exponent b of the power law a size^b, fitted to the points' logarithms by least squares.
 
     Args:
         sizes: at least two different positive numbers.

@@ -9,7 +9,7 @@ from vaswani_plugin.metrics.complexity import LayerCost
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """The tables for people.
+    """The tables as text.
 
     Args:
         result: the JSON object of `vaswani complexity`.

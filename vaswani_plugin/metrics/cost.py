@@ -9,8 +9,9 @@ HOUR = 3600.0
 class Device:
     """A processor and its rate in TFLOP/s.
 
-    kind: "sustained", the paper's own estimate of what training gets in single precision; or
-    "peak", the maker's dense bfloat16 figure, which no training reaches: FLOPs by it are at most.
+    kind: "sustained", the paper's estimate of the rate of training in single precision; or "peak",
+    the maker's figure for dense bfloat16. No training reaches the peak, so FLOPs computed from it
+    are an upper limit.
     """
 
     name: str
@@ -42,7 +43,7 @@ DEVICES = {
 
 @dataclass(frozen=True)
 class TimedTraining:
-    """A training by its inputs, and the FLOPs that the paper prints for it."""
+    """Duration and devices of a training, and the FLOPs that the paper prints for it."""
 
     model: str
     hours: float
@@ -63,12 +64,12 @@ PAPER_TRAININGS = (
 
 
 def flops_by_time(seconds: float, devices: int, teraflops: float) -> float:
-    """The paper's estimate.
+    """Training FLOPs by the paper's method (section 6.1): time x devices x rate.
 
     Args:
         seconds: training time.
-        devices: how many work at once.
-        teraflops: 1e12 floating point operations a second, of one device.
+        devices: number of devices.
+        teraflops: rate of one device, in 1e12 floating-point operations a second.
 
     Raises:
         ValueError: a number that is not positive.

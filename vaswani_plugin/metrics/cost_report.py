@@ -1,4 +1,4 @@
-"""What trainings cost: the paper's, those of given inputs, finished runs, and Table 2, as text."""
+"""Training cost of the paper, of given inputs and of finished runs, and Table 2, as text."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PAPER_UPDATES_OF_BIG = 300_000
 
 
 def paper_trainings() -> list[dict[str, Any]]:
-    """The paper's two figures from their inputs."""
+    """The paper's two training costs, computed from their inputs."""
     return [
         {
             "model": training.model,
@@ -32,18 +32,18 @@ def paper_trainings() -> list[dict[str, Any]]:
 
 
 def table_2() -> list[dict[str, Any]]:
-    """The published rows."""
+    """The rows of Table 2 as published."""
     return [vars(row) for row in TABLE_2]
 
 
 def by_time(
     hours: float, devices: int | None, device: str | None, teraflops: float | None
 ) -> dict[str, Any]:
-    """The paper's method: the inputs, and their product.
+    """Training FLOPs by the paper's method, with the inputs.
 
     Args:
-        hours: of training.
-        devices: how many work at once; None is 1.
+        hours: training time.
+        devices: number of devices; None is 1.
         device: a key of `cost.DEVICES`; None: `teraflops` gives the rate.
         teraflops: rate of any other device.
 
@@ -74,10 +74,10 @@ def by_counting(
         arch: name of a row of `architectures`.
         vocabulary: rows of the projection.
         batch: sentences, source length and target length, padding included.
-        updates: of the training; None: as many as the paper's.
+        updates: number of updates; None: as in the paper.
 
     Raises:
-        ValueError: an unknown architecture, or a number that makes no batch.
+        ValueError: an architecture that can't be counted, or a number below 1.
     """
     rows = {row.name: (family, row) for family in FAMILIES for row in family.rows}
     sizes = sizes_of_row(*rows[arch], vocabulary) if arch in rows else None
@@ -103,7 +103,7 @@ def by_counting(
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """Everything for people."""
+    """The whole report as text."""
     parts = [_paper_text(result["paper"])]
     if "by_time" in result:
         parts.append(_time_text(result["by_time"]))

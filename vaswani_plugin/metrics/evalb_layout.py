@@ -1,4 +1,4 @@
-"""EVALB's own layout: its table, its summary, and what DEBUG shows of a sentence."""
+"""EVALB's output format: its table, its summary, and the details of a sentence under DEBUG."""
 
 import math
 from itertools import zip_longest
@@ -56,7 +56,7 @@ def total_row(totals: Totals) -> str:
 
 
 def summary(totals: Totals, short: Totals, cutoff: int) -> str:
-    """Both summaries: all sentences, and those up to the cut-off length."""
+    """Both summaries: of all sentences, and of sentences up to the cut-off length."""
     lines = ["=== Summary ==="]
     for title, part in (("All", totals), (f"len<={cutoff}", short)):
         lines += ["", f"-- {title} --"]
@@ -68,7 +68,7 @@ def summary(totals: Totals, short: Totals, cutoff: int) -> str:
 
 
 def details(score: SentenceScore) -> str:
-    """What DEBUG shows of a sentence: the words and brackets of both trees."""
+    """The output of DEBUG for a sentence: the words and brackets of both trees."""
     gold, test = score.gold_tree, score.test_tree
     lines = [
         f"-<1>---(wn1={len(gold.words):3d}, bn1={len(gold.brackets):3d})-           "

@@ -1,4 +1,4 @@
-"""EVALB's parameter (.prm) files: what its scores leave out and take for equal."""
+"""EVALB's parameter (.prm) files: labels and words that scores ignore or count as equal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ KEYWORDS = (*_NUMBERS, "LABELED", *_LABELS, *_PAIRS, "DISC_ONLY")
 
 @dataclass(frozen=True)
 class Parameters:
-    """A .prm file's settings; the defaults are EVALB's own without such a file.
+    """The settings of a .prm file; the defaults are EVALB's without such a file.
 
-    debug: 0, 1 (words and brackets of each sentence) or 2 (also what differs). max_error: more
+    debug: 0, 1 (words and brackets of each sentence) or 2 (also the differences). max_error: more
     errors end the scoring. cutoff: the longest sentence of the second summary, in words. labelled:
-    labels count. delete: brackets and words with these labels don't count. delete_for_length: words
-    with these tags don't count to the length. quotes: tags of quotation marks, restored where one
-    side alone deletes them. equal_labels, equal_words: pairs taken for equal, in both orders.
+    labels must match. delete: brackets and words with these labels don't count. delete_for_length:
+    words with these tags don't count in the length. quotes: tags of quotation marks, restored where
+    only one side deletes them. equal_labels, equal_words: pairs that count as equal, both ways.
     """
 
     debug: int = 0
@@ -39,11 +39,11 @@ class Parameters:
 
     @property
     def delete_brackets(self) -> frozenset[str]:
-        """Labels of brackets that don't count: EVALB lets EQ_LABEL reach into DELETE_LABEL."""
+        """Labels of brackets that don't count: DELETE_LABEL's and, as in EVALB, their EQ_LABELs."""
         return self.delete | {one for one, other in self.equal_labels if other in self.delete}
 
 
-# Collins' (1997), by which parsers have been scored since; but errors don't end the scoring.
+# Collins' (1997), the usual settings for scoring parsers; but errors don't end the scoring.
 COLLINS = Parameters(
     max_error=10_000,
     delete=frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."}),
@@ -57,10 +57,10 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
 
     Args:
         lines: of the file.
-        name: what an error calls it.
+        name: of the file, for error messages.
 
     Raises:
-        ValueError: an unknown keyword or a value that it can't have; names the line.
+        ValueError: an unknown keyword or an invalid value; names the line.
     """
     settings = Parameters()
     for number, line in enumerate(lines, 1):

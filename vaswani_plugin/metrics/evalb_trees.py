@@ -1,14 +1,14 @@
-"""A line of trees as EVALB reads it: the words and brackets that count, in its numbering."""
+"""Reads a line of trees as EVALB does: the words and brackets that count, in EVALB's numbering."""
 
 import re
 from dataclasses import dataclass, field
 
 from vaswani_plugin.metrics.evalb_parameters import Parameters
 
-# EVALB's marks of a bracket or word: not looked at, wrong, right, deleted.
+# EVALB's results for a bracket or word: not examined, wrong, right, deleted.
 UNSEEN, WRONG, RIGHT, DELETED = 9, 0, 1, 5
 
-# EVALB takes 200. A treebank has at most some hundreds, and scoring takes their square.
+# EVALB's limit is 200. Treebanks have a few hundred at most. Scoring takes quadratic time.
 MOST_BRACKETS = 1000
 
 _LEAF = re.compile(r"\(([^\s()]*)\s+([^\s()]*)\)", re.ASCII)
@@ -39,11 +39,11 @@ class Bracket:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Its words."""
+        """Its words: start, and end (exclusive)."""
         return self.start, self.end
 
     def crosses(self, other: "Bracket") -> bool:
-        """Whether both share words and each has words that the other hasn't."""
+        """Whether the two overlap and neither contains the other."""
         return (
             self.start < other.start < self.end < other.end
             or other.start < self.start < other.end < self.end
@@ -52,7 +52,7 @@ class Bracket:
 
 @dataclass
 class _Quote:
-    """A quotation mark, and where it stands among the words and brackets that count."""
+    """A quotation mark, and its position among the words and brackets that count."""
 
     word: Word
     index: int
@@ -64,9 +64,9 @@ class _Quote:
 class Bracketing:
     """A tree as EVALB sees it.
 
-    words: those with no deleted tag. brackets: in the order in which they open, at most
-    `MOST_BRACKETS`. length: words for the cut-off. errors: what is wrong with the line;
-    is_readable: whether its end was reached.
+    words: the words without a deleted tag. brackets: in the order in which they open, at most
+    `MOST_BRACKETS`. length: number of words for the cut-off. errors: messages about the line.
+    is_readable: whether the line could be read to its end.
     """
 
     words: list[Word] = field(default_factory=list)
@@ -83,8 +83,10 @@ class Bracketing:
 
 
 def read_bracketing(line: str, parameters: Parameters) -> Bracketing:
-    """Read a line as EVALB does, which is laxer than a treebank reader: it may hold several trees,
-    bare words, or nothing."""
+    """Read a line as EVALB does.
+
+    EVALB accepts more than a treebank reader: several trees, bare words, or an empty line.
+    """
     found = Bracketing()
     stack: list[int] = []
     position = 0
@@ -127,7 +129,7 @@ def _add_word(found: Bracketing, word: Word, stack: list[int], parameters: Param
 
 
 def put_back(tree: Bracketing, number: int) -> None:
-    """Count a quotation mark, given by its number among `tree.quotes`, that was left out."""
+    """Restore the deleted quotation mark `tree.quotes[number]` to the words that count."""
     quote = tree.quotes[number]
     tree.words.insert(quote.index, quote.word)
     for bracket in tree.brackets[quote.bracket :]:

@@ -1,9 +1,8 @@
 """Training cost by counting: every multiply-add of every matrix product, forward and backward.
 
 Axes: B sentences, S source positions, T target positions, D d_model, F d_ff, H heads, K d_k,
-V d_v or vocabulary. What padding fills and what a mask hides is multiplied all the same, and so is
-counted; a window is no mask. Sums, softmax, LayerNorm and dropout are not counted: they are about
-one in a hundred.
+V d_v or vocabulary. Padded and masked positions are multiplied too, so they are counted; positions
+outside a window are not. Sums, softmax, LayerNorm and dropout are not counted: they are about 1%.
 """
 
 from dataclasses import dataclass
@@ -11,15 +10,15 @@ from typing import Protocol
 
 FLOPS_OF_MULTIPLY_ADD = 2
 TRAINING_PASSES = 3
-"""Forward, and backward the same product twice: for the gradients of its two factors."""
+"""One product forward and two backward, for the gradients of its two factors."""
 
 
 @dataclass(frozen=True)
 class Positions:
-    """What decides on the cost of a batch: sums over its sentences.
+    """Sums over the sentences of a batch, which determine its cost.
 
     source: of S; target: of T; source_pairs: of S^2; target_pairs: of T^2; cross_pairs: of S T;
-    predicted: target positions whose token is learned, all but where only a part of a text is.
+    predicted: of the target positions in the loss (all T, unless only part of a text is learned).
     """
 
     source: int
@@ -31,18 +30,18 @@ class Positions:
 
     @classmethod
     def uniform(cls, sentences: int, source: int, target: int) -> "Positions":
-        """Those of `sentences` sentences which are all of the same lengths."""
+        """The sums of `sentences` sentences with equal lengths."""
         s, t = sentences * source, sentences * target
         return cls(s, t, s * source, t * target, s * target, t)
 
 
 @dataclass(frozen=True)
 class TransformerSizes:
-    """What decides on the cost of a Transformer; vocabulary: rows of the projection.
+    """The sizes that determine the cost of a Transformer; vocabulary: rows of the projection.
 
-    Without encoder layers it is a language model: no encoder-decoder attention either. With
-    `next_word` a parser's decoder is handed a projection of the next word. With a `window` of r a
-    position is compared to 2 r - 1 others, as `modules/restricted.py` computes it.
+    A model without encoder layers is a language model and has no encoder-decoder attention. With
+    `next_word`, a parser's decoder receives a projection of the next word. With a `window` of r, a
+    position attends to 2 r - 1 positions, as in `modules/restricted.py`.
     """
 
     d_model: int
@@ -57,7 +56,7 @@ class TransformerSizes:
     window: int = 0
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
-        """Multiply-adds, forward, by the part of the model, for sentences of any lengths."""
+        """Multiply-adds of the forward pass, by part of the model, for sentences of any lengths."""
         d, heads = self.d_model, self.heads
         # A query position takes W^Q (D x H K) and W^O (H V x D), a key position W^K and W^V.
         projections = d * heads * (self.d_k + self.d_v)
@@ -87,9 +86,9 @@ class TransformerSizes:
 
 @dataclass(frozen=True)
 class OneLayerSizes:
-    """What decides on the cost of the lecture notes' one-layer language model.
+    """The sizes that determine the cost of the lecture notes' one-layer language model.
 
-    d_hidden: H. Without `projections` the words' own vectors are compared and averaged.
+    d_hidden: H. Without `projections`, attention compares and averages the embeddings themselves.
     """
 
     d_model: int
@@ -99,7 +98,7 @@ class OneLayerSizes:
     projections: bool = True
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
-        """Multiply-adds, forward, by the part of the model; a text is a target."""
+        """Multiply-adds of the forward pass, by part of the model; the text is the target."""
         d, hidden = self.d_model, self.d_hidden
         return {
             "Q, K and V": 3 * self.projections * batch.target * d * hidden,
@@ -110,14 +109,14 @@ class OneLayerSizes:
 
 
 class Sizes(Protocol):
-    """What decides on the cost of a model, whatever its kind."""
+    """The sizes that determine the cost of a model of any kind."""
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
-        """Multiply-adds, forward, by the part of the model."""
+        """Multiply-adds of the forward pass, by part of the model."""
 
 
 def forward_multiply_adds(sizes: Sizes, sentences: int, source: int, target: int) -> dict[str, int]:
-    """Multiply-adds of one batch, forward, by the part of the model.
+    """Multiply-adds of the forward pass of one batch, by part of the model.
 
     Args:
         sizes: of the model.
@@ -126,7 +125,7 @@ def forward_multiply_adds(sizes: Sizes, sentences: int, source: int, target: int
         target: T, padding included.
 
     Raises:
-        ValueError: a batch without anything in it.
+        ValueError: a number below 1.
     """
     for name, value in (("sentences", sentences), ("source", source), ("target", target)):
         if value < 1:

@@ -1,15 +1,16 @@
 """N-gram language models to compare with: interpolated modified Kneser-Ney over token numbers.
 
-Chen & Goodman (1999): of each count c a discount D_1, D_2 or D_3+ is taken, and what is taken in a
-context goes to the next lower order, which counts not occurrences but in how many different
-contexts an n-gram was seen. The lowest order interpolates with the uniform distribution, so that
-every token of the vocabulary has a probability and they sum to 1. Order 1 is then a unigram with
-absolute discounting, order 0 the uniform distribution.
+Chen & Goodman (1999): a discount D_1, D_2 or D_3+ is subtracted from each count. The discounted
+mass of a context goes to the next lower order. Lower orders do not count the occurrences of an
+n-gram, but the different contexts in which it was seen. The lowest order interpolates with the
+uniform distribution, so that every token of the vocabulary has a probability above 0. Order 1 is a
+unigram model with absolute discounting, order 0 the uniform distribution.
 
-No well-kept library does this for millions of words in Python: nltk's `KneserNeyInterpolated` goes
-through all contexts for every score (a day for wikitext-2), kenlm's wheel-less package reads models
-but does not estimate them. Here it is in NumPy; tests hold it to nltk's (whose formula has one
-discount, and none at the lowest order) and to Chen & Goodman's definition.
+No maintained library does this for millions of words in Python. nltk's `KneserNeyInterpolated`
+loops over all contexts for every score (a day for wikitext-2). The kenlm package, which has no
+wheels, reads models but does not estimate them. This is an implementation in NumPy. Tests compare
+it with nltk (whose formula has one discount, and none at the lowest order) and with Chen &
+Goodman's definition.
 
 Axes: N tokens, G distinct n-grams of an order, C distinct contexts.
 """
@@ -23,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Discounts = tuple[float, float, float]
 FALLBACK_DISCOUNTS: Discounts = (0.5, 1.0, 1.5)
-"""Where the counts of counts give none, as for the 65 unigrams of a text's characters."""
+"""Used where the counts of counts give no discounts, as for a vocabulary of 65 characters."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ class _Order:
 
     Args:
         ngrams: (G,), sorted. counts: (G,).
-        contexts: (C,), sorted; those of the n-grams.
+        contexts: contexts of the n-grams, (C,), sorted.
         totals: sum of the counts in each context, (C,).
-        left_over: what the discounts take in each context, (C,).
-        discounts: (4,), of a count of 0, 1, 2 and more.
+        left_over: sum of the discounts in each context, (C,).
+        discounts: (4,), for counts of 0, 1, 2, and 3 or more.
     """
 
     ngrams: NDArray[np.int64]
@@ -48,7 +49,7 @@ class _Order:
     def interpolate(
         self, ngrams: NDArray[np.int64], vocabulary: int, lower: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """P of each n-gram's last token in its context, out of those of the lower order."""
+        """P of each n-gram's last token in its context, interpolated with the lower order's P."""
         index, is_seen = _find(self.contexts, ngrams // vocabulary)
         total = np.where(is_seen, self.totals[index], 1)
         left_over = np.where(is_seen, self.left_over[index], 1.0)
@@ -58,25 +59,25 @@ class _Order:
 
 
 def _find(sorted_keys: NDArray, keys: NDArray) -> tuple[NDArray, NDArray]:
-    """Where the keys stand in `sorted_keys`, and whether they do."""
+    """The index of each key in `sorted_keys`, and whether the key is there."""
     index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
     return index, sorted_keys[index] == keys
 
 
 class NgramModel:
-    """A model of the given order, counted from a stream of tokens.
+    """An n-gram model of the given order, estimated from a stream of tokens.
 
-    Before its start the stream is thought to hold `start` tokens; contexts run across line ends.
+    The stream is padded on the left with `start` tokens. Contexts cross line ends.
 
     Args:
         tokens: training text, (N,) numbers below `vocabulary`.
         order: 3 for trigrams; 0 is the uniform distribution.
-        vocabulary: how many tokens there are.
-        start: the token that stands before the first one, such as the end of a line.
+        vocabulary: number of different tokens.
+        start: the token before the first one, such as the end of a line.
         discounts: D_1, D_2 and D_3+ of each order from 1 on; estimated from the counts when None.
 
     Raises:
-        ValueError: no text; a token outside the vocabulary; n-grams too many to be numbered.
+        ValueError: no text; a token outside the vocabulary; too many n-grams for 64-bit numbers.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class NgramModel:
         return packed
 
     def log_probabilities(self, tokens: ArrayLike) -> NDArray[np.float64]:
-        """Natural logarithm of each token's probability after those before it.
+        """Natural logarithm of each token's probability, given the preceding tokens.
 
         Args:
             tokens: a stream, (N,).
@@ -156,7 +157,7 @@ def estimate_discounts(counts: ArrayLike) -> Discounts:
     """D_1, D_2 and D_3+ by Chen & Goodman's Eq. 26 from the n-grams' counts.
 
     With n_k n-grams of count k and Y = n_1 / (n_1 + 2 n_2): D_k = k - (k + 1) Y n_{k+1} / n_k.
-    `FALLBACK_DISCOUNTS` where an n_k is 0 or a D_k would not lie between 0 and k.
+    Returns `FALLBACK_DISCOUNTS` where an n_k is 0 or a D_k is not between 0 and k.
     """
     n1, n2, n3, n4 = (int(np.count_nonzero(np.asarray(counts) == k)) for k in (1, 2, 3, 4))
     if not n1 * n2 * n3:

@@ -25,11 +25,12 @@ ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
 
 
 def baselines(subject: Subject, paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """The rows of all baselines; warnings go to the subject's.
+    """The report's rows of all baselines; warnings are appended to `subject.warnings`.
 
     Args:
-        subject: what to score.
-        paths: training data; of a text words are counted, of a folder's split `train` tokens.
+        subject: the text to score.
+        paths: training data: text files, of which words are counted, or data-bin folders, of which
+            the tokens of the split `train` are counted.
 
     Raises:
         ValueError: the training data don't fit the text.
@@ -58,7 +59,7 @@ def _of_tokens(subject: Subject, path: Path) -> Iterator[dict[str, Any]]:
         raise ValueError(f"{path}: baselines of tokens need --model or --data-bin beside --text")
     if load_text_dictionary(path) != subject.dictionary:
         raise ValueError(f"{path} was binarized with another dictionary than the text to score")
-    # <s> and <pad>, the first two rows, never come: they are no outcomes.
+    # <s> and <pad>, the first two rows, never occur in text, so they get no probability.
     first = subject.dictionary.eos()
     train = read_binary(path, "train", subject.dictionary).numbers - first
     tokens = subject.tokens
@@ -74,7 +75,7 @@ def _rows(
     counts: TextCounts | None,
     training: tuple[NDArray, int, int],
 ) -> Iterator[dict[str, Any]]:
-    """A row a baseline; `training` holds the numbers, the size of the vocabulary and </s>."""
+    """One row a baseline; `training`: the token numbers, the size of the vocabulary, and </s>."""
     numbers, vocabulary, end = training
     scored = subject.scored(tokens)
     for name, order in ORDERS.items():

@@ -1,14 +1,14 @@
-"""Cross-entropy rate and perplexity, and what they are in other units of the same text.
+"""Cross-entropy rate and perplexity, and their conversion to other units of the same text.
 
-A model gives a text a probability, whatever pieces it reads the text in; -log2 of it are the bits
-in which the model could code the text. Divided by tokens, words, characters or bytes these bits
-give rates, which convert by the real counts of the text: bits per word are bits per character times
-characters per word, and perplexity per word is 2 to the bits per word. That holds between codings
-that can represent the text faithfully: an unknown token codes any of many texts in its place.
+A model assigns a probability to a text, whatever its tokens are. -log2 of this probability is the
+number of bits in which the model could code the text. Divided by tokens, words, characters or
+bytes, these bits give rates. Rates convert by the counts of the text: bits per word are bits per
+character times characters per word, and perplexity per word is 2 to the bits per word. This is
+valid only if the tokens represent the text without loss: an unknown token stands for many texts.
 
 Line ends: a language model predicts where a line ends. The published convention (wikitext's <eos>,
-the Penn Treebank's </s>) counts that as a word; here also as a character and a byte, the newline
-that it is in the file. `rates` without line ends divides the same bits by the rest alone.
+the Penn Treebank's </s>) counts a line end as a word. Here it also counts as a character and a
+byte, the newline in the file. Without line ends, `rates` divides the same bits by fewer units.
 """
 
 import math
@@ -24,9 +24,9 @@ UNITS = ("word", "character", "byte")
 
 @dataclass(frozen=True)
 class TextCounts:
-    """What a text holds; words are what blanks separate, characters Unicode's code points.
+    """Counts of a text; words are separated by blanks, characters are Unicode code points.
 
-    Line ends are in `lines` alone: neither words nor characters nor bytes count them.
+    Line ends count in `lines` alone, not as words, characters or bytes.
     """
 
     lines: int
@@ -35,9 +35,14 @@ class TextCounts:
     bytes: int
 
     def units(self, unit: str, with_line_ends: bool) -> int:
-        """How many of "word", "character" or "byte" there are.
+        """The number of units in the text.
 
-        Raises ValueError for another unit.
+        Args:
+            unit: "word", "character" or "byte".
+            with_line_ends: count each line end as a unit.
+
+        Raises:
+            ValueError: another unit.
         """
         if unit not in UNITS:
             raise ValueError(f"{unit!r} is no unit of text: {', '.join(UNITS)} are")
@@ -45,7 +50,7 @@ class TextCounts:
 
 
 def count_text(lines: Iterable[str]) -> TextCounts:
-    """Counts a text, given as its lines without their ends."""
+    """Count the units of a text, given as lines without line ends."""
     count = words = characters = size = 0
     for line in lines:
         count += 1
@@ -71,20 +76,20 @@ def cross_entropy_rate(log_probabilities: "ArrayLike") -> float:
 
 
 def perplexity(bits: float) -> float:
-    """2 to the bits per unit; infinite beyond what a float holds."""
+    """2 to the bits per unit; infinite where a float would overflow."""
     return 2.0**bits if bits < 1024 else math.inf
 
 
 def convert(bits: float, units: float, other_units: float) -> float:
-    """Bits per one unit as bits per another one.
+    """Convert bits per unit to bits per other unit.
 
     Args:
         bits: per unit.
-        units: how many of them the text has.
-        other_units: how many of the others the same text has.
+        units: number of units in the text.
+        other_units: number of the other units in the same text.
 
     Raises:
-        ValueError: the text has no such unit.
+        ValueError: one of the numbers is not positive.
     """
     if units <= 0 or other_units <= 0:
         raise ValueError(f"{units} units and {other_units} others: a text needs some of both")
@@ -92,13 +97,13 @@ def convert(bits: float, units: float, other_units: float) -> float:
 
 
 def word_perplexity(bits_per_character: float, characters: float, words: float) -> float:
-    """2 ^ (bits per character * characters / words)."""
+    """Perplexity per word: 2 ^ (bits per character * characters / words)."""
     return perplexity(convert(bits_per_character, characters, words))
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Bits by unit; None where the text has none of that unit, or isn't known."""
+    """Bits per unit; None where the text has no such unit or the count isn't known."""
 
     word: float | None
     character: float | None
@@ -111,6 +116,6 @@ class Rates:
 
 
 def rates(bits: float, counts: TextCounts, with_line_ends: bool) -> Rates:
-    """A whole text's bits by unit; see the head of this file about line ends."""
+    """Bits per unit from the bits of a whole text; the module's docstring explains line ends."""
     divisors = (counts.units(unit, with_line_ends) for unit in UNITS)
     return Rates(*(bits / divisor if divisor else None for divisor in divisors))

@@ -36,13 +36,13 @@ def result(
     counts: TextCounts | None,
     **details: Any,
 ) -> dict[str, Any]:
-    """One row, by all units.
+    """One row of the report, in all units.
 
     Args:
         name: of the row.
-        coding: what a token is.
+        coding: kind of token: words, BPE, characters.
         log_probabilities: natural logarithms, (N,), of the tokens that are scored.
-        counts: of the text, its lines 0 where their ends are not scored; None: not known.
+        counts: of the text, with 0 lines if line ends are not scored; None: not known.
         details: more keys of the row.
 
     Raises:
@@ -63,7 +63,7 @@ def result(
 
 
 def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
-    """The keys of a row that depend on what the text holds; null where that isn't known."""
+    """The keys of a row that depend on the text's counts; None where these aren't known."""
     unknown = Rates(None, None, None)
     counted = unknown if counts is None else rates(bits, counts, with_line_ends=True)
     alone = unknown if counts is None else rates(bits, counts, with_line_ends=False)
@@ -72,6 +72,11 @@ def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
 
 def figure(value: str, unit: str, divisors: TextCounts | None) -> dict[str, Any]:
     """A published figure in all units: the row of `--figure`.
+
+    Args:
+        value: the number, as text.
+        unit: one of `FIGURES`.
+        divisors: counts of the figure's text; None: not known.
 
     Raises:
         ValueError: no number, no such unit, or a text without such units.
@@ -105,7 +110,7 @@ def _keys(found: Rates) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """The report with null where a perplexity is infinite: JSON has no such number."""
+    """The report with None for infinite numbers, which JSON can't represent."""
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -114,7 +119,7 @@ def finite(value: Any) -> Any:
 
 
 def as_text(report: dict[str, Any]) -> str:
-    """The report for people."""
+    """The report as text."""
     return "\n".join(_lines(report))
 
 

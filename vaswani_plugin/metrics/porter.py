@@ -1,11 +1,12 @@
 """Porter's stemmer of English (Porter 1980, "An algorithm for suffix stripping").
 
-ROUGE counts stems. Its usual implementations stem with the departures of nltk: words of two
-letters stay; a few irregular words have stems of their own; "dies" keeps its e ("flies" does not);
-y becomes i only behind a consonant that does not begin the word; step 2 has more suffixes (alli,
-fulli, logi, bli); a stem of a vowel and a consonant counts as short.
+ROUGE compares stems. Its usual implementations stem as nltk does, which departs from Porter: words
+of two letters don't change; a few irregular words have their own stems; "dies" keeps its e ("flies"
+does not); y becomes i only after a consonant that does not begin the word; step 2 has more suffixes
+(alli, fulli, logi, bli); a stem of a vowel and a consonant counts as short.
 
-A word is a sequence of consonants c and vowels v; its measure is how often a v is followed by a c.
+A word is a sequence of consonants c and vowels v. Its measure is the number of times that a c
+follows a v.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,7 @@ _STEP_4 = (
 
 
 def _form(word: str) -> str:
-    """Each letter as c or v; y is a vowel behind a consonant."""
+    """Each letter as c or v; y is a vowel after a consonant."""
     form = ""
     for letter in word:
         is_vowel = letter in "aeiou" or (letter == "y" and form.endswith("c"))
@@ -56,18 +57,18 @@ def _ends_double(word: str) -> bool:
 
 
 def _is_short(word: str) -> bool:
-    """Ends in consonant, vowel, consonant other than w, x and y; or is a vowel and a consonant."""
+    """Whether it ends in consonant, vowel, consonant (not w, x, y), or is vowel and consonant."""
     form = _form(word)
     return form == "vc" or (form.endswith("cvc") and word[-1] not in "wxy")
 
 
 def _replaced(word: str, suffixes: dict[str, str], is_wanted: Callable[[str, str], bool]) -> str:
-    """The word with the first suffix of the table that it has replaced, where that is wanted.
+    """Replace the first suffix of the table that the word has, if `is_wanted` allows it.
 
     Args:
-        word: any.
-        suffixes: suffix: its replacement.
-        is_wanted: decides from the stem before the suffix, and the suffix.
+        word: in lower case.
+        suffixes: replacement of each suffix.
+        is_wanted: function of the stem before the suffix, and the suffix.
     """
     for suffix, replacement in suffixes.items():
         if word.endswith(suffix):
@@ -77,14 +78,14 @@ def _replaced(word: str, suffixes: dict[str, str], is_wanted: Callable[[str, str
 
 
 def _plural(word: str) -> str:
-    """Step 1a."""
+    """Step 1a: plurals."""
     if word.endswith("ies") and len(word) == 4:
         return word[:-1]
     return _replaced(word, {"sses": "ss", "ies": "i", "ss": "ss", "s": ""}, lambda *_: True)
 
 
 def _past(word: str) -> str:
-    """Step 1b: -ed and -ing, and what the stem then needs."""
+    """Step 1b: remove -ed and -ing, and restore the stem's ending."""
     if word.endswith("ied"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):
@@ -100,24 +101,24 @@ def _past(word: str) -> str:
 
 
 def _final_y(word: str) -> str:
-    """Step 1c."""
+    """Step 1c: a final y becomes i."""
     stem = word.removesuffix("y")
     is_turned = stem != word and len(stem) > 1 and _form(stem)[-1] == "c"
     return stem + "i" if is_turned else word
 
 
 def _long_suffix(word: str) -> str:
-    """Step 2."""
+    """Step 2: shorten long suffixes."""
     if word.endswith("alli") and _measure(word[:-4]) > 0:
         return _long_suffix(word[:-2])
-    # of -logi the l counts as part of the stem
+    # For -logi, the l counts as part of the stem.
     return _replaced(
         word, _STEP_2, lambda stem, end: _measure(stem + "l" if end == "logi" else stem) > 0
     )
 
 
 def _bare_suffix(word: str) -> str:
-    """Step 4."""
+    """Step 4: remove suffixes."""
 
     def is_wanted(stem: str, suffix: str) -> bool:
         return _measure(stem) > 1 and (suffix != "ion" or stem.endswith(("s", "t")))
@@ -126,7 +127,7 @@ def _bare_suffix(word: str) -> str:
 
 
 def _final_e_and_l(word: str) -> str:
-    """Step 5."""
+    """Step 5: remove a final e and shorten -ll."""
     stem = word.removesuffix("e")
     if stem != word:
         measure = _measure(stem)
@@ -137,7 +138,7 @@ def _final_e_and_l(word: str) -> str:
 
 @lru_cache(REMEMBERED_WORDS)
 def stem(word: str) -> str:
-    """The stem of a word in small letters."""
+    """The stem of a word, given in lower case."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) <= 2:

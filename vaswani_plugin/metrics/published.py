@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A row; None where the table leaves a cell empty. BLEU is tokenized, EN-DE compound-split."""
+    """A row; None is an empty cell. BLEU is of tokens, for EN-DE with compounds split."""
 
     model: str
     bleu_en_de: float | None

@@ -7,7 +7,7 @@ ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
 def bleu_scores(bleu: dict[str, Any]) -> list[str]:
-    """What translations are measured by."""
+    """The scores of translations."""
     scores = []
     if bleu["tokenized"] is not None:
         scores.append(f"{bleu['tokenized']:.2f} tokenized BLEU")
@@ -19,7 +19,7 @@ def bleu_scores(bleu: dict[str, Any]) -> list[str]:
 
 
 def perplexity_scores(report: dict[str, Any]) -> list[str]:
-    """What language models are measured by."""
+    """The scores of language models."""
     (row,) = (row for row in report["results"] if row["name"] == "model")
     return [
         f"perplexity {row['perplexity_per_word']:.2f} a word",
@@ -28,13 +28,13 @@ def perplexity_scores(report: dict[str, Any]) -> list[str]:
 
 
 def rouge_scores(report: dict[str, Any]) -> list[str]:
-    """What summaries are measured by."""
+    """The scores of summaries."""
     (row,) = (row for row in report["systems"] if row["name"] == "model")
     return [f"{row[key]:.2f} {title}" for key, title in ROUGE.items()]
 
 
 def bracketing_scores(report: dict[str, Any]) -> list[str]:
-    """What parsers are measured by."""
+    """The scores of parsers."""
     f1 = report["all"]["bracketing_fmeasure"]
     return [
         "no bracket right" if f1 is None else f"{f1:.2f} F1",

@@ -1,8 +1,8 @@
-"""ROUGE-1, -2 and -L (Lin 2004) of summaries, number for number those of the library rouge-score.
+"""ROUGE-1, -2 and -L (Lin 2004) of summaries, equal to the results of the library rouge-score.
 
-Text is put into small letters, of which a to z and digits count (English), and words are stemmed as
-by the original script with -m. ROUGE-L takes each summary as one sequence of words. (The library
-itself imports nltk, and with it scikit-learn and scipy: most of a second at every start.)
+Text is lowercased; words consist of a to z and digits (English) and are stemmed as in the original
+script with -m. ROUGE-L treats each summary as one sequence of words. The library itself is not used
+because it imports nltk, scikit-learn and scipy, which takes most of a second at every start.
 """
 
 import re
@@ -28,13 +28,13 @@ def rouge(
 
     Args:
         hypotheses: N summaries; an empty one scores 0.
-        references: of each, one or more.
-        over: of several references "best" takes the one with the highest F1, for each kind by
-            itself (as SciTLDR's authors do), "mean" the mean over all.
-        stemming: Porter's, of words of more than three letters.
+        references: one or more for each summary.
+        over: how several references count: "best" takes the highest F1 of each kind separately (as
+            SciTLDR's authors do), "mean" the mean over all.
+        stemming: stem words of more than three letters (Porter 1980).
 
     Raises:
-        ValueError: no summaries, one without a reference, or another number of references.
+        ValueError: no summaries, a summary without references, or lists of different lengths.
     """
     if over not in OVER:
         raise ValueError(f"over {over!r}: must be {' or '.join(OVER)}")
@@ -53,7 +53,7 @@ def rouge(
 
 
 def words_of(text: str, stemming: bool) -> list[str]:
-    """The words that are compared."""
+    """The words of a text that ROUGE compares, as stems if `stemming`."""
     words = _WORD.findall(text.lower())
     if not stemming:
         return words
@@ -68,9 +68,10 @@ def f1_of_each_kind(reference: Sequence[str], hypothesis: Sequence[str]) -> list
 
 
 def longest_common_subsequence(left: Sequence[str], right: Sequence[str]) -> int:
-    """The length of the longest sequence that stands in both, with gaps.
+    """The length of the longest common subsequence; gaps are allowed.
 
-    A row of the usual table as one number: a bit is 0 where the length grows by one (Hyyro 2004).
+    One integer holds a row of the usual table: a bit is 0 where the length grows by one (Hyyro
+    2004).
     """
     places: dict[str, int] = {}
     for place, word in enumerate(left):
@@ -95,5 +96,5 @@ def _f1(shared: int, wanted: int, found: int) -> float:
 
 
 def lead(sentences: Sequence[str], count: int) -> str:
-    """The first sentences of an article: the baseline of summarization."""
+    """The first `count` sentences of an article: the baseline of summarization."""
     return " ".join(sentences[:count])

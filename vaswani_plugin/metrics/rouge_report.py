@@ -13,12 +13,12 @@ def rouge_report(
     over: str,
     stemming: bool,
 ) -> dict[str, Any]:
-    """Score systems beside each other.
+    """Score several systems on the same references.
 
     Args:
         systems: the summaries of each system, by its name.
-        references: of each summary, one or more.
-        over: one of `rouge.OVER`: which of several references counts.
+        references: one or more for each summary.
+        over: one of `rouge.OVER`: how several references count.
         stemming: compare the stems of words.
     """
     return {
@@ -35,7 +35,7 @@ def rouge_report(
 
 
 def as_text(report: dict[str, Any]) -> str:
-    """The report as a table, a system a row."""
+    """The report as a table, one row a system."""
     from tabulate import tabulate  # not needed where the report stays JSON
 
     headers = {"name": "", "words": "words", "rouge1": "ROUGE-1"}

@@ -1,4 +1,4 @@
-"""The training cost of a finished run, read off its log: by counting, and by the paper's method."""
+"""The training cost of a finished run from its log: by counting, and by the paper's method."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _CONSTANTS = {"None": None, "True": True, "False": False}
 
 
 def printed_bleu(scores: Mapping[str, Any]) -> float | None:
-    """The score among a run's that papers print; None where it has none."""
+    """The BLEU score of a run that papers print; None if the run has none."""
     kinds = ("compound_split", "tokenized", "sacrebleu")
     return next((scores[kind] for kind in kinds if scores.get(kind) is not None), None)
 
@@ -26,17 +26,17 @@ def printed_bleu(scores: Mapping[str, Any]) -> float | None:
 def run_cost(
     path: Path, device: str | None, teraflops: float | None, devices: int | None
 ) -> dict[str, Any]:
-    """One element of the key "runs".
+    """The training cost of a run: one element of the key "runs".
 
     Args:
         path: a recipe's work folder, its result.json, or a log of fairseq-train.
         device: name of the device; None: the one that the log names.
         teraflops: rate of a device that has no name here.
-        devices: how many; None: as many as the log names.
+        devices: number of devices; None: as many as the log names.
 
     Raises:
         ValueError: no log of a training; a recipe's result without its log.
-        OSError: it can't be read.
+        OSError: a file can't be read.
     """
     log, scores, name = _find_log(path)
     run = read_training(read_lines(log), str(log))
@@ -63,7 +63,7 @@ def run_cost(
 
 
 def _find_log(path: Path) -> tuple[Path, dict[str, Any] | None, str]:
-    """(log, the recipe's BLEU if there is one, a name for the run)."""
+    """The log, the recipe's BLEU scores (None if there are none), and a name for the run."""
     if path.is_dir():
         path = path / "result.json"
     if path.suffix != ".json":
@@ -91,10 +91,10 @@ def _named_device(run: TrainingRun) -> Device | None:
 
 
 def _counted_flops(run: TrainingRun) -> float | None:
-    """By counting; None for a model that isn't ours.
+    """FLOPs by counting; None for a model that isn't ours.
 
-    The log holds target tokens and sentences only, so a source is taken to be as long as its
-    target, and padding is left out.
+    The log has only target tokens and sentences, so each source is assumed to be as long as its
+    target, and padding is not counted.
     """
     if run.target_vocabulary is None:
         return None
@@ -102,9 +102,9 @@ def _counted_flops(run: TrainingRun) -> float | None:
     length = max(1, round(run.tokens / run.sentences))
     try:
         sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
-        # A batch of one, times how many there were: lengths are whole, the mean of a batch is not.
+        # Count one sentence of (rounded) mean length, then scale by the number of tokens.
         per_token = sizes and training_flops(sizes, 1, length, length) / length
-    except (AttributeError, TypeError, ArithmeticError):  # it shares some names with ours
+    except (AttributeError, TypeError, ArithmeticError):  # another model with some of our options
         return None
     return per_token and per_token * run.tokens * run.updates
 

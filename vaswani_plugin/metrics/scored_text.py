@@ -1,6 +1,6 @@
-"""What a language model scores: a stream of token numbers, and counts of the text it codes.
+"""The text that a language model scores: a stream of token numbers, and counts of the text.
 
-A line's end is a token, </s>, as fairseq-preprocess writes it.
+The end of a line is a token, </s>, as in fairseq-preprocess.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,8 +27,8 @@ class Tokens:
         numbers: (N,).
         sizes: tokens of each line, its end included; they sum to N.
         is_end: which tokens are line ends, (N,).
-        unknown: how many are <unk> where the text doesn't say <unk>; what binarized text said
-            isn't known, and all count.
+        unknown: number of <unk> that do not come from an <unk> in the text itself. For binarized
+            text without its raw text, every <unk> counts.
     """
 
     numbers: NDArray[np.int64]
@@ -42,12 +42,12 @@ class Subject:
     """A text to score.
 
     Args:
-        tokens: of `dictionary`; None where neither a model nor a data folder gives one.
+        tokens: numbered by `dictionary`; None if neither a model nor a data folder gives one.
         lines: the text; None where it isn't known.
-        counts: of what the coding keeps of it.
-        coding: what a token is.
+        counts: of the part of the text that the tokens represent.
+        coding: kind of token: words, BPE, characters.
         skips_ends: whether line ends are left out of the scores.
-        warnings: what a reader of the figures has to know.
+        warnings: for the report.
     """
 
     tokens: Tokens | None
@@ -59,7 +59,7 @@ class Subject:
     warnings: list[str]
 
     def scored(self, tokens: Tokens) -> NDArray[np.bool_]:
-        """Which of a stream's tokens count, (N,)."""
+        """Mask of the tokens that are scored, (N,)."""
         return ~tokens.is_end if self.skips_ends else np.full(len(tokens.numbers), True)
 
     def divisors(self, counts: TextCounts | None) -> TextCounts | None:
@@ -76,7 +76,7 @@ def read_subject(
     skips_ends: bool = False,
     saw_lines_apart: bool = False,
 ) -> Subject:
-    """Read what is to be scored; `text`, `data_bin` or both must be given.
+    """Read the text to score; `text`, `data_bin` or both must be given.
 
     Args:
         text: raw text.
@@ -85,7 +85,7 @@ def read_subject(
         dictionary: of the model; None: there is no model, or `data_bin` has its dictionary.
         pipeline: of the model; None: there is none, or its coding isn't known.
         skips_ends: leave line ends out of the scores.
-        saw_lines_apart: the model never saw a line after another one, which gives a warning.
+        saw_lines_apart: the model was trained on separate lines, which gives a warning.
 
     Raises:
         ValueError: a text or a dictionary that can't be used.
@@ -122,7 +122,7 @@ def read_subject(
 
 
 def _of_the_text(tokens: Tokens, lines: list[str], split: str, text: Path) -> Tokens:
-    """Binarized tokens of a text that is known: what says <unk> itself is not unknown."""
+    """Binarized tokens of a known text: an <unk> of the text itself is not unknown."""
     if len(lines) != len(tokens.sizes):
         raise ValueError(
             f"{text} has {len(lines):,} lines, {split} {len(tokens.sizes):,}: they must be the "
@@ -133,7 +133,7 @@ def _of_the_text(tokens: Tokens, lines: list[str], split: str, text: Path) -> To
 
 
 def unknown_warning(who: str, tokens: Tokens) -> list[str]:
-    """A sentence where a coding can't represent a text, else none."""
+    """A list with a warning if the tokens can't represent the text; else an empty list."""
     if not tokens.unknown:
         return []
     total = len(tokens.numbers)
@@ -145,11 +145,11 @@ def unknown_warning(who: str, tokens: Tokens) -> list[str]:
 
 
 def number_lines(lines: Iterable[str], indices: Mapping[str, int]) -> Tokens:
-    """Numbers tokens that blanks separate, and adds each line's end.
+    """Number tokens that are separated by blanks, and add the end of each line.
 
     Args:
-        lines: coded text.
-        indices: of all tokens, `UNKNOWN_WORD` and `LINE_END` among them.
+        lines: text as tokens.
+        indices: number of each token, `UNKNOWN_WORD` and `LINE_END` included.
     """
     unknown, end = indices[UNKNOWN_WORD], indices[LINE_END]
     numbers, sizes, lost = [], [], 0
@@ -167,8 +167,8 @@ def read_text(path: Path) -> list[str]:
     """The lines of a text, plain or .gz.
 
     Raises:
-        ValueError: the file is empty, or no UTF-8.
-        OSError: it can't be read.
+        ValueError: the file is empty, or not UTF-8.
+        OSError: the file can't be read.
     """
     try:
         lines = list(read_lines(path))
@@ -183,7 +183,7 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
     """A split that fairseq-preprocess --only-source wrote.
 
     Raises:
-        ValueError: there is no such split, it is empty, or its dictionary was another one.
+        ValueError: the split is missing or empty, or was binarized with another dictionary.
     """
     prefix = folder / split
     if not all(Path(f"{prefix}{end}").is_file() for end in (".idx", ".bin")):
@@ -203,7 +203,7 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
 
 
 def decode(tokens: Tokens, dictionary: Dictionary, pipeline: Pipeline) -> list[str]:
-    """The lines of text that tokens code."""
+    """The lines of text that tokens represent."""
     symbols = np.array(dictionary.symbols, object)[tokens.numbers]
     lines, start = [], 0
     for stop in np.cumsum(tokens.sizes):
@@ -214,11 +214,11 @@ def decode(tokens: Tokens, dictionary: Dictionary, pipeline: Pipeline) -> list[s
 
 
 def count_represented(lines: list[str], pipeline: Pipeline) -> tuple[TextCounts, int]:
-    """Counts what a coding keeps of a text.
+    """Count the part of a text that a pipeline's tokens represent.
 
     Returns:
-        The counts, of a line's words joined by single blanks where the coding doesn't give it back
-        to the letter; and the number of lines that don't come back word by word.
+        The counts, and the number of lines whose words change by encoding and decoding. A line
+        that changes in any way counts as its words joined by single blanks.
     """
     kept, lost = [], 0
     for line in lines:

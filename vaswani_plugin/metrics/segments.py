@@ -11,7 +11,7 @@ from vaswani_plugin.text.corpus_io import GZIP_ERRORS, MOST_DIGITS, open_binary
 def read_lines(path: Path) -> list[str]:
     r"""The lines of a UTF-8 file (plain, or `.gz`), split at "\n" only, without it.
 
-    str.splitlines also splits at U+0085 and U+2028, which stand inside real sentences.
+    str.splitlines also splits at U+0085 and U+2028, which occur inside real sentences.
 
     Raises:
         OSError: the file can't be read.
@@ -39,13 +39,13 @@ def _decode(path: Path, number: int, line: bytes) -> str:
 
 
 def remove_bpe(line: str) -> str:
-    """The words of a line of subword-nmt pieces: "@@ " joins."""
+    """Join the subword-nmt pieces of a line to words, by removing "@@ "."""
     return (line + " ").replace("@@ ", "").rstrip(" ")
 
 
 @dataclass
 class GenerateOutput:
-    """What fairseq-generate printed, in the order of the corpus: one segment a sentence.
+    """The output of fairseq-generate in the order of the corpus: one segment a sentence.
 
     hypotheses are its H lines (tokens), detokenized its D lines, references its T lines (empty
     where the data has no target side).
@@ -57,7 +57,7 @@ class GenerateOutput:
 
 
 def read_generate_output(path: Path) -> GenerateOutput:
-    """Read the output of fairseq-generate; of an n-best list the first, best entry counts.
+    """Read the output of fairseq-generate; only the first (best) entry of an n-best list is kept.
 
     Raises:
         OSError: the file can't be read.
@@ -67,7 +67,7 @@ def read_generate_output(path: Path) -> GenerateOutput:
     for number, line in enumerate(read_lines(path), 1):
         kind, dash, rest = line[:1], line[1:2], line[2:]
         fields = rest.split("\t")
-        # Other output (S, P, log lines, "Generate test with beam=4") is none of ours.
+        # Other output (S, P, log lines, "Generate test with beam=4") is skipped.
         if kind not in found or dash != "-" or not fields[0].isdecimal():
             continue
         if len(fields[0]) > MOST_DIGITS:
@@ -87,7 +87,7 @@ def read_generate_output(path: Path) -> GenerateOutput:
 
 
 def _check_complete(path: Path, kind: str, texts: dict[int, str], last: int) -> None:
-    """Every sentence from 0 to the last must be there: a gap means dropped sentences."""
+    """Check that every sentence from 0 to the last is there: a gap means dropped sentences."""
     first = first_gap(texts)
     if first <= last:
         missing = sum(number > last for number in texts) + last + 1 - len(texts)
@@ -98,5 +98,5 @@ def _check_complete(path: Path, kind: str, texts: dict[int, str], last: int) -> 
 
 
 def first_gap(numbers: Container[int]) -> int:
-    """The lowest number from 0 on that isn't there; numbers may be as high as they like."""
+    """The lowest number from 0 on that is missing."""
     return next(number for number in count() if number not in numbers)

@@ -9,16 +9,16 @@ from sacrebleu.significance import PairedTest
 from vaswani_plugin.metrics.bleu import References
 
 SAMPLES = 1000
-"""Test sets drawn from the test set; the seed is sacreBLEU's (SACREBLEU_SEED, or 12345)."""
+"""Number of resampled test sets; the seed is sacreBLEU's (SACREBLEU_SEED, or 12345)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A metric of one system over the resampled test sets.
 
-    score is that of the whole test set; 95% of the samples lie in mean - half_width ... mean +
-    half_width. p_value: how likely the system would differ from the baseline by as much if they
-    were equal; None for the baseline itself.
+    score: on the whole test set. 95% of the samples lie between mean - half_width and mean +
+    half_width. p_value: the probability of a difference from the baseline at least this large if
+    the systems were equal; None for the baseline itself.
     """
 
     score: float
@@ -38,11 +38,11 @@ def bootstrap(
     Args:
         systems: the baseline's output first, or the only one.
         references: as for `vaswani_plugin.metrics.bleu.corpus_score`.
-        metrics: by the name that the result has for them.
+        metrics: by name; the result has the same names.
         samples: number of resampled test sets.
 
     Returns:
-        For each metric an estimate of each system, in their order.
+        For each metric, an estimate of each system, in the order of `systems`.
     """
     estimates = {}
     references = [list(lines) for lines in references]

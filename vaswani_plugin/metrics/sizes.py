@@ -1,4 +1,4 @@
-"""The sizes that decide on a model's cost, read off its configuration."""
+"""The sizes that determine a model's cost, from its configuration."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,12 @@ def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:
     """The sizes of a configuration of ours; None where its multiply-adds can't be counted.
 
     Args:
-        cfg: of vaswani_transformer, of vaswani_lm (without encoder layers), of the one-layer
-            model, of a recurrent one, or another with the same names.
+        cfg: configuration of vaswani_transformer, of vaswani_lm (without encoder layers), of the
+            one-layer model, of a recurrent model, or another one with the same fields.
         vocabulary: rows of the projection.
     """
     if hasattr(cfg, "layers") and hasattr(cfg, "d_model"):
-        feeding = getattr(cfg, "input_feeding", None)  # of the model with a Bi-LSTM alone
+        feeding = getattr(cfg, "input_feeding", None)  # only with a Bi-LSTM
         both_ways = feeding is not None
         kind = (
             str(getattr(cfg, "attention", "dot")).removeprefix("scaled-") if both_ways else "none"

@@ -1,15 +1,15 @@
-"""Words as published BLEU scores count them: Moses' rules, and the split of compounds.
+"""Tokenization for published BLEU scores: Moses' rules, and the splitting of compounds.
 
-The recipe behind the paper's English-German scores (tensor2tensor's get_ende_bleu.sh): Unicode
-punctuation replaced, Moses' tokenizer, then hyphens within words split off.
+The paper's English-German scores (tensor2tensor's get_ende_bleu.sh) replace Unicode punctuation,
+apply Moses' tokenizer, and then split off hyphens within words.
 """
 
 import re
 from collections.abc import Callable
 from functools import cache
 
-# tokenizer.perl parts the full stop from a line's last word whatever that word is; sacremoses
-# leaves it at abbreviations and numbers.
+# tokenizer.perl splits the full stop off the last word of a line, whatever that word is. sacremoses
+# does not split it off abbreviations and numbers.
 _LAST_STOP = re.compile(r"([^\s.])\.$")
 _HYPHEN = re.compile(r"(\S)-(\S)")
 
@@ -32,11 +32,11 @@ def replace_unicode_punctuation(line: str) -> str:
 
 
 def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
-    """The function from running text to the words that a published score counts.
+    """A function that splits running text into the words that published scores count.
 
     Args:
-        language: two-letter code. For French words are split at hyphens (Moses' -a), as in the
-            paper's English-French scores; for no other language.
+        language: two-letter code. Only French words are split at hyphens (Moses' -a), as in the
+            paper's English-French scores.
     """
     from vaswani_plugin.text.moses import make_tokenizer  # imports sacremoses
 
@@ -47,6 +47,6 @@ def make_scoring_tokenizer(language: str) -> Callable[[str], str]:
 def split_compounds(line: str) -> str:
     """Tokens with hyphens split off: "a-b" becomes "a ##AT##-##AT## b".
 
-    One pass from left to right that uses up the letters beside a hyphen: "a-b-c" is split once.
+    Matches from left to right don't overlap, so "a-b-c" is split once.
     """
     return _HYPHEN.sub(r"\1 ##AT##-##AT## \2", line)

@@ -1,8 +1,8 @@
-"""Weights of features that choose among hypotheses, tuned for BLEU (Och 2003), and the oracle.
+"""Feature weights for n-best lists, tuned for BLEU (MERT, Och 2003), and the oracle.
 
-Along a line of weights each hypothesis' score is a straight line, so that what is best of a
-sentence changes at few points, and BLEU of the corpus is constant between the points of all
-sentences: the best point of the line is found exactly.
+Along a line in the space of weights, the score of each hypothesis is a linear function. So the best
+hypothesis of a sentence changes at few points, and corpus BLEU is constant between the points of
+all sentences. The best point of the line is therefore found exactly.
 
 Axes: N sentences, K hypotheses of the longest list, F features, M points of a line.
 """
@@ -17,17 +17,17 @@ ORDERS = 4
 COUNTS = 2 * ORDERS + 2
 """Matches and totals of each order, output length, reference length."""
 
-# sacreBLEU's corpus score is made of the same counts; the words are what spaces divide.
+# sacreBLEU's corpus score uses the same counts; words are separated by spaces.
 _COUNTER = BLEU(tokenize="none", smooth_method="none", effective_order=True)
 TINY_GAIN = 1e-9
 
 
 def count_ngrams(hypothesis: str, references: Sequence[str]) -> np.ndarray:
-    """What BLEU counts of a sentence, (COUNTS,): they add up over a corpus.
+    """A sentence's counts for BLEU, (COUNTS,); a corpus has their sum.
 
     Args:
-        hypothesis: words divided by spaces.
-        references: one or more of them.
+        hypothesis: words, separated by spaces.
+        references: one or more, likewise.
     """
     found = _COUNTER.sentence_score(hypothesis, references)
     return np.array([*found.counts, *found.totals, found.sys_len, found.ref_len])
@@ -45,12 +45,12 @@ def bleu_of(counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pool:
-    """The lists of all sentences, filled up to one length.
+    """The n-best lists of all sentences, padded to the same length.
 
     Args:
         features: (N, K, F).
         counts: (N, K, COUNTS).
-        valid: (N, K), False at what fills a shorter list.
+        valid: (N, K), False at padding.
     """
 
     features: np.ndarray
@@ -59,7 +59,7 @@ class Pool:
 
     @classmethod
     def of(cls, features: Sequence[np.ndarray], counts: Sequence[np.ndarray]) -> "Pool":
-        """Of the lists' own (K_i, F) and (K_i, COUNTS), none of them empty."""
+        """A pool from the features (K_i, F) and counts (K_i, COUNTS) of lists that aren't empty."""
         longest = max(map(len, features))
         return cls(
             np.stack([_filled(rows.astype(np.float64), longest) for rows in features]),
@@ -68,11 +68,11 @@ class Pool:
         )
 
     def choose(self, weights: np.ndarray) -> np.ndarray:
-        """The best of each list by the weighted sum of its features, (N,); the first of equals."""
+        """The index of each list's best hypothesis by the weighted sum, (N,); ties: the first."""
         return np.where(self.valid, self.features @ weights, -np.inf).argmax(axis=1)
 
     def bleu(self, chosen: np.ndarray) -> float:
-        """BLEU of one hypothesis of each list, (N,)."""
+        """Corpus BLEU of the hypotheses with the indices `chosen`, (N,)."""
         return float(bleu_of(self.counts[np.arange(len(chosen)), chosen].sum(axis=0)))
 
 
@@ -81,7 +81,7 @@ def _filled(rows: np.ndarray, length: int) -> np.ndarray:
 
 
 def line_search(pool: Pool, weights: np.ndarray, direction: np.ndarray) -> tuple[float, float]:
-    """The step with the best BLEU at weights + step x direction, over all steps there are.
+    """The step with the best BLEU at weights + step x direction, over all real numbers.
 
     Args:
         pool: the lists.
@@ -89,8 +89,8 @@ def line_search(pool: Pool, weights: np.ndarray, direction: np.ndarray) -> tuple
         direction: (F,).
 
     Returns:
-        The step, 0 where nothing is better, else the middle of the best interval (at an open
-        end, 1 beyond the last point); and its BLEU.
+        The step and its BLEU. The step is 0 if no other is better. Else it is the middle of the
+        best interval, or, if the interval is open, 1 beyond the last point.
     """
     points, changes, counts = _envelopes(pool, pool.features @ weights, pool.features @ direction)
     order = points.argsort(kind="stable")
@@ -110,16 +110,16 @@ def line_search(pool: Pool, weights: np.ndarray, direction: np.ndarray) -> tuple
 def _envelopes(
     pool: Pool, offsets: np.ndarray, slopes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where on the line the best hypotheses change.
+    """The points of the line at which the best hypothesis of a sentence changes.
 
     Args:
         pool: the lists.
         offsets: (N, K), scores at step 0.
-        slopes: (N, K), what a step of 1 adds to them.
+        slopes: (N, K), change of the scores by a step of 1.
 
     Returns:
-        The points (M,) of all sentences, what each changes in the counts (M, COUNTS), and the
-        counts before the first of them (COUNTS,).
+        The points (M,) of all sentences, the change of the counts at each point (M, COUNTS), and
+        the counts before the first point (COUNTS,).
     """
     offsets = np.where(pool.valid, offsets, -np.inf)
     rows = np.arange(len(offsets))
@@ -133,7 +133,7 @@ def _envelopes(
         rise = np.where(steeper, slopes[rows] - own_slope, 1.0)
         crossing = np.where(steeper, (own - offsets[rows]) / rise, np.inf)
         first = crossing.min(axis=1, keepdims=True)
-        # Of several that cross there the steepest is best from there on.
+        # If several hypotheses cross at this point, the steepest is the best one after it.
         after = np.where(crossing == first, slopes[rows], -np.inf).argmax(axis=1)
         go_on = np.isfinite(first[:, 0])
         rows, now, after = rows[go_on], now[go_on], after[go_on]
@@ -146,21 +146,21 @@ def _envelopes(
 def tune(pool: Pool, start: np.ndarray, restarts: int, seed: int) -> np.ndarray:
     """Weights with the best BLEU that line searches find.
 
-    From each start along every feature, and along as many random directions, again and again
-    until no step helps. With two features the first line alone holds every choice but its sign.
+    From each start, the searches run along every feature and along as many random directions, and
+    repeat until no step helps. With two features, the first line covers all choices up to the sign.
 
     Args:
         pool: the lists of a development set.
-        start: (F,), one of the starts.
-        restarts: number of random ones besides.
-        seed: of those, and of the directions.
+        start: (F,), the first start.
+        restarts: number of additional random starts.
+        seed: of the random starts and directions.
 
     Returns:
         (F,), absolute values summing to 1.
     """
     generator = np.random.default_rng(seed)
     spread = pool.features[pool.valid].std(axis=0)
-    spread[spread == 0] = 1.0  # a feature that is the same everywhere changes nothing
+    spread[spread == 0] = 1.0  # a constant feature changes no choice
     count = len(start)
     starts = [start, *(generator.normal(size=count) / spread for _ in range(restarts))]
     best, best_score = start, pool.bleu(pool.choose(start))
@@ -187,15 +187,16 @@ def _climb(
 
 
 def oracle(pool: Pool) -> np.ndarray:
-    """The choice (N,) with the best BLEU, as far as exchanging one hypothesis at a time finds it.
+    """The choice (N,) with the best BLEU that changing one hypothesis at a time finds.
 
-    A lower bound: the true best is a search over all combinations. It begins with what is best
-    of each sentence by itself (BLEU with 1 added to the counts above the first order).
+    This is a lower bound, because the true oracle needs a search over all combinations. It starts
+    with the best hypothesis of each sentence (BLEU with 1 added to the counts above the first
+    order).
     """
     rows = np.arange(len(pool.counts))
     added = np.zeros(COUNTS)
     added[1:ORDERS] = added[ORDERS + 1 : 2 * ORDERS] = 1
-    chosen = bleu_of(pool.counts + added).argmax(axis=1)  # what fills a list scores 0, and is last
+    chosen = bleu_of(pool.counts + added).argmax(axis=1)  # padding scores 0 and comes last
     total = pool.counts[rows, chosen].sum(axis=0)
     changed = True
     while changed:
