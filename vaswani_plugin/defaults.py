@@ -127,7 +127,9 @@ def report(cfg: DictConfig) -> str:
 def _model_part(cfg: DictConfig) -> str:
     """Compare dropout and sizes with base's; empty for a model without them."""
     model = OmegaConf.select(cfg, "model")
-    sizes = {key: OmegaConf.select(model, key) for key in MODEL_VALUES} if model else {}
+    if not isinstance(model, DictConfig):  # a model registered without a dataclass keeps flags
+        return ""
+    sizes = {key: OmegaConf.select(model, key) for key in MODEL_VALUES}
     if sizes.get("heads") is None:
         return ""
     others = [

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vaswani_plugin.search import beam_search
 from vaswani_plugin.search.constraints import block_repeats, force_end, force_token
 from vaswani_plugin.search.decoder_beams import PackedDecoder
-from vaswani_plugin.search.hypotheses import Ended, History
+from vaswani_plugin.search.hypotheses import FinishedHypotheses, History
 from vaswani_plugin.search.language_beams import PackedLanguageModel
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import (
@@ -85,7 +85,7 @@ def test_candidates_are_chosen_and_ended_hypotheses_kept(rules):
         sampled_candidates(log_p, so_far, BEAM, top_k=5)
         sampled_candidates(log_p, so_far, BEAM, top_p=0.9)
         found = [x[:, 0, :BEAM] for x in best_candidates(log_p, so_far, BEAM)]
-        ended, history = Ended(3, BEAM, found[0], rules), History()
+        ended, history = FinishedHypotheses(3, BEAM, found[0], rules), History()
         ended.enter(4, found[1].eq(2), found[0], found[2])
         rules.done(ended.rank, found[0][:, 0], 4, tokens(3))
         history.add(*(found[i] for i in (1, 0, 2)))

@@ -88,7 +88,10 @@ def _texts(root: Path) -> None:
     output = [
         line
         for n, (a, b) in enumerate(zip(*short, strict=True))
-        for line in (f"S-{n}\t{a}", f"T-{n}\t{b}", f"H-{n}\t-0.5\t{b}", f"D-{n}\t-0.5\t{b}")
+        for line in (
+            *(f"S-{n}\t{a}", f"T-{n}\t{b}", f"H-{n}\t-0.5\t{b}", f"D-{n}\t-0.5\t{b}"),
+            f"P-{n}\t" + " ".join(["-0.5"] * (len(b.split()) + 1)),
+        )
     ]
     _text(root / "generate.txt", output)
     lists = [(n, a, b) for n, a in enumerate(short[1]) for b in (-0.5, -1.5)]

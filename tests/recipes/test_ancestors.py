@@ -239,19 +239,22 @@ def test_the_budget_is_time_or_updates() -> None:
 
 def test_training_recipes() -> None:
     settings = Settings(**SETTINGS | {"warmup_updates": 400})
-    for model, rate in zip(MODELS, (8e-3, 8e-3, 4e-3, 2e-3, 2.5e-3), strict=True):
+    for model, rate in zip(
+        MODELS, (8e-3, 8e-3, 8e-3, 4e-3, 4e-3, 4e-3, 4e-3, 2e-3, 2.5e-3), strict=True
+    ):
         given = Training(model, 3).flags(settings)
         factor = float(given[given.index("--lr-factor") + 1])
         # Eq. 3 where both of its branches meet.
         assert factor * model.width**-0.5 * 400**-0.5 == pytest.approx(rate, rel=1e-3)
         assert given[-2:] == ["--seed", "3"]
-    assert ["--no-reverse-source" in model.flags for model in MODELS] == [True, *[False] * 4]
+    assert ["--no-reverse-source" in model.flags for model in MODELS] == [True, *[False] * 8]
 
 
 def test_seeds_are_for_the_reversal() -> None:
     names = [training.name for training in trainings_of(list(MODELS), [1, 2])]
     assert names[:4] == ["forwards-1", "forwards-2", "seq2seq-1", "seq2seq-2"]
-    assert names[4:] == ["attention-1", "convolution-1", "transformer-1"]
+    ladder = ["both-ways", "mean", "additive", "attention", "scaled"]
+    assert names[4:] == [f"{name}-1" for name in (*ladder, "convolution", "transformer")]
     with pytest.raises(InputError, match="lstm: no model here; they are forwards seq2seq"):
         choose_models(["lstm"])
 

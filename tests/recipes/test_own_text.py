@@ -294,7 +294,10 @@ def test_choices_by_the_size_of_the_text(tmp_path, pairs, arch, vocabulary, toke
     (size,) = [x.split("--size ")[1].split()[0] for x in done.stderr.split("\n") if "--size" in x]
     assert int(size) == vocabulary + 260
     # The tables of the help and of the documentation say the same.
-    texts = run_bash(RECIPE, "--help").stdout, (ROOT / "docs" / "own-text.md").read_text("utf-8")
+    texts = (
+        run_bash(RECIPE, "--help").stdout,
+        (ROOT / "docs" / "how-to" / "own-text.md").read_text("utf-8"),
+    )
     wanted = [f" {vocabulary:,} ", arch, f"{int(tokens):,} ", f" {int(updates):,}"]
     for text in texts:
         assert sum(all(x in row for x in wanted) for row in text.split("\n")) == 1

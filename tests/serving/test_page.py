@@ -5,6 +5,7 @@ The screenshots stay in the folder that VASWANI_ARTIFACTS names, else in pytest'
 
 import json
 import re
+import tomllib
 from base64 import b64encode
 from hashlib import sha256
 
@@ -39,8 +40,9 @@ def test_the_policy_lets_the_page_run_its_own_code_alone():
 
 
 def test_its_parts_are_installed_with_the_package():
-    setup = (REPO / "setup.py").read_text(encoding="utf-8")
-    assert '"vaswani_plugin.serving": ["*.html", "*.css", "*.js"]' in setup
+    metadata = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = metadata["tool"]["setuptools"]["package-data"]["*"]
+    assert {"*.html", "*.css", "*.js"} <= set(patterns)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,13 @@ class Running:
     def __init__(self, command: list[str]) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            command,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.lines: list[str] = []
         self._ready = threading.Event()
