@@ -279,7 +279,7 @@ def test_the_table(finished: tuple) -> None:
     assert text.startswith("toy: 4 updates each, 200 tokens a batch, 1 CPU thread(s). BLEU ")
     cells = [[c.strip() for c in line.split("|")[1:-1]] for line in text.split("\n")[2:-1]]
     assert cells[0][:2] == ["model", "seed"] and "compound-split" not in cells[0]
-    assert [line[0] for line in cells[2:]] == [model.title for model in MODELS[1:]]
+    assert [line[0] for line in cells[2:]] == [m.title for m in MODELS if m.name in NAMES]
     with open(work / "ancestors.csv", newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert [line["model"] for line in rows] == NAMES
