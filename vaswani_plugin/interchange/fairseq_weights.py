@@ -24,7 +24,7 @@ _POSITIONS = {
 }
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_PARTS = {
+PARTS = {
     "self_attention_norm.norm": "self_attn_layer_norm",
     "cross_attention_norm.norm": "encoder_attn_layer_norm",
     "feed_forward_norm.norm": "final_layer_norm",
@@ -36,7 +36,8 @@ _PARTS = {
         for projection, their_projection in _PROJECTIONS.items()
     },
 }
-_OUR_PARTS = {theirs: ours for ours, theirs in _PARTS.items()}
+"""Parts of a layer: our names, and those of fairseq, which Hugging Face took over."""
+OUR_PARTS = {theirs: ours for ours, theirs in PARTS.items()}
 _LAYER_WEIGHT = re.compile(r"((?:encoder|decoder)\.layers\.\d+)\.(.+)\.(weight|bias)")
 
 
@@ -58,7 +59,7 @@ def to_fairseq_weights(weights: Weights) -> Weights:
             unread = tensor.new_zeros(FAIRSEQ_FIRST_POSITION, tensor.size(1))
             named[_POSITIONS[name]] = torch.cat((unread, tensor))
         else:
-            named[_renamed(name, _EMBEDDINGS, _PARTS)] = tensor
+            named[renamed(name, _EMBEDDINGS, PARTS)] = tensor
     return named
 
 
@@ -71,11 +72,21 @@ def from_fairseq_weights(weights: Weights) -> Weights:
         if name in our_positions:
             named[our_positions[name]] = tensor[FAIRSEQ_FIRST_POSITION:].clone()
         else:
-            named[_renamed(name, our_embeddings, _OUR_PARTS)] = tensor
+            named[renamed(name, our_embeddings, OUR_PARTS)] = tensor
     return named
 
 
-def _renamed(name: str, whole: dict[str, str], parts: dict[str, str]) -> str:
+def renamed(name: str, whole: dict[str, str], parts: dict[str, str]) -> str:
+    """Rename a weight.
+
+    Args:
+        name: of the weight.
+        whole: other names of weights outside the layers.
+        parts: `PARTS` or `OUR_PARTS`.
+
+    Raises:
+        ValueError: the other model has no such weight.
+    """
     match = _LAYER_WEIGHT.fullmatch(name)
     if match and match[2] in parts:
         return f"{match[1]}.{parts[match[2]]}.{match[3]}"

@@ -14,35 +14,18 @@ Axes: D d_model, H heads, K d_k, V vocabulary.
 """
 
 import math
-import re
 
 import torch
 from torch import Tensor
 
-Weights = dict[str, Tensor]
+from vaswani_plugin.interchange.fairseq_weights import OUR_PARTS, PARTS, Weights, renamed
 
-_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_PARTS = {
-    "self_attention_norm.norm": "self_attn_layer_norm",
-    "cross_attention_norm.norm": "encoder_attn_layer_norm",
-    "feed_forward_norm.norm": "final_layer_norm",
-    "feed_forward.w_1": "fc1",
-    "feed_forward.w_2": "fc2",
-    **{
-        f"{attention}.{projection}": f"{their_attention}.{their_projection}"
-        for attention, their_attention in _ATTENTIONS.items()
-        for projection, their_projection in _PROJECTIONS.items()
-    },
-}
-_OUR_PARTS = {theirs: ours for ours, theirs in _PARTS.items()}
 _EMBEDDINGS = {
     "encoder.embedding.weight": "model.encoder.embed_tokens.weight",
     "decoder.embedding.weight": "model.decoder.embed_tokens.weight",
     "decoder.projection.weight": "lm_head.weight",
 }
-_OUR_EMBEDDINGS = {theirs: ours for ours, theirs in _EMBEDDINGS.items()}
-_LAYER_WEIGHT = re.compile(r"((?:encoder|decoder)\.layers\.\d+)\.(.+)\.(weight|bias)")
+_OUR_EMBEDDINGS = {theirs.removeprefix("model."): ours for ours, theirs in _EMBEDDINGS.items()}
 _COMPUTED = {
     "model.encoder.embed_positions.weight",
     "model.decoder.embed_positions.weight",
@@ -144,16 +127,8 @@ def _exponent(name: str, last_norm: dict[str, str]) -> int:
 def _marian_name(name: str) -> str:
     if name in _EMBEDDINGS:
         return _EMBEDDINGS[name]
-    match = _LAYER_WEIGHT.fullmatch(name)
-    if match and match[2] in _PARTS:
-        return f"model.{match[1]}.{_PARTS[match[2]]}.{match[3]}"
-    raise ValueError(f"the weight {name} has no counterpart in Hugging Face's Marian")
+    return f"model.{renamed(name, {}, PARTS)}"
 
 
 def _our_name(name: str) -> str:
-    if name in _OUR_EMBEDDINGS:
-        return _OUR_EMBEDDINGS[name]
-    match = _LAYER_WEIGHT.fullmatch(name.removeprefix("model."))
-    if match and match[2] in _OUR_PARTS:
-        return f"{match[1]}.{_OUR_PARTS[match[2]]}.{match[3]}"
-    raise ValueError(f"the weight {name} has no counterpart in our Transformer")
+    return renamed(name.removeprefix("model."), _OUR_EMBEDDINGS, OUR_PARTS)
