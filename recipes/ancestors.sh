@@ -101,8 +101,7 @@ recipe_defaults() {
   need_count --max-tokens "$max_tokens"
   need_count --warmup-updates "$warmup_updates"
   need_count --threads "$threads"
-  [[ "$seeds" =~ ^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*$ ]] ||
-    die "--seeds $seeds: must be whole numbers from 1 on, such as 1,2"
+  need_seeds --seeds "$seeds"
   if [[ -n "$max_update" ]] && ((points > max_update)); then
     die "--points $points: more than --max-update $max_update"
   fi

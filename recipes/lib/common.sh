@@ -65,6 +65,11 @@ need_count() { is_count "$2" || die "$1 $2: must be a whole number from 1 on"; }
 
 need_number() { [[ "$2" =~ ^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$ ]] || die "$1 $2: must be a number"; }
 
+need_seeds() { # FLAG VALUE
+  [[ "$2" =~ ^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*$ ]] ||
+    die "$1 $2: must be whole numbers from 1 on, such as 1,2"
+}
+
 parse_options() {
   local name value
   while (($#)); do

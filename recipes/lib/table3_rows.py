@@ -100,7 +100,6 @@ class Settings:
     max_update_big: int
     warmup_updates: int
     lr_factor: float
-    seed: int
 
     def updates(self, row: Row) -> int:
         """Returns the number of updates of a row."""
@@ -145,7 +144,7 @@ def sizes(row: Row, settings: Settings) -> dict[str, Any]:
     return scaled | {"heads": cfg.heads, "dropout": cfg.dropout, "positions": str(cfg.positions)}
 
 
-def training_flags(row: Row, settings: Settings) -> list[str]:
+def training_flags(row: Row, settings: Settings, seed: int) -> list[str]:
     """Returns the flags of `fairseq-train` for a row: its architecture, and the scaled sizes."""
     flags = ["--arch", row.arch]
     scaled = sizes(row, settings)
@@ -155,21 +154,59 @@ def training_flags(row: Row, settings: Settings) -> list[str]:
             flags += ["--" + name.replace("_", "-"), str(value)]
     if row.label_smoothing != 0.1:
         flags += ["--label-smoothing", str(row.label_smoothing)]
-    common = ("max_tokens", "update_freq", "warmup_updates", "lr_factor", "seed")
-    for name in common:
+    for name in ("max_tokens", "update_freq", "warmup_updates", "lr_factor"):
         flags += ["--" + name.replace("_", "-"), str(getattr(settings, name))]
-    return [*flags, "--max-update", str(settings.updates(row))]
+    return [*flags, "--seed", str(seed), "--max-update", str(settings.updates(row))]
 
 
-def row_key(row: Row, settings: Settings, data_key: str) -> str:
-    """Returns everything on which the row's result depends, as a text."""
-    return f"data {data_key} {' '.join(training_flags(row, settings))}"
+@dataclass(frozen=True)
+class Training:
+    """One training: a row and a seed."""
+
+    row: Row
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of the folder, such as c_n2-1."""
+        return f"{self.row.name}-{self.seed}"
+
+    def folder(self, work: Path) -> Path:
+        """The folder in which it trains."""
+        return work / "rows" / self.name
+
+    def key(self, settings: Settings, data_key: str) -> str:
+        """Everything on which the result depends, as a text."""
+        return f"data {data_key} {' '.join(training_flags(self.row, settings, self.seed))}"
+
+    def result(self, work: Path, settings: Settings, data_key: str) -> dict[str, Any] | None:
+        """Reads the result; None if it is missing or belongs to other settings or data.
+
+        Raises:
+            InputError: the file is broken.
+        """
+        return finished(self.folder(work), self.key(settings, data_key))
 
 
-def read_result(row: Row, work: Path, key: str) -> dict[str, Any] | None:
-    """Reads the row's result; None if it is missing or belongs to other settings or data.
+def add_seeds(parser: argparse.ArgumentParser) -> None:
+    """Adds --seeds and --base-seeds."""
+    parser.add_argument("--seeds", required=True, help="of every row but base, such as 1,2")
+    parser.add_argument("--base-seeds", required=True, help="of base")
+
+
+def trainings_of(rows: list[Row], seeds: str, base_seeds: str) -> list[Training]:
+    """Returns the trainings of rows, the first seed of all rows first.
 
     Raises:
-        InputError: the file is broken.
+        InputError: seeds are no different numbers, divided by commas.
     """
-    return finished(work / "rows" / row.name, key)
+    numbers = {row: _numbers(base_seeds if row is ROWS[0] else seeds) for row in rows}
+    most = max(map(len, numbers.values()))
+    return [Training(row, n[i]) for i in range(most) for row, n in numbers.items() if i < len(n)]
+
+
+def _numbers(text: str) -> list[int]:
+    found = [int(part) for part in text.split(",") if part.isascii() and part.isdigit()]
+    if len(set(found)) != text.count(",") + 1:
+        raise InputError(f"seeds {text}: give different whole numbers divided by commas, as 1,2")
+    return found

@@ -1,10 +1,10 @@
-"""Trains rows of Table 3, translates the validation set with each, and scores it.
+"""Trains rows of Table 3 with each seed, translates the validation set, and scores it.
 
-    table3_train.py base a --work W --data-bin D --data-key K --threads 1 --parallel 1 --gpus 0 ...
+    table3_train.py base a --work W --data-bin D --data-key K --seeds 1,2 --parallel 1 ...
 
-Each row has WORK/rows/ROW with logs/train.log, checkpoints/, generate.txt and, once it is finished,
-result.json. A finished row is skipped, a training that was cut off goes on from its last
-checkpoint, and a row that was begun under other settings or on other data begins again.
+Each training has WORK/rows/ROW-SEED with logs/train.log, checkpoints/, generate.txt and, once it is
+finished, result.json. A finished training is skipped, one that was cut off goes on from its last
+checkpoint, and one that was begun under other settings or on other data begins again.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from table3_rows import (
-    Row,
+    Training,
+    add_seeds,
     add_settings,
     choose_rows,
-    read_result,
-    row_key,
     settings_of,
     sizes,
     training_flags,
+    trainings_of,
 )
 from trainings import PLUGIN, begin, device_flags, execute
 
@@ -58,13 +58,17 @@ def subword_flag(data_bin: Path) -> str:
     return "sentencepiece" if pieces else "subword_nmt"
 
 
-def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Returns the commands that train a row and translate with it."""
-    folder = args.work / "rows" / row.name
-    settings = settings_of(args)
+def commands(training: Training, args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Returns the commands that train a row with a seed and translate with it."""
+    folder, row, settings = training.folder(args.work), training.row, settings_of(args)
     gpus = args.gpus // args.parallel
     never = "1000000"  # epochs: rows are compared by updates
-    train = ["fairseq-train", str(args.data_bin), *PLUGIN, *training_flags(row, settings)]
+    train = [
+        "fairseq-train",
+        str(args.data_bin),
+        *PLUGIN,
+    ]
+    train += training_flags(row, settings, training.seed)
     train += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
     train += ["--save-interval", never, "--validate-interval", never]
     train += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
@@ -78,21 +82,23 @@ def commands(row: Row, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     return train, translate if gpus else [*translate, "--cpu"]
 
 
-def finish_row(row: Row, args: argparse.Namespace, environment: dict[str, str]) -> dict[str, Any]:
-    """Trains, translates and scores a row; returns the content of its result.json."""
-    folder = args.work / "rows" / row.name
-    key = row_key(row, settings_of(args), args.data_key)
+def finish(
+    training: Training, args: argparse.Namespace, environment: dict[str, str]
+) -> dict[str, Any]:
+    """Trains, translates and scores; returns the content of result.json."""
+    folder, row, settings = training.folder(args.work), training.row, settings_of(args)
+    key = training.key(settings, args.data_key)
     begin(folder, key)
     trained = folder / "trained"
-    train, translate = commands(row, args)
+    train, translate = commands(training, args)
     log, translations = folder / "logs" / "train.log", folder / "generate.txt"
     if not trained.exists():  # fairseq-train would add an update to a complete training
         execute(train, log, environment)
         trained.touch()
     translations.unlink(missing_ok=True)
     execute(translate, translations, environment)
-    result = {"row": row.name, "key": key, "sizes": sizes(row, settings_of(args))}
-    result |= read_figures(log, settings_of(args).updates(row))
+    result = {"row": row.name, "seed": training.seed, "key": key, "sizes": sizes(row, settings)}
+    result |= read_figures(log, settings.updates(row))
     output = read_generate_output(translations)
     score = tokenized_score(output.hypotheses, [output.references])
     result |= {"bleu": score.score, "command": shlex.join(train)}
@@ -123,7 +129,7 @@ def read_figures(log: Path, updates: int) -> dict[str, Any]:
 
 @contextmanager
 def borrowed(devices: SimpleQueue) -> Iterator[dict[str, str]]:
-    """Reserves devices for a row; yields the environment that selects them."""
+    """Reserves devices for a training; yields the environment that selects them."""
     mine = devices.get()
     try:
         yield dict(os.environ) | mine
@@ -131,11 +137,11 @@ def borrowed(devices: SimpleQueue) -> Iterator[dict[str, str]]:
         devices.put(mine)
 
 
-def train_rows(rows: list[Row], args: argparse.Namespace) -> None:
-    """Trains all rows that are not finished, `--parallel` at a time.
+def train_all(trainings: list[Training], args: argparse.Namespace) -> None:
+    """Does all trainings, `--parallel` at a time.
 
     Raises:
-        InputError: some rows failed; the others are trained to the end.
+        InputError: some trainings failed; the others ran to their end.
     """
     devices: SimpleQueue = SimpleQueue()
     share = args.gpus // args.parallel
@@ -144,29 +150,31 @@ def train_rows(rows: list[Row], args: argparse.Namespace) -> None:
         threads = {"OMP_NUM_THREADS": str(args.threads)}
         devices.put(threads | ({"CUDA_VISIBLE_DEVICES": visible} if share else {}))
 
-    def work(row: Row) -> dict[str, Any]:
+    def work(training: Training) -> dict[str, Any]:
         with borrowed(devices) as environment:
-            say(f"row {row.name}: begins; {args.work / 'rows' / row.name / 'logs' / 'train.log'}")
-            return finish_row(row, args, environment)
+            say(f"{training.name}: begins; {training.folder(args.work) / 'logs' / 'train.log'}")
+            return finish(training, args, environment)
 
     failures = []
     with ThreadPoolExecutor(args.parallel) as pool:
-        running = {pool.submit(work, row): row for row in rows}
+        running = {pool.submit(work, training): training for training in trainings}
         for count, future in enumerate(as_completed(running), start=1):
-            row, error = running[future], future.exception()
+            name, error = running[future].name, future.exception()
             if error is None:
                 found = future.result()
                 say(
-                    f"row {row.name}: PPL {found['ppl']:.2f}, BLEU {found['bleu']:.1f}, "
-                    f"{found['seconds']:.0f} s of training ({count} of {len(rows)})"
+                    f"{name}: PPL {found['ppl']:.2f}, BLEU {found['bleu']:.1f}, "
+                    f"{found['seconds']:.0f} s of training ({count} of {len(trainings)})"
                 )
             elif isinstance(error, (InputError, ValueError, OSError)):
-                failures.append(row.name)
-                say(f"row {row.name}: error: {error}")
+                failures.append(name)
+                say(f"{name}: error: {error}")
             else:
                 raise error
     if failures:
-        raise InputError(f"these rows failed: {' '.join(failures)}; the same command tries again")
+        raise InputError(
+            f"these trainings failed: {' '.join(failures)}; the same command tries again"
+        )
 
 
 def main() -> None:
@@ -176,27 +184,28 @@ def main() -> None:
     )
     parser.add_argument("rows", nargs="*", help="names or letters (default: all)")
     add_settings(parser)
+    add_seeds(parser)
     parser.add_argument("--data-bin", type=Path, required=True)
-    parser.add_argument("--parallel", type=int, required=True, help="rows at once")
+    parser.add_argument("--parallel", type=int, required=True, help="trainings at once")
     parser.add_argument("--gpus", type=int, required=True, help="for all of them; 0: the CPU")
-    parser.add_argument("--threads", type=int, required=True, help="of each row")
+    parser.add_argument("--threads", type=int, required=True, help="of each training")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     args = parser.parse_args()
     rows = choose_rows(args.rows)
     settings = settings_of(args)
     for row in rows:
         sizes(row, settings)  # a size that can't be divided fails here, before hours of training
+    trainings = trainings_of(rows, args.seeds, args.base_seeds)
     if args.dry_run:
         args.post_process = "subword_nmt"
-        for command in (command for row in rows for command in commands(row, args)):
+        for command in (command for training in trainings for command in commands(training, args)):
             print("+", shlex.join(command), file=sys.stderr)
         return
     args.post_process = subword_flag(args.data_bin)
-    keys = {row.name: row_key(row, settings, args.data_key) for row in rows}
-    missing = [row for row in rows if read_result(row, args.work, keys[row.name]) is None]
-    if len(missing) < len(rows):
-        say(f"{len(rows) - len(missing)} of {len(rows)} rows were finished before")
-    train_rows(missing, args)
+    missing = [t for t in trainings if t.result(args.work, settings, args.data_key) is None]
+    if len(missing) < len(trainings):
+        say(f"{len(trainings) - len(missing)} of {len(trainings)} trainings were finished before")
+    train_all(missing, args)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
@@ -19,7 +20,7 @@ sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 import table3_report
 import table3_rows
 import table3_train
-from table3_rows import ROWS, Settings, choose_rows, row_key, sizes, training_flags
+from table3_rows import ROWS, Settings, Training, choose_rows, sizes, training_flags, trainings_of
 
 from vaswani_plugin.text.corpus_io import InputError
 
@@ -33,7 +34,7 @@ d_eps00 4.67 25.3 -     d_eps02 5.47 25.7 -     e_learned 4.92 25.7 -   big 4.33
 """.split()
 FULL = Settings(
     width_divisor=1, depth_divisor=1, max_tokens=4096, update_freq=8, max_update=100_000,
-    max_update_big=300_000, warmup_updates=4000, lr_factor=1.0, seed=1,
+    max_update_big=300_000, warmup_updates=4000, lr_factor=1.0,
 )  # fmt: skip
 TINY = Settings(**vars(FULL) | {"width_divisor": 8, "depth_divisor": 2, "max_update_big": 100_000})
 
@@ -41,6 +42,19 @@ TINY = Settings(**vars(FULL) | {"width_divisor": 8, "depth_divisor": 2, "max_upd
 def row(name: str) -> table3_rows.Row:
     (found,) = choose_rows([name])
     return found
+
+
+def training(name: str, seed: int = 1) -> Training:
+    return Training(row(name), seed)
+
+
+def test_seeds_make_trainings() -> None:
+    rows = choose_rows(["base", "b"])
+    names = [each.name for each in trainings_of(rows, "1,2", "1,2,7")]
+    assert names == "base-1 b_dk16-1 b_dk32-1 base-2 b_dk16-2 b_dk32-2 base-7".split()
+    for text in ("", "1,", "1,1", "one", "1 2", "-1"):
+        with pytest.raises(InputError, match=f"seeds {text}: give different whole numbers"):
+            trainings_of(rows, text, "1")
 
 
 def test_the_published_figures() -> None:
@@ -79,13 +93,13 @@ def test_all_rows_are_scaled_alike() -> None:
 
 
 def test_flags_state_what_differs() -> None:
-    flags = " ".join(training_flags(row("base"), FULL))
+    flags = " ".join(training_flags(row("base"), FULL, 1))
     assert flags == (
         "--arch vaswani_base --max-tokens 4096 --update-freq 8 --warmup-updates 4000 "
         "--lr-factor 1.0 --seed 1 --max-update 100000"
     )
-    assert "--max-update 300000" in " ".join(training_flags(row("big"), FULL))
-    flags = " ".join(training_flags(row("d_eps02"), TINY))
+    assert "--max-update 300000" in " ".join(training_flags(row("big"), FULL, 1))
+    flags = " ".join(training_flags(row("d_eps02"), TINY, 1))
     assert "--arch vaswani_base --d-model 64 --d-ff 256 --d-k 8 --d-v 8" in flags
     assert "--encoder-layers 3 --decoder-layers 3 --label-smoothing 0.2" in flags
     # A flag of dropout or positions would hide what the architecture says.
@@ -116,12 +130,12 @@ def finished(toy_data_bin, tmp_path_factory):
 
 def test_two_rows_from_end_to_end(finished, toy_data_bin) -> None:
     done, work = finished
-    assert "table3: row base: PPL " in done.stderr and "row b_dk16: PPL" in done.stderr
+    assert "table3: base-1: PPL " in done.stderr and "b_dk16-1: PPL" in done.stderr
     result = json.loads((work / "result.json").read_text())
     assert [line["row"] for line in result["rows"]] == ["base", "b_dk16"]
     vocabulary = len((toy_data_bin / "dict.src.txt").read_text().split("\n")) - 1 + 4
     for line in result["rows"]:
-        folder = work / "rows" / line["row"]
+        folder = work / "rows" / f"{line['row']}-1"
         found = json.loads((folder / "result.json").read_text())
         assert found["updates"] == 6
         assert found["parameters"] == parameters(found["sizes"], vocabulary) == line["parameters"]
@@ -138,7 +152,7 @@ def test_two_rows_from_end_to_end(finished, toy_data_bin) -> None:
 def test_bleu_is_that_of_the_validation_set(finished) -> None:
     import sacrebleu
 
-    folder = finished[1] / "rows" / "base"
+    folder = finished[1] / "rows" / "base-1"
     lines = (folder / "generate.txt").read_text(encoding="utf-8").split("\n")
     parts = [line.split("\t") for line in lines]
     target = {p[0][2:]: p[1] for p in parts if p[0].startswith("T-")}
@@ -164,7 +178,13 @@ def test_the_same_command_does_nothing(finished, toy_data_bin) -> None:
 def arguments(work: Path, **changes: object) -> argparse.Namespace:
     """What `table3_train.main` makes of its command line."""
     plain = vars(TINY) | {"work": work, "data_key": "d", "data_bin": Path("bin"), "gpus": 0}
-    plain |= {"parallel": 1, "threads": 1, "post_process": "subword_nmt"}
+    plain |= {
+        "parallel": 1,
+        "threads": 1,
+        "seeds": "1",
+        "base_seeds": "1",
+        "post_process": "subword_nmt",
+    }
     return argparse.Namespace(**plain | changes)
 
 
@@ -198,57 +218,62 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_a_row_goes_on_or_begins_again(stand_ins, tmp_path) -> None:
-    args, folder = arguments(tmp_path), tmp_path / "rows" / "base"
+    args, folder = arguments(tmp_path), tmp_path / "rows" / "base-1"
     stand_ins.fail = "base"
-    with pytest.raises(InputError, match="these rows failed: base"):
-        table3_train.train_rows([row("base")], args)
+    with pytest.raises(InputError, match="these trainings failed: base-1"):
+        table3_train.train_all([training("base")], args)
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "checkpoint_last.pt").write_text("of an earlier start")
     stand_ins.fail = ""
-    table3_train.train_rows([row("base")], args)
+    table3_train.train_all([training("base")], args)
     assert (folder / "checkpoints" / "checkpoint_last.pt").exists()
     result = json.loads((folder / "result.json").read_text())
     assert (result["ppl"], result["bleu"], result["parameters"]) == (7.5, 100.0, 1000)
     # Trained, and cut off in the translation: not trained again.
     (folder / "result.json").unlink()
     stand_ins.commands.clear()
-    table3_train.train_rows([row("base")], args)
+    table3_train.train_all([training("base")], args)
     assert [command[0] for command in stand_ins.commands] == ["fairseq-generate"]
     # Other data: from the start.
-    table3_train.train_rows([row("base")], arguments(tmp_path, data_key="other"))
+    table3_train.train_all([training("base")], arguments(tmp_path, data_key="other"))
     assert not (folder / "checkpoints").exists()
     assert stand_ins.commands[1][0] == "fairseq-train"
-    key = row_key(row("base"), TINY, "other")
-    assert table3_rows.read_result(row("base"), tmp_path, key)["key"] == key
-    assert table3_rows.read_result(row("base"), tmp_path, key + "0") is None
+    found = training("base").result(tmp_path, TINY, "other")
+    assert found["key"] == training("base").key(TINY, "other")
+    assert training("base").result(tmp_path, TINY, "d") is None
+    assert training("base", 2).result(tmp_path, TINY, "other") is None
 
 
 def test_rows_may_be_added(stand_ins, tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "dict.en.txt").write_text("a 1\n", encoding="utf-8")
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in vars(TINY).items()]
     flags += [f"--work={tmp_path}", f"--data-bin={tmp_path}", "--data-key=d"]
-    flags += ["--parallel=1", "--gpus=0", "--threads=1"]
-    for rows in (["base"], ["base", "b"], ["b"]):
-        monkeypatch.setattr(sys, "argv", ["table3_train.py", *rows, *flags])
+    flags += ["--parallel=1", "--gpus=0", "--threads=1", "--seeds=1"]
+    for rows, base_seeds in ((["base"], "1"), (["base", "b"], "1,2"), (["b"], "1")):
+        given = [*rows, *flags, f"--base-seeds={base_seeds}"]
+        monkeypatch.setattr(sys, "argv", ["table3_train.py", *given])
         table3_train.main()
-    assert [command[0] for command in stand_ins.commands].count("fairseq-train") == 3
+    trained = [command for command in stand_ins.commands if command[0] == "fairseq-train"]
+    assert [command[command.index("--seed") + 1] for command in trained] == ["1", "1", "1", "2"]
     shown = capsys.readouterr().err
-    assert "1 of 3 rows were finished before" in shown
-    assert "2 of 2 rows were finished before" in shown
+    assert "1 of 4 trainings were finished before" in shown
+    assert "2 of 2 trainings were finished before" in shown
 
 
 def test_a_failing_row_leaves_the_others(stand_ins, tmp_path, capsys) -> None:
     stand_ins.fail = "a_h4"
-    with pytest.raises(InputError, match="these rows failed: a_h4; the same command tries again"):
-        table3_train.train_rows(choose_rows(["a"]), arguments(tmp_path))
-    assert "row a_h4: error: " in capsys.readouterr().err
+    with pytest.raises(
+        InputError, match="these trainings failed: a_h4-1; the same command tries again"
+    ):
+        table3_train.train_all(trainings_of(choose_rows(["a"]), "1", "1"), arguments(tmp_path))
+    assert "a_h4-1: error: " in capsys.readouterr().err
     done = {path.parent.name for path in tmp_path.glob("rows/*/result.json")}
-    assert done == {"a_h1", "a_h16", "a_h32"}
+    assert done == {"a_h1-1", "a_h16-1", "a_h32-1"}
 
 
 def test_rows_in_parallel_have_gpus_of_their_own(stand_ins, tmp_path) -> None:
     args = arguments(tmp_path, gpus=4, parallel=2)
-    table3_train.train_rows(choose_rows(["a"]), args)
+    table3_train.train_all(trainings_of(choose_rows(["a"]), "1", "1"), args)
     assert sorted(stand_ins.devices) == ["0,1", "0,1", "2,3", "2,3"]
     for command in stand_ins.commands:
         assert "--cpu" not in command
@@ -272,18 +297,19 @@ def test_the_kind_of_word_pieces_is_seen(tmp_path) -> None:
         table3_train.subword_flag(tmp_path / "absent")
 
 
-def write_results(work: Path, figures: dict[str, tuple[float, float]]) -> None:
+def write_results(work: Path, figures: dict[str, tuple[float, float]], seed: int = 1) -> None:
     for name, (ppl, bleu) in figures.items():
-        folder = work / "rows" / name
+        folder = training(name, seed).folder(work)
         folder.mkdir(parents=True)
-        result = {"key": row_key(row(name), TINY, "d"), "sizes": sizes(row(name), TINY)}
+        result = {"key": training(name, seed).key(TINY, "d"), "sizes": sizes(row(name), TINY)}
         result |= {"updates": 900, "seconds": 60, "parameters": 1_234_567, "ppl": ppl, "bleu": bleu}
         (folder / "result.json").write_text(json.dumps(result))
 
 
-def report(work: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+def report(work: Path, monkeypatch: pytest.MonkeyPatch, seeds="1", base_seeds="1") -> dict:
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in vars(TINY).items()]
     flags += [f"--work={work}", "--data-key=d", "--title=toy"]
+    flags += [f"--seeds={seeds}", f"--base-seeds={base_seeds}"]
     monkeypatch.setattr(sys, "argv", ["table3_report.py", *flags])
     table3_report.main()
     return json.loads((work / "result.json").read_text())
@@ -314,12 +340,52 @@ def test_the_table(tmp_path, monkeypatch) -> None:
     assert (tmp_path / "table3.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_seeds_give_standard_errors(tmp_path, monkeypatch) -> None:
+    """Against the definitions, typed out with NumPy: four seeds of base, two of each other row."""
+    base = [(20.0, 10.0), (20.4, 10.6), (19.8, 9.8), (20.2, 10.4)]
+    others = {
+        "c_n2": [(30.0, 5.0), (31.0, 5.4)],
+        "c_n8": [(18.0, 12.0), (18.2, 12.4)],
+        "d_eps00": [(20.1, 10.2), (20.3, 10.0)],  # within the noise
+        "big": [(16.0, 9.0), (16.4, 8.6)],  # the paper's BLEU is on the other side
+    }
+    for seed in range(1, 5):
+        write_results(tmp_path, {"base": base[seed - 1]}, seed)
+        if seed < 3:
+            write_results(tmp_path, {name: both[seed - 1] for name, both in others.items()}, seed)
+    result = report(tmp_path, monkeypatch, seeds="1,2", base_seeds="1,2,3,4")
+    lines = {line["row"]: line for line in result["rows"]}
+    groups = [base, *others.values()]
+    for column, name in ((0, "ppl_ratio"), (1, "bleu_change")):
+        values = [[(np.log(p), b)[column] for p, b in group] for group in groups]
+        squares = sum(len(v) * np.var(v) for v in values)
+        deviation = np.sqrt(squares / (3 + 4))  # degrees of freedom: 4 - 1 of base, 2 - 1 of each
+        for key, of_row in zip(others, values[1:], strict=True):
+            change = np.mean(of_row) - np.mean(values[0])
+            error = deviation * np.sqrt(1 / 2 + 1 / 4)
+            if column == 0:
+                change, error = np.exp(change), np.exp(change) * error
+            assert lines[key][name] == pytest.approx(change)
+            assert lines[key][name + "_se"] == pytest.approx(error)
+    assert lines["base"]["bleu_change_se"] is None and lines["base"]["seeds"] == 4
+    found = result["rank_correlation"]
+    # The paper's ranks are 1, 2, 3 (c_n2, c_n8, big), ours 1, 3, 2.
+    assert found["bleu_change_clear"] == pytest.approx(0.5)
+    assert found["ppl_ratio_clear"] == pytest.approx(1.0)
+    text = (tmp_path / "table3.md").read_text(encoding="utf-8")
+    assert "BLEU differs from base's by over two standard errors, as in the paper: c_n2; " in text
+    assert "on the other side: c_n8 big." in text
+    assert "of the 3 clear changes of BLEU 0.50" in result["summary"]
+    shown = f"{lines['c_n2']['bleu_change']:+.1f} \u00b1 {lines['c_n2']['bleu_change_se']:.1f}"
+    assert f" {shown} |" in text
+
+
 def test_a_table_without_base_has_no_changes(tmp_path, monkeypatch) -> None:
     write_results(tmp_path, {"c_n2": (30, 5), "c_n8": (18, 12)})
     result = report(tmp_path, monkeypatch)
     assert [line["ppl_ratio"] for line in result["rows"]] == [None, None]
     assert not (tmp_path / "table3.png").exists()
-    (tmp_path / "rows" / "c_n2" / "result.json").write_text("{")
+    (tmp_path / "rows" / "c_n2-1" / "result.json").write_text("{")
     with pytest.raises(InputError, match="c_n2.*result.json: no JSON"):
         report(tmp_path, monkeypatch)
 
@@ -353,6 +419,7 @@ def test_bad_options(tmp_path) -> None:
         (["--gpus", 3, "--parallel", 2], "--parallel 2: --gpus 3 can't be shared out evenly"),
         (["--corpus", "nonsense"], "--corpus nonsense: must be multi30k, tatoeba"),
         (["--data-bin", tmp_path], "no binarized data (dict.*.txt) there"),
+        (["--seeds", "1;2"], "--seeds 1;2: must be whole numbers from 1 on, such as 1,2"),
         (["--max-update", "0"], "--max-update 0: must be a whole number"),
         (["--scale", "tiny", "base"], "base: no option of this recipe"),
     ):
