@@ -1,0 +1,362 @@
+"""Trains and measures what recipes/section5.sh compares, and prints it.
+
+    section5.py smoothing penalty --work W --data-bin D --data-key K --seeds 1,2,3 ...
+
+Every figure is of the validation set. Each training has WORK/models/NAME with logs/train.log,
+checkpoints/, outputs/ and, once it is finished, result.json; translations that are there are not
+made again. Writes WORK/section5.md, .png and result.json.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from result import versions, write_json
+from tabulate import tabulate
+from trainings import PLUGIN, begin, device_flags, execute, finished
+
+from vaswani_plugin.analysis.figures import new_figure, save_figure
+from vaswani_plugin.metrics.bleu import tokenized_score
+from vaswani_plugin.metrics.segments import read_generate_output
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.training_log import read_curves, read_records
+
+PARTS = ("smoothing", "averaging", "penalty", "warmup")
+SMOOTHINGS = (0.0, 0.1, 0.2)
+AVERAGED = (1, 2, 3, 5, 10)
+"""Numbers of checkpoints."""
+PENALTIES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.4)
+"""Alpha, the exponent of the length penalty."""
+WARMUPS = (1 / 16, 1 / 4, 1.0)
+"""Of --warmup-updates."""
+FACTORS = (0.25, 1.0, 4.0, 16.0)
+"""Of --lr-factor."""
+SAVES = 20  # checkpoints of a training; the last ten are kept
+SHORTER = 4  # a training of the grid of warm-ups has this part of the updates
+
+Columns = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training: what it changes.
+
+    Args:
+        name: of its folder.
+        updates: their number.
+        warmup: updates over which the rate grows.
+        factor: of the learning rate, Eq. 3.
+        smoothing: of the labels.
+        seed: of initial weights, dropout and batches.
+    """
+
+    name: str
+    updates: int
+    warmup: int
+    factor: float
+    smoothing: float
+    seed: int
+
+    def flags(self, args: argparse.Namespace) -> list[str]:
+        """The flags of `fairseq-train`, without those for data, folders and devices."""
+        flags = ["--arch", args.arch, "--max-tokens", str(args.max_tokens)]
+        flags += ["--warmup-updates", str(self.warmup), "--lr-factor", f"{self.factor:g}"]
+        flags += ["--label-smoothing", f"{self.smoothing:g}", "--seed", str(self.seed)]
+        return [*flags, "--max-update", str(self.updates)]
+
+
+def smoothed(args: argparse.Namespace, smoothing: float, seed: int) -> Training:
+    """The training with a label smoothing and a seed."""
+    name = f"smoothing-{smoothing:g}-seed-{seed}"
+    return Training(name, args.max_update, args.warmup_updates, args.lr_factor, smoothing, seed)
+
+
+def say(text: str) -> None:
+    """Prints a progress line on stderr."""
+    print(f"section5: {text}", file=sys.stderr, flush=True)
+
+
+def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
+    """Trains, if it is not finished; returns the validation perplexity and the vocabulary's size.
+
+    Raises:
+        InputError: fairseq-train failed.
+    """
+    folder = args.work / "models" / training.name
+    flags = training.flags(args)
+    key = f"data {args.data_key} {' '.join(flags)}"
+    found = finished(folder, key)
+    if found is not None:
+        return found
+    say(f"{training.name} begins: {folder / 'logs' / 'train.log'}")
+    begin(folder, key)
+    every = str(max(1, training.updates // SAVES))
+    command = ["fairseq-train", str(args.data_bin), *PLUGIN, *flags, *device_flags(args.gpus)]
+    command += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
+    command += ["--save-interval-updates", every, "--keep-interval-updates", str(max(AVERAGED))]
+    command += ["--save-interval", "1000000", "--validate-interval", "1000000"]
+    command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
+    log, trained = folder / "logs" / "train.log", folder / "trained"
+    if not trained.exists():  # fairseq-train would add an update to a complete training
+        execute(command, log, environment(args))
+        trained.touch()
+    curve = read_curves(read_records(list(read_lines(log))), str(log)).get("valid", [])
+    if not curve or curve[-1]["num_updates"] < training.updates:
+        raise InputError(f"{log}: no validation after {training.updates} updates")
+    result = {"key": key, "ppl": curve[-1]["ppl"], "command": shlex.join(command)}
+    with write_atomically(folder / "result.json") as write:
+        write(json.dumps(result, indent=2))
+    say(f"{training.name}: validation PPL {result['ppl']:.2f}")
+    return result
+
+
+def environment(args: argparse.Namespace) -> dict[str, str]:
+    """The environment of fairseq's commands."""
+    return dict(os.environ) | {"OMP_NUM_THREADS": str(args.threads)}
+
+
+def translate(
+    training: Training, args: argparse.Namespace, averaged: int = 1, alpha: float = 0.6
+) -> dict[str, float]:
+    """Translates the validation set with a finished training.
+
+    Args:
+        training: finished.
+        args: of the command line.
+        averaged: the weights are the mean of so many last checkpoints.
+        alpha: exponent of the length penalty.
+
+    Returns:
+        bleu, and length: the output's tokens over the references'.
+
+    Raises:
+        InputError: a command failed.
+    """
+    folder = args.work / "models" / training.name
+    checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
+    log = folder / "outputs" / f"average-{averaged}.log"
+    if averaged > 1:
+        inputs, checkpoint = checkpoint.parent, folder / "outputs" / f"average-{averaged}.pt"
+        if not checkpoint.exists():
+            command = ["vaswani", "average", "--inputs", str(inputs)]
+            command += ["--last-updates", str(averaged), "--output", str(checkpoint)]
+            execute(command, log, environment(args))
+    output = folder / "outputs" / f"average-{averaged}-alpha-{alpha:g}.txt"
+    if not output.exists():
+        partial = output.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
+        command += ["--path", str(checkpoint), "--beam", str(args.beam), "--lenpen", f"{alpha:g}"]
+        command += ["--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
+        execute(command if args.gpus else [*command, "--cpu"], partial, environment(args))
+        partial.rename(output)
+    found = read_generate_output(output)
+    score = tokenized_score(found.hypotheses, [found.references])
+    words = [
+        sum(len(line.split()) for line in side) for side in (found.hypotheses, found.references)
+    ]
+    return {"bleu": score.score, "length": words[0] / words[1]}
+
+
+def over_seeds(values: list[float], digits: int = 1) -> str:
+    """The mean of values, with their standard error where there are several."""
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    error = stdev(values) / math.sqrt(len(values))
+    return f"{fmean(values):.{digits}f} \u00b1 {error:.{digits}f}"
+
+
+def smoothing(args: argparse.Namespace) -> Columns:
+    """Perplexity and BLEU over the label smoothing (section 5.4)."""
+    columns: Columns = {"label smoothing": [], "PPL": [], "BLEU": []}
+    for value in SMOOTHINGS:
+        trainings = [smoothed(args, value, seed) for seed in args.seeds]
+        columns["label smoothing"].append(value)
+        columns["PPL"].append([train(training, args)["ppl"] for training in trainings])
+        columns["BLEU"].append([translate(training, args)["bleu"] for training in trainings])
+    return columns
+
+
+def averaging(args: argparse.Namespace) -> Columns:
+    """BLEU over the number of averaged checkpoints (section 6.1)."""
+    trainings = [smoothed(args, 0.1, seed) for seed in args.seeds]
+    for training in trainings:
+        train(training, args)
+    bleu = [[translate(t, args, averaged=n)["bleu"] for t in trainings] for n in AVERAGED]
+    return {"averaged checkpoints": list(AVERAGED), "BLEU": bleu}
+
+
+def penalty(args: argparse.Namespace) -> Columns:
+    """BLEU and length over the exponent of the length penalty (section 6.1)."""
+    trainings = [smoothed(args, 0.1, seed) for seed in args.seeds]
+    for training in trainings:
+        train(training, args)
+    found = [[translate(t, args, alpha=alpha) for t in trainings] for alpha in PENALTIES]
+    columns: Columns = {"alpha": list(PENALTIES)}
+    columns["BLEU"] = [[each["bleu"] for each in row] for row in found]
+    columns["length / reference"] = [[each["length"] for each in row] for row in found]
+    return columns
+
+
+def warmup(args: argparse.Namespace) -> Columns:
+    """Perplexity over warm-up and factor of the learning rate (section 5.3), one seed."""
+    columns: Columns = {"warm-up": [], "factor": [], "highest rate / default": [], "PPL": []}
+    for share in WARMUPS:
+        for times in FACTORS:
+            updates = max(1, round(args.warmup_updates * share))
+            factor = args.lr_factor * times
+            name = f"warmup-{updates}-factor-{factor:g}"
+            training = Training(
+                name, max(1, args.max_update // SHORTER), updates, factor, 0.1, args.seeds[0]
+            )
+            columns["warm-up"].append(updates)
+            columns["factor"].append(factor)
+            columns["highest rate / default"].append(times / math.sqrt(share))
+            columns["PPL"].append([train(training, args)["ppl"]])
+    return columns
+
+
+DIGITS = {"PPL": 2, "BLEU": 1, "length / reference": 3}
+TITLES = {
+    "smoothing": "Label smoothing (section 5.4: it hurts perplexity and helps BLEU)",
+    "averaging": "Checkpoint averaging (section 6.1: the last 5 of base, the last 20 of big)",
+    "penalty": "Length penalty (section 6.1: alpha 0.6)",
+    "warmup": "Warm-up and factor of the rate (section 5.3, Eq. 3), a quarter of the updates",
+}
+
+
+def as_markdown(part: str, columns: Columns, types: int) -> str:
+    """Formats a part's table; a perplexity over the vocabulary's size has diverged."""
+    rows = []
+    for values in zip(*columns.values(), strict=True):
+        shown = []
+        for name, value in zip(columns, values, strict=True):
+            if name == "PPL" and not fmean(value) < types:
+                shown.append("diverged")
+            elif isinstance(value, list):
+                shown.append(over_seeds(value, DIGITS[name]))
+            else:
+                shown.append(f"{value:g}")
+        rows.append(shown)
+    table = tabulate(rows, list(columns), "github", disable_numparse=True)
+    return f"## {TITLES[part]}\n\n{table}\n"
+
+
+def draw(found: dict[str, Columns], types: int, path: Path) -> None:
+    """Draws a panel for each part; bars are standard errors.
+
+    Raises:
+        OSError: the picture can't be written.
+    """
+    figure = new_figure(5 * len(found), 4)
+    for panel, (part, columns) in zip(
+        figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True
+    ):
+        panel.set_title(TITLES[part].split(" (")[0], fontsize=9)
+        if part == "warmup":
+            for updates in dict.fromkeys(columns["warm-up"]):
+                points = [
+                    (factor, min(ppl[0], types) if math.isfinite(ppl[0]) else types)
+                    for w, factor, ppl in zip(
+                        columns["warm-up"], columns["factor"], columns["PPL"], strict=True
+                    )
+                    if w == updates
+                ]
+                panel.loglog(*zip(*points, strict=True), "o-", label=f"warm-up {updates}")
+            panel.axhline(types, color="0.7", linestyle=":")
+            panel.set(xlabel="factor", ylabel="validation PPL (dotted: uniform)")
+            panel.legend(fontsize=7)
+            continue
+        name, places = next(iter(columns.items()))
+        _errorbar(panel, places, columns["BLEU"], "C0")
+        panel.set(xlabel=name, ylabel="BLEU")
+        if part == "penalty":
+            panel.axvline(0.6, color="0.7", linestyle=":")
+        if part == "smoothing":
+            other = panel.twinx()
+            _errorbar(other, places, columns["PPL"], "C1")
+            other.set_ylabel("PPL", color="C1")
+    save_figure(figure, path)
+
+
+def _errorbar(panel: Any, places: list[float], values: list[list[float]], colour: str) -> None:
+    errors = [stdev(v) / math.sqrt(len(v)) if len(v) > 1 else 0 for v in values]
+    panel.errorbar(places, [fmean(v) for v in values], errors, fmt="o-", color=colour, capsize=2)
+
+
+def vocabulary_size(data_bin: Path) -> int:
+    """Types of the target's dictionary, the four special symbols counted.
+
+    Raises:
+        InputError: the folder has no dictionary.
+    """
+    dictionaries = sorted(data_bin.glob("dict.*.txt"))
+    if not dictionaries:
+        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
+    return 4 + max(sum(1 for _ in read_lines(path)) for path in dictionaries)
+
+
+def summary(found: dict[str, Columns]) -> str:
+    """Formats the last line for people."""
+    texts = []
+    for part, columns in found.items():
+        if part == "warmup":
+            texts.append(f"warmup: {len(columns['PPL'])} trainings")
+            continue
+        name, places = next(iter(columns.items()))
+        means = [fmean(values) for values in columns["BLEU"]]
+        best = places[means.index(max(means))]
+        texts.append(f"{part}: best BLEU {max(means):.1f} at {name} {best:g}")
+    return "; ".join(texts)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", help=f"of {' '.join(PARTS)} (default: all)")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--data-bin", type=Path, required=True)
+    parser.add_argument("--data-key", required=True, help="changes with the data")
+    parser.add_argument("--title", required=True, help="what is trained on")
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--seeds", required=True, help="such as 1,2,3")
+    for name in ("max-tokens", "max-update", "warmup-updates", "beam", "threads", "gpus"):
+        parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--lr-factor", type=float, required=True)
+    args = parser.parse_args()
+    for name in args.parts:
+        if name not in PARTS:
+            raise InputError(f"{name}: no part; the parts are {' '.join(PARTS)}")
+    args.seeds = [int(seed) for seed in re.split(",", args.seeds)]
+    types = vocabulary_size(args.data_bin)
+    measure = {"smoothing": smoothing, "averaging": averaging, "penalty": penalty, "warmup": warmup}
+    found = {name: measure[name](args) for name in PARTS if not args.parts or name in args.parts}
+    heading = (
+        f"# Section 5's choices on {args.title}\n\n{args.arch}, {args.max_update:,} updates of "
+        f"{args.max_tokens:,} tokens, seeds {', '.join(map(str, args.seeds))}; all figures are of "
+        f"the validation set, beam {args.beam}; \u00b1 is the standard error over seeds.\n"
+    )
+    tables = [as_markdown(part, columns, types) for part, columns in found.items()]
+    with write_atomically(args.work / "section5.md") as write:
+        write("\n".join([heading, *tables]).removesuffix("\n"))
+    draw(found, types, args.work / "section5.png")
+    content = {"recipe": "section5", "title": args.title, "parts": found, "versions": versions()}
+    content |= {
+        "settings": {k: str(v) for k, v in vars(args).items() if k not in ("work", "parts")}
+    }
+    content["summary"] = f"section 5, {args.title}: {summary(found)}"
+    write_json(content, str(args.work / "result.json"))
+
+
+if __name__ == "__main__":
+    run(main)
