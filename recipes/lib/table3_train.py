@@ -189,7 +189,9 @@ def main() -> None:
     parser.add_argument(
         "--parallel", type=int, required=True, help="trainings to run at the same time"
     )
-    parser.add_argument("--gpus", type=int, required=True, help="GPUs for all trainings; 0: the CPU")
+    parser.add_argument(
+        "--gpus", type=int, required=True, help="GPUs for all trainings; 0: the CPU"
+    )
     parser.add_argument("--threads", type=int, required=True, help="threads of each training")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     args = parser.parse_args()
