@@ -2,9 +2,9 @@
 
     binarize.py --pair en-de --train bpe/train --valid bpe/valid --test bpe/test --output data-bin
 
-Reads PREFIX.en and PREFIX.de for each split and writes, some times faster, the files that
-`fairseq-preprocess --joined-dictionary` writes, byte for byte, its log left out. The output folder
-appears when it is complete, or not at all.
+Reads PREFIX.en and PREFIX.de of each split. Writes the same files, byte for byte, as
+`fairseq-preprocess --joined-dictionary`, but no log, and is several times faster. The output folder
+is created only when it is complete.
 """
 
 import argparse
@@ -103,30 +103,35 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pair", required=True, help="source and target, such as en-de")
     for split in SPLITS:
         parser.add_argument(
-            f"--{split}", required=True, metavar="PREFIX", help=f"{split} files without .LANG"
+            f"--{split}",
+            required=True,
+            metavar="PREFIX",
+            help=f"{split} files, without the ending .LANG",
         )
-    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
+    parser.add_argument("--output", type=Path, required=True, help="the folder to create")
     parser.add_argument(
         "--dictionary",
         metavar="FILE",
-        help="symbols and counts, such as wordpiece.py's; not counted from the training text",
+        help="use this dictionary, such as wordpiece.py's, instead of counting the training text",
     )
     parser.add_argument(
         "--threshold",
         type=int,
         default=0,
         metavar="N",
-        help="subwords rarer than N in the training text become <unk> (default 0: none)",
+        help="replace subwords rarer than N in the training text by <unk> (default: 0, none)",
     )
     parser.add_argument(
         "--padding-factor",
         type=int,
         default=8,
         metavar="N",
-        help="rows of the dictionary become a multiple of N (default 8), the special symbols "
-        "included; 40960 gives the paper's 40,960 rows to any dictionary with no more",
+        help="round the number of rows, special symbols included, up to a multiple of N (default: "
+        "8); 40960 gives the paper's 40,960 rows, if the dictionary has no more",
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
+    )
     return parser.parse_args()
 
 

@@ -3,11 +3,12 @@
     bpe.py learn --input train.en train.de --operations 37000 --output codes
     bpe.py apply --codes codes --input train.en --output train.bpe.en
 
-One table for both languages: all inputs of `learn` are counted together. The results are those of
-subword-nmt's own commands, byte for byte. `sed 's/@@ //g'` undoes `apply`.
+`learn` counts all inputs together: both languages share one table of merges. The results are the
+same, byte for byte, as those of subword-nmt's commands. `sed 's/@@ //g'` undoes `apply`.
 
-So that no unit comes up which the training text of its language never shows, subword-nmt advises to
-write down each language's units, then to apply the codes again with a threshold:
+A joint table can produce subwords that the training text of a language does not have. As
+subword-nmt advises, count the subwords of each language, then apply the codes again with a
+threshold:
 
     bpe.py vocabulary --input train.bpe.en --output vocabulary.en
     bpe.py apply --codes codes --vocabulary vocabulary.en --vocabulary-threshold 50 \\
@@ -24,6 +25,9 @@ import checkout  # noqa: F401
 from vaswani_plugin.text.bpe import apply, learn, write_vocabulary
 from vaswani_plugin.text.corpus_io import InputError, run
 
+CORES = os.cpu_count() or 1
+WORKERS = "processes (default: one per core)"
+
 
 def parse_arguments() -> argparse.Namespace:
     """Parses the command line."""
@@ -32,25 +36,38 @@ def parse_arguments() -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     learning = commands.add_parser("learn", help="learn merge operations")
-    learning.add_argument("--input", nargs="+", required=True, help="texts, plain or .gz")
-    learning.add_argument("--output", required=True, help="the codes")
-    learning.add_argument("--operations", type=int, default=10000, help="merges (default 10000)")
-    learning.add_argument("--min-frequency", type=int, default=2, help="stop below (default 2)")
-    applying = commands.add_parser("apply", help="split words into subwords")
-    applying.add_argument("--codes", required=True, help="from `learn`")
-    applying.add_argument("--input", default="-", help="plain or .gz (default: standard input)")
-    applying.add_argument("--output", default="-", help="(default: standard output)")
-    applying.add_argument("--vocabulary", help="write no unit that is not in this file")
-    applying.add_argument(
-        "--vocabulary-threshold", type=int, default=0, help="nor one rarer than this"
+    learning.add_argument("--input", nargs="+", required=True, help="text files, plain or .gz")
+    learning.add_argument("--output", required=True, help="the file of the codes")
+    learning.add_argument(
+        "--operations", type=int, default=10000, help="merge operations (default: 10000)"
     )
-    applying.add_argument("--dropout", type=float, default=0, help="leave out merges: probability")
-    applying.add_argument("--seed", type=int, default=1, help="of the dropout (default 1)")
-    counting = commands.add_parser("vocabulary", help="units and their frequencies")
-    counting.add_argument("--input", default="-", help="a text after `apply` (default: stdin)")
-    counting.add_argument("--output", default="-", help="(default: standard output)")
+    learning.add_argument(
+        "--min-frequency", type=int, default=2, help="merge no rarer pair (default: 2)"
+    )
+    applying = commands.add_parser("apply", help="split words into subwords")
+    applying.add_argument("--codes", required=True, help="the output of `learn`")
+    applying.add_argument(
+        "--input", default="-", help="text, plain or .gz (default: standard input)"
+    )
+    applying.add_argument("--output", default="-", help="file (default: standard output)")
+    applying.add_argument("--vocabulary", help="use only subwords in this file, of `vocabulary`")
+    applying.add_argument(
+        "--vocabulary-threshold",
+        type=int,
+        default=0,
+        help="and only those at least as frequent (default: 0)",
+    )
+    applying.add_argument(
+        "--dropout", type=float, default=0, help="probability of skipping a merge (default: 0)"
+    )
+    applying.add_argument("--seed", type=int, default=1, help="seed of --dropout (default: 1)")
+    counting = commands.add_parser("vocabulary", help="count the subwords of a text")
+    counting.add_argument(
+        "--input", default="-", help="output of `apply` (default: standard input)"
+    )
+    counting.add_argument("--output", default="-", help="file (default: standard output)")
     for command in (learning, applying, counting):
-        command.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+        command.add_argument("--workers", type=int, default=CORES, help=WORKERS)
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""Puts everything that translating needs into one folder, for `vaswani translate --model`.
+"""Makes a bundle: one folder with all that inference needs, for `vaswani translate --model`.
 
     bundle.py --model averaged.pt --data-bin data-bin --pair en-de --output WORK/model \\
         lowercase=false normalize_punctuation=true tokenizer=moses subwords=subword-nmt \\
@@ -6,14 +6,13 @@
 
     bundle.py --model averaged.pt --data-bin data-bin --output WORK/model beam=4
 
-KEY=VALUE are the fields of preprocessing.json, which vaswani_plugin/text/settings.py explains;
-codes and vocabulary are paths here, whose files are copied. Values that no key gives take the
-defaults written there. Without --pair the model is a language model or a parser: --data-bin is a
-folder of code_text.py or code_trees.py with a preprocessing.json of its own, to which KEY=VALUE are
-changes.
+KEY=VALUE sets a field of preprocessing.json; vaswani_plugin/text/settings.py explains the fields
+and their defaults. The values of codes and vocabulary are paths; the files are copied. Without
+--pair the model is a language model or a parser. Then --data-bin is a folder of code_text.py or
+code_trees.py, and KEY=VALUE changes the preprocessing.json in it.
 
-The checkpoint must have been trained with the dictionaries of --data-bin. It may lie in the output
-folder already, as model.pt.
+The checkpoint must have been trained with the dictionaries of --data-bin. It may already be in the
+output folder, as model.pt.
 """
 
 import argparse
@@ -224,7 +223,7 @@ def _make(
     # Read the codes before writing anything, so that an unusable bundle is never written.
     Pipeline(settings, Path())
     output.mkdir(parents=True, exist_ok=True)
-    # Without this file the folder is no bundle: a mix of old and new files is never used.
+    # Without this file the folder is not a bundle: a mix of old and new files is never used.
     (output / SETTINGS).unlink(missing_ok=True)
     for name, path in sources.items():
         copy(path, output / name)
@@ -238,11 +237,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, required=True, help="checkpoint, best averaged")
-    parser.add_argument("--data-bin", type=Path, required=True, help="holds the dictionaries")
-    parser.add_argument("--pair", help="source and target, such as en-de; see above")
-    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--model", type=Path, required=True, help="checkpoint, usually averaged")
+    parser.add_argument("--data-bin", type=Path, required=True, help="folder of its dictionaries")
+    parser.add_argument("--pair", help="languages of a translation model, such as en-de")
+    parser.add_argument("--output", type=Path, required=True, help="the folder to create")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="see above")
     args = parser.parse_args()
     if args.pair is None:
         settings = parse_changes(args.settings, args.data_bin)

@@ -3,13 +3,14 @@
     check_corpus.py train.en train.de
     check_corpus.py train.en train.de --clean clean.en clean.de --max-length 250 --max-ratio 1.5
 
-The check fails on what would make a training silently wrong: sides of different length, an empty
-file, an empty side, invalid UTF-8, a carriage return inside a line (fairseq ends the line there).
-With --clean, pairs that break a rule are dropped, and the report says how many each rule removed
-(a pair counts for the first rule it breaks): what the check fails on; control characters other
-than the tab; length and ratio, in words between white space, as Moses' clean-corpus-n.perl counts
-them; a word of more than 1,000 characters; on request exact duplicates, found by 8-byte hashes in
-12 to 24 bytes of memory a pair (n pairs lose n^2 / 2^65 wrongly: 0.00004 of 36 million).
+The check fails if a training on the corpus would be silently wrong: different numbers of lines, an
+empty file, an empty side, invalid UTF-8, or a carriage return inside a line (fairseq ends the line
+there). With --clean, pairs that break a rule are dropped, and the report counts them by rule (by
+the first rule that a pair breaks). The rules are: those of the check; no control characters except
+for the tab; limits of length and ratio, in words as Moses' clean-corpus-n.perl counts them; no word
+of more than 1,000 characters; with --drop-duplicates, no exact duplicates. Duplicates are found by
+8-byte hashes, in 12 to 24 bytes of memory per pair. Of n pairs about n^2 / 2^65 are dropped by
+mistake: 0.00004 of 36 million.
 """
 
 import argparse
@@ -51,16 +52,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", help="one side, plain or .gz")
-    parser.add_argument("target", help="the other side")
-    parser.add_argument("--clean", nargs=2, metavar=("OUT_SOURCE", "OUT_TARGET"))
-    parser.add_argument("--min-length", type=int, default=1, help="words (default 1)")
-    parser.add_argument("--max-length", type=int, default=250, help="words (default 250)")
+    parser.add_argument("source", help="source text, plain or .gz")
+    parser.add_argument("target", help="target text, plain or .gz")
+    clean_files = {"metavar": ("OUT_SOURCE", "OUT_TARGET"), "help": "write a cleaned copy"}
+    parser.add_argument("--clean", nargs=2, **clean_files)
+    parser.add_argument("--min-length", type=int, default=1, help="least words (default: 1)")
+    parser.add_argument("--max-length", type=int, default=250, help="most words (default: 250)")
     parser.add_argument(
-        "--max-ratio", type=float, default=1.5, help="longer side over shorter (default 1.5)"
+        "--max-ratio",
+        type=float,
+        default=1.5,
+        help="most words of one side per word of the other (default: 1.5)",
     )
-    parser.add_argument("--drop-duplicates", action="store_true", help="keep each pair once")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--drop-duplicates", action="store_true", help="drop repeated pairs")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
     args = parser.parse_args()
     rules = Rules(args.min_length, args.max_length, args.max_ratio, args.drop_duplicates)
     if args.clean:

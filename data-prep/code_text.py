@@ -1,21 +1,22 @@
-"""Codes one language's text for a language model and turns it into fairseq's binary form.
+"""Turns text into a language model's training data: tokens in fairseq's binary form.
 
     code_text.py --coding bpe --operations 8000 --train train.txt --valid valid.txt \\
         --test test.txt --output data-bin
     code_text.py --coding bpe --summaries --article-tokens 400 --summary-tokens 60 \\
         --train raw/train --valid raw/valid --test raw/test --output data-bin
 
-Codings: words (between blanks; what training lacks is <unk>), bpe (learned here from the raw
-training text; every line comes back exactly) and characters. Each line is a sequence, ended by
-</s>. With --summaries the splits are prefixes, of PREFIX.article and PREFIX.summary, and a line
-is `article <sep> summary`: the first --article-tokens units of the article, the first
---summary-tokens of the summary.
+The tokens are words (separated by spaces; words that the training text lacks become <unk>), bpe
+subwords (learned from the raw training text; decoding restores every line exactly) or characters.
+Each line is a sequence that ends with </s>.
 
-With --like the units and their numbers are those of a bundle's language model, which is to be
-trained further.
+With --summaries a split is a prefix of two files, PREFIX.article and PREFIX.summary, and a sequence
+is `article <sep> summary`. The article is cut to --article-tokens tokens, the summary to
+--summary-tokens.
 
-The folder holds what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on),
-the codes, and preprocessing.json, for bundle.py. It appears when it is complete, or not at all.
+With --like the tokens and their numbers are those of a bundle, to continue training its model.
+
+The folder has what `--task language_modeling` reads (dict.txt, train.bin, train.idx and so on), the
+codes, and preprocessing.json for bundle.py. It is created only when it is complete.
 """
 
 import argparse
@@ -51,6 +52,7 @@ from vaswani_plugin.text.settings import (
 )
 
 SPLITS = ("train", "valid", "test")
+TEXT = "text, plain or .gz (with --summaries: PREFIX)"
 CODES = "codes"
 
 
@@ -179,23 +181,28 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--coding", choices=CODINGS, help="needed where --like doesn't say it")
-    parser.add_argument("--like", type=Path, metavar="BUNDLE", help="take its units")
+    parser.add_argument("--coding", choices=CODINGS, help="kind of tokens; needed without --like")
+    parser.add_argument("--like", type=Path, metavar="BUNDLE", help="use its tokens")
     for split in SPLITS:
-        parser.add_argument(f"--{split}", required=True, metavar="FILE", help="plain or .gz")
-    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
-    parser.add_argument("--summaries", action="store_true", help="article <sep> summary")
-    parser.add_argument("--article-tokens", type=int, metavar="N", help="with --summaries")
-    parser.add_argument("--summary-tokens", type=int, metavar="N", help="with --summaries")
-    parser.add_argument("--operations", type=int, default=8000, help="BPE's merges (default 8000)")
-    parser.add_argument("--min-frequency", type=int, default=2, help="of a merge (default 2)")
+        parser.add_argument(f"--{split}", required=True, metavar="FILE", help=TEXT)
+    parser.add_argument("--output", type=Path, required=True, help="the folder to create")
     parser.add_argument(
-        "--threshold", type=int, default=0, help="rarer words or characters become <unk>"
+        "--summaries", action="store_true", help="the data are articles with summaries"
     )
+    for side in ("article", "summary"):
+        what = f"with --summaries: most tokens of the {side}"
+        parser.add_argument(f"--{side}-tokens", type=int, metavar="N", help=what)
+    for name, default, what in (
+        ("--operations", 8000, "BPE merge operations"),
+        ("--min-frequency", 2, "least frequency of a merged pair"),
+        ("--threshold", 0, "replace rarer words or characters by <unk>"),
+        ("--padding-factor", 1, "round the rows of the dictionary up to a multiple of N"),
+    ):
+        what = f"{what} (default: {default})"
+        parser.add_argument(name, type=int, default=default, metavar="N", help=what)
     parser.add_argument(
-        "--padding-factor", type=int, default=1, help="rows become a multiple of it (default 1)"
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     return parser.parse_args()
 
 

@@ -3,15 +3,15 @@
     code_trees.py --train train.trees --valid valid.trees --test test.trees --output data-bin
     code_trees.py --also parsed.trees --train train.trees ...
 
-Words are coded in BPE units, learned here from the training trees (--coding words: whole, those
-rarer than --threshold as <unk>); symbols are as `trees.py linearize` makes them, with tags and
-labelled closing brackets unless told otherwise. --also are trees that a parser made: a second
-training set, train1, which fairseq reads beside the first (--upsample-primary N repeats the first
-N times).
+Words become BPE subwords, learned from the training trees; with --coding words they stay whole, and
+words rarer than --threshold become <unk>. Symbols are those of `trees.py linearize`, by default
+with tags and labelled closing brackets. --also names trees that a parser made. They become a second
+training set, train1, which fairseq reads together with the first (--upsample-primary N repeats the
+first N times). The trees must be cleaned, by `trees.py clean`.
 
-The folder holds what `--task vaswani_parsing` reads (dict.words.txt, dict.symbols.txt,
-train.words-symbols.words.bin and so on), the codes, and preprocessing.json, for bundle.py. It
-appears when it is complete, or not at all. `trees.py clean` makes trees that it takes.
+The folder has what `--task vaswani_parsing` reads (dict.words.txt, dict.symbols.txt,
+train.words-symbols.words.bin and so on), the codes, and preprocessing.json for bundle.py. It is
+created only when it is complete.
 """
 
 import argparse
@@ -150,17 +150,31 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for split in ("train", "valid", "test"):
-        parser.add_argument(f"--{split}", nargs="+", required=True, metavar="TREES")
-    parser.add_argument("--also", nargs="+", metavar="TREES", help="trees that a parser made")
-    parser.add_argument("--output", type=Path, required=True, help="the folder to make")
-    parser.add_argument("--coding", choices=TREE_CODINGS, default="bpe", help="(default: bpe)")
-    parser.add_argument("--operations", type=int, default=8000, help="BPE's merges (default 8000)")
+        parser.add_argument(
+            f"--{split}", nargs="+", required=True, metavar="TREES", help=f"{split} trees"
+        )
     parser.add_argument(
-        "--threshold", type=int, default=0, metavar="N", help="rarer words become <unk>"
+        "--also", nargs="+", metavar="TREES", help="trees that a parser made, for training"
     )
-    parser.add_argument("--one-placeholder", action="store_true", help="XX for every tag")
-    parser.add_argument("--plain-closings", action="store_true", help="close NP by ), not )NP")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--output", type=Path, required=True, help="the folder to create")
+    parser.add_argument(
+        "--coding", choices=TREE_CODINGS, default="bpe", help="tokens (default: bpe)"
+    )
+    parser.add_argument("--operations", type=int, default=8000, help="BPE merges (default: 8000)")
+    parser.add_argument(
+        "--threshold",
+        type=int,
+        default=0,
+        metavar="N",
+        help="replace rarer words by <unk> (default: 0, none)",
+    )
+    parser.add_argument("--one-placeholder", action="store_true", help="write every tag as XX")
+    parser.add_argument(
+        "--plain-closings", action="store_true", help="write closing brackets as ), not as )NP"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
+    )
     return parser.parse_args()
 
 

@@ -1,15 +1,15 @@
-"""Downloads one file, continuing where an earlier try broke off, and checks its sha256.
+"""Downloads one file, continues an interrupted download, and checks its sha256.
 
     fetch.py --url https://host/train.gz --sha256 d79c... --output raw/train.gz
     fetch.py --url https://host/a.tgz --url https://mirror/a.tgz --no-checksum --output raw/a.tgz
 
-Several --url are mirrors, tried in this order; a path or file:// names a local copy. The download
-goes to OUTPUT.part and gets its name only when it is complete and the sum is right; a file that
-is already there with the right sum is not fetched again. Where no sum is published, --no-checksum
-takes what comes and prints its sum, to be given next time.
+Several --url are mirrors, tried in this order; a path or file:// is a local copy. The download goes
+to OUTPUT.part, which is renamed when it is complete and its sha256 is right. A file that exists
+with the right sha256 is not downloaded again. --no-checksum is for files without a published
+sha256: it accepts any file and prints its sha256, for the next time.
 
-A part is continued only where it is sure to be of the same file: the sum will tell, or the server
-confirms that its file (by ETag or Last-Modified) hasn't changed. Otherwise it starts over.
+A partial download is continued only if --sha256 will check the result, or if the server confirms
+(by ETag or Last-Modified) that its file has not changed. Otherwise the download starts again.
 """
 
 import argparse
@@ -236,11 +236,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", action="append", required=True, help="again for each mirror")
+    parser.add_argument(
+        "--url", action="append", required=True, help="address; may be repeated for mirrors"
+    )
     checksum = parser.add_mutually_exclusive_group(required=True)
-    checksum.add_argument("--sha256", type=str.lower, help="expected sum, hexadecimal")
-    checksum.add_argument("--no-checksum", action="store_true", help="take what comes")
-    parser.add_argument("--output", type=Path, required=True)
+    checksum.add_argument("--sha256", type=str.lower, help="expected sha256, hexadecimal")
+    checksum.add_argument("--no-checksum", action="store_true", help="accept any file")
+    parser.add_argument("--output", type=Path, required=True, help="the file to write")
     args = parser.parse_args()
     if args.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", args.sha256):
         raise InputError(f"--sha256 {args.sha256}: must be 64 hexadecimal digits")

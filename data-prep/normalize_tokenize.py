@@ -4,7 +4,7 @@
     normalize_tokenize.py --language de --detokenize --input hypotheses.tok --output hypotheses
 
 The order is that of the published Multi30k preprocessing: lower-case, normalize punctuation,
-tokenize. Every input line gives exactly one output line, the one that sacremoses' commands give.
+tokenize. Each input line gives exactly one output line, the same as that of sacremoses' commands.
 """
 
 import argparse
@@ -24,15 +24,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--language", required=True, help="two-letter code, such as en, de, fr")
-    parser.add_argument("--input", default="-", help="plain or .gz (default: standard input)")
-    parser.add_argument("--output", default="-", help="plain or .gz (default: standard output)")
-    parser.add_argument("--lowercase", action="store_true")
-    parser.add_argument("--no-normalize", action="store_true", help="leave punctuation as it is")
-    parser.add_argument("--no-tokenize", action="store_true", help="only normalize")
-    parser.add_argument("--no-escape", action="store_true", help="no XML entities")
-    parser.add_argument("--aggressive", action="store_true", help="split at hyphens: a @-@ b")
-    parser.add_argument("--detokenize", action="store_true", help="from tokens to running text")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--input", default="-", help="text, plain or .gz (default: standard input)")
+    parser.add_argument(
+        "--output", default="-", help="file, plain or .gz (default: standard output)"
+    )
+    parser.add_argument("--lowercase", action="store_true", help="convert to lower case")
+    parser.add_argument("--no-normalize", action="store_true", help="do not normalize punctuation")
+    parser.add_argument("--no-tokenize", action="store_true", help="do not tokenize")
+    parser.add_argument(
+        "--no-escape", action="store_true", help="do not write & as &amp; and so on"
+    )
+    parser.add_argument("--aggressive", action="store_true", help="split words at hyphens: a @-@ b")
+    parser.add_argument("--detokenize", action="store_true", help="undo the tokenization")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
+    )
     args = parser.parse_args()
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: must be at least 1")

@@ -1,17 +1,17 @@
-"""Cleans text of your own and divides it into train, valid and test; reports what was dropped.
+"""Cleans text of your own, splits it into train, valid and test, and reports what was dropped.
 
     own_text.py --pair de-hsb --train a.de a.hsb --output raw --report corpus.json
     own_text.py --pair de-hsb --train pairs.tsv.gz --test test.tsv --output raw --report corpus.json
     own_text.py --train book.txt --output raw --report corpus.json
 
-A corpus is two files that correspond line by line, or one with a tab between source and target;
-without --pair it is one text, for a language model. Plain or .gz, UTF-8. Where no --valid or --test
-is given they are taken from the training text, and none of their sentences stays in it.
+A corpus is two files that correspond line by line, or one file with source <tab> target on each
+line; without --pair it is one text, for a language model. Files are UTF-8, plain or .gz. Without
+--valid or --test, that split is taken from the training text, which then has none of its sentences.
 
-Dropped are pairs with an empty side, control characters, a side of over --max-length bytes, letters
-on one side only, the same text on both sides, lengths that don't fit each other, sides that are
-swapped, pairs that were there before, and what shares a sentence with held-out text. Where one of
-these rules drops more than half of a file, the file is refused.
+These pairs are dropped: an empty side; control characters; a side longer than --max-length; letters
+on one side only; the same text on both sides; a ratio of lengths beyond --max-ratio; swapped sides;
+repeated pairs; a sentence that is also in held-out text. If one of these rules drops more than half
+of a file, the file is refused.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pair", help="source and target, such as de-hsb")
+    parser.add_argument("--pair", help="source and target language, such as de-hsb")
     for name, needed, help_text in (
         ("train", True, "training text"),
         ("valid", False, "validation text"),
@@ -43,7 +43,10 @@ def parse_arguments() -> argparse.Namespace:
     ):
         parser.add_argument(f"--{name}", nargs="+", required=needed, metavar="FILE", help=help_text)
     parser.add_argument(
-        "--mix-ratio", type=float, default=1.0, help="old pairs for each new one (default 1)"
+        "--mix-ratio",
+        type=float,
+        default=1.0,
+        help="with --mix-old: old pairs for each new pair (default: 1)",
     )
     for name in ("valid", "test"):
         parser.add_argument(
@@ -51,15 +54,23 @@ def parse_arguments() -> argparse.Namespace:
             type=int,
             help="pairs to hold out (default: a twentieth, 50 to 2000, at most a tenth)",
         )
-    parser.add_argument("--max-length", type=int, default=1000, help="bytes (default 1000)")
     parser.add_argument(
-        "--max-ratio", type=float, default=3.0, help="of unlikely lengths (default 3)"
+        "--max-length", type=int, default=1000, help="longest side in bytes (default: 1000)"
     )
     parser.add_argument(
-        "--copies", choices=("drop", "keep"), default="drop", help="equal sides (default: drop)"
+        "--max-ratio",
+        type=float,
+        default=3.0,
+        help="drop a pair if a side is so many times longer than expected (default: 3)",
     )
-    parser.add_argument("--output", type=Path, required=True, help="folder of the splits")
-    parser.add_argument("--report", required=True, help="a JSON file")
+    parser.add_argument(
+        "--copies",
+        choices=("drop", "keep"),
+        default="drop",
+        help="pairs with equal sides (default: drop)",
+    )
+    parser.add_argument("--output", type=Path, required=True, help="folder of the splits to write")
+    parser.add_argument("--report", required=True, help="JSON file to write")
     return parser.parse_args()
 
 

@@ -1,12 +1,12 @@
-"""Takes articles and summaries out of a published corpus: one line each.
+"""Extracts articles and summaries from a published corpus, one per line.
 
     summaries.py --format scitldr --input train.jsonl.gz --output raw/train
     summaries.py --format stories --input cnn/stories --urls all_train.txt --output raw/train
     summaries.py --format csv --input train.csv --output raw/train
 
-Writes PREFIX.article and PREFIX.summary (the first one, where there are several) for code_text.py,
-and PREFIX.jsonl with the article's sentences and all summaries for `vaswani rouge`. An example
-without an article or a summary is left out. The formats: vaswani_plugin/text/summaries.py.
+Writes PREFIX.article and PREFIX.summary for code_text.py (the first summary of each article), and
+PREFIX.jsonl for `vaswani rouge`, with the article's sentences and all summaries. Examples without
+an article or a summary are skipped. vaswani_plugin/text/summaries.py explains the formats.
 """
 
 import argparse
@@ -22,11 +22,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--format", choices=READERS, required=True)
-    parser.add_argument("--input", required=True, help="a file, plain or .gz; stories: a folder")
-    parser.add_argument("--urls", metavar="FILE", help="of stories, those of a split")
-    parser.add_argument("--output", required=True, metavar="PREFIX")
-    parser.add_argument("--most", type=int, default=0, metavar="N", help="examples (0: all)")
+    parser.add_argument("--format", choices=READERS, required=True, help="of --input")
+    parser.add_argument("--input", required=True, help="file, plain or .gz (stories: folder)")
+    parser.add_argument("--urls", metavar="FILE", help="stories: list of addresses of one split")
+    parser.add_argument("--output", required=True, metavar="PREFIX", help="of the files to write")
+    parser.add_argument(
+        "--most", type=int, default=0, metavar="N", help="most examples (default: 0, all)"
+    )
     args = parser.parse_args()
     if args.urls and args.format != "stories":
         raise InputError(f"--urls goes with --format stories, not with {args.format}")

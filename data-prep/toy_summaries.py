@@ -45,10 +45,12 @@ def examples(count: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files to write")
     for split, size in DEFAULT_SIZES.items():
-        parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help="articles")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other articles")
+        parser.add_argument(
+            f"--{split}", type=int, default=size, metavar="N", help=f"articles (default: {size})"
+        )
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     args = parser.parse_args()
     sizes = {split: getattr(args, split) for split in SPLITS}
     if min(sizes.values()) < 1:

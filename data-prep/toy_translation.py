@@ -100,13 +100,15 @@ def _count(text: str) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run the script; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files to write")
     for split, size in DEFAULT_SIZES.items():
         parser.add_argument(
-            f"--{split}", type=_count, default=size, metavar="N", help=f"pairs (default {size})"
+            f"--{split}", type=_count, default=size, metavar="N", help=f"pairs (default: {size})"
         )
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another text")
-    parser.add_argument("--language", choices=GRAMMARS, default="de", help="beside English")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
+    parser.add_argument(
+        "--language", choices=GRAMMARS, default="de", help="target language (default: de)"
+    )
     args = parser.parse_args(argv)
     sizes = {split: getattr(args, split) for split in SPLITS}
     try:

@@ -108,10 +108,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files to write")
     for split, size in DEFAULT_SIZES.items():
-        parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help="trees")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other trees")
+        parser.add_argument(
+            f"--{split}", type=int, default=size, metavar="N", help=f"trees (default: {size})"
+        )
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     args = parser.parse_args()
     sizes = {split: getattr(args, split) for split in DEFAULT_SIZES}
     if not 1 <= min(sizes.values()) <= max(sizes.values()) <= 1_000_000:

@@ -1,4 +1,4 @@
-"""Constituency trees: cleans treebanks, turns them into parallel text for a model, and back.
+"""Constituency trees: cleans treebanks, converts trees to sequences for a model, and back.
 
     trees.py clean wsj.mrg.gz --output wsj.trees
     trees.py linearize train.trees --source train.words --target train.symbols
@@ -6,16 +6,16 @@
     trees.py split TREEBANK3 --output wsj
     trees.py statistics train.trees
 
-Inputs are Penn-Treebank bracketings, plain or .gz, one a line or pretty-printed; a folder stands
-for the treebank files below it. Output has one tree a line.
+Inputs are Penn Treebank bracketings, plain or .gz, one per line or pretty-printed; a folder is read
+with all treebank files below it. Outputs have one tree per line.
 
-`clean` leaves out empty elements, function labels, indices and gapping, and names the root TOP.
-`linearize` writes a tree as its words and a line such as `(TOP (S (NP XX XX ) (VP XX ) ) )`.
-`split` finds the Wall Street Journal in the Penn Treebank's folders and writes, cleaned, sections
-02-21 as train.trees, 22 as valid.trees, 23 as test.trees.
+`clean` removes empty elements, function labels, indices and gapping, and names the root TOP.
+`linearize` writes the words of a tree, and its symbols as `(TOP (S (NP XX XX ) (VP XX ) ) )`.
+`split` finds the Wall Street Journal in the Penn Treebank's folders and writes the cleaned sections
+02-21 to train.trees, 22 to valid.trees, 23 to test.trees.
 
-A bad tree ends the command with its file and line; --skip-bad leaves bad trees out and counts them.
-`restore --skip-bad` writes an empty line for a bad sequence, so that lines still correspond.
+On a bad tree the command stops, with its file and line; --skip-bad skips bad trees and counts them.
+`restore --skip-bad` writes an empty line for a bad sequence, so that the lines still correspond.
 """
 
 import argparse
@@ -68,28 +68,34 @@ def parse_arguments() -> argparse.Namespace:
         added = commands.add_parser(name, help=help_text, allow_abbrev=False)
         if inputs:
             added.add_argument("input", nargs="+", help="treebank files or folders; - for stdin")
-        added.add_argument("--skip-bad", action="store_true", help="leave bad trees out, counted")
+        added.add_argument("--skip-bad", action="store_true", help="skip bad trees, and count them")
         return added
 
-    cleaning = command("clean", "strip empty elements and function labels")
-    cleaning.add_argument("--output", default="-", help="(default: standard output)")
-    making = command("linearize", "trees into words and symbols")
+    cleaning = command("clean", "remove empty elements and function labels")
+    cleaning.add_argument("--output", default="-", help="file (default: standard output)")
+    making = command("linearize", "convert trees to words and symbols")
     making.add_argument("--source", required=True, metavar="FILE", help="the words")
     making.add_argument("--target", required=True, metavar="FILE", help="the symbols")
-    making.add_argument("--keep-tags", action="store_true", help="a word's symbol is its tag")
-    making.add_argument("--label-closings", action="store_true", help="close NP by )NP, not )")
-    restoring = command("restore", "words and symbols into trees", inputs=False)
+    making.add_argument(
+        "--keep-tags", action="store_true", help="write a word as its tag, not as XX"
+    )
+    making.add_argument(
+        "--label-closings", action="store_true", help="write closing brackets as )NP, not as )"
+    )
+    restoring = command("restore", "convert words and symbols to trees", inputs=False)
     restoring.add_argument("--source", required=True, metavar="FILE", help="the words")
     restoring.add_argument("--target", required=True, metavar="FILE", help="the symbols")
     restoring.add_argument(
-        "--tags-from", metavar="TREES", help="take the words' tags from the trees of this file"
+        "--tags-from", metavar="TREES", help="file of trees that give the words' tags"
     )
-    restoring.add_argument("--output", default="-", help="(default: standard output)")
-    splitting = command("split", "the Wall Street Journal's training, validation, test set", False)
+    restoring.add_argument("--output", default="-", help="file (default: standard output)")
+    splitting = command("split", "extract the Wall Street Journal's three sets", False)
     splitting.add_argument("treebank", help="the folder of the Penn Treebank")
     splitting.add_argument("--output", required=True, metavar="DIR", help="folder for *.trees")
     counting = command("statistics", "count trees, words, labels, lengths")
-    counting.add_argument("--format", choices=("text", "json"), default="text")
+    counting.add_argument(
+        "--format", choices=("text", "json"), default="text", help="(default: text)"
+    )
     return parser.parse_args()
 
 

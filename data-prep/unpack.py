@@ -1,4 +1,4 @@
-"""Takes sentences out of archives: one output file a member, a sentence a line.
+"""Extracts sentences from archives: one output file per member, one sentence per line.
 
     unpack.py --archive training-parallel-europarl-v7.tgz \\
       --member training/europarl-v7.de-en.en --output raw/europarl.en \\
@@ -7,15 +7,18 @@
       --member deu.txt --format column:2 --output raw/all.de
     unpack.py --archive newstest2014-deen-src.en.sgm --output raw/test.en
 
-The archive (.tgz, .tar.gz, .tar, .zip) is read as a stream and never unpacked to disk; any other
-file is its own only member. A member named .gz is decompressed, an output named .gz compressed.
-All outputs appear together when the last is complete, or none does. Nothing can be written but
-the named outputs, whatever names the archive holds.
+The archive (.tgz, .tar.gz, .tar, .zip) is read as a stream and not unpacked to disk; another file
+counts as its own only member. A member named .gz is decompressed, an output named .gz compressed.
+The outputs are created together, when all are complete. Only the named outputs are written,
+whatever file names the archive has.
 
-Formats: text, the bytes as they are, less a byte order mark, plus a missing last line end; sgm,
-WMT's and IWSLT's test sets, a <seg> a line in the order of the file; iwslt, training text with
-lines of metadata; column:N, between tabs. Entities are resolved in sgm and iwslt. By its name a
-member is sgm (.sgm, .sgml, .xml), iwslt (train.tags.*) or else text.
+Formats:
+  text      the bytes unchanged, without a byte order mark, with a line end after the last line
+  sgm       test sets of WMT and IWSLT: each <seg> is a line, in the order of the file
+  iwslt     IWSLT's training text, without its lines of metadata
+  column:N  column N of a file with tabs
+Entities are resolved in sgm and iwslt. The default follows the member's name: sgm for .sgm, .sgml
+and .xml, iwslt for train.tags.*, otherwise text.
 """
 
 import argparse
@@ -191,17 +194,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--archive", required=True, help="or a single file")
-    parser.add_argument("--member", action="append", default=[], help="path in it; again for more")
-    parser.add_argument("--output", action="append", required=True, help="one a member")
+    parser.add_argument("--archive", required=True, help="archive, or a single file")
     parser.add_argument(
-        "--format", action="append", default=[], help="for all or one a member (default: by name)"
+        "--member", action="append", default=[], help="path in the archive; may be repeated"
+    )
+    parser.add_argument("--output", action="append", required=True, help="one for each member")
+    parser.add_argument(
+        "--format",
+        action="append",
+        default=[],
+        help="one for all members, or one for each (default: by name)",
     )
     parser.add_argument(
         "--same-segments",
         action="store_true",
-        help="sgm members belong together two by two: fail where a pair differs in its documents "
-        "and segments or in their order",
+        help="sgm members come in pairs: fail if the two have different documents or segments, or "
+        "another order",
     )
     args = parser.parse_args()
     for job, lines in unpack(args.archive, jobs_of(args), args.same_segments).items():

@@ -1,14 +1,14 @@
-"""Word pieces by sentencepiece for raw, untokenized text: learns, applies and undoes them.
+"""Word pieces (sentencepiece) for raw, untokenized text: learns, applies and undoes them.
 
     wordpiece.py learn --input train.en train.fr --size 32000 --output pieces.model
     wordpiece.py apply --model pieces.model --input train.en --output train.pieces.en
     wordpiece.py dictionary --model pieces.model --output dict.txt
     wordpiece.py undo --model pieces.model --input output.pieces.fr --output output.fr
 
-One model for both languages: all inputs of `learn` are taken together. Needs no tokenizer before
-and no detokenizer after. `dictionary` lists every piece for fairseq-preprocess --srcdict, so that
-a letter that training never saw is no <unk>. `undo` also joins the bytes of rare letters, which
-fairseq's --remove-bpe sentencepiece leaves as they are.
+`learn` counts all inputs together: both languages share one model. The text needs no tokenizer, and
+the output no detokenizer. `dictionary` lists all pieces for fairseq-preprocess --srcdict, so that
+characters missing from the training text do not become <unk>. Unlike fairseq's --remove-bpe
+sentencepiece, `undo` also restores rare characters that were written as bytes.
 """
 
 import argparse
@@ -29,6 +29,10 @@ from vaswani_plugin.text.wordpiece import (
     make_encoder,
 )
 
+INPUT = "text, plain or .gz (default: standard input)"
+CORES = os.cpu_count() or 1
+WORKERS = "processes (default: one per core)"
+
 
 def parse_arguments() -> argparse.Namespace:
     """Parses the command line."""
@@ -37,39 +41,41 @@ def parse_arguments() -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     learning = commands.add_parser("learn", help="learn a model of pieces")
-    learning.add_argument("--input", nargs="+", required=True, help="raw texts, plain or .gz")
-    learning.add_argument("--output", required=True, help="the model; .model is added if missing")
-    learning.add_argument("--size", type=int, default=32000, help="pieces (default 32000)")
+    learning.add_argument("--input", nargs="+", required=True, help="raw text files, plain or .gz")
+    learning.add_argument("--output", required=True, help="model file; .model is added if missing")
+    learning.add_argument(
+        "--size", type=int, default=32000, help="number of pieces (default: 32000)"
+    )
     learning.add_argument(
         "--at-most",
         action="store_true",
-        help="take fewer pieces than --size where the text doesn't give as many",
+        help="accept fewer pieces than --size if the text is too small",
     )
     learning.add_argument(
         "--kind",
         choices=KINDS,
         default="unigram",
-        help="keep the pieces that make the text most likely (unigram, the default), merge the "
-        "most frequent pairs (bpe), or merge the pairs that make it most likely (likelihood, as "
-        "published; for up to a few million words)",
+        help="unigram: keep the pieces that make the text most likely (default); bpe: merge the "
+        "most frequent pairs; likelihood: merge the pairs that make the text most likely, as "
+        "published (slow beyond a few million words)",
     )
     learning.add_argument(
         "--sample",
         type=int,
         default=SAMPLE,
         metavar="LINES",
-        help="of a larger corpus learn from so many lines, evenly spaced; bounds memory "
-        f"(default {SAMPLE})",
+        help="learn from at most so many lines, evenly spaced in the text, which limits the "
+        f"memory (default: {SAMPLE})",
     )
-    for name, help_text in (("apply", "text into pieces"), ("undo", "pieces back into text")):
+    for name, help_text in (("apply", "split text into pieces"), ("undo", "join pieces to text")):
         applying = commands.add_parser(name, help=help_text)
-        applying.add_argument("--model", required=True, help="from `learn`")
-        applying.add_argument("--input", default="-", help="plain or .gz (default: standard input)")
-        applying.add_argument("--output", default="-", help="(default: standard output)")
-        applying.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    listing = commands.add_parser("dictionary", help="all pieces as a dictionary of fairseq's")
-    listing.add_argument("--model", required=True, help="from `learn`")
-    listing.add_argument("--output", default="-", help="(default: standard output)")
+        applying.add_argument("--model", required=True, help="the output of `learn`")
+        applying.add_argument("--input", default="-", help=INPUT)
+        applying.add_argument("--output", default="-", help="file (default: standard output)")
+        applying.add_argument("--workers", type=int, default=CORES, help=WORKERS)
+    listing = commands.add_parser("dictionary", help="list all pieces as a fairseq dictionary")
+    listing.add_argument("--model", required=True, help="the output of `learn`")
+    listing.add_argument("--output", default="-", help="file (default: standard output)")
     return parser.parse_args()
 
 

@@ -1,42 +1,42 @@
 #!/usr/bin/env bash
 # The ancestors: trains LSTM encoder-decoders, fairseq's ConvS2S and the Transformer on one data set,
-# each with the same budget, and compares them in one table and three plots. The LSTMs are a ladder:
-# what the decoder sees of the source grows from one state to scaled dot-product attention.
+# each with the same budget, and compares them in one table and three plots. From one LSTM to the
+# next the decoder sees more of the source, from one state to scaled dot-product attention.
 #
 #   bash recipes/ancestors.sh                                  # Multi30k, 15 minutes a training
 #   bash recipes/ancestors.sh --data-bin work/multi30k/data-bin --seeds 1,2 --budget-seconds 900
 #   bash recipes/ancestors.sh attention transformer --corpus tatoeba --max-update 4000
-#   bash recipes/ancestors.sh --scale tiny                     # does everything run?
+#   bash recipes/ancestors.sh --scale tiny                     # checks that everything runs
 #
-# Models, which stand before the options:
-#   forwards, seq2seq   the states in which the source ends, read forwards, backwards (Sutskever et
-#                       al. 2014)
-#   both-ways           the same of a Bi-LSTM
-#   mean                a context at every step, always the same: the mean of the Bi-LSTM's states
+# Models (name them before the options; default: all but sweep):
+#   forwards, seq2seq   the encoder's last state, of a source read forwards or backwards (Sutskever
+#                       et al. 2014)
+#   both-ways           the last states of a Bi-LSTM
+#   mean                a constant context at every step: the mean of the Bi-LSTM's states
 #   additive            attention by a small network (Bahdanau et al. 2014)
 #   attention, scaled   attention by dot products (Luong et al. 2015), divided by sqrt(d) or not
 #   convolution, transformer   Gehring et al. 2017; Vaswani et al. 2017
 #   sweep               the Transformer with d_k of 8, 32, 128 and 512, its scores divided by
-#                       sqrt(d_k) or not (--attention-scale); only where it is asked for
-# Without the wider rows of the sweep, all have two to three million parameters with 10,000 subwords;
-# the table states them. Their training recipes:
-#   all           Adam (0.9, 0.98, 1e-9), warm-up, then a rate that falls with the inverse square
-#                 root of the update (Eq. 3), dropout 0.1; 2,048 tokens x 1 CPU or GPU an update
-#   LSTMs         highest rate 8e-3, with attention or a context at every step 4e-3, gradients
-#                 limited to norm 5, no label smoothing (the plugin's defaults for them). Sutskever et
-#                 al.'s SGD needs days rather than minutes.
-#   convolution   highest rate 2e-3, gradients limited to norm 0.1 (Gehring et al.), label smoothing
+#                       sqrt(d_k) or not (--attention-scale)
+# With 10,000 subwords all models have two to three million parameters, except for the wider ones of
+# the sweep; the table prints the numbers. Their training:
+#   all           Adam (0.9, 0.98, 1e-9), the learning rate of Eq. 3 (warm-up, then inverse square
+#                 root), dropout 0.1; 2,048 tokens x 1 CPU or GPU per update
+#   LSTMs         peak rate 8e-3 (4e-3 with attention or a context at every step), gradients clipped
+#                 to norm 5, no label smoothing: the plugin's defaults for them. Sutskever et al.'s
+#                 SGD needs days rather than minutes.
+#   convolution   peak rate 2e-3, gradients clipped to norm 0.1 (Gehring et al.), label smoothing
 #                 0.1. Gehring et al. train with Nesterov's momentum.
-#   transformer   highest rate 2.5e-3, label smoothing 0.1
-# The budget is time of training, from when the model is built, or updates with --max-update. At
-# --points points of it each model is validated (within the time, as is loading the data, about a
-# second a point) and translates the validation set greedily (outside of it). The test set is
-# translated at the end, beam 4, alpha 0.6; no checkpoints are averaged.
+#   transformer   peak rate 2.5e-3, label smoothing 0.1
+# The budget is training time in seconds, counted once the model is built, or updates with
+# --max-update. At --points points of it each model is validated (about a second a point, counted) and
+# translates the validation set greedily (not counted). At the end it translates the test set, beam 4,
+# alpha 0.6. No checkpoints are averaged.
 # Expected: seq2seq < attention < transformer; reversing the source helps (Sutskever et al. 2014).
 #
-# --data DIR is handed to the recipe of the corpus. What it prepares lies in WORK/data, each
-# training in WORK/models/MODEL-SEED (`vaswani curves WORK/models/*` compares them), and the table
-# in WORK/ancestors.md, .csv and .png.
+# --data DIR goes to the recipe of the corpus. The data are in WORK/data, each training in
+# WORK/models/MODEL-SEED (`vaswani curves WORK/models/*` compares them), and the table in
+# WORK/ancestors.md, .csv and .png.
 set -euo pipefail
 
 recipe=ancestors
@@ -56,17 +56,17 @@ threads=1
 recipe_usage() {
   cat <<'HELP'
 
-Options of this recipe (defaults: full, --scale tiny):
-  --corpus multi30k|tatoeba|quickstart   the recipe that prepares it (multi30k, quickstart)
-  --pair en-de               for multi30k and tatoeba: also de-en, en-fr, fr-en
-  --data-bin DIR             binarized data in a recipe's work folder instead of a corpus
-  --budget-seconds N         of training, of each model (900)
-  --max-update N             updates of each model instead of a time (no, 6)
-  --points N                 times to validate and translate on the way, the end included (6, 2)
-  --max-tokens N             of a batch, padded (2048, 500)
-  --warmup-updates N         (200, 4)
-  --seeds S,S                for the two models that differ in reversal; the others take the first (1,2)
-  --threads N                of a training on a CPU (1)
+Options of this recipe (in brackets: the defaults of --scale full, of --scale tiny):
+  --corpus multi30k|tatoeba|quickstart   data set, by its recipe (multi30k, quickstart)
+  --pair en-de               languages, for multi30k and tatoeba: also de-en, en-fr, fr-en
+  --data-bin DIR             binarized data in a recipe's work folder, instead of --corpus
+  --budget-seconds N         training time of each model (900)
+  --max-update N             updates of each model, instead of a time (none, 6)
+  --points N                 validations and translations during the training, the end included (6, 2)
+  --max-tokens N             tokens in a batch, padding included (2048, 500)
+  --warmup-updates N         updates during which the learning rate rises (200, 4)
+  --seeds S,S                random seeds of forwards and seq2seq; other models take the first (1,2)
+  --threads N                CPU threads of each training (1)
 HELP
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# IWSLT14 German-English (160,000 pairs from TED talks): trains from nothing, scores on the usual
+# IWSLT14 German-English (160,000 pairs from TED talks): trains from scratch, and scores on the usual
 # test set.
 #
 #   bash recipes/iwslt14_de_en.sh
@@ -8,18 +8,17 @@
 # Batch: 4,096 tokens x 1 GPU x update-freq 1 = 4,096 tokens an update, with padding; about 1,000
 # updates an epoch. Peak learning rate 5e-4 = lr-factor 0.715 x 512^-0.5 x 4000^-0.5.
 # The setting is that of fairseq's recipe: lower-cased, tokenized, 1 to 175 tokens, ratio 1.5, every
-# 23rd of the pairs that are left to validate, joint BPE of 10,000 operations; the test set is
-# dev2010, dev2012, tst2010, tst2011 and tst2012 together (6,750 pairs). The model has fairseq's
-# sizes but for 8 heads instead of 4. Here the text is lower-cased before it is tokenized, there
-# after it, which differs at abbreviations.
+# 23rd remaining pair for validation, joint BPE of 10,000 operations; the test set is dev2010,
+# dev2012, tst2010, tst2011 and tst2012 together (6,750 pairs). The model has fairseq's sizes, but 8
+# heads instead of 4. This recipe lower-cases the text before it tokenizes; fairseq's tokenizes first,
+# which differs at abbreviations.
 # Expected: about 34.4 tokenized BLEU (the self-attention baseline of Wu et al. 2019, "Pay Less
-# Attention", quoted from memory). Not run here.
+# Attention", quoted from memory). Not run at full scale here.
 #
-# Data: WIT3 (Cettolo et al. 2012), from fairseq's copy or the original address; neither could be
-# reached from the machine that this was written on: no sum is known there. The sum of the first
-# download is kept in WORK/download/SHA256SUMS, and another file refused from then on. --data DIR
-# takes de-en.tgz from DIR, or plain or .gz text: train, valid and test, each .de and .en.
-# --scale tiny without --data makes its own sentences.
+# Data: WIT3 (Cettolo et al. 2012), from fairseq's copy or the original address. No checksum is
+# published, and the download was not tried here: WORK/download/SHA256SUMS keeps the checksum of the
+# first download, and a different file is refused later. --data DIR holds de-en.tgz, or plain or .gz
+# text: train, valid and test, each .de and .en. --scale tiny without --data generates sentences.
 set -euo pipefail
 
 recipe=iwslt14_de_en

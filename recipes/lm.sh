@@ -8,17 +8,17 @@
 # Batch: 4,096 tokens (16 samples of 256) x 1 GPU (or the CPU) x update-freq 1 = 4,096 tokens an
 # update; wikitext-2 in 8,000 BPE units has about 630 updates an epoch. Peak learning rate 2.5e-3 =
 # lr-factor 0.9 x 128^-0.5 x 1000^-0.5. The last 5 states are averaged.
-# Expected: fairseq's transformer_lm (247M parameters, a GPU) is published at 30.46 words'
-# perplexity on wikitext-103; for the small models that a CPU trains in half an hour nothing is.
+# Expected: fairseq's transformer_lm (247M parameters, GPUs) has a published word perplexity of 30.46
+# on wikitext-103. Nothing is published for the small models that a CPU trains in half an hour.
 #
 # Data: wikitext-2 and wikitext-103 (Merity et al. 2016, CC BY-SA), the Penn Treebank text of
-# Mikolov et al. (2010; 10,000 types), both made of words with <unk> and scored as such by
-# convention: blanks at the ends of lines are dropped, a line end counts as a word.
+# Mikolov et al. (2010; 10,000 types). Both consist of words and <unk>, and are scored by convention:
+# spaces at the ends of lines are dropped, and a line end counts as a word.
 # tinyshakespeare (Karpathy 2015; 65 characters) has no test set: of its 40,000 lines the first 90%
-# train, the next 5% validate, the last 5% test. Downloads are held to their published sums.
-# --data DIR takes {train,valid,test}.txt, wiki.*.tokens, ptb.*.txt or (tinyshakespeare) input.txt,
-# each plain or .gz, in DIR or where the archives put them, or wikitext-103-v1.zip. --corpus text is
-# such a folder of any text; --scale tiny without --data makes sentences here.
+# train, the next 5% validate, the last 5% test. Downloads are checked against published checksums.
+# --data DIR has {train,valid,test}.txt, wiki.*.tokens, ptb.*.txt or (tinyshakespeare) input.txt,
+# each plain or .gz, in DIR or in the subfolders of the archives, or wikitext-103-v1.zip. --corpus
+# text is such a folder with text of your own. --scale tiny without --data generates sentences.
 #
 # Options:
 #   --corpus NAME         wikitext-2 (default), wikitext-103, ptb, tinyshakespeare, text

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Multi30k (29,000 image captions): trains a Transformer from nothing and scores it on test2016.
+# Multi30k (29,000 image captions): trains a Transformer from scratch and scores it on test2016.
 #
 #   bash recipes/multi30k.sh --pair en-de
 #   bash recipes/multi30k.sh --pair en-fr --data /data/multi30k --work work/multi30k-fr
@@ -12,10 +12,10 @@
 # al. 2018), for non-commercial research.
 #
 # Options:
-#   --pair en-de|en-fr         also de-en, fr-en
-#   --preprocessing paper      lower-cased, punctuation normalized, tokenized, joint BPE of 10,000
-#                              operations; tokenized BLEU (the published setting)
-#   --preprocessing cased      cased text, tokenized, BPE; sacreBLEU of the running text
+#   --pair en-de|en-fr         languages, also de-en, fr-en (default: en-de)
+#   --preprocessing paper      the published setting, the default: lower-cased text, punctuation
+#                              normalized, tokenized, joint BPE of 10,000 operations; tokenized BLEU
+#   --preprocessing cased      cased text, tokenized, BPE; sacreBLEU of the detokenized output
 set -euo pipefail
 
 recipe=multi30k

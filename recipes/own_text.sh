@@ -6,12 +6,12 @@
 #   bash recipes/own_text.sh --train new.de new.hsb --init-from work/hsb/model --mix-old --work work/hsb-law
 #   bash recipes/own_text.sh --task lm --train book.txt --work work/book
 #
-# The text is checked, cleaned and divided (WORK/corpus.json and the log say what was dropped and
-# why), cut into subwords, and a model trained on it until it gets no better. docs/how-to/own-text.md
-# explains every step.
+# The recipe checks and cleans the text, splits it into training, validation and test set, learns
+# subwords, and trains until the validation loss stops falling. WORK/corpus.json and the log say what
+# was dropped and why. docs/how-to/own-text.md explains every step.
 #
-# Batch: --max-tokens x 1 (CPU, or each GPU) x update-freq. By the number of training pairs, unless
-# an option says otherwise:
+# Batch: --max-tokens x 1 (CPU, or each GPU) x update-freq. The number of training pairs chooses these
+# defaults:
 #   pairs        vocabulary  architecture     dropout  max-tokens  warm-up  peak rate  max-update
 #   to 10,000    1,000       vaswani_tiny     0.3      2,048       400      2.5e-3     5,000
 #   to 100,000   4,000       vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
@@ -23,26 +23,28 @@
 # Expected: nothing is published for your text. 2,000 pairs take about 5 minutes on 2 cores.
 #
 # Options:
-#   --train FILE [FILE]     source and target, or one file with a tab between them; plain or .gz
-#   --valid, --test         the same; without them a part of the training text is held out
-#   --pair SRC-TGT          languages; default: the files' endings (a.de a.hsb, or x.de-hsb.tsv)
-#   --data DIR              instead of --train: train, valid and test, each .SRC and .TGT (or .txt)
-#   --task translation|lm   what to learn (translation)
+#   --train FILE [FILE]     a source file and a target file, or one file with source <tab> target on
+#                           each line; plain or .gz
+#   --valid, --test FILE [FILE]   the same (default: a part of the training text)
+#   --pair SRC-TGT          languages (default: the file names' endings, a.de a.hsb or x.de-hsb.tsv)
+#   --data DIR              instead of --train: files train, valid and test, each .SRC and .TGT (or .txt)
+#   --task translation|lm   translation, or a language model of one language's text (translation)
 #   --valid-size, --test-size N   pairs to hold out (a twentieth, 50 to 2,000, at most a tenth)
-#   --max-length N          longer sides are dropped, in bytes of UTF-8 (1000)
-#   --max-ratio F           so much longer than the other side lets expect, and a pair is dropped (3)
-#   --copies drop|keep      pairs with the same text on both sides (drop)
-#   --tokenizer none|moses  none: word pieces of the raw text, for any language. moses: words by
-#                           Moses' rules, then BPE; for languages with blanks between words (none)
-#   --vocabulary N          subwords beyond the letters of the text (and bytes)
-#   --dropout P
-#   --patience N            end after N validations without a better loss (8; fine-tuning 5)
-#   --init-from BUNDLE      fine-tune this model: its vocabulary, a lower rate
-#   --mix-old [FILE [FILE]] with --init-from: add pairs of the old training text (default: BUNDLE's
-#                           own, where the recipe that made it left it)
-#   --mix-ratio F           so many old pairs for each new one (1)
-#   --old-test [FILE [FILE]]   says what fine-tuning cost (default: as for --mix-old)
-#   --continue              train on after the end: --max-update more updates at most
+#   --max-length N          drop pairs with a longer side, in bytes of UTF-8 (1000)
+#   --max-ratio F           drop pairs in which one side is F times longer than the corpus' average
+#                           ratio predicts (3)
+#   --copies drop|keep      drop or keep pairs with the same text on both sides (drop)
+#   --tokenizer none|moses  none: word pieces of the raw text, for any language; moses: Moses'
+#                           tokenizer and BPE, for languages with spaces between words (none)
+#   --vocabulary N          subwords, in addition to the characters of the text and to bytes
+#   --dropout P             dropout
+#   --patience N            stop after N validations without a better loss (8; fine-tuning 5)
+#   --init-from BUNDLE      fine-tune this model, with its vocabulary and a lower learning rate
+#   --mix-old [FILE [FILE]] with --init-from: add pairs of the old training text (default: that of
+#                           BUNDLE, if its recipe's work folder has it)
+#   --mix-ratio F           with --mix-old: old pairs for each new pair (1)
+#   --old-test [FILE [FILE]]   with --init-from: also score the old test set (default: as --mix-old)
+#   --continue              train a finished model for --max-update further updates at most
 set -euo pipefail
 
 recipe=own_text

@@ -10,30 +10,31 @@
 # Batch: 4,096 tokens of the longer side, the symbols, x 1 GPU (or the CPU) x update-freq 1; on
 # CRAFT (16,827 trees) about 350 updates an epoch. Peak learning rate 1.86e-3 =
 # lr-factor 1 x 192^-0.5 x 1500^-0.5. The last 5 states are averaged.
-# The paper: vaswani_parser (4 layers, d_model 1024), dropout, learning rate and beam chosen on
-# section 22, all else as for translation; beam 21, alpha 0.3, output at most input + 300; a
-# vocabulary of 16,000 on the Wall Street Journal alone (about 40,000 sentences), of 32,000 with
-# 17M sentences that other parsers had parsed. Expected on section 23: F1 91.3, and 92.7 with
-# these. It prints no number of updates, and not how the trees were written: here words are BPE
-# units, a word's symbol is its tag, closing brackets bear labels (--symbols, --closings).
-# vaswani_parser_guided (ours, for small treebanks) also hands the decoder the word that comes next.
+# The paper trains vaswani_parser (4 layers, d_model 1024). It chose dropout, learning rate and beam
+# size on section 22, and took the rest from translation: beam 21, alpha 0.3, output length at most
+# input length + 300. The vocabulary has 16,000 tokens for the Wall Street Journal alone (about
+# 40,000 sentences), and 32,000 with 17M sentences that other parsers had parsed.
+# Expected on section 23: F1 91.3 for the Journal alone, 92.7 with the parsed sentences.
+# The paper does not print the number of updates, nor how it wrote trees as sequences. Here words are
+# BPE subwords, the symbol of a word is its tag, and closing brackets have labels (--symbols,
+# --closings). vaswani_parser_guided (ours, for small treebanks) also gives the decoder the next word.
 #
-# --data DIR holds the Penn Treebank (parsed/mrg/wsj: sections 02-21 train, 22 validates, 23 tests)
-# or train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz. Without it trees are
-# made from a grammar. Punctuation is left out of the score by its gold tag, as is usual.
+# --data DIR holds the Penn Treebank (parsed/mrg/wsj: sections 02-21 train, 22 validates, 23 tests),
+# or the files train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz. Without --data
+# the trees are generated from a grammar. The score ignores punctuation, by its gold tag, as usual.
 #
 # Options:
-#   --setting paper      section 6.3 as it is printed: vaswani_parser, 16,000 BPE merges (32,000 with
-#                        --also); warm-up, 8 x 4,096 tokens and averaging as for translation. Give it
-#                        first: options behind it win. The number of updates is not printed (--max-update)
-#   --also FILE          trees that a parser made, beside the training set
-#   --ratio N            each hand-made tree comes N times as often (default 1)
-#   --coding KIND        of words: bpe (default) or words (whole; rarer ones than --threshold unknown)
-#   --operations N       BPE's merges (default 8000)
-#   --threshold N        (default 2)
-#   --symbols tags|XX    a word's symbol (default tags)
-#   --closings labelled|plain   (default labelled)
-#   --pcfg-words N       the PCFG parses sentences of at most so many words (default 25)
+#   --setting paper      the setting of section 6.3: vaswani_parser, 16,000 BPE merges (32,000 with
+#                        --also); warm-up, 8 x 4,096 tokens and averaging as for translation. Options
+#                        after it override it; set --max-update, which the paper does not print
+#   --also FILE          trees that a parser made, as additional training data
+#   --ratio N            with --also: repeat each hand-made tree N times (default: 1)
+#   --coding KIND        words as bpe subwords or as whole words (default: bpe)
+#   --operations N       BPE merge operations (default: 8000)
+#   --threshold N        with --coding words: rarer words become <unk> (default: 2)
+#   --symbols tags|XX    write a word as its tag, or as XX (default: tags)
+#   --closings labelled|plain   write a closing bracket as )NP, or as ) (default: labelled)
+#   --pcfg-words N       longest sentence that the PCFG parses, in words (default: 25)
 
 # shellcheck disable=SC2034,SC2154  # what translation.sh reads and sets
 # shellcheck disable=SC2128  # `data` is a local array elsewhere
@@ -93,17 +94,18 @@ recipe_option() {
 recipe_usage() {
   cat <<HELP
 
-Options of training, and what they are here where they are not given:
-  --arch NAME              ${default_arch} (vaswani_parser_debug for --scale tiny)
-  --max-tokens N           ${max_tokens}: of a batch, padded, on each GPU
-  --update-freq N          batches to an update, on each GPU
-  --max-update N           ${max_update}
-  --max-epoch N            no limit
-  --warmup-updates N       ${warmup_updates}
-  --lr-factor F            ${lr_factor}
-  --dropout P              the architecture's own
-  --save-interval-updates N   a twentieth of --max-update: the last ${average} states are averaged
-  --seed S                 ${seed}
+Options of the training (in brackets: the default):
+  --arch NAME              architecture (${default_arch}; --scale tiny: vaswani_parser_debug)
+  --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
+  --update-freq N          batches per update and GPU; gradients accumulate (see Batch above)
+  --max-update N           updates of the training (${max_update})
+  --max-epoch N            epochs of the training (no limit)
+  --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
+  --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
+  --dropout P              dropout (that of the architecture)
+  --save-interval-updates N   updates between checkpoints (a twentieth of --max-update); the last
+                           ${average} checkpoints are averaged
+  --seed S                 random seed (${seed})
 HELP
 }
 

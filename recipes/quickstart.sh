@@ -7,12 +7,11 @@
 #
 # Batch: 2,048 tokens x 1 (CPU, or one GPU) x update-freq 1. Peak learning rate
 # lr-factor x 128^-0.5 x warmup^-0.5 = 2.5e-3 (twice that can get stuck).
-# Expected: about 95 sacreBLEU on the held-out test set (its sentences never occur in training);
-# its last line says how long the training took: 4 minutes on 2 free cores with AVX-512.
-# The corpus is made up, so the score says that everything works, not how well the model would
-# translate real text.
+# Expected: about 95 sacreBLEU on the held-out test set (its sentences never occur in training). The
+# last line prints the training time: 4 minutes on 2 free cores with AVX-512. The corpus is made up:
+# the score shows that everything works, not how well the model would translate real text.
 #
-# --seed decides on both model and corpus. --data DIR takes {train,valid,test}.{en,de} from DIR
+# --seed changes both the model and the corpus. --data DIR takes {train,valid,test}.{en,de} from DIR
 # instead of the grammar.
 set -euo pipefail
 

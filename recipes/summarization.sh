@@ -7,17 +7,16 @@
 # Batch: 4,096 tokens with padding x 1 GPU (or the CPU) x update-freq 1; scitldr in 8,000 BPE units
 # has about 110 updates an epoch. Peak learning rate 2.5e-3 = lr-factor 0.9 x 128^-0.5 x 1000^-0.5.
 # The last 5 states are averaged.
-# Expected: no score is published for such small models. The first sentence of the article (lead-1;
-# for news the first three) is a strong baseline and stands in the same table; a model trained
-# from nothing on scitldr's 1,992 summaries does not reach it.
+# Expected: no score is published for such small models. The baseline in the same table is the first
+# sentence of the article (lead-1; for news the first three). It is strong: a model trained from
+# scratch on scitldr's 1,992 summaries does not reach it.
 #
-# An article and its summary have to fit into --tokens-per-sample: a summary keeps its first
-# --summary-tokens units, an article its first units in the rest. `vaswani summarize` reads
-# articles by the same rule.
+# An article and its summary share --tokens-per-sample tokens. A summary is cut to --summary-tokens
+# tokens, and the article to the rest. `vaswani summarize` cuts articles in the same way.
 #
 # Data: scitldr (Cachola et al. 2020, abstracts of papers, Apache 2.0): 1,992, 619 and 618 articles,
-# the latter two with several summaries each, of which the best match counts; downloads are held to
-# their published sums. cnn-dailymail (Hermann et al. 2015) has no address without a consent page:
+# the latter two with several summaries each, of which the best match counts. Downloads are checked
+# against published checksums. cnn-dailymail (Hermann et al. 2015) has no address without a consent page:
 # give --data DIR with train.csv, validation.csv and test.csv (columns article and highlights), or
 # folders train, valid and test of .story files, or .story files anywhere below it and the lists
 # all_train.txt, all_val.txt and all_test.txt of addresses. --data DIR for scitldr has
@@ -25,9 +24,9 @@
 #
 # Options:
 #   --corpus NAME         scitldr (default), cnn-dailymail
-#   --summary-tokens N    64
-#   --loss-on PART        summary (default) or both: also learn to write articles
-#   --no-repeat-ngram-size N   3: no N units twice in a summary, as is usual; 0: as the model likes
+#   --summary-tokens N    longest summary in tokens (default: 64)
+#   --loss-on PART        tokens that the loss counts: summary (default), or both, article and summary
+#   --no-repeat-ngram-size N   never repeat N successive tokens in a summary (default: 3; 0: no limit)
 
 # shellcheck disable=SC2128  # `data` is a local array elsewhere
 set -euo pipefail

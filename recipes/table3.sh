@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
-# Table 3: trains its rows on one data set, alike but for what a row changes, and prints the table
-# as the paper does, with the published figures beside ours.
+# Table 3: trains the table's rows on one data set, with the same settings except for what a row
+# changes. Prints the table as in the paper, with the published figures beside ours.
 #
-#   bash recipes/table3.sh                                    # all 20 rows, on 8 GPUs one each
+#   bash recipes/table3.sh --gpus 8                           # all 20 rows, each on one GPU
 #   bash recipes/table3.sh --scale tiny                       # all 20 rows, an hour on one core
-#   bash recipes/table3.sh base a c_n2 --scale tiny           # some: names, or a letter's rows
+#   bash recipes/table3.sh base a c_n2 --scale tiny           # rows by name, or all rows of a letter
 #   bash recipes/table3.sh base a --scale tiny --data-bin work/multi30k/data-bin
 #
 # Rows: base, (A) a_h1 a_h4 a_h16 a_h32, (B) b_dk16 b_dk32, (C) c_n2 c_n4 c_n8 c_d256 c_d1024
-# c_ff1024 c_ff4096, (D) d_drop00 d_drop02 d_eps00 d_eps02, (E) e_learned, big. They stand before
-# the options. The table holds every row that is finished in WORK under the same options, so that
+# c_ff1024 c_ff4096, (D) d_drop00 d_drop02 d_eps00 d_eps02, (E) e_learned, big. Name rows before
+# the options. The table shows every row that was trained in WORK with the same options, so that
 # rows may be added later.
 #
 # Batch, --scale full: 4,096 tokens x 8 GPUs, as recipes/wmt14_en_de.sh, 100,000 updates (big:
-# 300,000); a row on fewer GPUs collects as many batches to an update. Expected on newstest2013:
+# 300,000); with fewer GPUs a row accumulates gradients over more batches. Expected on newstest2013:
 # PPL 4.92 and 25.8 BLEU for base, 4.33 and 26.4 for big (Vaswani et al. 2017, Table 3).
 # --scale tiny, on Multi30k: every width divided by 8 (d_model 64, d_ff 256, d_k 8), N by 2, 1,024
-# tokens x 1 CPU or GPU, 900 updates for every row; some 150 s a row on one core. Perplexity is per
-# word piece; BLEU is of the validation set's tokens, beam 4, alpha 0.6; no checkpoints are
-# averaged, as in the paper for this table. With several --seeds a row's figures are means, its
-# change from base has a standard error, and the rank correlation with the paper is also given for
-# the rows whose change is larger than two of them.
+# tokens x 1 CPU or GPU, 900 updates for each row; about 150 s per row on one core. Perplexity is per
+# word piece. BLEU is tokenized BLEU of the validation set, beam 4, alpha 0.6. As in the paper's
+# table, no checkpoints are averaged. With several --seeds the figures of a row are means, its change
+# from base has a standard error, and the rank correlation with the paper is also given for the rows
+# whose change is larger than two standard errors.
 #
-# --data DIR is handed to the recipe of the corpus. What it prepares lies in WORK/data, each training
-# in WORK/rows/ROW-SEED (`vaswani curves WORK/rows/*` compares them), and the table in WORK/table3.md,
+# --data DIR goes to the recipe of the corpus. The data are in WORK/data, each training in
+# WORK/rows/ROW-SEED (`vaswani curves WORK/rows/*` compares them), and the table in WORK/table3.md,
 # .csv and .png.
 set -euo pipefail
 
@@ -46,20 +46,23 @@ parallel=''
 recipe_usage() {
   cat <<'HELP'
 
-Options of this recipe (defaults: --scale tiny, full):
-  --corpus multi30k|tatoeba|wmt14_en_de|quickstart   the recipe that prepares it (multi30k, wmt14_en_de)
-  --pair en-de               for multi30k and tatoeba: also de-en, en-fr, fr-en
-  --data-bin DIR             binarized data instead of a corpus
-  --width-divisor N          d_model, d_ff, d_k, d_v of every row are divided by it (8, 1)
-  --depth-divisor N          so is N (2, 1)
-  --max-tokens N             of a batch, padded, on each GPU (1024, 4096)
-  --max-update N             of every row; at --scale full big takes three times as many (900, 100000)
-  --warmup-updates N         (200, 4000)
-  --lr-factor F              (0.6, 1.0)
-  --seeds S,S                of every row (1)
-  --base-seeds S,S           of base, whose seeds tell how much chance there is (as --seeds)
-  --parallel N               trainings at once, each with --gpus / N of the GPUs (a GPU each; 1 on a CPU)
-  --threads N                of each row (1)
+Options of this recipe (in brackets: the defaults of --scale tiny, of --scale full):
+  --corpus multi30k|tatoeba|wmt14_en_de|quickstart   data set, by its recipe (multi30k, wmt14_en_de)
+  --pair en-de               languages, for multi30k and tatoeba: also de-en, en-fr, fr-en
+  --data-bin DIR             binarized data, instead of --corpus
+  --width-divisor D          divide d_model, d_ff, d_k and d_v of every row by D (8, 1)
+  --depth-divisor D          divide the number of layers N of every row by D (2, 1)
+  --max-tokens N             tokens in a batch, padding included, per GPU (1024, 4096)
+  --max-update N             updates of each row; big takes three times as many at --scale full
+                             (900, 100000)
+  --warmup-updates N         updates during which the learning rate rises (200, 4000)
+  --lr-factor F              factor of the learning rate of Eq. 3 (0.6, 1.0)
+  --seeds S,S                random seeds of every row, a training each (1)
+  --base-seeds S,S           random seeds of base, from which the deviation between seeds is
+                             estimated (as --seeds)
+  --parallel N               trainings to run at the same time, each on --gpus / N GPUs (as many as
+                             GPUs; 1 on a CPU)
+  --threads N                CPU threads of each training (1)
 HELP
 }
 

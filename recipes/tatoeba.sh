@@ -6,19 +6,19 @@
 #
 # Batch: 8,192 tokens x 1 GPU (or the CPU) x update-freq 1 = 8,192 tokens an update, with padding;
 # about 200 updates an epoch. Peak learning rate 5e-3 = lr-factor 2.53 x 128^-0.5 x 2000^-0.5.
-# Expected: no score is published for this split, and none was measured yet.
+# Expected: no score is published for this split. docs/results/ancestors.md has scores of small models.
 #
-# Data: the pairs of manythings.org/anki (from tatoeba.org, CC BY 2.0 FR), which could not be
-# reached from the machine that this was written on; it turns some scripts away: then fetch
-# deu-eng.zip or fra-eng.zip with a browser and name its folder with --data. The sum of the first
-# download is kept in WORK/download/SHA256SUMS, and another file refused from then on. There is no
-# standard split: pairs that share a sentence (letters and digits compared, case ignored) lie in
-# one split, so that no sentence of the test set was seen in training. --data DIR also takes plain
-# or .gz text: train, valid and test, each .en and .de (.fr). --scale tiny without --data makes
-# its own sentences.
+# Data: the pairs of manythings.org/anki (from tatoeba.org, CC BY 2.0 FR). The site refuses some
+# scripts; if it does, download deu-eng.zip or fra-eng.zip with a browser and give its folder as
+# --data. No checksum is published, and the download was not tried here: WORK/download/SHA256SUMS
+# keeps the checksum of the first download, and a different file is refused later.
+# There is no standard split. Pairs that share a sentence (compared by letters and digits, case
+# ignored) are in the same split, so that no test sentence occurs in training. --data DIR may also
+# hold plain or .gz text: train, valid and test, each .en and .de (.fr). --scale tiny without --data
+# generates sentences.
 #
 # Options:
-#   --pair en-de|en-fr         also de-en, fr-en
+#   --pair en-de|en-fr         languages, also de-en, fr-en (default: en-de)
 set -euo pipefail
 
 recipe=tatoeba

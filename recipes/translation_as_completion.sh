@@ -9,17 +9,16 @@
 # Batch: 4,096 tokens with padding x 1 GPU (or the CPU) x update-freq 1. Peak learning rate 2.5e-3 =
 # lr-factor 0.9 x 128^-0.5 x 1000^-0.5. The last 5 states are averaged. The loss is on the target
 # alone (--loss-on both: also on the source).
-# Expected: no score is published for such small models. The last lines put the sacreBLEU beside that
-# of the encoder-decoder, where --data names its finished work folder.
+# Expected: no score is published for such small models. If --data is the work folder of a finished
+# encoder-decoder, the last lines compare both sacreBLEU scores.
 #
-# Data: --data DIR is the work folder of a translation recipe, or any folder, with raw/ in it:
-# {train,valid,test}.SOURCE and .TARGET as people write them, line by line. --scale tiny without
-# --data makes sentences here.
+# Data: --data DIR is the work folder of a translation recipe, or another folder with raw text:
+# DIR/raw/{train,valid,test}.SOURCE and .TARGET. --scale tiny without --data generates sentences.
 #
 # Options:
-#   --pair en-de          source and target
-#   --target-tokens N     96: a target keeps its first N units in training, and no output is longer
-#   --loss-on PART        target (default) or both
+#   --pair en-de          source and target language
+#   --target-tokens N     longest target in tokens, in training and in decoding (default: 96)
+#   --loss-on PART        tokens that the loss counts: target (default), or both, source and target
 
 # shellcheck disable=SC2128  # `data` is a local array elsewhere
 set -euo pipefail

@@ -3,28 +3,28 @@
 #
 #   bash recipes/wmt14_en_de.sh --gpus 8
 #   bash recipes/wmt14_en_de.sh --gpus 8 --arch vaswani_big
-#   bash recipes/wmt14_en_de.sh --gpus 1        # the same batches: 8 are collected to an update
+#   bash recipes/wmt14_en_de.sh --gpus 1        # the same batch size, by gradient accumulation
 #   bash recipes/wmt14_en_de.sh --scale tiny --data /data/newstest
 #
-# Batch: 3,125 real tokens a side x 8 GPUs x update-freq 1 = the paper's 25,000 an update, source and
-# target averaged; one GPU: 3,125 x 1 x update-freq 8. --real-tokens lowers --max-tokens, the padded
-# tokens of the longer side, from 4,096 until a batch holds as many; the log says which number that
-# is. --max-tokens N takes N as it is (4,096 x 8, the authors' padded batch, holds more here: batches
-# are fuller than theirs).
+# Batch: 3,125 tokens per side without padding x 8 GPUs x update-freq 1 = the paper's 25,000 per
+# update, source and target averaged; one GPU: 3,125 x 1 x update-freq 8. --max-tokens counts the
+# longer side with padding. The recipe lowers it from 4,096 until a batch holds 3,125 real tokens
+# (--real-tokens), and logs the number. --max-tokens N is used as given (the authors' 4,096 x 8 holds
+# more real tokens here than in their code, because these batches have less padding).
 # Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
 # (600) updates, are averaged; beam 4, alpha 0.6. Text: punctuation normalized, tokenized by Moses'
-# rules, pairs of 1 to 250 tokens (of any ratio: the paper kept all 4.5M), one BPE of 37,000
-# operations for both languages, each language held to subwords that it was seen with 50 times.
-# --padding-factor 8192 gives the 40,960 rows with which the paper's numbers of parameters agree.
+# rules, pairs of 1 to 250 tokens (of any ratio: the paper kept all 4.5M), one joint BPE of 37,000
+# operations; each language uses only subwords that occur 50 times in it. --padding-factor 8192 gives
+# the embedding matrix the 40,960 rows that agree with the paper's parameter counts.
 # Expected: 27.3 (base) and 28.4 (big) tokenized BLEU with compounds split (Vaswani et al. 2017,
 # Table 2); users of the same settings report 26.6 to 27.1 for base. sacreBLEU is about 1 lower.
 #
-# Data: Europarl v7, Common Crawl, News Commentary v9; newstest2013 to validate, newstest2014 (all
-# 3,003 sentences) to test, from www.statmt.org, which could not be reached from the machine that
-# this was written on: no sums are known there. The sums of the first download are kept in
-# WORK/download/SHA256SUMS, and other files refused from then on. --data DIR takes the archives
-# from DIR, or plain or .gz text: train, newstest2013 (or valid) and newstest2014 (or test), each
-# .en and .de, in DIR or in DIR/en-de. --scale tiny without --data makes its own sentences.
+# Data: Europarl v7, Common Crawl, News Commentary v9; validation newstest2013, test newstest2014 (all
+# 3,003 sentences), from www.statmt.org. No checksums are published, and the downloads were not tried
+# here: WORK/download/SHA256SUMS keeps the checksums of the first download, and different files are
+# refused later. --data DIR holds the archives, or plain or .gz text: train, newstest2013 (or valid)
+# and newstest2014 (or test), each .en and .de, in DIR or in DIR/en-de. --scale tiny without --data
+# generates sentences.
 set -euo pipefail
 
 recipe=wmt14_en_de

@@ -3,27 +3,27 @@
 #
 #   bash recipes/wmt14_en_fr.sh --gpus 8
 #   bash recipes/wmt14_en_fr.sh --gpus 8 --arch vaswani_big_en_fr     # dropout 0.1
-#   bash recipes/wmt14_en_fr.sh --gpus 1        # the same batches: 8 are collected to an update
+#   bash recipes/wmt14_en_fr.sh --gpus 1        # the same batch size, by gradient accumulation
 #   bash recipes/wmt14_en_fr.sh --scale tiny --data /data/newstest
 #
-# Batch: 3,125 real tokens a side x 8 GPUs x update-freq 1 = the paper's 25,000 an update, source and
-# target averaged; one GPU: 3,125 x 1 x update-freq 8. --real-tokens lowers --max-tokens, the padded
-# tokens of the longer side, from 4,096 until a batch holds as many; the log says which number that
-# is. --max-tokens N takes N as it is (4,096 x 8, the authors' padded batch, holds more here: batches
-# are fuller than theirs).
+# Batch: 3,125 tokens per side without padding x 8 GPUs x update-freq 1 = the paper's 25,000 per
+# update, source and target averaged; one GPU: 3,125 x 1 x update-freq 8. --max-tokens counts the
+# longer side with padding. The recipe lowers it from 4,096 until a batch holds 3,125 real tokens
+# (--real-tokens), and logs the number. --max-tokens N is used as given (the authors' 4,096 x 8 holds
+# more real tokens here than in their code, because these batches have less padding).
 # Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
 # (600) updates, are averaged; beam 4, alpha 0.6. Text: raw, pairs of 1 to 250 words with a ratio of
 # at most 1.5, one model of 32,000 word pieces for both languages.
-# Expected: 38.1 (base) tokenized BLEU; for big both 41.0 (the paper's text and first versions) and
-# 41.8 (its abstract and Table 2 on arXiv) are in print. Output and reference are tokenized by
-# Moses' rules with -a for it; compounds are never split.
+# Expected: tokenized BLEU 38.1 (base); for big the paper prints 41.0 (its text and first versions) and
+# 41.8 (its abstract and Table 2 on arXiv). For this score Moses' tokenizer with -a tokenizes output
+# and reference; compounds are never split.
 #
-# Data: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9 French-English; newstest2013 to
-# validate, newstest2014 to test, from www.statmt.org, which could not be reached from the machine
-# that this was written on: no sums are known there. The sums of the first download are kept in
-# WORK/download/SHA256SUMS, and other files refused from then on. --data DIR takes the archives
-# from DIR, or plain or .gz text: train, newstest2013 (or valid) and newstest2014 (or test), each
-# .en and .fr, in DIR or in DIR/en-fr. --scale tiny without --data makes its own sentences.
+# Data: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9 French-English; validation
+# newstest2013, test newstest2014, from www.statmt.org. No checksums are published, and the downloads
+# were not tried here: WORK/download/SHA256SUMS keeps the checksums of the first download, and
+# different files are refused later. --data DIR holds the archives, or plain or .gz text: train,
+# newstest2013 (or valid) and newstest2014 (or test), each .en and .fr, in DIR or in DIR/en-fr.
+# --scale tiny without --data generates sentences.
 set -euo pipefail
 
 recipe=wmt14_en_fr

@@ -8,7 +8,7 @@ from fairseq_flags import training_config
 from torch import nn
 from toy_language_model import write_data
 
-from vaswani_plugin.errors import CheckpointError, UserError, modules_errors_as_user_errors
+from vaswani_plugin.errors import CheckpointError, UserError, value_errors_as_user_errors
 from vaswani_plugin.training.trainer import VaswaniTrainer
 
 TRANSLATION = ("--task", "vaswani_translation", "--arch")
@@ -69,7 +69,7 @@ def test_only_the_errors_of_values_are_converted():
         (CheckpointError("broken"), CheckpointError),
         (KeyError("x"), KeyError),
     ):
-        with pytest.raises(expected) as found, modules_errors_as_user_errors():
+        with pytest.raises(expected) as found, value_errors_as_user_errors():
             raise error
         assert found.type is expected and str(found.value) == str(error)
 

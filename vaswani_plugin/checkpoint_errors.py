@@ -26,10 +26,10 @@ def mismatches_explained(files: str) -> Iterator[None]:
             cause = cause.__context__
         if cause is None:
             raise
-        raise CheckpointError(f"checkpoint {files} {why_mismatched(str(cause))}") from error
+        raise CheckpointError(f"checkpoint {files} {mismatch_reason(str(cause))}") from error
 
 
-def why_mismatched(text: str) -> str:
+def mismatch_reason(text: str) -> str:
     """Find the reason in PyTorch's message: another dictionary, or another architecture.
 
     Args:

@@ -16,7 +16,7 @@ class CheckpointError(UserError):
 
 
 @contextmanager
-def modules_errors_as_user_errors() -> Iterator[None]:
+def value_errors_as_user_errors() -> Iterator[None]:
     """Turn a `ValueError` of `modules`, which know no flags, into a `UserError`.
 
     Use it where a user's value reaches a module unchanged.

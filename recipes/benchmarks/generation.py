@@ -1,4 +1,4 @@
-"""Times whole translating processes of several engines; the command is generation.sh."""
+"""Measures the translation speed of several engines, as whole processes; run by generation.sh."""
 
 import argparse
 import json
@@ -205,16 +205,29 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="generation.sh", description=__doc__)
     parser.add_argument("--model", type=Path, help="checkpoint of a vaswani_transformer")
     parser.add_argument("--data-bin", type=Path, help="binarized data that it was trained on")
-    parser.add_argument("--subset", default="test")
-    parser.add_argument("--sentences", type=int, help="the first N of the subset; default: all")
-    parser.add_argument("--max-len-b", type=int, default=50, help="of an output, beyond its source")
-    parser.add_argument("--max-decoding-length", type=int, default=256, help="of CTranslate2's")
+    parser.add_argument("--subset", default="test", help="split to translate (default: test)")
+    parser.add_argument("--sentences", type=int, help="translate only the first N (default: all)")
+    parser.add_argument(
+        "--max-len-b",
+        type=int,
+        default=50,
+        help="output length at most source length + N (default: 50)",
+    )
+    parser.add_argument(
+        "--max-decoding-length",
+        type=int,
+        default=256,
+        help="output length of CTranslate2 at most N (default: 256)",
+    )
     parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))
     parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--max-tokens", type=int, default=12000, help="of a batch, fairseq's default"
+        "--max-tokens",
+        type=int,
+        default=12000,
+        help="tokens in a batch (default: 12000, as in fairseq)",
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--gpu", action="store_true")

@@ -1,4 +1,4 @@
-"""What can be said of one GPU: training, decoding and tests; the command is gpu.sh."""
+"""Measures training and decoding on one GPU, and runs its tests; run by gpu.sh."""
 
 import argparse
 import json
@@ -210,16 +210,26 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--work", type=Path, default=ROOT / "work" / "gpu")
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--sizes", nargs="+", choices=ARCHS, help="default: base big")
-    parser.add_argument("--precision", choices=PRECISIONS, help="default: bf16")
-    parser.add_argument("--max-tokens", type=int, help="of a batch, with padding")
-    parser.add_argument("--updates", type=int, help="counted, after five of warm-up; default: 20")
-    parser.add_argument("--repetitions", type=int, default=1)
-    parser.add_argument("--vocabulary", type=int, help="default: 37000")
-    parser.add_argument("--sentences", type=int, help="to decode, a multiple of 8; default: 2000")
-    parser.add_argument("--decode-size", choices=ARCHS, help="default: base")
     parser.add_argument(
-        "--peak-tflops", type=float, help="the GPU's printed bf16 rate without sparsity, for MFU"
+        "--sizes", nargs="+", choices=ARCHS, help="models to train (default: base big)"
+    )
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, help="of training and decoding (default: bf16)"
+    )
+    parser.add_argument("--max-tokens", type=int, help="tokens in a batch, padding included")
+    parser.add_argument(
+        "--updates", type=int, help="updates to measure, after five of warm-up (default: 20)"
+    )
+    parser.add_argument("--repetitions", type=int, default=1, help="(default: 1)")
+    parser.add_argument("--vocabulary", type=int, help="vocabulary size (default: 37000)")
+    parser.add_argument(
+        "--sentences", type=int, help="sentences to decode, a multiple of 8 (default: 2000)"
+    )
+    parser.add_argument("--decode-size", choices=ARCHS, help="model to decode with (default: base)")
+    parser.add_argument(
+        "--peak-tflops",
+        type=float,
+        help="the GPU's bf16 rate by its data sheet, without sparsity, for the MFU",
     )
     return parser
 

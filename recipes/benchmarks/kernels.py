@@ -1,4 +1,4 @@
-"""What training and decoding lose without each kernel, one at a time; what kernels.sh runs."""
+"""Measures the loss of training and decoding speed without each kernel; run by kernels.sh."""
 
 import argparse
 import json
@@ -138,10 +138,22 @@ def as_table(result: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options("kernels.sh", __doc__)
-    parser.add_argument("--max-tokens", type=int, default=4096, help="of a batch, with padding")
-    parser.add_argument("--updates", type=int, default=15, help="counted, after the warm-up")
-    parser.add_argument("--sentences", type=int, default=400, help="decoded, of the training set")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        help="tokens in a batch, padding included (default: 4096)",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=15,
+        help="updates to measure, after the warm-up (default: 15)",
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=400, help="training sentences to decode (default: 400)"
+    )
+    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--all-threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args(argv)

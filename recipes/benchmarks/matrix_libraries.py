@@ -1,4 +1,4 @@
-"""Matrix rates of both libraries on the products of a training; what matrix_libraries.sh runs."""
+"""Speed of oneDNN and MKL in the matrix products of a training; run by matrix_libraries.sh."""
 
 import argparse
 import statistics

@@ -1,6 +1,7 @@
-"""Peak memory of training at several token budgets, ours beside fairseq's stock transformer.
+"""Peak memory of training at several batch sizes, of our transformer and of fairseq's.
 
-Of the process (CPU) or of its tensors (GPU); what memory.sh runs. Same settings as training.sh.
+The memory is that of the process (CPU) or of its tensors (GPU). The settings are those of
+training.sh. Run by memory.sh.
 """
 
 import argparse
@@ -54,7 +55,11 @@ def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options("memory.sh", __doc__)
     parser.add_argument(
-        "--max-tokens", type=int, nargs="+", default=[1024, 4096], help="budgets, with padding"
+        "--max-tokens",
+        type=int,
+        nargs="+",
+        default=[1024, 4096],
+        help="batch sizes in tokens, padding included (default: 1024 4096)",
     )
     parser.add_argument("--updates", type=int, default=5)
     parser.set_defaults(warm_up=0)

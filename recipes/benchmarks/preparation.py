@@ -1,14 +1,13 @@
-"""Measures data preparation beside the plain pipeline of sacremoses, subword-nmt and fairseq.
+"""Measures our data preparation and the plain pipeline of sacremoses, subword-nmt and fairseq.
 
 Four steps: normalize and tokenize; learn joint BPE codes and each language's vocabulary; apply them
-with a vocabulary threshold; binarize. The plain commands and ours follow each other step by step,
-both end in the same files, and this is checked byte for byte.
+with a vocabulary threshold; binarize. In each step the plain commands run first, then ours. Both
+must write the same files, byte for byte.
 
-The corpus is what lies under --data as train.SRC and train.TGT (plain or .gz, in any folders),
-repeated up to --lines. Where it repeats, caches of words do better than on new text: --lines below
-the number of distinct lines, which is printed, shows the difference. The plain tokenizing, applying
-and binarizing read --plain-lines and a tenth of them, and the times of all lines are extrapolated
-from these two; learning reads all lines.
+The corpus consists of all files train.SRC and train.TGT below --data (plain or .gz), repeated up to
+--lines. Repeated text favours caches of words; with --lines below the number of distinct lines,
+which is printed, no line is repeated. The plain tokenizing, applying and binarizing are measured on
+--plain-lines lines and on a tenth of them, and extrapolated to all; learning reads all lines.
 """
 
 import argparse
@@ -171,13 +170,24 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     data = os.environ.get("VASWANI_DATA")
-    parser.add_argument("--data", type=Path, default=data, help="folder (default: $VASWANI_DATA)")
-    parser.add_argument("--pair", default="en-de", help="languages (default en-de)")
-    parser.add_argument("--lines", type=int, default=1_000_000, help="pairs (default 1,000,000)")
-    parser.add_argument("--plain-lines", type=int, default=100_000, help="(default 100,000)")
-    parser.add_argument("--operations", type=int, default=37_000, help="merges (default 37,000)")
-    parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--work", type=Path, default=ROOT / "work" / "preparation", help="folder")
+    parser.add_argument(
+        "--data", type=Path, default=data, help="folder of the corpus (default: $VASWANI_DATA)"
+    )
+    parser.add_argument("--pair", default="en-de", help="languages (default: en-de)")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="pairs (default: 1,000,000)")
+    parser.add_argument(
+        "--plain-lines",
+        type=int,
+        default=100_000,
+        help="pairs for the plain commands (default: 100,000)",
+    )
+    parser.add_argument(
+        "--operations", type=int, default=37_000, help="BPE merges (default: 37,000)"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "work" / "preparation", help="folder of all output"
+    )
     args = parser.parse_args()
     if args.data is None or not args.data.is_dir():
         raise InputError(f"--data {args.data}: no such folder (or set VASWANI_DATA)")

@@ -1,8 +1,8 @@
-"""What a training step costs against sentence length, batch, layers and vocabulary.
+"""Cost of a training step by sentence length, batch size, layers and vocabulary size.
 
-Forward and backward of our model on batches without padding, in this process; what scaling.sh
-runs. Processor time, so that other programs matter little; on a GPU, the clock's. A cost c that
-grows as x^p is a straight line of slope p in the plot's logarithmic axes.
+Runs forward and backward passes of our model on batches without padding; run by scaling.sh. The
+cost is CPU time, which other programs hardly change; on a GPU it is wall time. A cost that grows
+as x^p is a straight line of slope p in the plot, whose axes are logarithmic.
 
 Axes: B sentences, T positions of a sentence, H heads, K d_k.
 """
@@ -180,11 +180,19 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--batches", **counts, default=[1, 4, 16, 64])
     parser.add_argument("--layers", **counts, default=[1, 2, 4, 8])
     parser.add_argument("--vocabularies", **counts, default=[1000, 4000, 16000, 64000])
-    parser.add_argument("--length", type=int, default=32, help="where it doesn't vary")
-    parser.add_argument("--tokens", type=int, default=1024, help="of a batch, but along --batches")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="where it doesn't vary")
-    parser.add_argument("--repetitions", type=int, default=3, help="of which the fastest counts")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--length", type=int, default=32, help="sentence length, if fixed (default: 32)"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=1024, help="tokens in a batch, if fixed (default: 1024)"
+    )
+    parser.add_argument(
+        "--vocabulary", type=int, default=8000, help="size, if fixed (default: 8000)"
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=3, help="runs, of which the fastest counts (default: 3)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="(default: 1)")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--work", type=Path, default=ROOT / "work" / "scaling")
     return parser

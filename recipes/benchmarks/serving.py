@@ -1,8 +1,8 @@
-"""`vaswani serve` on the loopback address, beside the bare `Translator`; what serving.sh runs.
+"""Measures `vaswani serve` on the loopback address, and compares `Translator`; run by serving.sh.
 
-Three parts: single requests in turn with calls of the Translator in this process; one client after
-the other, then many at once, with the answers held against the Translator's; and a load of some
-minutes during which the process is watched.
+Three parts: the latency of single requests, alternating with calls of a Translator in this process;
+the throughput of one client and of many, whose answers must equal the Translator's; and the memory
+and speed of the service under load for some minutes.
 """
 
 import argparse
@@ -197,10 +197,16 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="serving.sh", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="a bundle")
     parser.add_argument("--lines", type=Path, required=True, metavar="FILE", help="raw text or .gz")
-    parser.add_argument("--requests", type=int, default=2000, metavar="N", help="(default: 2000)")
-    parser.add_argument("--clients", type=int, default=32, metavar="N", help="(default: 32)")
-    parser.add_argument("--minutes", type=float, default=20, help="of load; 0: none (default: 20)")
-    parser.add_argument("--threads", type=int, default=1, help="of PyTorch (default: 1)")
+    parser.add_argument(
+        "--requests", type=int, default=2000, metavar="N", help="requests (default: 2000)"
+    )
+    parser.add_argument(
+        "--clients", type=int, default=32, metavar="N", help="parallel clients (default: 32)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=20, help="minutes of load; 0: none (default: 20)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch (default: 1)")
     parser.add_argument("--work", type=Path, default=ROOT / "work" / "serving")
     return parser
 

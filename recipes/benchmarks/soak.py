@@ -1,7 +1,7 @@
-"""Training and translating for a long time: do memory, open files and speed stay as they are?
+"""Trains and translates for a long time: checks that memory, open files and speed stay constant.
 
-What soak.sh runs. The processes are watched from outside (Linux). What comes before the first
-fifth of the time is warm-up; of the rest, the last third is held against the first.
+Run by soak.sh. It observes the processes from outside (Linux only). The first fifth of the time is
+warm-up; of the rest, the last third is compared with the first.
 """
 
 import argparse
@@ -240,12 +240,14 @@ def options() -> argparse.ArgumentParser:
     """The command's options."""
     parser = argparse.ArgumentParser(prog="soak.sh", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--minutes", type=float, default=30, help="of each part")
+    parser.add_argument(
+        "--minutes", type=float, default=30, help="minutes of each part (default: 30)"
+    )
     parser.add_argument("--data", type=Path, help="binarized data to train on")
     parser.add_argument("--arch", default="vaswani_tiny")
     parser.add_argument("--max-tokens", type=int, default=2048)
     parser.add_argument("--model", type=Path, help="a bundle to translate with")
-    parser.add_argument("--lines", type=Path, help="raw text, plain or .gz, to draw from")
+    parser.add_argument("--lines", type=Path, help="raw text to translate, plain or .gz")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--work", type=Path, default=ROOT / "work" / "soak")

@@ -1,7 +1,7 @@
-"""Seconds from a command's start to its end, beside `python -c "import torch"`; startup.sh runs it.
+"""Seconds that each command takes on two lines of text, mostly its start; run by startup.sh.
 
-Each command works on two lines of text, so that what it measures is the start. The commands follow
-each other in turn, and a row is the median of all rounds.
+The baseline is `python -c "import torch"`. The commands run in turn, round after round; a row is
+the median over the rounds.
 """
 
 import argparse
@@ -114,9 +114,11 @@ def main(argv: list[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="(default: 5)")
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a bundle: also translate a sentence with it"
+        "--repetitions", type=int, default=5, metavar="N", help="rounds (default: 5)"
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a bundle; also measures a translation with it"
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     args = parser.parse_args(argv)

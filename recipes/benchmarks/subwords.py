@@ -1,9 +1,9 @@
-"""Compares ways of cutting one corpus into subwords: a table, one row a folder.
+"""Compares subword methods on one corpus: prints a table with one row per folder.
 
     subwords.py --pair en-fr work/unigram work/bpe work/moses-bpe
 
-Each folder holds {train,test}.LANG in subwords of both languages and, if a model was trained on
-them, valid.LANG, `train.log` and `bleu.json` of `vaswani bleu`. What subwords.sh calls at its end.
+Each folder has {train,test}.LANG in subwords of both languages and, if a model was trained on
+them, valid.LANG, `train.log` and the `bleu.json` of `vaswani bleu`. Run at the end of subwords.sh.
 """
 
 import argparse

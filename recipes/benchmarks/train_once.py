@@ -2,12 +2,12 @@
 
     train_once.py REPORT [--synchronize] [--idle-after=N] -- DATA_BIN --arch ...
 
-All arguments after `--` are fairseq-train's. REPORT is a JSON file: for each update the seconds of
-waiting for its batch and of the update itself (wall and CPU time), seconds by part, and the batch's
-lengths; and the peak memory.
---synchronize waits for the GPU at the end of each part: without it the times of parts mean nothing.
---idle-after also reports the share of time, after the first N updates, in which the device computed
-nothing. It uses PyTorch's profiler, which costs time: ignore the other figures of that run.
+All arguments after `--` are fairseq-train's. REPORT is a JSON file with the peak memory and, for
+each update, the seconds of waiting for its batch and of the update itself (wall and CPU time), the
+seconds of each part, and the lengths in the batch.
+--synchronize waits for the GPU at the end of each part; without it the times of parts are wrong.
+--idle-after also reports the fraction of time in which the device was idle, after the first N
+updates. It uses PyTorch's profiler, which takes time itself: ignore that run's other figures.
 """
 
 import contextlib

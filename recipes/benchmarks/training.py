@@ -1,6 +1,7 @@
-"""Speed and memory of training, ours beside fairseq's stock transformer: what training.sh runs.
+"""Speed and memory of training, our transformer and fairseq's; run by training.sh.
 
-Same sizes, data, batches, threads, precision, loss and optimizer; every run a process of its own.
+Both have the same sizes, data, batches, threads, precision, loss and optimizer. Each run is a
+process.
 """
 
 import argparse
@@ -166,9 +167,19 @@ def as_table(result: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options("training.sh", __doc__)
-    parser.add_argument("--max-tokens", type=int, default=4096, help="of a batch, with padding")
-    parser.add_argument("--updates", type=int, default=20, help="counted, after the warm-up")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        help="tokens in a batch, padding included (default: 4096)",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=20,
+        help="updates to measure, after the warm-up (default: 20)",
+    )
+    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
     args = parser.parse_args(argv)
     check(args, ("max_tokens", "updates", "repetitions"))
     setting = setting_of(args, args.max_tokens, args.updates)

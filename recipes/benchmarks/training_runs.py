@@ -194,17 +194,26 @@ def options(prog: str, description: str) -> argparse.ArgumentParser:
     """The options of both benchmarks."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument(
-        "--data", required=True, help="a folder of binarized data, or the word synthetic"
+        "--data", required=True, help="a folder of binarized data, or synthetic for random tokens"
     )
-    parser.add_argument("--vocabulary", type=int, default=37_000, help="of synthetic data")
+    parser.add_argument(
+        "--vocabulary",
+        type=int,
+        default=37_000,
+        help="vocabulary size of synthetic data (default: 37000)",
+    )
     parser.add_argument("--work", type=Path, default=ROOT / "work" / prog.removesuffix(".sh"))
     parser.add_argument("--sizes", nargs="+", choices=ARCHS, default=["tiny"])
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--warm-up", type=int, default=5, help="first updates, not counted")
     parser.add_argument(
-        "--ours-flags", default="", help="more flags for our side, as in --ours-flags=--compile"
+        "--warm-up", type=int, default=5, help="first updates, which are not measured (default: 5)"
+    )
+    parser.add_argument(
+        "--ours-flags",
+        default="",
+        help="further flags for our training, such as --ours-flags=--compile",
     )
     return parser
 

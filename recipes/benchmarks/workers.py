@@ -1,4 +1,4 @@
-"""Speed of several workers beside one with as many threads: what workers.sh runs."""
+"""Speed of several workers, and of one worker with as many threads; run by workers.sh."""
 
 import argparse
 import json
@@ -120,9 +120,19 @@ def main(argv: list[str] | None = None) -> None:
     parser = options("workers.sh", __doc__)
     parser.set_defaults(threads=1)  # of each of several workers
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--max-tokens", type=int, default=4096, help="of a batch, with padding")
-    parser.add_argument("--updates", type=int, default=20, help="counted, after the warm-up")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=4096,
+        help="tokens in a batch, padding included (default: 4096)",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=20,
+        help="updates to measure, after the warm-up (default: 20)",
+    )
+    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
     args = parser.parse_args(argv)
     check(args, ("workers", "max_tokens", "updates", "repetitions"))
     if args.device == "gpu":

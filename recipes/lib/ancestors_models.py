@@ -229,8 +229,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `Settings`, and the flags for paths."""
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--data-bin", type=Path, required=True)
-    parser.add_argument("--data-key", required=True, help="changes with the data")
-    parser.add_argument("--seeds", required=True, help="such as 1,2")
+    parser.add_argument("--data-key", required=True, help="a text that changes with the data")
+    parser.add_argument("--seeds", required=True, help="random seeds, such as 1,2")
     for name in Settings.__dataclass_fields__:
         parser.add_argument("--" + name.replace("_", "-"), type=int, required=True)
 

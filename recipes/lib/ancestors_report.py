@@ -2,8 +2,8 @@
 
     ancestors_report.py --work W --data-bin D --data-key K --title "Multi30k en-de" ...
 
-Writes ancestors.md, .csv and .png, and result.json. Beside the binarized data lie raw/ and tok/,
-the test set as people write it and its words.
+Writes ancestors.md, .csv and .png, and result.json. The folders raw/ and tok/ beside the binarized
+data have the test set as raw text and as tokens.
 """
 
 import argparse
@@ -209,7 +209,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_settings(parser)
-    parser.add_argument("--title", required=True, help="what was trained on")
+    parser.add_argument("--title", required=True, help="name of the data")
     args = parser.parse_args()
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq logs everything
     settings, corpus = settings_of(args), Corpus(args.data_bin)

@@ -2,9 +2,9 @@
 
     ancestors_train.py seq2seq transformer --work W --data-bin D --data-key K --seeds 1,2 ...
 
-Each training has WORK/models/MODEL-SEED with logs/train.log, checkpoints/, points/ (what it reached
-on the way), test.txt (fairseq-generate's output) and, once it is finished, result.json. It runs
-from point to point, so that one that was cut off goes on from the last one.
+Each training has a folder WORK/models/MODEL-SEED with logs/train.log, checkpoints/, points/ (its
+intermediate scores), test.txt (fairseq-generate's output) and, once it is finished, result.json.
+It runs from point to point; an interrupted training continues from the last point.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Prints the flags of fairseq-train that build a bundle's model again, one word a line.
+"""Prints the fairseq-train flags that build a model like a bundle's, one word per line.
 
     bundle_architecture.py work/quickstart/model
 
-The first line is the value of --arch; the others are the sizes in which a model may differ from its
-architecture. Regularization is left to the new training.
+The first line is the value of --arch. The others are the sizes in which the model may differ from
+its architecture. Dropout and other regularization are options of the new training.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Says which data of a finished recipe are no longer those of its result.json.
+"""Prints the data files of a finished recipe that differ from those in its result.json.
 
     check_data.py work/multi30k/result.json
 
-Sizes first, sums where these agree. Only files inside the work folder are looked for: of those
-outside it, the result keeps no path. Exit code 1 when a file is missing or has changed.
+Compares sizes, and checksums if the sizes agree. Checks only files inside the work folder, since
+the result keeps no path of others. Exit code 1: a file is missing or has changed.
 """
 
 import argparse

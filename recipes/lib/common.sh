@@ -41,18 +41,19 @@ usage() { # the comment at the top of the recipe is its help
   cat <<'HELP'
 
 Options of every recipe:
-  --data DIR         read the raw data from this folder instead of downloading or making it
-  --work DIR         everything is written here (default: work/ and the recipe's name)
-  --stage S          begin with this stage (a name or a number from 1 on)
-  --stop-stage S     end with this stage
-  --scale tiny|full  tiny: a few minutes, checks that everything runs; its result means nothing
-  --dry-run          print the commands, run nothing
-  --help             this text
+  --data DIR         folder of the raw data (default: download or generate it)
+  --work DIR         folder of everything that the recipe writes (default: work/RECIPE)
+  --stage S          first stage to run, by name or by number from 1 on (default: the first)
+  --stop-stage S     last stage to run (default: the last)
+  --scale tiny|full  tiny takes a few minutes and checks that everything runs; its scores mean
+                     nothing (default: full)
+  --dry-run          print the commands without running them
+  --help             print this text
 HELP
   launch_usage
   cat <<'HELP'
-A finished stage is skipped; delete WORK/.stages/NAME to have it done again. A training that was
-cut off goes on from its last checkpoint when the same command is given again.
+A finished stage is skipped; delete WORK/.stages/STAGE to run it again. To resume a training that
+was interrupted, give the same command again: it continues from the last checkpoint.
 HELP
   printf 'Stages:'
   printf ' %s' "${stages[@]}"

@@ -1,5 +1,6 @@
-"""What fine-tuning gained on the new text and cost on the old, from outputs of `vaswani bleu`
-or `vaswani lm`.
+"""Prints the scores on the new and the old test set, before and after fine-tuning.
+
+The inputs are outputs of `vaswani bleu` or `vaswani lm`.
 
     compare_scores.py new_before=a.json new_after=b.json old_before=c.json old_after=d.json \\
         --output compared.json
@@ -64,8 +65,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("scores", nargs="*", metavar="NAME=JSON")
-    parser.add_argument("--output", help="a JSON file")
-    parser.add_argument("--show", metavar="JSON", help="print one that was written before")
+    parser.add_argument("--output", help="JSON file to write")
+    parser.add_argument("--show", metavar="JSON", help="print an --output file again")
     args = parser.parse_args()
     if args.show:
         print(text(read_json(args.show, AGAIN)))

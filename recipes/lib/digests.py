@@ -1,9 +1,9 @@
-"""Prints `NAME SHA256` for files, so that a recipe notices when the content of an input changed.
+"""Prints `NAME SHA256` for each file; by it a recipe notices that an input has changed.
 
     digests.py --cache work/wmt14_en_de/.stages/digests.json train.en.gz train.de.gz
 
-A sum is taken again only where the file's size, times or inode differ from those in the cache: the
-archives of WMT have gigabytes. A file that is missing is printed as such.
+A checksum is computed again only if the file's size, times or inode differ from the cache, since
+the archives of WMT have gigabytes. A missing file is printed as missing.
 """
 
 import argparse

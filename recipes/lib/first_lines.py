@@ -1,4 +1,4 @@
-"""Prints the first N lines of each corpus, plain or .gz, one after the other; all if N is 0.
+"""Prints the first N lines of each corpus, plain or .gz; all lines if N is 0.
 
 first_lines.py 1000 train.en.gz > train.en
 """

@@ -1,9 +1,9 @@
-"""Takes the translations out of what fairseq-generate printed, in the order of the corpus.
+"""Extracts the translations from fairseq-generate's output, in the order of the corpus.
 
     hypotheses.py --generate-output generate.txt --like test.en --output test.hyp.de
 
-fairseq-generate sorts sentences by length and may leave some out; here every line of --like has
-its translation on the same line, or it is an error.
+fairseq-generate sorts sentences by length and may skip some. Here each line of --like gets its
+translation on the same line; a missing translation is an error.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
     )
     parser.add_argument("--generate-output", required=True)
     parser.add_argument("--like", required=True, help="the corpus that was translated")
-    parser.add_argument("--output", required=True)
+    parser.add_argument("--output", required=True, help="file of the translations")
     args = parser.parse_args()
     found = read_hypotheses(args.generate_output)
     expected = sum(1 for _ in read_lines(args.like))

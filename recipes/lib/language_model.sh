@@ -31,20 +31,21 @@ training_options=() # of fairseq-train
 recipe_usage() {
   cat <<HELP
 
-Options of every recipe of language models, and what they are here where they are not given:
-  --arch NAME              ${default_arch} (vaswani_lm_debug for --scale tiny)
-  --coding KIND            ${coding}: words, bpe or characters
-  --operations N           ${operations}: BPE's merges
-  --tokens-per-sample N    ${tokens_per_sample}: tokens that the model sees at once
-  --max-tokens N           ${max_tokens}: of a batch, on each GPU
-  --update-freq N          batches to an update, on each GPU
-  --max-update N           ${max_update}
-  --max-epoch N            no limit
-  --warmup-updates N       ${warmup_updates}
-  --lr-factor F            ${lr_factor}
-  --dropout P              the architecture's own
-  --save-interval-updates N   a twentieth of --max-update: the last ${average} states are averaged
-  --seed S                 ${seed}
+Options of every language model recipe (in brackets: the default of this one):
+  --arch NAME              architecture (${default_arch}; --scale tiny: vaswani_lm_debug)
+  --coding KIND            units of the text: words, bpe or characters (${coding})
+  --operations N           BPE merge operations (${operations})
+  --tokens-per-sample N    longest context in tokens (${tokens_per_sample})
+  --max-tokens N           tokens in a batch per GPU (${max_tokens})
+  --update-freq N          batches per update and GPU; gradients accumulate (see Batch above)
+  --max-update N           updates of the training (${max_update})
+  --max-epoch N            epochs of the training (no limit)
+  --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
+  --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
+  --dropout P              dropout (that of the architecture)
+  --save-interval-updates N   updates between checkpoints (a twentieth of --max-update); the last
+                           ${average} checkpoints are averaged
+  --seed S                 random seed (${seed})
 HELP
 }
 

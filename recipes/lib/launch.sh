@@ -18,16 +18,17 @@ default_port=29500
 hours_to_wait=12
 
 launch_usage() {
-  echo '  --cpu | --gpus N   where to train, and on how many GPUs (default: one GPU if there is one)'
+  echo '  --cpu | --gpus N   train on the CPU, or on N GPUs (default: one GPU if there is one)'
   if ! trains_itself; then return; fi
   cat <<HELP
-  --workers N        with --cpu: train with so many processes (1)
-  --nodes M          train on M machines at once (1): give each of them this command, and
-  --node-rank R      its number: 0 does all stages, 1 to M - 1 do nothing but train, and
-  --master HOST[:PORT]   the address of number 0, as the others see it (port $default_port)
-With --nodes, --gpus and --workers are those of each; all must see the same folder WORK. The others
-wait for number 0 to prepare the data, at most $hours_to_wait hours. A training goes on with other
-numbers of nodes, GPUs or workers, if these times --update-freq stay the same.
+  --workers N        with --cpu: number of training processes (default: 1)
+  --nodes M          train on M nodes (default: 1); run the recipe on each node with its own
+  --node-rank R      rank: node 0 runs all stages, nodes 1 to M - 1 only train, and with
+  --master HOST[:PORT]   the address of node 0 (default port: $default_port)
+With --nodes, --gpus and --workers count those of one node. All nodes need the same folder WORK, on
+a shared file system. Nodes 1 to M - 1 wait at most $hours_to_wait hours until node 0 has prepared the data. An
+interrupted training may be resumed on another number of nodes, GPUs or workers, if that number
+times --update-freq stays the same.
 HELP
 }
 

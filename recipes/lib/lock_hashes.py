@@ -1,11 +1,11 @@
-"""Writes into requirements.lock, below each pin, the sha256 of all its files on PyPI.
+"""Adds to each pin in requirements.lock the sha256 of all its files on PyPI.
 
     python -m pip install uv
     python recipes/lib/lock_hashes.py
 
-Run it after changing a version. The lock has the sums of all wheels and the source distribution of
-a version, so that it serves every system and Python; uv reads them from the index. torch gets no
-sums: its builds for CPU, CUDA and ROCm differ and are on other indexes.
+Run it after changing a version. The lock has the checksums of all wheels and of the source
+distribution, for every system and Python; uv reads them from the index. torch gets no checksums:
+its builds for CPU, CUDA and ROCm differ and are on other indexes.
 """
 
 import re

@@ -236,7 +236,7 @@ score_bundle() {
   read -ra options < <(score_options)
   if [[ "$lowercase" == true ]]; then options=(--lowercase); fi
   run_to "$hypothesis" "${command[@]}" "$3"
-  run_to "$work/output/$2.json" vaswani bleu "${options[@]}" --format json \
+  run_to "$work/output/$2.json" vaswani bleu ${options[@]+"${options[@]}"} --format json \
     --hypothesis "$hypothesis" --reference "$4"
   parts+=("$2=$work/output/$2.json")
 }

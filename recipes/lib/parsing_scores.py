@@ -1,14 +1,14 @@
-"""Scores a parser as EVALB does, beside baselines, for recipes/parsing.sh; writes JSON.
+"""Scores a parser and baselines as EVALB does, for recipes/parsing.sh; writes JSON.
 
     parsing_scores.py --train train.trees --gold test.trees --parsed parsed.trees \\
         --unconstrained unconstrained.trees --pcfg-words 25 --tagged tagged.trees > f1.json
 
-`all` and `len_40` are what `vaswani evalb test.trees tagged.trees` prints in JSON: tagged.trees are
-the parsed trees with gold tags, since EVALB leaves punctuation out by its tag.
-`malformed_percent` is how often the model, left alone, writes no tree (an empty line of
---unconstrained); where it does write one, `where_well_formed` compares the two. The baselines are
-the tree that branches right (labels: the commonest in training) and a PCFG by nltk, which sees gold
-tags and no words, on sentences of at most --pcfg-words words.
+`all` and `len_40` are the JSON output of `vaswani evalb test.trees tagged.trees`. tagged.trees has
+the parsed trees with gold tags, because EVALB ignores punctuation by its tag.
+`malformed_percent` is the percentage of sentences for which the model without the constraint writes
+no tree (an empty line of --unconstrained); `where_well_formed` compares the scores on the other
+sentences. The baselines are a right-branching tree (with the most frequent labels of the training
+set) and nltk's PCFG, which sees gold tags but no words, on sentences of at most --pcfg-words words.
 """
 
 import argparse
@@ -239,8 +239,8 @@ def main() -> None:
     )
     for name in ("train", "gold", "parsed", "unconstrained"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREES")
-    parser.add_argument("--tagged", required=True, metavar="FILE", help="to be written")
-    parser.add_argument("--pcfg-words", type=int, default=25, metavar="N")
+    parser.add_argument("--tagged", required=True, metavar="FILE", help="trees file to write")
+    parser.add_argument("--pcfg-words", type=int, default=25, metavar="N", help="(default: 25)")
     print(json.dumps(report(parser.parse_args()), indent=2))
 
 

@@ -1,4 +1,4 @@
-"""Lists phrases that we do not write, with replacements; exit code 1 if it finds one.
+"""Finds phrases that are not plain English, and suggests others; exit code 1 if it finds one.
 
     python recipes/lib/plain_english.py            # the whole project
     python recipes/lib/plain_english.py FILE...

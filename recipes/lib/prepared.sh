@@ -44,7 +44,7 @@ choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data
 key_prepare() { printf 'corpus %s options %s data %s bin %s\n' "$corpus" "${prepare_options[*]-}" "$data" "$data_bin"; }
 
 stage_prepare() {
-  local command=(bash "$VASWANI_ROOT/recipes/$corpus.sh" "${prepare_options[@]}" --work "$work/data"
+  local command=(bash "$VASWANI_ROOT/recipes/$corpus.sh" ${prepare_options[@]+"${prepare_options[@]}"} --work "$work/data"
     --stop-stage binarize)
   if [[ "$data_bin" != "$work/data/data-bin" ]]; then
     say "nothing to do: the data are binarized"

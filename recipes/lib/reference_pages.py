@@ -30,7 +30,7 @@ FIRST = {"Translator", "LanguageModel", "Parser"}
 def commands_page() -> str:
     """Makes the page of all commands: what each does, and its `--help`."""
     rows = [f"| [`vaswani {name}`](#{name}) | {load_command(name).HELP} |" for name in COMMANDS]
-    parts = ["# Commands", "", "| command | |", "|---|---|", *rows]
+    parts = ["# Commands", "", "| command | what it does |", "|---|---|", *rows]
     for name in COMMANDS:
         parts += ["", f"## {name}", "", *_fenced(command_parser(name).format_help())]
     return "\n".join(parts) + "\n"
@@ -139,4 +139,8 @@ def _flags(dataclass: type) -> list[str]:
         help_text = str(field.metadata.get("help", "")).replace("|", r"\|").replace("\n", " ")
         value = "" if default is None or str(default).startswith("${") else f"`{default}`"
         rows.append(f"| `--{field.name.replace('_', '-')}` | {value} | {help_text} |")
-    return ["| flag | default | |", "|---|---|---|", *rows] if rows else ["No flags of its own."]
+    return (
+        ["| flag | default | meaning |", "|---|---|---|", *rows]
+        if rows
+        else ["No flags of its own."]
+    )

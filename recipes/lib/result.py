@@ -149,11 +149,15 @@ def main() -> None:
     parser.add_argument("--train-log", required=True)
     parser.add_argument("--data", type=Path, nargs="+", required=True)
     parser.add_argument("--path", action="append", default=[], metavar="KEY=PATH")
-    parser.add_argument("--tokenized", type=Path, help="`vaswani bleu --tokenized` on tokens")
-    parser.add_argument("--sacrebleu", type=Path, help="`vaswani bleu` on running text")
-    parser.add_argument("--scores", metavar="KEY=JSON", help="another command's, instead of BLEU")
     parser.add_argument(
-        "--also", action="append", default=[], metavar="KEY=JSON", help="a file to take in whole"
+        "--tokenized", type=Path, help="JSON of `vaswani bleu --tokenized` on tokenized text"
+    )
+    parser.add_argument("--sacrebleu", type=Path, help="JSON of `vaswani bleu` on detokenized text")
+    parser.add_argument(
+        "--scores", metavar="KEY=JSON", help="JSON of another command, instead of BLEU"
+    )
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="KEY=JSON", help="JSON file to add under KEY"
     )
     parser.add_argument("--output", required=True)
     write_result(parser.parse_args())

@@ -35,7 +35,7 @@ score_translations() {
       --hypothesis "$hypothesis" --reference "$reference"
   else
     read -ra options < <(score_options)
-    run_to "$output/bleu.json" vaswani bleu "${options[@]}" --format json \
+    run_to "$output/bleu.json" vaswani bleu ${options[@]+"${options[@]}"} --format json \
       --hypothesis "$hypothesis" --reference "$reference"
   fi
 }

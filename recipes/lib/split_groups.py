@@ -2,9 +2,9 @@
 
     split_groups.py all.en all.de --output raw --train 0 --valid 2000 --test 2000
 
-Pairs that share a sentence on either side stay together (`text/splitting.py`). Exact repeats are
-dropped. Test, then valid take small groups until they have the number asked for; the rest, or its
-first N pairs, is train. The same text gives the same splits.
+Pairs that share a sentence on either side form a group (`text/splitting.py`). Repeated pairs are
+dropped. Small groups go to test, then to valid, until these have the wanted numbers of pairs. The
+rest, or its first N pairs, is train. The same text gives the same splits.
 """
 
 import argparse
@@ -50,12 +50,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", help="named .LANG, one sentence a line")
-    parser.add_argument("target")
-    parser.add_argument("--output", type=Path, required=True, help="folder of SPLIT.LANG")
-    parser.add_argument("--train", type=int, default=0, help="pairs at most (default 0: all)")
-    parser.add_argument("--valid", type=int, default=2000)
-    parser.add_argument("--test", type=int, default=2000)
+    parser.add_argument("source", help="source text SOMETHING.LANG, one sentence per line")
+    parser.add_argument("target", help="target text SOMETHING.LANG")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the files SPLIT.LANG")
+    parser.add_argument(
+        "--train", type=int, default=0, help="most pairs of train (default: 0, all)"
+    )
+    parser.add_argument("--valid", type=int, default=2000, help="pairs (default: 2000)")
+    parser.add_argument("--test", type=int, default=2000, help="pairs (default: 2000)")
     args = parser.parse_args()
     paths = (args.source, args.target)
     endings = [Path(path).suffix for path in paths]

@@ -1,12 +1,12 @@
-"""Prints Table 3 of the rows that are finished: table3.md, table3.csv, table3.png, result.json.
+"""Makes Table 3 from the finished rows: table3.md, table3.csv, table3.png, result.json.
 
     table3_report.py --work W --data-key K --title "Multi30k en-de" --seeds 1,2 ...
 
-Beside each figure of ours stands the paper's, and of both the change from base: of the perplexity
-as a ratio, since those of two data sets lie far apart, of BLEU in points. A row with several seeds
-has the mean of its BLEU and the geometric mean of its perplexities. The standard error of a change
-from base is s sqrt(1/n + 1/n_base), where s is the deviation of one training from its row's mean,
-pooled over all rows: two seeds of one row say too little of its own deviation.
+Each of our figures is printed with the paper's, both also relative to base: perplexity as a ratio,
+because it differs much between data sets, and BLEU as a difference in points. A row with several
+seeds has the mean of its BLEU and the geometric mean of its perplexities. The standard error of a
+change from base is s sqrt(1/n + 1/n_base), where s is the deviation of one training from its row's
+mean, pooled over all rows, because two seeds of one row say too little of its own deviation.
 """
 
 import argparse
@@ -248,7 +248,7 @@ def main() -> None:
     )
     add_settings(parser)
     add_seeds(parser)
-    parser.add_argument("--title", required=True, help="what was trained on")
+    parser.add_argument("--title", required=True, help="name of the data")
     args = parser.parse_args()
     settings = settings_of(args)
     trainings = trainings_of(list(ROWS), args.seeds, args.base_seeds)

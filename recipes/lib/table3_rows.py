@@ -109,7 +109,7 @@ class Settings:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `Settings`, and the flags for paths."""
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--data-key", required=True, help="changes with the data")
+    parser.add_argument("--data-key", required=True, help="a text that changes with the data")
     for name, field in Settings.__dataclass_fields__.items():
         kind = float if field.type is float else int
         parser.add_argument("--" + name.replace("_", "-"), type=kind, required=True)

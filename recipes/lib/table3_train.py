@@ -2,9 +2,9 @@
 
     table3_train.py base a --work W --data-bin D --data-key K --seeds 1,2 --parallel 1 ...
 
-Each training has WORK/rows/ROW-SEED with logs/train.log, checkpoints/, generate.txt and, once it is
-finished, result.json. A finished training is skipped, one that was cut off goes on from its last
-checkpoint, and one that was begun under other settings or on other data begins again.
+Each training has a folder WORK/rows/ROW-SEED with logs/train.log, checkpoints/, generate.txt and,
+once it is finished, result.json. A finished training is skipped. An interrupted training continues
+from its last checkpoint. A training with other settings or other data runs again.
 """
 
 import argparse
@@ -186,9 +186,13 @@ def main() -> None:
     add_settings(parser)
     add_seeds(parser)
     parser.add_argument("--data-bin", type=Path, required=True)
-    parser.add_argument("--parallel", type=int, required=True, help="trainings at once")
-    parser.add_argument("--gpus", type=int, required=True, help="for all of them; 0: the CPU")
-    parser.add_argument("--threads", type=int, required=True, help="of each training")
+    parser.add_argument(
+        "--parallel", type=int, required=True, help="trainings to run at the same time"
+    )
+    parser.add_argument(
+        "--gpus", type=int, required=True, help="GPUs for all trainings; 0: the CPU"
+    )
+    parser.add_argument("--threads", type=int, required=True, help="threads of each training")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     args = parser.parse_args()
     rows = choose_rows(args.rows)

@@ -6,8 +6,8 @@
 
     text_part.py --most 2 --characters 20 test.txt > prompts.txt
 
---characters leaves of each line no more than its beginning. --words drops the blanks at both ends
-of a line, as texts made of words have them.
+--characters cuts each line after N characters. --words removes the spaces at both ends of a line,
+which texts of words have.
 """
 
 import argparse
@@ -46,9 +46,11 @@ def main() -> None:
     parser.add_argument("file")
     parser.add_argument("--from", type=float, default=0, dest="start", metavar="FRACTION")
     parser.add_argument("--to", type=float, default=1, dest="end", metavar="FRACTION")
-    parser.add_argument("--most", type=int, default=0, metavar="N", help="lines (0: all)")
-    parser.add_argument("--characters", type=int, metavar="N", help="of each line")
-    parser.add_argument("--words", action="store_true")
+    parser.add_argument(
+        "--most", type=int, default=0, metavar="N", help="most lines (default: 0, all)"
+    )
+    parser.add_argument("--characters", type=int, metavar="N", help="most characters of a line")
+    parser.add_argument("--words", action="store_true", help="strip spaces")
     args = parser.parse_args()
     lines = part(args.file, args.start, args.end)
     with write_atomically("-") as write:

@@ -1,7 +1,7 @@
 """Functions for recipes with several trainings: folders, commands, and resuming.
 
-A training's folder holds `key`, a text with everything on which its result depends, and, when it is
-finished, `result.json`.
+A training's folder has a file `key`, which lists everything that its result depends on, and, when
+it is finished, `result.json`.
 """
 
 import shutil

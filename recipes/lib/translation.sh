@@ -54,17 +54,17 @@ plugin=$VASWANI_ROOT/vaswani_plugin
 recipe_usage() {
   cat <<HELP
 
-Options of every translation recipe, and what they are here where they are not given:
-  --arch NAME              ${default_arch} (vaswani_debug for --scale tiny); \`vaswani archs\` lists them
-  --max-tokens N           ${max_tokens}: of a batch, padded, on each GPU
-  --update-freq N          batches to an update, on each GPU
-  --max-update N           ${max_update:-by --arch}
-  --max-epoch N            no limit
-  --warmup-updates N       ${warmup_updates}
-  --lr-factor F            ${lr_factor}
-  --save-interval-updates N   ${save_interval:-by --arch}: write a checkpoint every so many updates
-  --padding-factor N       ${padding_factor}: make the vocabulary's rows a multiple of this
-  --seed S                 ${seed}
+Options of every translation recipe (in brackets: the default of this one):
+  --arch NAME              architecture, see \`vaswani archs\` (${default_arch}; --scale tiny: vaswani_debug)
+  --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
+  --update-freq N          batches per update and GPU; gradients accumulate (see Batch above)
+  --max-update N           updates of the training (${max_update:-by --arch})
+  --max-epoch N            epochs of the training (no limit)
+  --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
+  --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
+  --save-interval-updates N   updates between checkpoints (${save_interval:-by --arch}); 0: one each epoch
+  --padding-factor N       round the rows of the embedding matrix up to a multiple of N (${padding_factor})
+  --seed S                 random seed (${seed})
 HELP
 }
 

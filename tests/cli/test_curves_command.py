@@ -213,7 +213,7 @@ def test_other_files_are_refused(write, tmp_path, capsys) -> None:
     assert "absent: No such file" in error(capsys, str(tmp_path / "absent"))
     assert "nor an event file of TensorBoard in it" in error(capsys, str(tmp_path))
     log = write(inner(1).replace("gnorm=1.5, ", "").replace("wpb=100", "x=1").replace(", wall", ""))
-    assert "--series gnorm: in none of the logs" in error(capsys, log, "--series", "gnorm")
+    assert "--series gnorm: no log has it" in error(capsys, log, "--series", "gnorm")
     assert "--x tokens: this log doesn't tell it" in error(capsys, log, "--x", "tokens")
     assert "--label: 2 names for 1 logs" in error(capsys, log, "--label", "a", "b")
     assert "a plot ends in .png" in error(capsys, log, "--output", str(tmp_path / "c.docx"))

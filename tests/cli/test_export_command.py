@@ -248,7 +248,7 @@ class TestRefusals:
         refused("w_1.bias holds NaN", model=tmp_path / "nan.pt")
 
     def test_safetensors(self, refused, checkpoint, bundle):
-        refused(f"{checkpoint} is no bundle: make one", to="safetensors")
+        refused(f"{checkpoint} is not a bundle: make one", to="safetensors")
         refused("not an empty folder", to="safetensors", model=bundle, output=bundle)
         flags = ["--quantization", "int8"]
         refused("--quantization means nothing", to="safetensors", model=bundle, flags=flags)

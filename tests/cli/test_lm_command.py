@@ -498,7 +498,7 @@ BAD = {
     "blank": (["--model", "LETTERS", "--text", "BLANK"], "the text is empty"),
     "no file": (["--model", "LETTERS", "--text", "NONE"], "No such file"),
     "no UTF-8": (["--model", "LETTERS", "--text", "LATIN"], "latin:2: invalid UTF-8"),
-    "bare": (["--model", "OURS", "--text", "TEXT"], "is no bundle: --data-bin DIR has to say"),
+    "bare": (["--model", "OURS", "--text", "TEXT"], "is not a bundle: --data-bin DIR has to say"),
     "split": (["--model", "OURS", "--data-bin", "DATA", "--split", "x"], "no split 'x'; there is:"),
     "dictionary": (["--model", "LETTERS", "--data-bin", "DATA"], "another dictionary than that of"),
     "shuffled": (["--model", "OURS", "--data-bin", "SHUFFLED"], "is not the one that the checkp"),
@@ -509,7 +509,7 @@ BAD = {
         ["--model", "TRANSLATES", "--text", "TEXT"],
         "give the bundle of a language mod",
     ),
-    "no bundle": (["--model", "FOLDER", "--text", "TEXT"], "is no bundle of a language model"),
+    "no bundle": (["--model", "FOLDER", "--text", "TEXT"], "is not a bundle of a language model"),
     "no checkpoint": (["--model", "TEXT", "--data-bin", "DATA"], "no checkpoint"),
     "too long": (
         ["--tokens-per-sample", "33", *"--model OURS --data-bin DATA".split()],

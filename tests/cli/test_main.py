@@ -4,12 +4,15 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.cli import _types
 
 
 def run_vaswani(*args: str, **options: object) -> subprocess.CompletedProcess:
@@ -64,6 +67,42 @@ def test_each_command_shows_its_example(name: str, capsys: pytest.CaptureFixture
     assert shown.endswith(f"example:\n  {module.EXAMPLE}\n")
     assert module.EXAMPLE.startswith(f"vaswani {name}")
     assert shown.startswith(f"usage: vaswani {name} ")
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_each_flag_is_explained(name: str) -> None:
+    """A help text begins with what the flag is, not in the middle of a sentence about it."""
+    for action in cli.command_parser(name)._actions:
+        assert action.help, action.dest
+        assert not action.help.startswith(("of ", "(", "so many", "for them")), action.help
+
+
+FOLDER = Path(cli.__file__).parent
+SHARED = {"__init__", "__main__", "_flags", "_start", "_types"}
+
+
+def test_a_command_is_a_file_of_under_120_lines() -> None:
+    files = {path.stem: path for path in FOLDER.glob("*.py")}
+    assert set(files) == SHARED | set(cli.COMMANDS.values())
+    lengths = {name: path.read_text("utf-8").count("\n") for name, path in files.items()}
+    assert {name: lines for name, lines in lengths.items() if lines >= 120} == {}
+
+
+@pytest.mark.parametrize(
+    ("read", "good", "bad"),
+    [
+        (_types.positive_int, {"1": 1}, ["0", "-1", "1.5", "x", ""]),
+        (_types.non_negative_int, {"0": 0}, ["-1", "0.5", "x"]),
+        (_types.probability, {"1": 1.0, ".5": 0.5}, ["0", "1.1", "nan", "x"]),
+        (_types.non_negative_float, {"0": 0.0, "2.5": 2.5}, ["-0.1", "inf", "nan", "x"]),
+        (_types.seconds, {"0.003": 0.003}, ["0", "-1", "inf", "nan", "x"]),
+    ],
+)
+def test_values_of_flags(read: Callable, good: dict, bad: list[str]) -> None:
+    assert {text: read(text) for text in good} == good
+    for text in bad:
+        with pytest.raises(argparse.ArgumentTypeError, match=f"^{text}: must be "):
+            read(text)
 
 
 def test_arguments_reach_the_command(fake: ModuleType) -> None:

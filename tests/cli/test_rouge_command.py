@@ -93,7 +93,7 @@ def test_the_table_says_what_was_done(run):
         (["--references", "short", *HYPOTHESIS], "hypothesis has 2 lines, short has 1"),
         (["--references", "other", "short", *HYPOTHESIS], "short has 1 lines, other has 2"),
         (["--references", "empty", *HYPOTHESIS], "empty: the file is empty"),
-        (["--references", "bad.jsonl", *HYPOTHESIS], "bad.jsonl:2: no JSON"),
+        (["--references", "bad.jsonl", *HYPOTHESIS], "bad.jsonl:2: not JSON"),
         (["--references", "none.jsonl", *HYPOTHESIS], "summary 2 has no reference"),
     ],
 )

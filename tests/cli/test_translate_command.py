@@ -17,7 +17,6 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from tests.conftest import fairseq_environment
-from vaswani_plugin.cli import _lines
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference import translator as module
 from vaswani_plugin.inference.batching import batches_by_length
@@ -27,6 +26,7 @@ from vaswani_plugin.interchange import translation
 from vaswani_plugin.interchange.bundle import FairseqBundle
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.text import line_io
 from vaswani_plugin.text.cutting import WORD_BORDERS, cut
 from vaswani_plugin.text.settings import MODEL
 
@@ -156,7 +156,7 @@ def test_a_byte_order_mark_at_the_start_is_no_text(translate):
 def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "fuzzed"
     path.write_bytes(encoded(lines))
-    raw = _lines.RawLines([str(path)])
+    raw = line_io.LocatedLines([str(path)])
     options = {"beam": 1, "batch_tokens": 64, "long": "split"}
     out = [found.text for found in translator.stream(raw, buffer=4, **options)]
     assert len(out) == len(lines)
@@ -363,9 +363,9 @@ def test_beam_is_that_of_the_bundle(translate, translator, monkeypatch):
     ("args", "part"),
     [
         (["--nbest", 3], "--nbest 3: a beam of 2 finds no more than 2"),
-        (["--fp16"], "--fp16 is for a GPU"),
-        (["--bf16"], "--bf16 is for a GPU"),
-        (["--model", "nowhere"], "nowhere is no bundle"),
+        (["--fp16"], "--fp16 needs a GPU"),
+        (["--bf16"], "--bf16 needs a GPU"),
+        (["--model", "nowhere"], "nowhere is not a bundle"),
         (["no such file"], "no such file: No such file or directory"),
         (["--output", "/dev/null/x"], "/dev/null/x.part: Not a directory"),
         (["--output", "/"], "/: Is a directory"),
@@ -490,16 +490,3 @@ def test_batches_hold_every_sentence_once(lengths, most):
     for batch in batches:
         longest = max(lengths[n] for n in batch)
         assert len(batch) == 1 or longest * len(batch) <= most
-
-
-def test_a_bar_only_where_somebody_watches(monkeypatch, tmp_path):
-    (tmp_path / "in").write_bytes(b"a\nb\n\xe2\x80\xa8c")
-    inputs = [str(tmp_path / "in")]
-    assert _lines.progress(inputs, None).disable
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    bar = _lines.progress(inputs, None)
-    assert (bar.disable, bar.total) == (False, 3)
-    assert _lines.progress(["-"], None).total is None
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert _lines.progress(inputs, None).disable
-    assert not _lines.progress(inputs, tmp_path / "out").disable

@@ -209,7 +209,7 @@ def test_removing_the_separator_gives_the_text_back(corpus, codes):
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [("a b\n", "no BPE codes"), ("#version: 0.2\na b\na b c\n", "codes:3: a line of BPE codes")],
+    [("a b\n", "not BPE codes"), ("#version: 0.2\na b\na b c\n", "codes:3: a line of BPE codes")],
 )
 def test_bad_codes(tmp_path, content, part):
     (tmp_path / "codes").write_text(content)
@@ -259,7 +259,7 @@ def test_an_endless_word_takes_no_time():
 @pytest.mark.parametrize("version", ["0.3", "nan", "", "0.2 x"])
 def test_codes_of_another_version(tmp_path, version):
     (tmp_path / "codes").write_text(f"#version: {version}\na b\n")
-    with pytest.raises(InputError, match="no BPE codes"):
+    with pytest.raises(InputError, match="not BPE codes"):
         bpe.load_codes(str(tmp_path / "codes"))
 
 

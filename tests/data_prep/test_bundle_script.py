@@ -128,7 +128,7 @@ def test_what_is_wrong_is_named_and_nothing_written(parts, run, tmp_path, change
 
 def test_codes_that_are_none(parts, run, tmp_path):
     (parts / "codes").write_text("hello\n")
-    assert "no BPE codes" in run(arguments(parts, tmp_path / "model"))
+    assert "not BPE codes" in run(arguments(parts, tmp_path / "model"))
     assert not (tmp_path / "model").exists()
 
 
@@ -189,7 +189,7 @@ class _Evil:
 def test_a_foreign_checkpoint_runs_nothing(parts, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"model": _Evil()}, parts / "averaged.pt")
-    assert "no checkpoint of fairseq" in run(arguments(parts, tmp_path / "model"))
+    assert "not a complete checkpoint of fairseq" in run(arguments(parts, tmp_path / "model"))
     assert not (tmp_path / "evil was here").exists()
 
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_with_something_else_for_digests(parts, run, tmp_path, task
     state = torch.load(parts / "averaged.pt") | {"task_state": task_state}
     torch.save(state, parts / "averaged.pt")
     message = run(arguments(parts, tmp_path / "model"))
-    assert "averaged.pt: no checkpoint of fairseq" in message
+    assert "averaged.pt: not a complete checkpoint of fairseq" in message
 
 
 @pytest.mark.parametrize("keep", [0, 100, -30])
@@ -206,13 +206,13 @@ def test_a_truncated_checkpoint(parts, run, tmp_path, keep):
     path = parts / "averaged.pt"
     path.write_bytes(path.read_bytes()[:keep])
     message = run(arguments(parts, tmp_path / "model"))
-    assert "averaged.pt" in message and "no checkpoint of fairseq, or not whole" in message
+    assert "averaged.pt" in message and "not a complete checkpoint of fairseq" in message
 
 
 def test_a_zip_that_is_no_checkpoint(parts, run, tmp_path):
     with zipfile.ZipFile(parts / "averaged.pt", "w") as archive:
         archive.writestr("a/data.pkl", b"hello")
-    assert "no checkpoint of fairseq" in run(arguments(parts, tmp_path / "model"))
+    assert "not a complete checkpoint of fairseq" in run(arguments(parts, tmp_path / "model"))
 
 
 @pytest.mark.parametrize("failing", range(1, 5))

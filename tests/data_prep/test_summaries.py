@@ -45,7 +45,7 @@ def test_scitldr(tmp_path):
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "needs 'source', a list of texts"),
         ('{"source": "text", "target": ["t"]}', "needs 'source', a list of texts"),
         ('{"source": ["text"], "target": [1]}', "needs 'target', a list of texts"),

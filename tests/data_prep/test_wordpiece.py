@@ -240,7 +240,7 @@ def test_pieces_that_are_no_text_are_refused(folder, tmp_path, letters):
         content = content.replace(letter.encode(), b"\xc3\xff")
     path.write_bytes(content)
     done = run_script(SCRIPT, "apply", "--model", path, stdin="bécé\n".encode())
-    assert_one_line_error(done, "bad.model: no sentencepiece model")
+    assert_one_line_error(done, "bad.model: not a sentencepiece model")
 
 
 def test_at_most_so_many_pieces(folder, tmp_path):
@@ -260,7 +260,7 @@ def test_what_is_no_model_is_refused(folder, tmp_path, content):
     path = tmp_path / "bad.model"
     path.write_bytes((folder / "m.model").read_bytes()[:-9] if content is None else content)
     done = run_script(SCRIPT, "apply", "--model", path, stdin=b"a\n")
-    assert_one_line_error(done, "bad.model: no sentencepiece model")
+    assert_one_line_error(done, "bad.model: not a sentencepiece model")
 
 
 @pytest.mark.parametrize(

@@ -166,5 +166,5 @@ def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
         translate(settings, prefix=True)
     looked = {step for step in waits.by_step if step is not None and step >= 0}
     last = max(looked)
-    assert last > 2 * beam_search.STEPS_BETWEEN_LOOKS
-    assert all(step % beam_search.STEPS_BETWEEN_LOOKS == 0 for step in looked - {last})
+    assert last > 2 * beam_search.STEPS_BETWEEN_CHECKS
+    assert all(step % beam_search.STEPS_BETWEEN_CHECKS == 0 for step in looked - {last})

@@ -19,7 +19,7 @@ from forked_training import train
 
 import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
-from vaswani_plugin.checkpoint_errors import why_mismatched
+from vaswani_plugin.checkpoint_errors import mismatch_reason
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_patches import checkpoints
 
@@ -113,7 +113,7 @@ def mismatch(ours: dict[str, tuple], theirs: dict[str, tuple]) -> str:
 
     with pytest.raises(RuntimeError) as error:
         model(ours).load_state_dict(model(theirs).state_dict())
-    return why_mismatched(str(error.value))
+    return mismatch_reason(str(error.value))
 
 
 def test_the_reason_of_a_mismatch():

@@ -21,7 +21,7 @@ register()
 def test_a_broken_dictionary_is_named(tmp_path, content, reason):
     path = tmp_path / "dict.en.txt"
     path.write_bytes(content)
-    with pytest.raises(DictionaryError, match=rf"dict\.en\.txt: no dictionary: .*{reason}"):
+    with pytest.raises(DictionaryError, match=rf"dict\.en\.txt: not a dictionary: .*{reason}"):
         Dictionary.load(str(path))
 
 

@@ -69,7 +69,7 @@ def test_debug_lines_are_for_those_who_ask(monkeypatch, program, loglevel, level
     before = root.level
     try:
         root.setLevel(logging.DEBUG)
-        quiet.log_from_info_up()
+        quiet.set_log_level_to_info()
         assert root.level == level
     finally:
         root.setLevel(before)

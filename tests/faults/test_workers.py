@@ -51,7 +51,7 @@ def test_the_other_worker_does_not_wait_for_ever(data_bin, tmp_path, victim):
 
 def end_with(code, name=None):
     """What comes of the end of a worker."""
-    with distribution.ends_of_workers_reported():
+    with distribution.worker_exits_reported():
         raise ProcessExitedException("x", 1, 99, code, name)
 
 

@@ -215,7 +215,7 @@ def test_bad_options_are_named(translator, options, part):
 
 
 def test_bad_folders_are_named(tmp_path):
-    with pytest.raises(ValueError, match="is no bundle"):
+    with pytest.raises(ValueError, match="is not a bundle"):
         Translator.from_pretrained(tmp_path)
 
 

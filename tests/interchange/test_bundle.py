@@ -59,7 +59,7 @@ def test_a_model_of_another_task_is_named(folder, tmp_path):
 
 
 def test_what_is_missing_is_named(folder, tmp_path):
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} is no bundle")):
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path} is not a bundle")):
         FairseqBundle.load(tmp_path)
     shutil.copytree(folder, tmp_path / "model")
     (tmp_path / "model" / "codes").unlink()

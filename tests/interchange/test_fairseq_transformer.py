@@ -15,7 +15,7 @@ from reference_weights import default_dtype, shake
 from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.interchange.exported_model import refuse_not_finite, updates_of
+from vaswani_plugin.interchange.exported_model import require_finite, updates_of
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,
@@ -214,8 +214,8 @@ def test_weights_that_do_not_fit_are_refused():
 
 def test_not_a_number_is_named():
     with pytest.raises(ValueError, match="b holds NaN or infinity"):
-        refuse_not_finite({"a": torch.zeros(2), "b": torch.tensor([1.0, torch.inf])})
-    refuse_not_finite({"a": torch.zeros(2)})
+        require_finite({"a": torch.zeros(2), "b": torch.tensor([1.0, torch.inf])})
+    require_finite({"a": torch.zeros(2)})
 
 
 def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dict]:

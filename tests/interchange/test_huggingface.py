@@ -205,7 +205,7 @@ def test_text_by_mosess_rules_has_no_tokenizer_there(tmp_path):
         ("config.json", {"decoder_ffn_dim": 7}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         ("config.json", {"encoder_layers": 9}, "should hold 9 layers of the encoder"),
         ("tokenizer_config.json", {"source_lang": None}, "give --source-lang"),
-        ("config.json", None, "config.json: no JSON"),
+        ("config.json", None, "config.json: not JSON"),
         ("model.safetensors", None, "model.safetensors: no weights of a model"),
         ("target.spm", None, "source.spm and .*target.spm differ"),
     ],

@@ -29,7 +29,7 @@ def make_case(dtype=torch.float64, padded=True, seed=5):
 @pytest.fixture(params=[True, False], ids=["as-on-a-cpu", "as-on-a-device"])
 def padding(request, monkeypatch):
     """Padding left out, or computed and counted as nothing."""
-    monkeypatch.setattr(loss_module, "looks_are_free", lambda x: request.param)
+    monkeypatch.setattr(loss_module, "is_synchronous", lambda x: request.param)
 
 
 @pytest.fixture(params=[1, 2, 5, 1000], ids=lambda rows: f"{rows}-rows-a-chunk")

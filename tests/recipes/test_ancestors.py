@@ -205,7 +205,7 @@ def test_a_damaged_record_is_named(tmp_path: Path, data_bin: Path) -> None:
     points.mkdir(parents=True)
     (points / "1.json").write_text("{")
     for point in (1, 2):  # itself, the one before
-        with pytest.raises(InputError, match=r"points/1\.json: no JSON .*: remove it"):
+        with pytest.raises(InputError, match=r"points/1\.json: not JSON .*: remove it"):
             ancestors_train.reach_point(training, args, point, {})
 
 

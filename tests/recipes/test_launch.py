@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
-from vaswani_plugin.training.folder import note_progress
+from vaswani_plugin.training.folder import write_progress
 
 RECIPES = ["quickstart", "wmt14_en_de", "lm", "summarization", "parsing"]
 OF_MANY_TRAININGS = ["table3", "ancestors", "section5"]
@@ -209,7 +209,7 @@ def test_the_same_batches_by_other_workers_go_on(in_recipe, change, kept):
 def test_a_training_of_fewer_updates_begins_anew(in_recipe, tmp_path, saved, wanted, kept):
     """What counts is how far it came, as the plugin notes it, not what was asked for before."""
     in_recipe(BEGUN, "--gpus", 8, "--max-update", 900)
-    note_progress(tmp_path / "work" / "checkpoints", saved)
+    write_progress(tmp_path / "work" / "checkpoints", saved)
     now = BEGUN + "forget_overtrained_checkpoints"
     found = in_recipe(now.replace("touch", ": not") + GO_ON, "--gpus", 8, "--max-update", wanted)
     assert ("checkpoint_last.pt" in found) == kept

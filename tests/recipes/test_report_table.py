@@ -24,4 +24,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     found = tmp_path / "rouge.json"
     found.write_text('{"rouge": ')
     done = run_script(SCRIPT, "rouge", found)
-    assert_one_line_error(done, f"{found}: no JSON", "run the recipe again")
+    assert_one_line_error(done, f"{found}: not JSON", "run the recipe again")

@@ -386,7 +386,7 @@ def test_a_table_without_base_has_no_changes(tmp_path, monkeypatch) -> None:
     assert [line["ppl_ratio"] for line in result["rows"]] == [None, None]
     assert not (tmp_path / "table3.png").exists()
     (tmp_path / "rows" / "c_n2-1" / "result.json").write_text("{")
-    with pytest.raises(InputError, match="c_n2.*result.json: no JSON"):
+    with pytest.raises(InputError, match="c_n2.*result.json: not JSON"):
         report(tmp_path, monkeypatch)
 
 

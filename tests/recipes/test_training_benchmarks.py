@@ -213,7 +213,7 @@ def test_a_damaged_report_is_named(toy_data_bin: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "x.json").write_text('{"key": ')
     setting = training_runs.Setting(toy_data_bin, 100, 1, 0)
-    with pytest.raises(InputError, match=r"runs/x\.json: no JSON .*: remove it"):
+    with pytest.raises(InputError, match=r"runs/x\.json: not JSON .*: remove it"):
         training_runs.run_training(tmp_path, "x", "ours", "tiny", setting)
 
 

@@ -14,7 +14,7 @@ from search_setup import (
 )
 
 from vaswani_plugin.search.generator import BeamSearchGenerator
-from vaswani_plugin.search.threads import run_in_threads, shares_of
+from vaswani_plugin.search.threads import run_in_threads, split_among_threads
 
 SYMBOLS = 60
 FIRST_WORD = 4
@@ -168,7 +168,7 @@ def test_a_few_sentences_have_one_thread(threads_of_search):
 @pytest.mark.parametrize("sentences", [0, 1, 15, 16, 33, 400])
 def test_every_sentence_is_in_one_share(sentences):
     torch.set_num_threads(4)
-    shares = shares_of(sentences)
+    shares = split_among_threads(sentences)
     numbers = [n for share in shares for n in range(sentences)[share]]
     assert sorted(numbers) == list(range(sentences))
     assert len(shares) == max(1, min(4, sentences // 8))

@@ -161,7 +161,7 @@ def test_a_full_queue_refuses_and_is_usable_again():
             await batcher.translate(["d", "e"], Options())
         assert refused.value.status == 503 and "Retry-After" in refused.value.headers
         with pytest.raises(Refusal):
-            await asyncio.gather(ask(batcher, "d"), batcher.run_alone(len, "x"))
+            await asyncio.gather(ask(batcher, "d"), batcher.run_between_batches(len, "x"))
         model.gate.set()
         await first
         await until(lambda: not batcher.queued)
@@ -200,7 +200,7 @@ def test_functions_of_the_model_run_between_batches():
             threads.add(threading.current_thread().name)
             return 7
 
-        return await batcher.run_alone(alone)
+        return await batcher.run_between_batches(alone)
 
     found, _ = run(scenario)
     assert found == 7 and len(threads) == 1

@@ -345,7 +345,7 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch):
 )
 def test_json_that_is_none_is_named(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(corpus_io.InputError, match=r"x\.json: no JSON .*: make it again"):
+    with pytest.raises(corpus_io.InputError, match=r"x\.json: not JSON .*: make it again"):
         corpus_io.read_json(tmp_path / "x.json", "make it again")
 
 

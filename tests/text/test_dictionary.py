@@ -37,7 +37,7 @@ def test_it_is_fairseqs(path, lines):
     try:
         expected = FairseqDictionary.load(str(path))
     except Exception:
-        with pytest.raises(InputError, match="dict.en.txt: no dictionary: .*; give the one"):
+        with pytest.raises(InputError, match="dict.en.txt: not a dictionary: .*; give the one"):
             Dictionary.load(path)
         return
     found = Dictionary.load(path)
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_named(path, content, part):
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         Dictionary.load(path)
-    assert str(caught.value).startswith(f"{path}: no dictionary: {part}")
+    assert str(caught.value).startswith(f"{path}: not a dictionary: {part}")
 
 
 def test_a_missing_file_is_named(tmp_path):

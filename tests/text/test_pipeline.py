@@ -168,9 +168,9 @@ def test_a_missing_setting_is_named(field):
         settings_from({key: value for key, value in REQUIRED.items() if key != field})
 
 
-@pytest.mark.parametrize(("content", "part"), [("{", "no JSON"), ("[]", "its version is None")])
+@pytest.mark.parametrize(("content", "part"), [("{", "not JSON"), ("[]", "its version is None")])
 def test_no_settings_at_all(tmp_path, content, part):
-    with pytest.raises(InputError, match="is no bundle"):
+    with pytest.raises(InputError, match="is not a bundle"):
         read_settings(tmp_path)
     (tmp_path / "preprocessing.json").write_text(content)
     with pytest.raises(InputError, match=part):

@@ -96,8 +96,8 @@ def test_checkpoints_of_other_trainers_are_left_to_fairseq(monkeypatch):
 
 
 def test_workers_vote_only_where_there_are_several(monkeypatch):
-    from vaswani_plugin.training.preemption import agreed
+    from vaswani_plugin.training.preemption import any_worker
 
     monkeypatch.setattr(distributed_utils, "all_reduce", None)
     alone = types.SimpleNamespace(data_parallel_world_size=1)
-    assert agreed(alone, True) and not agreed(alone, False)
+    assert any_worker(alone, True) and not any_worker(alone, False)

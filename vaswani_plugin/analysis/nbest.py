@@ -133,16 +133,16 @@ def _read_fairseq(path: Path, lines: list[str]) -> NBest:
     return NBest(
         path,
         _entries(path, hypotheses, kinds["D"], kinds["P"]),
-        _once_each(path, "S", kinds["S"], len(hypotheses)),
-        _once_each(path, "T", kinds["T"], len(hypotheses)),
+        _one_per_list(path, "S", kinds["S"], len(hypotheses)),
+        _one_per_list(path, "T", kinds["T"], len(hypotheses)),
     )
 
 
 def _entries(
     path: Path, hypotheses: list[list], detokenized: _Lists, positional: _Lists
 ) -> list[list[Entry]]:
-    outputs = _as_many(path, hypotheses, "D", detokenized) or hypotheses
-    bits = _as_many(path, hypotheses, "P", positional)
+    outputs = _one_per_hypothesis(path, hypotheses, "D", detokenized) or hypotheses
+    bits = _one_per_hypothesis(path, hypotheses, "P", positional)
     lists = []
     for identity, found in enumerate(hypotheses):
         scales = [None] * len(found)
@@ -159,7 +159,9 @@ def _entries(
     return lists
 
 
-def _as_many(path: Path, hypotheses: list[list], kind: str, lists: _Lists) -> list[list] | None:
+def _one_per_hypothesis(
+    path: Path, hypotheses: list[list], kind: str, lists: _Lists
+) -> list[list] | None:
     """The lines of a kind, one a hypothesis; None if the file has none."""
     if not lists.found:
         return None
@@ -184,7 +186,7 @@ def _per_nat(path: Path, identity: int, score: float, bits: float) -> float:
     return (score / bits if bits else 1.0) / math.log(2)
 
 
-def _once_each(path: Path, kind: str, lists: _Lists, count: int) -> list[str] | None:
+def _one_per_list(path: Path, kind: str, lists: _Lists, count: int) -> list[str] | None:
     if not lists.found:
         return None
     for identity, texts in lists.found.items():

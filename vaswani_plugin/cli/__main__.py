@@ -16,33 +16,14 @@ from types import ModuleType
 
 from vaswani_plugin.text.messages import message_line
 
-# Command: module of vaswani_plugin.cli, in the order of the listing.
-COMMANDS = {
-    "archs": "archs",
-    "average": "average",
-    "bleu": "bleu",
-    "evalb": "evalb",
-    "rouge": "rouge",
-    "complexity": "complexity",
-    "positions": "positions",
-    "cost": "cost",
-    "curves": "curves",
-    "translate": "translate",
-    "serve": "serve",
-    "rescore": "rescore",
-    "summarize": "summarize",
-    "parse": "parse",
-    "import": "import_model",
-    "export": "export",
-    "card": "card",
-    "attention": "attention",
-    "lm": "lm",
-    "complete": "complete",
-}
+NAMES = """archs average bleu evalb rouge complexity positions cost curves translate serve rescore
+summarize parse import export card attention lm complete"""
+COMMANDS = {name: name for name in NAMES.split()} | {"import": "import_model"}
+"""By command, in the order of the listing: its module of vaswani_plugin.cli."""
 PROGRAM = "vaswani"
 NEEDS_FAIRSEQ = (
-    "this command needs fairseq, which is not installed here: run it in the environment of a "
-    "checkout (bash recipes/lib/env.sh), or install fairseq-fixed with pip's --no-deps"
+    "this command needs fairseq, which is not installed: run `bash recipes/lib/env.sh` in a "
+    "checkout and use its .venv, or run `pip install --no-deps fairseq-fixed`"
 )
 
 
@@ -115,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{PROGRAM} {name}: error: {NEEDS_FAIRSEQ}", file=sys.stderr)
         return 1
     except MemoryError:
-        print(f"{PROGRAM} {name}: error: the memory is too small for this input", file=sys.stderr)
+        print(f"{PROGRAM} {name}: error: out of memory: give shorter input", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"{PROGRAM} {name}: interrupted", file=sys.stderr)

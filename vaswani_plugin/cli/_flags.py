@@ -1,121 +1,118 @@
-"""Flags that several commands have, and the types of their values."""
+"""Flags that several commands share."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vaswani_plugin.cli._types import positive_int
 
 if TYPE_CHECKING:
     import torch
 
-
-def count(text: str) -> int:
-    """A number from 1 on.
-
-    Raises:
-        argparse.ArgumentTypeError: it is below 1.
-        ValueError: it is no number.
-    """
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 1")
-    return value
+Parser = argparse.ArgumentParser
 
 
-def natural(text: str) -> int:
-    """A number from 0 on.
-
-    Raises:
-        argparse.ArgumentTypeError: it is below 0.
-        ValueError: it is no number.
-    """
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{value}: must be at least 0")
-    return value
+def add_model(parser: Parser, help_text: str = "the bundle: a folder model/ of a recipe") -> None:
+    """Add --model, a bundle, which must be given."""
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help=help_text)
 
 
-def share(text: str) -> float:
-    """A part of a whole.
-
-    Raises:
-        argparse.ArgumentTypeError: it is not above 0, or above 1.
-        ValueError: it is no number.
-    """
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be above 0 and at most 1")
-    return value
+def add_inputs(parser: Parser, line: str) -> None:
+    """Add the input files; `line` says what a line of them is, such as "a sentence"."""
+    what = f"text files with {line} per line, plain or .gz; - is standard input (default: -)"
+    parser.add_argument("inputs", nargs="*", metavar="FILE", help=what)
 
 
-def not_negative(text: str) -> float:
-    """A number from 0 on.
-
-    Raises:
-        argparse.ArgumentTypeError: it is below 0, or infinite.
-        ValueError: it is no number.
-    """
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 on")
-    return value
+def add_output(parser: Parser) -> None:
+    """Add --output, a file for the results."""
+    what = "write the results to this file (default: standard output)"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=what)
 
 
-def add_processor(parser: argparse.ArgumentParser) -> None:
-    """Add --cpu and --threads."""
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
-    parser.add_argument("--threads", type=count, metavar="N", help="of the CPU (PyTorch's choice)")
+def add_format(parser: Parser, json: str = "") -> None:
+    """Add --format; `json` says what the JSON output holds, if its help should."""
+    what = "output format (default: text)" + (f"; {json}" if json else "")
+    parser.add_argument("--format", choices=["text", "json"], default="text", help=what)
 
 
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """Add --fp16 and --bf16."""
-    precision = parser.add_mutually_exclusive_group()
-    precision.add_argument("--fp16", action="store_true", help="half precision (GPU only)")
-    precision.add_argument("--bf16", action="store_true", help="bfloat16 (GPU only)")
+def add_beam(parser: Parser, default: int) -> None:
+    """Add --beam; `default` is used if the bundle names no beam size."""
+    what = f"beam size (default: the bundle's; {default} if it names none)"
+    parser.add_argument("--beam", type=positive_int, metavar="N", help=what)
 
 
-def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype | None:
-    """The dtype that --fp16 or --bf16 asks for; None: the model's own.
-
-    Raises:
-        ValueError: they are given for a CPU.
-    """
-    import torch
-
-    if (args.fp16 or args.bf16) and device.type != "cuda":
-        flag = "--fp16" if args.fp16 else "--bf16"
-        raise ValueError(f"{flag} is for a GPU; leave it out on the CPU")
-    return torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else None
+def add_length_penalty(parser: Parser, default: float, condition: str = "") -> None:
+    """Add --lenpen; `condition` says when the flag has an effect, such as "with --beam: "."""
+    what = f"{condition}exponent alpha of the length penalty ((5 + length) / 6)^alpha"
+    what += " (default: %(default)s)"
+    parser.add_argument("--lenpen", type=float, default=default, metavar="ALPHA", help=what)
 
 
 def add_batch_tokens(
-    parser: argparse.ArgumentParser, default: int, what: str, name: str = "--batch-tokens"
+    parser: Parser, default: int, tokens: str, name: str = "--batch-tokens"
 ) -> None:
-    """Add --batch-tokens, the size of a batch; `what` begins its help: which tokens."""
+    """Add --batch-tokens, the size of a batch; `tokens` says which tokens are counted."""
+    what = f"most {tokens} in a batch, padding included (default: %(default)s)"
+    parser.add_argument(name, type=positive_int, default=default, metavar="N", help=what)
+
+
+def add_buffer(parser: Parser, default: int) -> None:
+    """Add --buffer.
+
+    Args:
+        parser: of the command.
+        default: lines to read before the first batch, if the input is not typed. More lines make
+            better batches; fewer show results sooner.
+    """
+    what = "read N lines, then process them in batches of similar length "
+    what += f"(default: {default}; 1 for lines typed at a terminal)"
+    parser.add_argument("--buffer", type=positive_int, metavar="N", help=what)
+    parser.set_defaults(default_buffer=default)
+
+
+def buffer_size(args: argparse.Namespace, inputs: list[str]) -> int:
+    """The number of lines to read before any is answered: --buffer, or its default."""
+    is_typed = inputs == ["-"] and sys.stdin.isatty()
+    return args.buffer or (1 if is_typed else args.default_buffer)
+
+
+def add_device(parser: Parser) -> None:
+    """Add --cpu and --threads."""
     parser.add_argument(
-        name,
-        type=count,
-        default=default,
-        metavar="N",
-        help=f"{what} at once, padding included (default: %(default)s)",
+        "--cpu", action="store_true", help="compute on the CPU even if a GPU exists"
     )
+    what = "CPU threads (default: PyTorch's choice)"
+    parser.add_argument("--threads", type=positive_int, metavar="N", help=what)
 
 
-def add_length_penalty(parser: argparse.ArgumentParser, default: float, where: str = "") -> None:
-    """Add --lenpen; `where` begins its help if the flag doesn't always have an effect."""
-    parser.add_argument(
-        "--lenpen",
-        type=float,
-        default=default,
-        metavar="ALPHA",
-        help=f"{where}exponent of the length penalty ((5 + |Y|)/6) (default: %(default)s)",
-    )
-
-
-def processor(args: argparse.Namespace) -> torch.device:
+def chosen_device(args: argparse.Namespace) -> torch.device:
     """The device to compute on: a GPU if there is one, unless --cpu; sets PyTorch's threads."""
     import torch  # not every command with these flags needs it
 
     if args.threads:
         torch.set_num_threads(args.threads)
     return torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")
+
+
+def add_precision(parser: Parser) -> None:
+    """Add --fp16 and --bf16."""
+    precision = parser.add_mutually_exclusive_group()
+    precision.add_argument("--fp16", action="store_true", help="compute in float16 (GPU only)")
+    precision.add_argument("--bf16", action="store_true", help="compute in bfloat16 (GPU only)")
+
+
+def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype | None:
+    """The dtype that --fp16 or --bf16 asks for; None: the model's own.
+
+    Raises:
+        ValueError: a flag is given for a CPU.
+    """
+    import torch
+
+    if (args.fp16 or args.bf16) and device.type != "cuda":
+        flag = "--fp16" if args.fp16 else "--bf16"
+        raise ValueError(f"{flag} needs a GPU: leave it out on the CPU")
+    return torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else None

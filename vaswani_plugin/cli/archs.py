@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._start import start_fairseq
 
 HELP = "list the architectures with their parameter counts"
@@ -14,15 +15,10 @@ EXAMPLE = "vaswani archs --vocab 40960 --format json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "--vocab",
-        type=int,
-        default=PAPER_VOCABULARY,
-        metavar="ROWS",
-        help="rows of an embedding matrix, fairseq's four special tokens included "
-        "(default: %(default)s, the authors' code)",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    what = "rows of an embedding matrix, with fairseq's four special tokens (default: %(default)s, "
+    what += "as in the authors' code)"
+    parser.add_argument("--vocab", type=int, default=PAPER_VOCABULARY, metavar="ROWS", help=what)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +28,9 @@ def run(args: argparse.Namespace) -> int:
         ValueError: --vocab is too small for the special tokens and one word.
     """
     if args.vocab < 5:
-        raise ValueError(f"--vocab {args.vocab} leaves no row beside the four special tokens")
+        raise ValueError(
+            f"--vocab {args.vocab}: must be at least 5, four special tokens and a word"
+        )
     start_fairseq()
     from tabulate import tabulate
 

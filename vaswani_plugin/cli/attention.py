@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from vaswani_plugin.analysis.figures import check_plot_path
+from vaswani_plugin.cli._flags import add_format
 
-HELP = "show what every head attends to: pictures, a page to explore, weights, statistics"
+HELP = "show what each head attends to: as a picture, an interactive page, numbers or statistics"
 EXAMPLE = (
     'vaswani attention --model work/quickstart/model --source "The doctor sleeps." '
     "--words --output attention.html figure.svg"
@@ -17,40 +18,36 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
+    add = parser.add_argument
     model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--model", type=Path, metavar="DIR", help="a bundle, which takes raw text")
-    model.add_argument("--path", type=Path, metavar="FILE", help="a checkpoint: takes tokens")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="with --path: binarized data")
-    parser.add_argument("--bpe-codes", type=Path, metavar="FILE", help="with --path: split words")
+    bundle = "a bundle; --source and --corpus are raw text"
+    model.add_argument("--model", type=Path, metavar="DIR", help=bundle)
+    checkpoint = "a checkpoint; --source and --corpus are tokenized text"
+    model.add_argument("--path", type=Path, metavar="FILE", help=checkpoint)
+    add("--data", type=Path, metavar="DIR", help="with --path: the folder of its dictionaries")
+    add("--bpe-codes", type=Path, metavar="FILE", help="with --path: split words by these codes")
     text = parser.add_mutually_exclusive_group(required=True)
-    text.add_argument("--source", metavar="TEXT", help="a sentence")
-    text.add_argument(
-        "--corpus",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="what the heads attend to over all lines: sources and, in a second file, targets",
+    text.add_argument("--source", metavar="TEXT", help="show the attention for this sentence")
+    corpus = "statistics of each head over a corpus: a source file and, optionally, its target file"
+    text.add_argument("--corpus", type=Path, nargs="+", metavar="FILE", help=corpus)
+    add("--target", metavar="TEXT", help="translation of --source (default: the model's own)")
+    add("--words", action="store_true", help="sum the weights of subwords into words")
+    kind = "encoder: self-attention, decoder: masked self-attention, cross: encoder-decoder "
+    kind += "attention (default: %(default)s)"
+    add("--kind", choices=["cross", "decoder", "encoder"], default="cross", help=kind)
+    layer = "layer to draw, from 1 on (default: the last)"
+    add("--layer", type=int, metavar="N", help=layer)
+    heads = "heads to draw, from 1 on (default: all)"
+    add("--heads", type=int, nargs="+", metavar="H", help=heads)
+    lines = "draw lines between tokens as in the paper's Figures 3 to 5, not heat maps"
+    add("--lines", action="store_true", help=lines)
+    add("--word", metavar="TEXT", help="draw only this word's lines; implies --lines")
+    output = (
+        "format by suffix: .html (interactive, all layers and heads), .json (all weights), .png, "
     )
-    parser.add_argument("--target", metavar="TEXT", help="its translation (default: the model's)")
-    parser.add_argument("--words", action="store_true", help="merge subwords to words")
-    parser.add_argument("--kind", choices=["cross", "decoder", "encoder"], default="cross")
-    parser.add_argument("--layer", type=int, help="number from 1 (default: the last)")
-    parser.add_argument("--heads", type=int, nargs="+", metavar="H", help="from 1 (default: all)")
-    parser.add_argument(
-        "--lines",
-        action="store_true",
-        help="draw the paper's Figures 3 to 5 (tokens joined by lines) instead of heat maps",
-    )
-    parser.add_argument("--word", help="draw the lines of this word alone; implies --lines")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="by suffix: .html (all layers and heads, to explore), .json (their weights), or a "
-        "picture such as .png, .svg (default: attention.png; none with --corpus or json)",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    output += ".svg, .pdf (default: attention.png; no file with --corpus or --format json)"
+    add("--output", type=Path, nargs="+", metavar="FILE", help=output)
+    add_format(parser)
 
 
 def _check(args: argparse.Namespace) -> None:

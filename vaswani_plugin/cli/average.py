@@ -6,45 +6,33 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-HELP = "average the weights of checkpoints into one that fairseq loads"
+from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.cli._types import positive_int
+
+HELP = "average the weights of several checkpoints; fairseq loads the result"
 EXAMPLE = "vaswani average --inputs checkpoints --last 5 --output checkpoints/average.pt"
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} checkpoints can't be averaged: give 1 or more")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "--inputs",
-        nargs="+",
-        type=Path,
-        required=True,
-        metavar="DIR|FILE",
-        help="a folder of checkpoints with one of the three flags below, or checkpoint files",
-    )
+    add = parser.add_argument
+    inputs = "checkpoint files, or one folder with --last, --last-updates or --best"
+    paths = {"nargs": "+", "type": Path, "required": True, "metavar": "PATH", "help": inputs}
+    add("--inputs", **paths)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--last", type=_positive, metavar="N", help="the last N epochs (checkpoint12.pt)"
-    )
-    which.add_argument(
-        "--last-updates",
-        type=_positive,
-        metavar="N",
-        help="the N highest updates (checkpoint_3_12000.pt, and checkpoint_last.pt if later)",
-    )
-    which.add_argument(
-        "--best",
-        type=_positive,
-        metavar="N",
-        help="the N best by validation (checkpoint.best_loss_3.120.pt)",
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    for flag, what in (
+        ("--last", "the checkpoints of the last N epochs (checkpoint12.pt)"),
+        (
+            "--last-updates",
+            "the N checkpoints with the most updates (checkpoint_3_12000.pt; checkpoint_last.pt if "
+            "it has more)",
+        ),
+        ("--best", "the N checkpoints with the best validation (checkpoint.best_loss_3.120.pt)"),
+    ):
+        which.add_argument(flag, type=positive_int, metavar="N", help=what)
+    output = "the averaged checkpoint to write"
+    add("--output", type=Path, required=True, metavar="FILE", help=output)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

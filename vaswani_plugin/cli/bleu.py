@@ -6,80 +6,51 @@ import re
 from pathlib import Path
 
 from vaswani_plugin.analysis.figures import check_plot_path
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.metrics.bleu_input import read_segments
 
-HELP = "score translations: tokenized, compound-split and sacreBLEU, chrF, and what they mean"
+HELP = "score translations: tokenized, compound-split and sacreBLEU, chrF, and a comment on them"
 EXAMPLE = "vaswani bleu --hypothesis test.hyp.de --reference test.de --language de --format json"
+GENERATED = """output of fairseq-generate; sacreBLEU reads its D lines, --tokenized its H lines"""
+REFERENCE = """the references, one per line; several files are several references of each sentence
+(default with --generate-output: its T lines)"""
+LANGUAGE = """language of detokenized text; also prints the scores that papers print, over words by
+Moses' rules: tokenized BLEU and, for de, compound-split BLEU"""
+TOKENIZED = """the text is tokenized; also prints BLEU over its words, as multi-bleu does (its
+sacreBLEU is then not comparable to published ones)"""
+TOKENIZER = """sacreBLEU's tokenizer: zh for Chinese, char for other text without spaces between
+words (default: %(default)s)"""
+TRAINING = """the training set's source; also prints BLEU by how rare a sentence's words are in it:
+by their mean frequency rank, and by the rarest word (needs --source)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--hypothesis", type=Path, metavar="FILE", help="one translation a line")
-    source.add_argument(
-        "--generate-output",
-        type=Path,
-        metavar="FILE",
-        help="what fairseq-generate printed: sacreBLEU takes its D lines, --tokenized its H lines",
-    )
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="one reference a line; several files: several references of each line; with "
-        "--generate-output its T lines unless given",
-    )
-    parser.add_argument("--lowercase", action="store_true", help="ignore case")
+    add = parser.add_argument
+    scored = parser.add_mutually_exclusive_group(required=True)
+    hypothesis = "the translations, one per line"
+    scored.add_argument("--hypothesis", type=Path, metavar="FILE", help=hypothesis)
+    scored.add_argument("--generate-output", type=Path, metavar="FILE", help=GENERATED)
+    add("--reference", type=Path, nargs="+", metavar="FILE", help=REFERENCE)
+    add("--lowercase", action="store_true", help="ignore case")
     words = parser.add_mutually_exclusive_group()
-    words.add_argument(
-        "--language",
-        metavar="LL",
-        help="the text is running text of this language: also print the scores that papers print, "
-        "of its words by Moses' rules: tokenized BLEU, and for de compound-split BLEU",
-    )
-    words.add_argument(
-        "--tokenized",
-        action="store_true",
-        help="the text is tokenized: also print BLEU over its words as they are (multi-bleu); "
-        "sacreBLEU of such text is comparable to no other",
-    )
-    parser.add_argument(
-        "--sacrebleu-tokenizer",
-        choices=["13a", "zh", "char", "intl"],
-        default="13a",
-        help="what sacreBLEU takes for words: zh for Chinese, char for other text without blanks "
-        "between words (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--compound-split",
-        action="store_true",
-        help="with --tokenized: also print BLEU with hyphens split off (English-German only)",
-    )
-    parser.add_argument(
-        "--remove-bpe", action="store_true", help='join "@@ " pieces (--generate-output only)'
-    )
-    parser.add_argument(
-        "--confidence", action="store_true", help="95%% intervals, by bootstrap resampling"
-    )
-    parser.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="FILE",
-        help="another system's translations: is the difference significant? (paired bootstrap)",
-    )
-    parser.add_argument(
-        "--source", type=Path, metavar="FILE", help="the source: also print BLEU by its length"
-    )
-    parser.add_argument(
-        "--training-source",
-        type=Path,
-        metavar="FILE",
-        help="the training set's source: also print BLEU by how rare a sentence's words are there: "
-        "by their average frequency rank, and by the rarest of them (needs --source)",
-    )
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the tables (needs --source)")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    words.add_argument("--language", metavar="LL", help=LANGUAGE)
+    words.add_argument("--tokenized", action="store_true", help=TOKENIZED)
+    tokenizers = ["13a", "zh", "char", "intl"]
+    add("--sacrebleu-tokenizer", choices=tokenizers, default="13a", help=TOKENIZER)
+    compounds = "with --tokenized: also print BLEU with words split at hyphens (English-German)"
+    add("--compound-split", action="store_true", help=compounds)
+    pieces = 'with --generate-output: join "@@ " subwords'
+    add("--remove-bpe", action="store_true", help=pieces)
+    intervals = "95%% confidence intervals by bootstrap resampling"
+    add("--confidence", action="store_true", help=intervals)
+    baseline = "another system's translations; tests the difference by paired bootstrap"
+    add("--baseline", type=Path, metavar="FILE", help=baseline)
+    source = "the source sentences; also prints BLEU by their length"
+    add("--source", type=Path, metavar="FILE", help=source)
+    add("--training-source", type=Path, metavar="FILE", help=TRAINING)
+    add("--plot", type=Path, metavar="FILE", help="draw the tables by length (needs --source)")
+    add_format(parser)
 
 
 def check_flags(args: argparse.Namespace) -> None:

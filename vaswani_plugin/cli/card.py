@@ -5,21 +5,19 @@ import json
 import sys
 from pathlib import Path
 
-HELP = "complete a bundle: model card README.md, model.safetensors and config.json"
+from vaswani_plugin.cli._flags import add_format, add_model
+
+HELP = "write a bundle's model card (README.md), model.safetensors and config.json"
 EXAMPLE = "vaswani card --model work/quickstart/model --result work/quickstart/result.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="a bundle")
-    parser.add_argument(
-        "--result",
-        type=Path,
-        metavar="FILE",
-        help="result.json of the recipe, with data, updates, scores and versions (default: the one "
-        "beside DIR, if it tells of DIR)",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    add_model(parser)
+    what = "the recipe's result.json; the card shows its data, updates, scores and versions "
+    what += "(default: the result.json beside DIR, if it names DIR)"
+    parser.add_argument("--result", type=Path, metavar="FILE", help=what)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.inference.safetensors_file import save_safetensors
     from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
 
-    read_settings(args.model)  # raises if the folder is no bundle
+    read_settings(args.model)  # raises if the folder is not a bundle
     written = []
     if (args.model / MODEL).is_file():
         save_safetensors(load_checkpoint(args.model / MODEL), args.model / SAFETENSORS)

@@ -6,46 +6,33 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.analysis.figures import check_plot_path
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.metrics.complexity import table_1
 
-HELP = "Table 1: what each kind of layer costs, by formula and by the clock"
+HELP = "Table 1: the operations of each layer type by formula, and its measured time"
 EXAMPLE = "vaswani complexity --n 50 --d 512 --k 3 --r 16 --measure --plot layers.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
+    add = parser.add_argument
     for name, default, what in (
         ("n", 50, "length of the sequence"),
         ("d", 512, "width of the layer"),
-        ("k", 3, "kernel of the convolution"),
+        ("k", 3, "kernel size of the convolution"),
         ("r", 16, "neighbourhood of restricted self-attention"),
     ):
-        parser.add_argument(
-            f"--{name}", type=int, default=default, help=f"{what} (default: %(default)s)"
-        )
-    parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="time real layers on one core and fit the powers of n and d",
-    )
-    parser.add_argument(
-        "--lengths",
-        type=int,
-        nargs="+",
-        metavar="N",
-        help="lengths to time, at the middle one of the widths",
-        default=[128, 256, 512, 1024, 2048],
-    )
-    parser.add_argument(
-        "--widths",
-        type=int,
-        nargs="+",
-        metavar="D",
-        help="widths to time, at the middle one of the lengths",
-        default=[64, 128, 256, 512, 1024],
-    )
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the times (needs --measure)")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+        add(f"--{name}", type=int, default=default, help=f"{what} (default: %(default)s)")
+    measure = "time real layers on one core, and fit how the time grows with n and d"
+    add("--measure", action="store_true", help=measure)
+    for flag, metavar, sizes, what in (
+        ("--lengths", "N", [128, 256, 512, 1024, 2048], "lengths to time, at the median width"),
+        ("--widths", "D", [64, 128, 256, 512, 1024], "widths to time, at the median length"),
+    ):
+        what = f"{what} (default: {' '.join(map(str, sizes))})"
+        add(flag, type=int, nargs="+", metavar=metavar, default=sizes, help=what)
+    add("--plot", type=Path, metavar="FILE", help="draw the times (needs --measure)")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

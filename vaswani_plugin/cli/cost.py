@@ -6,51 +6,38 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.architectures import PAPER_VOCABULARY
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.metrics.cost import DEVICES
 
-HELP = "Table 2: what training costs in FLOPs, by time, by counting, and for finished runs"
+HELP = "Table 2: training cost in FLOPs, from the time, from the model's size or from a run's log"
 EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     time = parser.add_argument_group("by the paper's method: time x devices x TFLOP/s")
-    time.add_argument("--hours", type=float, help="training time")
-    time.add_argument("--devices", type=int, metavar="N", help="devices at once (default: 1)")
+    time.add_argument("--hours", type=float, metavar="H", help="training time in hours")
+    time.add_argument("--devices", type=int, metavar="N", help="number of devices (default: 1)")
     rate = time.add_mutually_exclusive_group()
-    rate.add_argument(
-        "--device",
-        choices=DEVICES,
-        metavar="NAME",
-        help=f"one of {', '.join(DEVICES)}; of a run: the device that its log names",
-    )
-    rate.add_argument("--teraflops", type=float, metavar="T", help="rate of any other device")
+    device = f"one of {', '.join(DEVICES)} (with --run, default: the device in its log)"
+    rate.add_argument("--device", choices=DEVICES, metavar="NAME", help=device)
+    teraflops = "for another device: its sustained TFLOP/s"
+    rate.add_argument("--teraflops", type=float, metavar="T", help=teraflops)
     count = parser.add_argument_group("by counting multiply-adds")
-    count.add_argument("--arch", help="an architecture of `vaswani archs`")
+    count.add_argument("--arch", metavar="NAME", help="an architecture of `vaswani archs`")
     for flag, default, what in (
-        ("--vocab", PAPER_VOCABULARY, "rows of the shared matrix"),
+        ("--vocab", PAPER_VOCABULARY, "rows of the shared embedding matrix"),
         ("--sentences", 1000, "sentences in a batch"),
-        ("--source-length", 25, "tokens of a source sentence, padding included"),
-        ("--target-length", 25, "tokens of a target sentence, padding included"),
+        ("--source-length", 25, "tokens in a source sentence, padding included"),
+        ("--target-length", 25, "tokens in a target sentence, padding included"),
     ):
-        count.add_argument(
-            flag, type=int, default=default, metavar="N", help=f"{what} (default: %(default)s)"
-        )
-    count.add_argument(
-        "--updates",
-        type=int,
-        metavar="N",
-        help="batches (default: the paper's 100,000, big 300,000)",
-    )
-    parser.add_argument(
-        "--run",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="finished runs: a recipe's work folder, its result.json, or a log of fairseq-train",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+        what = f"{what} (default: %(default)s)"
+        count.add_argument(flag, type=int, default=default, metavar="N", help=what)
+    updates = "training updates (default: the paper's, 100,000, or 300,000 for vaswani_big)"
+    count.add_argument("--updates", type=int, metavar="N", help=updates)
+    runs = "finished runs: a recipe's work folder, its result.json, or a log of fairseq-train"
+    parser.add_argument("--run", type=Path, nargs="+", default=[], metavar="PATH", help=runs)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

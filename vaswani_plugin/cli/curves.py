@@ -6,37 +6,28 @@ from pathlib import Path
 
 from vaswani_plugin.analysis.curve_series import AXES, SERIES
 from vaswani_plugin.analysis.figures import check_plot_path
+from vaswani_plugin.cli._flags import add_format
 
-HELP = "training curves of fairseq's logs and TensorBoard folders: loss, perplexity, speed"
+HELP = "training curves from fairseq logs and TensorBoard folders: loss, perplexity, speed"
 EXAMPLE = "vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "log",
-        type=Path,
-        nargs="+",
-        metavar="LOG",
-        help="a log of fairseq-train (json, simple or tqdm format), a recipe's work folder, or a "
-        "folder of --tensorboard-logdir",
+    add = parser.add_argument
+    log = "a log of fairseq-train (json, simple or tqdm format), a recipe's work folder, or a "
+    add("log", type=Path, nargs="+", metavar="LOG", help=log + "folder of --tensorboard-logdir")
+    label = "a name for each log, in the same order (default: the paths)"
+    add("--label", nargs="+", default=[], metavar="NAME", help=label)
+    series = (
+        f"what to show: {', '.join(SERIES)}; loss and ppl include the validation's (default: all "
     )
-    parser.add_argument(
-        "--label", nargs="+", default=[], metavar="NAME", help="of each log, in their order"
-    )
-    parser.add_argument(
-        "--series",
-        nargs="+",
-        choices=SERIES,
-        default=[],
-        metavar="NAME",
-        help=f"of {', '.join(SERIES)}; loss and ppl of the validation too (default: all there are)",
-    )
-    parser.add_argument("--x", choices=AXES, default="updates", help="(default: %(default)s)")
-    parser.add_argument(
-        "--output", type=Path, metavar="PNG", help="draw the curves, a panel a series"
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    series += "that the logs hold)"
+    add("--series", nargs="+", choices=SERIES, default=[], metavar="NAME", help=series)
+    add("--x", choices=AXES, default="updates", help="horizontal axis (default: %(default)s)")
+    output = "draw the curves, one panel for each series"
+    add("--output", type=Path, metavar="FILE", help=output)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     present = {key.split()[-1] for each in runs for key in each.series}
     for name in args.series or names[:1]:
         if name not in present:
-            raise ValueError(f"--series {name}: in none of the logs")
+            raise ValueError(f"--series {name}: no log has it")
     names = [name for name in names if name in present]
     if args.output:
         report.draw(runs, names, args.x, args.output)

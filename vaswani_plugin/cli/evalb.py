@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.metrics import evalb_layout as layout
 from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, score_trees
 from vaswani_plugin.metrics.evalb_parameters import COLLINS, parse_parameters
@@ -17,21 +18,17 @@ EXAMPLE = "vaswani evalb gold.trees parsed.trees --parameters COLLINS.prm --summ
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("gold", type=Path, metavar="GOLD", help="the right trees, one a line")
-    parser.add_argument(
-        "test", type=Path, metavar="TEST", help="the trees to score; an empty line is skipped"
+    add = parser.add_argument
+    add("gold", type=Path, metavar="GOLD", help="file of the reference trees, one per line")
+    test = "file of the trees to score, one per line; an empty line is a sentence without a tree"
+    add("test", type=Path, metavar="TEST", help=test)
+    parameters = (
+        "EVALB's parameter file (default: the settings of COLLINS.prm, without its limit on "
     )
-    parser.add_argument(
-        "--parameters",
-        type=Path,
-        metavar="FILE.prm",
-        help="EVALB's parameter file (default: the settings of its COLLINS.prm, by which results "
-        "are published, without its limit to errors; /dev/null: EVALB's without a file)",
-    )
-    parser.add_argument(
-        "--summary", action="store_true", help="leave out the table of single sentences"
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parameters += "errors; /dev/null: EVALB's settings when it gets no file)"
+    add("--parameters", type=Path, metavar="FILE.prm", help=parameters)
+    add("--summary", action="store_true", help="print only the summary, no row for each sentence")
+    add_format(parser)
 
 
 def read_trees(args: argparse.Namespace) -> tuple[list[str], list[str]]:

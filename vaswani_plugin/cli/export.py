@@ -4,9 +4,10 @@ import argparse
 import json
 from pathlib import Path
 
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._start import start_fairseq
 
-HELP = "write a model for stock fairseq, CTranslate2 or Hugging Face, or as safetensors"
+HELP = "convert a model for stock fairseq, CTranslate2 or Hugging Face, or to safetensors"
 EXAMPLE = "vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2"
 ONLY_FOR = {
     **dict.fromkeys(("data_bin", "quantization"), "ctranslate2"),
@@ -20,44 +21,22 @@ QUANTIZATIONS = ("int8", "int8_float32", "bfloat16", "float16")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--to", choices=TARGETS, required=True)
-    parser.add_argument(
-        "--model",
-        "--checkpoint",
-        type=Path,
-        required=True,
-        metavar="DIR|FILE",
-        help="a bundle, or a checkpoint",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE|DIR",
-        help="checkpoint for fairseq; else a new folder, which is a bundle if --model is one",
-    )
-    parser.add_argument(
-        "--data-bin",
-        type=Path,
-        metavar="DIR",
-        help="dictionaries of a checkpoint that is exported to CTranslate2",
-    )
-    parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        help="how CTranslate2 stores and multiplies the weights (default: float32)",
-    )
-    parser.add_argument(
-        "--allow-layer-norm-eps",
-        action="store_true",
-        help="export to fairseq though its LayerNorm has epsilon 1e-5 and the model another one",
-    )
-    parser.add_argument(
-        "--without-tokenizer",
-        action="store_true",
-        help="export to Hugging Face the model alone; needed unless its text is raw word pieces",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    add = parser.add_argument
+    to = "the program that will load the model"
+    add("--to", choices=TARGETS, required=True, help=to)
+    model = {"type": Path, "required": True, "metavar": "PATH", "help": "a bundle or a checkpoint"}
+    add("--model", "--checkpoint", **model)
+    output = "a checkpoint file for fairseq; otherwise a new folder (a bundle, if --model is one)"
+    add("--output", type=Path, required=True, metavar="PATH", help=output)
+    data = "ctranslate2: the folder of the dictionaries, if --model is a checkpoint"
+    add("--data-bin", type=Path, metavar="DIR", help=data)
+    quantization = "ctranslate2: the type of the weights (default: float32)"
+    add("--quantization", choices=QUANTIZATIONS, help=quantization)
+    epsilon = "fairseq: export even if the model's LayerNorm epsilon is not fairseq's 1e-5"
+    add("--allow-layer-norm-eps", action="store_true", help=epsilon)
+    tokenizer = "huggingface: export no tokenizer; needed unless the model reads raw word pieces"
+    add("--without-tokenizer", action="store_true", help=tokenizer)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,44 +4,29 @@ import argparse
 import json
 from pathlib import Path
 
+from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._start import start_fairseq
 
-HELP = "make a model of fairseq's own transformer or of Hugging Face's MarianMT one of ours"
+HELP = "convert fairseq's own transformer or Hugging Face's MarianMT into a model of this project"
 EXAMPLE = "vaswani import --checkpoint stock.pt --data-bin data-bin --output ours.pt"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "--from", dest="origin", choices=["fairseq", "huggingface"], default="fairseq"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        required=True,
-        metavar="FILE|DIR",
-        help="fairseq's checkpoint, or a folder of MarianMT",
-    )
-    parser.add_argument(
-        "--data-bin",
-        type=Path,
-        metavar="DIR",
-        help="holds the dictionaries (dict.*.txt) that fairseq's model was trained with",
-    )
-    parser.add_argument(
-        "--source-lang",
-        metavar="LANG",
-        help="(default: what the checkpoint or the names of DIR's files say)",
-    )
-    parser.add_argument("--target-lang", metavar="LANG", help="(default: likewise)")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE|DIR",
-        help="a checkpoint from fairseq's, a bundle from Hugging Face's",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    add = parser.add_argument
+    kinds = ["fairseq", "huggingface"]
+    origin = "what wrote the model (default: %(default)s)"
+    add("--from", dest="origin", choices=kinds, default="fairseq", help=origin)
+    checkpoint = "fairseq: the checkpoint file; huggingface: the MarianMT folder"
+    add("--checkpoint", type=Path, required=True, metavar="PATH", help=checkpoint)
+    data = "fairseq: the folder of the dictionaries (dict.*.txt) that it was trained with"
+    add("--data-bin", type=Path, metavar="DIR", help=data)
+    for flag, side in (("--source-lang", "source"), ("--target-lang", "target")):
+        what = f"{side} language (default: from the checkpoint or the file names)"
+        add(flag, metavar="LANG", help=what)
+    output = "fairseq: the checkpoint file to write; huggingface: the bundle folder to make"
+    add("--output", type=Path, required=True, metavar="PATH", help=output)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,51 +4,55 @@ import argparse
 import json
 from pathlib import Path
 
-from vaswani_plugin.cli._flags import add_processor, count, not_negative, processor
+from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli._types import non_negative_float, non_negative_int, positive_int
 from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
 
-HELP = "perplexity of a language model by token, word, character and byte, beside baselines"
+HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
 RATE, DECAY = 0.01, 0.001
-LINE_ENDS = """score: they are predicted and count as a word each, as published figures of wikitext
-have it (the table gives both); skip: leave them out of everything"""
-TRAIN_DATA = """what they count: a text gives baselines of words, a folder (its split train) of the
-model's tokens (default: --data-bin)"""
+LINE_ENDS = """score: each line end is predicted and counts as a word, as in published figures of
+wikitext; skip: line ends are neither predicted nor counted (default: %(default)s)"""
+TEXT = "the text: --text, --data-bin, or both (the model's tokens, the text's words)"
+WINDOW = "tokens of a window, context included (default: as in the model's training)"
+CONTEXT = """the first N tokens of a window are context only, as in fairseq-eval-lm (default:
+%(default)s)"""
+DYNAMIC = "dynamic evaluation: after a window is scored, train on it (Krause et al. 2018)"
+DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
+TRAIN_DATA = """training data of the baselines: text files for baselines of words, a binarized
+folder for baselines of the model's tokens (default: --data-bin)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    bundle = "a bundle, as recipes/lm.sh makes it, or a checkpoint (with --data-bin)"
-    parser.add_argument("--model", type=Path, metavar="PATH", help=bundle)
-    text = parser.add_argument_group("what to score (at least one; both: --text gives the counts)")
-    add = text.add_argument
-    add("--text", type=Path, metavar="FILE", help="raw text, plain or .gz")
-    add("--data-bin", type=Path, metavar="DIR", help="text binarized as one language")
-    add("--split", default="test", help="of --data-bin (default: %(default)s)")
-    add("--line-ends", choices=["score", "skip"], default="score", help=LINE_ENDS)
-    window = "of a window, context included (default: what the model was trained with)"
-    add("--tokens-per-sample", type=count, metavar="N", help=window)
-    context = "so many of them only give context to the rest, as in fairseq-eval-lm (default: 0)"
-    add("--context-window", type=int, default=0, metavar="N", help=context)
-    add("--batch-tokens", type=count, default=4096, metavar="N", help="(default: %(default)s)")
-    add = parser.add_argument_group("dynamic evaluation").add_argument
-    dynamic = "also let the model learn from each window after it is scored (Krause et al. 2018)"
-    add("--dynamic", action="store_true", help=dynamic)
-    rate = f"step of gradient descent on the mean loss of a window (default: {RATE})"
-    add("--dynamic-rate", type=not_negative, metavar="X", help=rate)
-    decay = f"part of the way back to the trained weights, after each window (0 to 1, {DECAY})"
-    add("--dynamic-decay", type=not_negative, metavar="X", help=decay)
-    add = parser.add_argument_group("baselines").add_argument
-    add("--baselines", action="store_true", help="uniform, unigram, trigram (modified Kneser-Ney)")
-    add("--train-data", type=Path, nargs="+", default=[], metavar="PATH", help=TRAIN_DATA)
-    figure = f"a published figure to convert; UNIT is one of {', '.join(FIGURES)}"
-    add("--figure", nargs=2, metavar=("VALUE", "UNIT"), help=figure)
-    counts = {"metavar": ("WORDS", "CHARACTERS"), "help": "of the figure's text, for --text"}
-    add("--counts", type=count, nargs=2, **counts)
     add = parser.add_argument
+    bundle = "a bundle of recipes/lm.sh, or a checkpoint (with --data-bin)"
+    add("--model", type=Path, metavar="PATH", help=bundle)
+    group = parser.add_argument_group(TEXT)
+    text = group.add_argument
+    text("--text", type=Path, metavar="FILE", help="raw text, plain or .gz")
+    text("--data-bin", type=Path, metavar="DIR", help="binarized text of one language")
+    text("--split", default="test", help="split of --data-bin (default: %(default)s)")
+    text("--line-ends", choices=["score", "skip"], default="score", help=LINE_ENDS)
+    text("--tokens-per-sample", type=positive_int, metavar="N", help=WINDOW)
+    text("--context-window", type=non_negative_int, default=0, metavar="N", help=CONTEXT)
+    flags.add_batch_tokens(group, 4096, "tokens")
+    dynamic = parser.add_argument_group("dynamic evaluation").add_argument
+    dynamic("--dynamic", action="store_true", help=DYNAMIC)
+    rate = f"learning rate of gradient descent on a window's mean loss (default: {RATE})"
+    dynamic("--dynamic-rate", type=non_negative_float, metavar="X", help=rate)
+    dynamic("--dynamic-decay", type=non_negative_float, metavar="X", help=DRIFT)
+    compared = parser.add_argument_group("baselines and published figures").add_argument
+    kinds = "also score uniform, unigram and trigram (modified Kneser-Ney) models"
+    compared("--baselines", action="store_true", help=kinds)
+    compared("--train-data", type=Path, nargs="+", default=[], metavar="PATH", help=TRAIN_DATA)
+    figure = f"convert a published figure to the other units; UNIT is one of {', '.join(FIGURES)}"
+    compared("--figure", nargs=2, metavar=("VALUE", "UNIT"), help=figure)
+    sizes = {"metavar": ("WORDS", "CHARACTERS"), "help": "sizes of the figure's text, if no --text"}
+    compared("--counts", type=positive_int, nargs=2, **sizes)
     add("--line-scores", type=Path, metavar="FILE", help="write each line's bits and perplexity")
-    add_processor(parser)
-    add("--format", choices=["text", "json"], default="text")
+    flags.add_device(parser)
+    flags.add_format(parser)
 
 
 def check_flags(args: argparse.Namespace) -> None:
@@ -57,26 +61,19 @@ def check_flags(args: argparse.Namespace) -> None:
     Raises:
         ValueError: names the flag and what it goes with.
     """
-    some_text = args.text or args.data_bin
+    data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
     rates = args.dynamic_rate is not None or args.dynamic_decay is not None
+    nothing = not (args.model or args.baselines or args.figure)
+    scored = args.model or args.baselines
     refusals = [
-        (
-            not (args.model or args.baselines or args.figure),
-            "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT",
-        ),
+        (nothing, "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT"),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
-        (not (some_text or args.counts), "no text: give --text FILE or --data-bin DIR"),
-        (
-            args.counts and (args.model or args.baselines),
-            "--counts goes with --figure alone; models need --text or --data-bin",
-        ),
+        (not subject, "no text: give --text FILE or --data-bin DIR"),
+        (args.counts and scored, "--counts goes with --figure alone: give --text or --data-bin"),
         (args.dynamic and not args.model, "--dynamic needs --model PATH"),
         (args.line_scores and not args.model, "--line-scores needs --model PATH"),
         (rates and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
-        (
-            args.baselines and not (args.train_data or args.data_bin),
-            "--baselines needs --train-data PATH: what to count",
-        ),
+        (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
         (args.train_data and not args.baselines, "--train-data goes with --baselines"),
     ]
     for is_wrong, message in refusals:
@@ -99,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
 
     model = subject = None
     if args.model:
-        model = load_language_model(args.model, data=args.data_bin, device=processor(args))
+        model = load_language_model(
+            args.model, data=args.data_bin, device=flags.chosen_device(args)
+        )
     if not args.counts:
         known = model.text_knowledge() if model else {}
         known["skips_ends"] = args.line_ends == "skip"

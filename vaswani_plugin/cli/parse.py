@@ -13,36 +13,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli import _lines as lines
 from vaswani_plugin.decoding import PARSER_DECODING
+from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.parsing import ParsedSentence, Parser
 
 HELP = "parse tokenized sentences into constituency trees with a bundle"
 EXAMPLE = "vaswani parse --model work/parsing/model --pretty < sentences"
-BUNDLE = "a bundle, as recipes/parsing.sh makes it"
-DRAW = "also draw the trees (.svg, .png, .pdf); of line 2 into FILE-2, and so on"
-UNCONSTRAINED = "let the model write what is no tree, and count such sentences"
-FORMAT = "json: an object a line with line, tree (null for none), symbols and score"
+BUNDLE = "the bundle: the folder model/ of recipes/parsing.sh"
+DRAW = "also draw the trees (.svg, .png, .pdf); the tree of line 2 goes to FILE-2, and so on"
+UNCONSTRAINED = "allow outputs that are no tree; the number of such sentences is printed at the end"
+FORMAT = "json: one object per line with line, tree (null if there is none), symbols and score"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
-    add("inputs", nargs="*", metavar="FILE", help="a sentence a line, plain or .gz (default: -)")
-    add("--model", type=Path, required=True, metavar="DIR", help=BUNDLE)
-    lines.add_output(parser)
-    add("--pretty", action="store_true", help="trees over several lines, indented")
+    flags.add_inputs(parser, "a tokenized sentence")
+    flags.add_model(parser, BUNDLE)
+    flags.add_output(parser)
+    add("--pretty", action="store_true", help="print each tree over several lines, indented")
     add("--draw", type=Path, metavar="FILE", help=DRAW)
     add("--unconstrained", action="store_true", help=UNCONSTRAINED)
-    beam = PARSER_DECODING["beam"]
-    add("--beam", type=flags.count, help=f"width (default: that of the bundle, else {beam})")
+    flags.add_beam(parser, PARSER_DECODING["beam"])
     flags.add_length_penalty(parser, PARSER_DECODING["lenpen"])
-    add("--format", choices=["text", "json"], default="text", help=FORMAT)
-    lines.add_buffer(parser, 256, "parsing")
-    flags.add_batch_tokens(parser, 2048, "units read")
-    flags.add_processor(parser)
+    flags.add_format(parser, FORMAT)
+    flags.add_buffer(parser, 256)
+    flags.add_batch_tokens(parser, 2048, "source subwords")
+    flags.add_device(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,18 +55,18 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--pretty and --format json exclude each other; drop one")
     from vaswani_plugin.interchange.parsing import load_parser
 
-    parser = load_parser(args.model, device=flags.processor(args))
+    parser = load_parser(args.model, device=flags.chosen_device(args))
     inputs = args.inputs or ["-"]
     found = parser.stream(
         read(inputs, parser),
-        buffer=lines.buffer_size(args, inputs),
+        buffer=flags.buffer_size(args, inputs),
         beam=args.beam,
         length_penalty=args.lenpen,
         unconstrained=args.unconstrained,
         batch_tokens=args.batch_tokens,
     )
     total = malformed = 0
-    with lines.opened(args.output) as write, lines.progress(inputs, args.output) as bar:
+    with open_output(args.output) as write, line_progress(inputs, args.output) as bar:
         for number, sentence in enumerate(found, start=1):
             total += bool(sentence.words)
             malformed += bool(sentence.words) and sentence.tree is None
@@ -88,11 +87,13 @@ def read(paths: list[str], parser: "Parser") -> Iterator[str]:
     """
     from vaswani_plugin.text.messages import InputError
 
-    for place, line in lines.read_raw(paths):
-        if (units := parser.count_tokens(line)) > parser.longest_source:
+    lines = LocatedLines(paths)
+    for number, line in enumerate(lines, start=1):
+        units, most = parser.count_tokens(line), parser.longest_source
+        if units > most:
+            place = lines.place(number)
             raise InputError(
-                f"{place}: the line has {units} units, the model takes {parser.longest_source}: "
-                f"divide it"
+                f"{place}: the line has {units} units, the model takes {most}: divide it"
             )
         yield line
 

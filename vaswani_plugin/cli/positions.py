@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.analysis.figures import check_plot_path, new_figure, save_figure
+from vaswani_plugin.cli._flags import add_format
 
 if TYPE_CHECKING:
     import numpy as np
 
-HELP = "section 3.5: the positional encoding as a heat map, and the products of its positions"
+HELP = "section 3.5: the positional encoding as a heat map, and dot products by distance"
 EXAMPLE = "vaswani positions --length 100 --d-model 512 --plot positions.png"
 SHOWN = (0, 1, 2, 5, 10, 20, 50)
 """Distances of the printed products."""
@@ -18,10 +19,13 @@ SHOWN = (0, 1, 2, 5, 10, 20, 50)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
-    parser.add_argument("--d-model", type=int, default=512, help="width (default: %(default)s)")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the heat maps")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    add = parser.add_argument
+    add("--length", type=int, default=100, help="number of positions (default: %(default)s)")
+    add(
+        "--d-model", type=int, default=512, help="dimensions of the encoding (default: %(default)s)"
+    )
+    add("--plot", type=Path, metavar="FILE", help="draw the heat maps")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

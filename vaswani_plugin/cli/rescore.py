@@ -9,7 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from vaswani_plugin.cli._flags import add_batch_tokens, add_processor, natural, processor
+from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli._types import non_negative_int
 
 HELP = "rescore n-best lists with models or ensembles, and tune the weights for BLEU"
 EXAMPLE = (
@@ -22,53 +23,49 @@ WARNING = (
     "list's score count the same (--average), which harms where the system is the weaker one"
 )
 PATHS = (
-    ("data", "the models' binarized data", {"required": True, "metavar": "DIR"}),
-    ("bpe-codes", "split sources and hypotheses with these", {}),
-    ("nbest", "lists to reorder, of Moses (ids from 0) or fairseq-generate", {"required": True}),
-    ("source", "a line a sentence (default: the list's S lines)", {}),
-    ("reference", "tokenized, a line a sentence (default: the list's T lines)", {"nargs": "+"}),
-    ("dev-nbest", "lists to tune the weights on", {}),
-    ("dev-source", "of them", {}),
-    ("dev-reference", "of them", {"nargs": "+"}),
-    ("output", "the best of each list", {}),
-    ("output-nbest", "all of them, reordered, Moses' format", {}),
+    ("data", "folder of the models' dictionaries", {"required": True, "metavar": "DIR"}),
+    ("bpe-codes", "split sources and hypotheses by these BPE codes", {}),
+    ("nbest", "the n-best lists, of Moses (ids from 0) or fairseq-generate", {"required": True}),
+    ("source", "source sentences, one per line (default: the S lines of --nbest)", {}),
+    (
+        "reference",
+        "tokenized references, one per line (default: the T lines of --nbest)",
+        {"nargs": "+"},
+    ),
+    ("dev-nbest", "n-best lists of a development set, on which the weights are tuned", {}),
+    ("dev-source", "source sentences of --dev-nbest", {}),
+    ("dev-reference", "references of --dev-nbest", {"nargs": "+"}),
+    ("output", "write the best hypothesis of each list", {}),
+    ("output-nbest", "write the reordered lists, in Moses' format", {}),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "--system",
-        action="append",
-        required=True,
-        metavar="NAME=FILE[:FILE...]",
-        help="a checkpoint or an ensemble that scores the hypotheses; may be repeated, a row of "
-        "the table each; the last one is applied in --output and --output-nbest",
+    add = parser.add_argument
+    system = (
+        "a checkpoint, or several as an ensemble, that scores the hypotheses; may be repeated: "
     )
+    system += "each gets a row of the table, and --output uses the last"
+    kind = "NAME=FILE[:FILE...]"
+    add("--system", action="append", required=True, metavar=kind, help=system)
     for name, meaning, more in PATHS:
-        options = {"type": Path, "metavar": "FILE", "help": meaning} | more
-        parser.add_argument(f"--{name}", **options)
+        add(f"--{name}", **{"type": Path, "metavar": "FILE", "help": meaning} | more)
     weights = parser.add_mutually_exclusive_group()
-    weights.add_argument(
-        "--weights",
-        nargs="+",
-        metavar="NAME=NUMBER",
-        help="fixed, of log P by the names of the systems, of score (the list's own) and of words "
-        "(their number)",
+    fixed = "fixed weights; NAME is a system (its log P), score (that of the list) or words (the "
+    fixed += "number of words)"
+    weights.add_argument("--weights", nargs="+", metavar="NAME=NUMBER", help=fixed)
+    average = (
+        "equal weights of the list's score and the system's log P, on the same scale (Sutskever "
     )
-    weights.add_argument(
-        "--average",
-        action="store_true",
-        help="the even average of the list's score and of the system's log P on the same scale "
-        "(Sutskever et al. 2014); done, with a warning, where there are no --dev-nbest either",
-    )
-    parser.add_argument(
-        "--restarts", type=natural, default=10, metavar="N", help="random starts (default: 10)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of the random starts (default: 1)")
-    add_batch_tokens(parser, 4000, "target tokens scored", "--max-tokens")
-    add_processor(parser)
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    average += "et al. 2014); the default, with a warning, if there is no --dev-nbest"
+    weights.add_argument("--average", action="store_true", help=average)
+    restarts = "random restarts of the tuning (default: %(default)s)"
+    add("--restarts", type=non_negative_int, default=10, metavar="N", help=restarts)
+    add("--seed", type=int, default=1, help="random seed of the restarts (default: %(default)s)")
+    flags.add_batch_tokens(parser, 4000, "target tokens", "--max-tokens")
+    flags.add_device(parser)
+    flags.add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     test, dev = sets[0], sets[1] if len(sets) > 1 else None
     is_tuned = dev is not None and not args.average
     is_even = not (is_tuned or fixed)
-    device = processor(args)
+    device = flags.chosen_device(args)
     notes = rescoring.add_systems(
         systems, lambda paths: load_scorer(paths, args.data, device), sets, args.max_tokens, is_even
     )

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vaswani_plugin.cli._flags import count
+from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.metrics.rouge import OVER, lead
 from vaswani_plugin.metrics.rouge_report import as_text, rouge_report
 from vaswani_plugin.text.corpus_io import InputError, read_lines
 from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
 
-HELP = "ROUGE-1, -2 and -L of summaries, beside the first sentences of the articles"
+HELP = "ROUGE-1, -2 and -L of summaries, compared with the articles' first sentences"
 EXAMPLE = (
     "vaswani rouge --hypothesis test.hyp --references work/summarization/raw/test.jsonl --lead 1"
 )
@@ -22,33 +23,21 @@ Read = TypeVar("Read")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("--hypothesis", type=Path, metavar="FILE", help="a summary a line")
-    parser.add_argument(
-        "--references",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="a summary a line, a file for each reference; or the one .jsonl of "
-        "data-prep/summaries.py, with any number of references, and the articles",
+    add = parser.add_argument
+    add("--hypothesis", type=Path, metavar="FILE", help="the summaries to score, one per line")
+    references = (
+        "reference summaries, one per line, a file for each set of references; or one .jsonl "
     )
-    parser.add_argument(
-        "--lead",
-        type=count,
-        action="append",
-        default=[],
-        metavar="N",
-        help="also score the first N sentences of each article; again for more",
-    )
-    parser.add_argument("--articles", type=Path, metavar="FILE", help="an article a line, for them")
-    parser.add_argument(
-        "--over",
-        choices=OVER,
-        default="best",
-        help="of several references take the best F1 or the mean of all (default: %(default)s)",
-    )
-    parser.add_argument("--no-stemming", action="store_true", help="compare words as they are")
-    parser.add_argument("--format", choices=["text", "json"], default="text")
+    references += "of data-prep/summaries.py, which also holds the articles"
+    add("--references", type=Path, nargs="+", required=True, metavar="FILE", help=references)
+    first = "also score the first N sentences of each article; may be repeated"
+    add("--lead", type=positive_int, action="append", default=[], metavar="N", help=first)
+    articles = "for --lead: the articles, one per line"
+    add("--articles", type=Path, metavar="FILE", help=articles)
+    over = "over several references: take the best F1 or the mean (default: %(default)s)"
+    add("--over", choices=OVER, default="best", help=over)
+    add("--no-stemming", action="store_true", help="compare whole words, not Porter stems")
+    add_format(parser)
 
 
 def read(reader: Callable[[Path], Read], path: Path) -> list[Any]:
@@ -77,7 +66,7 @@ def read_all(args: argparse.Namespace) -> list[Example]:
     if any(str(path).endswith(JSONL) for path in args.references):
         if len(args.references) > 1 or args.articles:
             raise ValueError(
-                f"{args.references[0]}: holds all references and articles, give no other"
+                f"{args.references[0]}: has all references and articles: give no other file"
             )
         return read(lambda path: read_examples(str(path)), args.references[0])
     files = [read(read_lines, path) for path in args.references]

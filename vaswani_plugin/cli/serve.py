@@ -4,75 +4,46 @@ import argparse
 from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli._flags import count
+from vaswani_plugin.cli._types import positive_int, seconds
 from vaswani_plugin.decoding import PAPER_DECODING
 
-HELP = "translate over HTTP with a bundle: LibreTranslate's interface, and a page"
+HELP = "translate over HTTP: LibreTranslate's interface and a web page"
 EXAMPLE = "vaswani serve --model work/quickstart/model --port 5000"
-
-
-def seconds(text: str) -> float:
-    """A duration above 0.
-
-    Raises:
-        argparse.ArgumentTypeError: it is not above 0, or has no end.
-        ValueError: it is no number.
-    """
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: must be a number of seconds above 0")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "--model", type=Path, required=True, metavar="DIR", help="a bundle, as the recipes make it"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="(default: %(default)s)")
-    parser.add_argument("--port", type=int, default=5000, help="0: a free one (default: 5000)")
-    parser.add_argument("--beam", type=count, help="width (default: that of the bundle, else 4)")
-    flags.add_processor(parser)
+    add = parser.add_argument
+    flags.add_model(parser)
+    host = "address to listen on; 0.0.0.0 is all of this machine's (default: %(default)s)"
+    add("--host", default="127.0.0.1", help=host)
+    port = "port to listen on; 0 chooses a free one (default: %(default)s)"
+    add("--port", type=int, default=5000, help=port)
+    flags.add_beam(parser, PAPER_DECODING["beam"])
+    flags.add_device(parser)
     flags.add_precision(parser)
-    parser.add_argument(
-        "--api-keys",
-        type=Path,
-        metavar="FILE",
-        help="answer only who gives a key of this file: a line for each, KEY [REQUESTS A MINUTE]",
-    )
-    parser.add_argument(
-        "--requests-per-minute",
-        type=count,
-        metavar="N",
-        help="of an address, where keys are not asked for",
-    )
-    parser.add_argument(
-        "--allow-origin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="a web site whose pages may call the service; '*': all (default: none)",
-    )
+    keys = "require an API key; the file has one per line: KEY [REQUESTS PER MINUTE]"
+    add("--api-keys", type=Path, metavar="FILE", help=keys)
+    rate = "most requests per minute from one address, if no keys are required (default: no limit)"
+    add("--requests-per-minute", type=positive_int, metavar="N", help=rate)
+    origin = "allow calls from this web site's pages; * allows all; may be repeated (default: none)"
+    add("--allow-origin", action="append", default=[], metavar="URL", help=origin)
     limits = parser.add_argument_group("limits of a request")
-    limits.add_argument("--characters", type=count, default=10_000, help="(default: %(default)s)")
-    limits.add_argument("--body-bytes", type=count, default=1 << 20, help="(default: %(default)s)")
-    limits.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="SECONDS", help="(default: 60)"
-    )
-    queue = parser.add_argument_group("batches")
-    queue.add_argument(
-        "--queue-lines", type=count, default=1024, help="may wait (default: %(default)s)"
-    )
-    queue.add_argument(
-        "--batch-lines", type=count, default=64, help="at once (default: %(default)s)"
-    )
-    queue.add_argument(
-        "--batch-wait",
-        type=seconds,
-        default=0.003,
-        metavar="SECONDS",
-        help="for others to join (default: 0.003)",
-    )
+    batches = parser.add_argument_group("queue and batches")
+    for group, flag, default, what in (
+        (limits, "--characters", 10_000, "most characters of text in a request"),
+        (limits, "--body-bytes", 1 << 20, "most bytes of a request"),
+        (batches, "--queue-lines", 1024, "most lines that wait; more are refused"),
+        (batches, "--batch-lines", 64, "most lines in a batch"),
+    ):
+        what = f"{what} (default: %(default)s)"
+        group.add_argument(flag, type=positive_int, default=default, metavar="N", help=what)
+    for group, flag, default, what in (
+        (limits, "--timeout", 60.0, "seconds until an unanswered request gets an error"),
+        (batches, "--batch-wait", 0.003, "seconds that a line waits for others to form a batch"),
+    ):
+        what = f"{what} (default: %(default)s)"
+        group.add_argument(flag, type=seconds, default=default, metavar="SECONDS", help=what)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         requests_per_minute=args.requests_per_minute,
     )
     with bound_socket(args.host, args.port) as listener:
-        device = flags.processor(args)
+        device = flags.chosen_device(args)
         dtype = flags.chosen_dtype(args, device)
         translator = load_translator(args.model, device=device, dtype=dtype, threads=args.threads)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]

@@ -7,55 +7,39 @@ summary. Of an article that is too long only the beginning is read, as in traini
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli import _lines as lines
+from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.summarization import Summary
 
-HELP = "summarize articles with a bundle (model, dictionary, subword codes)"
+HELP = "summarize articles with a bundle, one summary per article"
 EXAMPLE = "vaswani summarize --model work/summarization/model < articles > summaries"
-BUNDLE = "a bundle, as recipes/summarization.sh makes it"
+BUNDLE = "the bundle: the folder model/ of recipes/summarization.sh"
+FORMAT = """json: one object per line with line, article_tokens, read_tokens, summary, score,
+tokens, log_probabilities (natural logarithms) and ended (false: cut at --max-length)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "inputs", nargs="*", metavar="FILE", help="an article a line, plain or .gz (default: -)"
-    )
-    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help=BUNDLE)
-    lines.add_output(parser)
-    parser.add_argument(
-        "--beam", type=flags.count, help="width (default: that of the bundle, else 4)"
-    )
+    add = parser.add_argument
+    flags.add_inputs(parser, "an article")
+    flags.add_model(parser, BUNDLE)
+    flags.add_output(parser)
+    flags.add_beam(parser, PAPER_DECODING["beam"])
     flags.add_length_penalty(parser, PAPER_DECODING["lenpen"])
-    parser.add_argument(
-        "--max-length",
-        type=flags.count,
-        metavar="N",
-        help="units of a summary (default: those of the training's longest)",
-    )
-    parser.add_argument(
-        "--no-repeat-ngram-size",
-        type=flags.count,
-        default=0,
-        metavar="N",
-        help="write no N units twice in a summary",
-    )
-    lines.add_buffer(parser, 256, "summarizing")
-    flags.add_batch_tokens(parser, 4096, "units of articles read")
-    parser.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="json: an object a line with line, article_tokens, read_tokens, summary, score, "
-        "tokens, log_probabilities (natural logarithms) and ended (whether the model ended it)",
-    )
-    flags.add_processor(parser)
+    longest = "most subwords of a summary (default: the most in training)"
+    add("--max-length", type=positive_int, metavar="N", help=longest)
+    ngram = "never repeat N successive subwords in a summary (default: 0, no limit)"
+    add("--no-repeat-ngram-size", type=positive_int, default=0, metavar="N", help=ngram)
+    flags.add_buffer(parser, 256)
+    flags.add_batch_tokens(parser, 4096, "subwords of articles")
+    flags.add_format(parser, FORMAT)
+    flags.add_device(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,15 +50,15 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     if not args.model.is_dir():
-        raise ValueError(f"--model {args.model}: must be {BUNDLE}")
+        raise ValueError(f"--model {args.model}: must be a folder, {BUNDLE}")
     from vaswani_plugin.inference.summarization import Summarizer
     from vaswani_plugin.interchange.language_model import load_language_model
 
-    summarizer = Summarizer(load_language_model(args.model, device=flags.processor(args)))
+    summarizer = Summarizer(load_language_model(args.model, device=flags.chosen_device(args)))
     inputs = args.inputs or ["-"]
     summaries = summarizer.stream(
-        lines.RawLines(inputs),
-        buffer=lines.buffer_size(args, inputs),
+        LocatedLines(inputs),
+        buffer=flags.buffer_size(args, inputs),
         beam=args.beam,
         length_penalty=args.lenpen,
         max_length=args.max_length,
@@ -82,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         batch_tokens=args.batch_tokens,
     )
     total = cut = 0
-    with lines.opened(args.output) as write, lines.progress(inputs, args.output) as bar:
+    with open_output(args.output) as write, line_progress(inputs, args.output) as bar:
         for total, summary in enumerate(summaries, start=1):
             write([_as_json(total, summary) if args.format == "json" else summary.text])
             cut += summary.read_tokens < summary.article_tokens

@@ -5,61 +5,45 @@ Every line gives exactly one line; an empty line stays empty.
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli import _lines as lines
+from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.results import Translation
 
-HELP = "translate raw text with a bundle (model, dictionaries, subword codes)"
+HELP = "translate raw text with a bundle, line by line"
 EXAMPLE = "vaswani translate --model work/quickstart/model < raw.en > raw.de"
+FORMAT = """json: one object per line with line, source and hypotheses (text, score, tokens,
+positional_scores, alignment); scores are natural logarithms, the last one that of </s>"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("inputs", nargs="*", metavar="FILE", help="text, plain or .gz (default: -)")
-    parser.add_argument(
-        "--model", type=Path, required=True, metavar="DIR", help="a bundle, as the recipes make it"
+    add = parser.add_argument
+    flags.add_inputs(parser, "a sentence")
+    flags.add_model(parser)
+    engine = (
+        "what runs the model; fairseq is PyTorch (default: ctranslate2 for a bundle of `vaswani "
     )
-    parser.add_argument(
-        "--engine",
-        choices=["fairseq", "ctranslate2"],
-        help="(default: ctranslate2 where the bundle is one of `vaswani export --to ctranslate2`)",
-    )
-    lines.add_output(parser)
-    parser.add_argument(
-        "--beam", type=flags.count, help="width (default: that of the bundle, else 4)"
-    )
-    parser.add_argument(
-        "--nbest",
-        type=flags.count,
-        default=1,
-        metavar="N",
-        help="give the N best of each line; as text, each as LINE <tab> SCORE <tab> TEXT",
-    )
+    engine += "export --to ctranslate2`, otherwise fairseq)"
+    add("--engine", choices=["fairseq", "ctranslate2"], help=engine)
+    flags.add_output(parser)
+    flags.add_beam(parser, PAPER_DECODING["beam"])
+    nbest = "print the N best translations of each line; as text: LINE <tab> SCORE <tab> TEXT "
+    nbest += "(default: %(default)s, the text alone)"
+    add("--nbest", type=positive_int, default=1, metavar="N", help=nbest)
     flags.add_length_penalty(parser, PAPER_DECODING["lenpen"])
-    parser.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help="json: an object a line with line, source and hypotheses (text, score, tokens, "
-        "positional_scores, alignment); scores are natural logarithms, the last positional one "
-        "is that of the end of sentence",
-    )
-    parser.add_argument(
-        "--long",
-        choices=["error", "split", "truncate"],
-        default="error",
-        help="what to do with a line of more subwords than the model takes (default: %(default)s, "
-        "after the lines before it are written)",
-    )
-    lines.add_buffer(parser, 1000, "translating")
-    flags.add_batch_tokens(parser, 4096, "source subwords translated")
-    flags.add_processor(parser)
+    flags.add_format(parser, FORMAT)
+    long = "what to do with a line of more subwords than the model takes: stop with an error, "
+    long += "translate it in parts, or cut it off (default: %(default)s)"
+    add("--long", choices=["error", "split", "truncate"], default="error", help=long)
+    flags.add_buffer(parser, 1000)
+    flags.add_batch_tokens(parser, 4096, "source subwords")
+    flags.add_device(parser)
     flags.add_precision(parser)
 
 
@@ -73,18 +57,18 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.inference.sources import TextTooLong  # importing torch takes a second
     from vaswani_plugin.interchange.translation import load_translator
 
-    device = flags.processor(args)
+    device = flags.chosen_device(args)
     dtype = flags.chosen_dtype(args, device)
     engine = {"fairseq": "torch"}.get(args.engine, args.engine)
     translator = load_translator(
         args.model, device=device, dtype=dtype, threads=args.threads, engine=engine
     )
     inputs = args.inputs or ["-"]
-    raw = lines.RawLines(inputs)
+    raw = LocatedLines(inputs)
     options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}
     options |= {"batch_tokens": args.batch_tokens, "long": args.long}
-    options |= {"align": args.format == "json", "buffer": lines.buffer_size(args, inputs)}
-    with lines.opened(args.output) as write, lines.progress(inputs, args.output) as bar:
+    options |= {"align": args.format == "json", "buffer": flags.buffer_size(args, inputs)}
+    with open_output(args.output) as write, line_progress(inputs, args.output) as bar:
         try:
             for number, translation in enumerate(translator.stream(raw, **options), start=1):
                 write(shown(number, translation, args))

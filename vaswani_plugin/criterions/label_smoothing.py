@@ -16,7 +16,7 @@ from omegaconf import II
 from torch import Tensor
 
 from vaswani_plugin.defaults import RESOLVER, SMOOTHING
-from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
+from vaswani_plugin.errors import UserError, value_errors_as_user_errors
 from vaswani_plugin.modules.loss import (
     SmoothedLoss,
     label_smoothed_cross_entropy,
@@ -61,7 +61,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
         super().__init__(task)
-        with modules_errors_as_user_errors():  # a bad epsilon is refused at the start
+        with value_errors_as_user_errors():  # a bad epsilon is refused at the start
             smoothing_weights(label_smoothing, vocabulary=2)
         self.sentence_avg = sentence_avg
         self.epsilon = label_smoothing

@@ -63,7 +63,7 @@ class _Shuffled(FairseqDataset):
         return np.random.permutation(len(self))
 
 
-def _do_batches_depend_on_the_first_epoch() -> bool:
+def _batches_depend_on_first_epoch() -> bool:
     """Whether a process makes different batches if it starts in epoch 2 instead of epoch 1."""
 
     def made_in(epoch: int) -> list[list[int]]:
@@ -87,7 +87,7 @@ def rebuild_the_same_batches() -> None:
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
     task = fairseq_task.FairseqTask
-    if not (is_patched(task.get_batch_iterator) or _do_batches_depend_on_the_first_epoch()):
+    if not (is_patched(task.get_batch_iterator) or _batches_depend_on_first_epoch()):
         return
 
     @patch(task, "get_batch_iterator")
@@ -113,7 +113,7 @@ def rebuild_the_same_batches() -> None:
         return made
 
 
-def read_data_outside_the_cache() -> None:
+def read_uncached_data() -> None:
     """``--dataset-impl cached`` ends in ``KeyError: np.int64(135)``.
 
     The training reads its first batch before the cache is filled, and the cache may be refilled
@@ -131,7 +131,7 @@ def read_data_outside_the_cache() -> None:
         return IndexedDataset.__getitem__(self, index)
 
 
-def refuse_texts_of_which_nothing_is_scored() -> None:
+def refuse_unscored_texts() -> None:
     """``fairseq-eval-lm`` reports a perplexity of 1.00 for a text that it did not read.
 
     The text is cut into blocks of ``--tokens-per-sample`` tokens, by default 1,024. Blocks longer

@@ -127,7 +127,7 @@ SAVE_PAUSE = 2.5
 """Seconds before a failed save is tried again; the numbers are fairseq's."""
 
 
-def begin_failed_saves_anew() -> None:
+def restart_failed_saves() -> None:
     """A save that is tried again is appended to the file of the failed try.
 
     If the disk was full or missing for a second, the file begins with half a checkpoint and cannot
@@ -211,7 +211,7 @@ def sync_before_rename() -> None:
         original(src, dst)
 
 
-def keep_intervals_at_the_end_of_epochs() -> None:
+def save_intervals_at_epoch_ends() -> None:
     """No interval checkpoint is written if its update is the last of an epoch.
 
     With ``--save-interval-updates 5`` and epochs of 15 updates, ``checkpoint_1_15.pt`` is missing,

@@ -34,5 +34,5 @@ def name_broken_dictionaries() -> None:
         except Exception as error:
             reason = str(error).split(". ")[0]
             raise DictionaryError(
-                f"{f}: no dictionary: {reason}; give the one that was made with the data"
+                f"{f}: not a dictionary: {reason}; give the one that was made with the data"
             ) from error

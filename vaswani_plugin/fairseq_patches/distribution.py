@@ -88,7 +88,7 @@ def start_workers() -> None:
     @patch(distributed_utils, "call_main")
     def call_main(original: Callable, cfg: DictConfig, main: Callable, **kwargs: Any) -> None:
         _refuse_fully_sharded(cfg)
-        with ends_of_workers_reported():
+        with worker_exits_reported():
             distributed = cfg.distributed_training
             if not _runs_on_cpu(cfg):
                 original(cfg, main, **kwargs)
@@ -117,7 +117,7 @@ def _refuse_fully_sharded(cfg: DictConfig) -> None:
 
 
 @contextmanager
-def ends_of_workers_reported() -> Iterator[None]:
+def worker_exits_reported() -> Iterator[None]:
     """Let the process that started the workers end as a worker ended.
 
     PyTorch ends the other workers, by SIGKILL if they don't react within half a minute.

@@ -21,7 +21,7 @@ WORKERS = "num_shards"
 """Key of the number of workers in a saved state, in fairseq's terms."""
 
 
-def keep_place_with_other_workers() -> None:
+def resume_epoch_with_other_worker_count() -> None:
     """With another number of workers, a resumed epoch continues at another place.
 
     A checkpoint keeps the number of batches that each worker has finished, but not the number of
@@ -55,7 +55,7 @@ def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, A
     if before is None:
         logger.info(f"{place}: the checkpoint names no number of workers, taken to be {now} as now")
         return each
-    if _is_order_by_workers(iterator, state):
+    if _order_depends_on_workers(iterator, state):
         logger.warning(
             f"epoch {state['epoch']} begins anew: its batches have another order with {now} workers"
             f" than with {before}, so the first {each * before} are others"
@@ -67,13 +67,15 @@ def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, A
     return finished
 
 
-def _is_order_by_workers(iterator: iterators.EpochBatchIterator, state: dict[str, Any]) -> bool:
+def _order_depends_on_workers(
+    iterator: iterators.EpochBatchIterator, state: dict[str, Any]
+) -> bool:
     """Whether the shuffled order of the epoch's batches depends on the number of workers."""
     is_of_several_datasets = isinstance(iterator, iterators.GroupedEpochBatchIterator)
     return is_of_several_datasets or (iterator.grouped_shuffling and state.get("shuffle", True))
 
 
-def start_the_clock_of_a_resumed_training() -> None:
+def restart_stopwatches_on_resume() -> None:
     """A resumed training logs `wall` 0, however long it takes.
 
     The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
@@ -95,14 +97,14 @@ def start_the_clock_of_a_resumed_training() -> None:
         self.start()
 
 
-def _is_end_lost() -> bool:
+def _is_epoch_end_lost() -> bool:
     """Whether groups of 4, after 3 of 8 batches, are not the two that the last 5 batches make."""
     batches = iterators.CountingIterator(range(5), start=3, total=8)
     with silenced(iterators.logger):
         return len(list(iterators.GroupedIterator(batches, 4))) != 2
 
 
-def finish_epochs_of_other_groups() -> None:
+def finish_epochs_with_other_update_freq() -> None:
     """With another ``--update-freq``, a resumed epoch may lose its end and be repeated.
 
     fairseq counts groups of batches as if the first group began with the epoch. After 3 of 8
@@ -112,7 +114,7 @@ def finish_epochs_of_other_groups() -> None:
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not (is_patched(iterators.GroupedIterator.__init__) or _is_end_lost()):
+    if not (is_patched(iterators.GroupedIterator.__init__) or _is_epoch_end_lost()):
         return
 
     @patch(iterators.GroupedIterator, "__init__")

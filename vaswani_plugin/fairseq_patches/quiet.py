@@ -50,7 +50,7 @@ def silence_known_warnings() -> None:
             warnings.filterwarnings("ignore", message=message, category=category)
 
 
-def log_from_info_up() -> None:
+def set_log_level_to_info() -> None:
     """fairseq-generate logs every library's DEBUG lines.
 
     ``wav2vec2_classification`` sets the root logger to DEBUG when it is imported, before the

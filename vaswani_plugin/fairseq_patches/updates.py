@@ -10,7 +10,7 @@ from vaswani_plugin.fairseq_patches._patching import patch
 CPU_ALLOCATOR = "can't allocate memory"
 
 
-def skip_batches_beyond_the_cpus_memory() -> None:
+def skip_batches_out_of_cpu_memory() -> None:
     """A batch that is too large for the memory ends a training on a CPU.
 
     On a GPU it is skipped: fairseq looks for the words "out of memory", which PyTorch's allocator

@@ -26,7 +26,7 @@ def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:
         yield batch
 
 
-def in_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def split_into_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Group items into lists of `size`; the last one may be shorter.
 
     Raises:

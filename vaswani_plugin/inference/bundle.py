@@ -77,7 +77,7 @@ class Bundle:
             kind: of settings: `Settings` for a translation model, `TreeSettings` for a parser.
 
         Raises:
-            ValueError: the folder is no bundle of this kind, or a file in it can't be used;
+            ValueError: the folder is not a bundle of this kind, or a file in it can't be used;
                 names it.
             OSError: a file can't be read.
         """

@@ -123,7 +123,7 @@ class LanguageFiles:
             return cls(weights_path(path), path, pipeline)
         if data is None:
             raise UserError(
-                f"{path} is no bundle: --data-bin DIR has to say what its dictionary is"
+                f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is"
             )
         has_settings = (data / SETTINGS).is_file()
         return cls(path, data, load_text_pipeline(data) if has_settings else None)
@@ -180,7 +180,7 @@ def load_text_pipeline(folder: Path) -> Pipeline:
         settings = read_settings_file(folder / SETTINGS)
     except FileNotFoundError as error:
         raise UserError(
-            f"{error.filename} does not exist: {folder} is no bundle of a language model; give "
+            f"{error.filename} does not exist: {folder} is not a bundle of a language model; give "
             "that, or a checkpoint with --data-bin DIR"
         ) from error
     if not isinstance(settings, TextSettings):

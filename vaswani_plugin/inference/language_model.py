@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import in_buffers
+from vaswani_plugin.inference.batching import split_into_buffers
 from vaswani_plugin.inference.completing import Completer
 from vaswani_plugin.inference.completion import (
     CompletedPrompt,
@@ -155,7 +155,7 @@ class LanguageModel:
         """
         chosen = self._completion_options(options)
         read = (self._prompt(number, text, chosen) for number, text in enumerate(prompts, start=1))
-        buffers = in_buffers(read, buffer)
+        buffers = split_into_buffers(read, buffer)
         return (found for group in buffers for found in self._completer.complete(group, chosen))
 
     def write(

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import batches_by_length, in_buffers
+from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import (
     Decoded,
@@ -235,7 +235,7 @@ class Parser:
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
         return (
             found
-            for group in in_buffers(read, buffer)
+            for group in split_into_buffers(read, buffer)
             for found in self._parse(group, chosen, search)
         )
 

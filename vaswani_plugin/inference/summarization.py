@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import in_buffers
+from vaswani_plugin.inference.batching import split_into_buffers
 from vaswani_plugin.inference.completing import Completer
 from vaswani_plugin.inference.completion import UNKNOWN, TextCoder
 from vaswani_plugin.inference.language_model import LanguageModel
@@ -170,7 +170,7 @@ class Summarizer:
         encode = self._coder.encode_line
         lines = (article.replace("\n", " ") for article in articles)
         coded = (encode(line) if line.strip() else () for line in lines)
-        buffers = in_buffers(coded, buffer)
+        buffers = split_into_buffers(coded, buffer)
         return (summary for group in buffers for summary in self._summarize(group, chosen))
 
     def _complete_options(self, options: SummaryOptions) -> SummaryOptions:

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention
-from vaswani_plugin.inference.batching import batches_by_length, in_buffers
+from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoint_models import load_with_data
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
@@ -93,7 +93,7 @@ class Translator:
 
         Raises:
             ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
-            ValueError: the folder is no bundle of a translation model, or a file in it can't be
+            ValueError: the folder is not a bundle of a translation model, or a file in it can't be
                 used; names it.
             OSError: a file can't be read.
         """
@@ -231,7 +231,7 @@ class Translator:
     ) -> Iterator[Translation]:
         sources = self._read(lines, options)
         with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
-            for buffered in in_buffers(sources, buffer):
+            for buffered in split_into_buffers(sources, buffer):
                 for translation in self._translate(buffered, options, progress=False):
                     yield translation
                     bar.update()

@@ -23,10 +23,10 @@ from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.ctranslate2_engine import PADDING, import_ctranslate2
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import (
-    companions,
     languages_of_data,
     model_options,
-    refuse_not_finite,
+    other_bundle_files,
+    require_finite,
     translation_settings,
 )
 from vaswani_plugin.interchange.fairseq_weights import Weights
@@ -216,13 +216,13 @@ def export_to_ctranslate2(
     state = load_checkpoint(path)
     with untrusted(path):
         options, task = model_options(state), state["cfg"]["task"]
-        refuse_not_finite(state["model"])
+        require_finite(state["model"])
         if is_bundle:
             if data_bin is not None:
                 raise ValueError("--data-bin goes with a checkpoint; a bundle has its dictionaries")
             folder, settings = model, translation_settings(model)
             languages = settings.source_language, settings.target_language
-            files = companions(folder, settings)
+            files = other_bundle_files(folder, settings)
         else:
             if data_bin is None:
                 raise ValueError("give its dictionaries with --data-bin, or a bundle as --model")

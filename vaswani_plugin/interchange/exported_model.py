@@ -35,7 +35,7 @@ def model_options(state: Checkpoint) -> dict[str, Any]:
     return options
 
 
-def refuse_not_finite(weights: Weights) -> None:
+def require_finite(weights: Weights) -> None:
     """Refuse weights that are NaN or infinite.
 
     Raises:
@@ -54,7 +54,7 @@ def updates_of(state: Checkpoint) -> int:
     return int(history[-1].get("num_updates", 0))
 
 
-def companions(folder: Path, settings: AnySettings) -> list[Path]:
+def other_bundle_files(folder: Path, settings: AnySettings) -> list[Path]:
     """The files of a bundle beside the weights, its model card included if it has one."""
     names = [*settings.files(), SETTINGS]
     if (folder / CARD).is_file():
@@ -70,7 +70,7 @@ def translation_settings(folder: Path) -> Settings:
     """
     settings = read_settings(folder)
     if not isinstance(settings, Settings):
-        raise ValueError(f"{folder} is no bundle of a translation model")
+        raise ValueError(f"{folder} is not a bundle of a translation model")
     return settings
 
 

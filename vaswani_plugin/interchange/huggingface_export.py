@@ -21,7 +21,7 @@ from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import (
     model_options,
-    refuse_not_finite,
+    require_finite,
     translation_settings,
 )
 from vaswani_plugin.interchange.marian_weights import (
@@ -52,12 +52,12 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
         The file that the weights were read from.
 
     Raises:
-        ValueError: `model` is no bundle, Marian can't express the model, no tokenizer of Hugging
+        ValueError: `model` is not a bundle, Marian can't express the model, no tokenizer of Hugging
             Face splits text in the same way, or `output` is not empty.
         OSError: a file can't be read or written.
     """
     if not model.is_dir():
-        raise UserError(f"{model} is no bundle: make one with data-prep/bundle.py")
+        raise UserError(f"{model} is not a bundle: make one with data-prep/bundle.py")
     settings = translation_settings(model)
     if with_tokenizer:
         _refuse_other_tokenizers(settings)
@@ -65,7 +65,7 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
     state = load_checkpoint(path)
     with untrusted(path):
         options = model_options(state)
-        refuse_not_finite(state["model"])
+        require_finite(state["model"])
         names = (settings.source_language, settings.target_language)
         source, target = (Dictionary.load(model / dictionary_name(name)) for name in names)
         check_digests(model, state, source=source, target=target)

@@ -16,7 +16,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER, make_transformer
 from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import refuse_not_finite
+from vaswani_plugin.interchange.exported_model import require_finite
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
 from vaswani_plugin.interchange.huggingface_export import OURS
 from vaswani_plugin.interchange.marian_weights import MARIANS_EPSILON, Weights, from_marian
@@ -74,7 +74,7 @@ def import_from_huggingface(
         weights, source, target = _read_model(folder, config, tokens)
         options = _options(config)
         sizes = TransformerSizes.from_configuration(options, {})
-        refuse_not_finite(weights)
+        require_finite(weights)
         make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # do they fit?
     task = {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
     task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
@@ -106,7 +106,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path}: no JSON ({error}): download it again") from error
+        raise UserError(f"{path}: not JSON ({error}): download it again") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: holds no object: download it again")
     return content

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import save_safetensors
-from vaswani_plugin.interchange.exported_model import companions
+from vaswani_plugin.interchange.exported_model import other_bundle_files
 from vaswani_plugin.interchange.new_folder import new_folder
 from vaswani_plugin.text.settings import SAFETENSORS, read_settings, weights_path
 
@@ -21,15 +21,15 @@ def export_to_safetensors(model: Path, output: Path) -> Path:
         The file that the weights were read from.
 
     Raises:
-        ValueError: `model` is no bundle or can't be used, or `output` is not empty.
+        ValueError: `model` is not a bundle or can't be used, or `output` is not empty.
         OSError: a file can't be read or written.
     """
     if not model.is_dir():
-        raise ValueError(f"{model} is no bundle: make one with data-prep/bundle.py")
+        raise ValueError(f"{model} is not a bundle: make one with data-prep/bundle.py")
     settings, path = read_settings(model), weights_path(model)
     state = load_checkpoint(path)
     with new_folder(output) as folder:
-        for file in companions(model, settings):
+        for file in other_bundle_files(model, settings):
             shutil.copyfile(file, folder / file.name)
         save_safetensors(state, folder / SAFETENSORS)
     return path

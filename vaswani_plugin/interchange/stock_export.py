@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import refuse_not_finite, updates_of
+from vaswani_plugin.interchange.exported_model import require_finite, updates_of
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of, our_model, stock_model
 from vaswani_plugin.text.settings import weights_path
 
@@ -29,7 +29,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     state = load_checkpoint(path)
     with untrusted(path):
         cfg = our_model(state)
-        refuse_not_finite(state["model"])
+        require_finite(state["model"])
         if output.is_dir():
             raise ValueError(f"--output {output} is a folder; name a file in it")
         if output.exists() and output.samefile(path):

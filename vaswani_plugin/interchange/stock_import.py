@@ -12,7 +12,7 @@ from torch import nn
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import refuse_not_finite, updates_of
+from vaswani_plugin.interchange.exported_model import require_finite, updates_of
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,
@@ -68,7 +68,7 @@ def convert(
     """
     options = stock_options(state)
     config = our_config(options)
-    refuse_not_finite(state["model"])
+    require_finite(state["model"])
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     task_options = {
         **stock_task(state),

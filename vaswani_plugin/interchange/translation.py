@@ -44,7 +44,7 @@ def load_translator(folder: str | Path, **options: Any) -> Translator:
         options: as for `Translator.from_pretrained`.
 
     Raises:
-        ValueError: the folder is no bundle of a translation model, or needs fairseq, which is
+        ValueError: the folder is not a bundle of a translation model, or needs fairseq, which is
             missing.
         OSError: a file can't be read.
     """

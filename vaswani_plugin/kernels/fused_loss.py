@@ -52,7 +52,7 @@ def fused_projected_loss(
         return projected_loss(features, weight, target, epsilon, padding_idx, count_correct)
     features, weight = features.to(dtype), weight.to(dtype)
     real: Tensor | None = target.ne(padding_idx)
-    if looks_are_free(features):
+    if is_synchronous(features):
         if not real.all():
             features, target = features[real], target[real]
         real = None
@@ -64,7 +64,7 @@ def fused_projected_loss(
     return SmoothedLoss(*sums)
 
 
-def looks_are_free(x: Tensor) -> bool:
+def is_synchronous(x: Tensor) -> bool:
     """Return whether reading a value costs no wait, so that padding can be found and removed.
 
     On other devices padding is computed, too, and then multiplied by 0.

@@ -98,7 +98,8 @@ def count_words(
     Raises:
         ValueError: a list of references has another length than `outputs`.
     """
-    matches, totals = Counter(), Counter()
+    matches: Counter[int] = Counter()
+    totals: Counter[int] = Counter()
     output_length = reference_length = 0
     for output, *golds in zip(outputs, *references, strict=True):
         words, *golds = (_words(line, lowercase) for line in (output, *golds))
@@ -106,7 +107,7 @@ def count_words(
         reference_length += min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
         for order in range(1, orders + 1):
             ours = _ngrams(words, order)
-            theirs = Counter()
+            theirs: Counter[tuple[str, ...]] = Counter()
             for gold in golds:
                 theirs |= _ngrams(gold, order)
             matches[order] += (ours & theirs).total()

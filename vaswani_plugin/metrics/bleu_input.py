@@ -54,12 +54,12 @@ def read_segments(
         OSError: a file can't be read.
     """
     if generate_output is None:
-        if references is None:
+        if hypothesis is None or references is None:
             raise ValueError("--hypothesis needs --reference FILE")
         if join_bpe:
             raise ValueError("--remove-bpe goes with --generate-output; --hypothesis is text")
         name, hypotheses = hypothesis, read_lines(hypothesis)
-        words, golds = hypotheses, []
+        words, golds = hypotheses, list[list[str]]()
     else:
         name, output = generate_output, _read_output(generate_output, tokenized, join_bpe)
         hypotheses, words, golds = output.detokenized, output.hypotheses, [output.references]
@@ -70,7 +70,10 @@ def read_segments(
                 raise ValueError(f"{path}: every line is blank; a reference needs words")
     elif not golds[0]:
         raise ValueError(f"{name}: no T lines; give --reference FILE")
-    others = (path and _read_matching(path, name, hypotheses) for path in (baseline, source))
+    others = [
+        None if path is None else _read_matching(path, name, hypotheses)
+        for path in (baseline, source)
+    ]
     return Segments(hypotheses, words, golds, *others)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
 from tabulate import tabulate
 
 from vaswani_plugin.metrics import buckets
@@ -55,7 +55,7 @@ def score(
     metric = sacrebleu_metric(lowercase, tokenized, tokenizer)
     bleu = corpus_score(metric, hypotheses, references)
     chrf = corpus_score(chrf_metric(lowercase), hypotheses, references)
-    result = {"tokenized": None, "compound_split": None}
+    result: dict[str, Any] = {"tokenized": None, "compound_split": None}
     result |= {"sacrebleu": bleu.score, "signature": bleu.signature}
     result |= {"reading": reading(bleu.score)}
     result |= {"chrf": chrf.score, "chrf_signature": chrf.signature}
@@ -117,7 +117,7 @@ def by_bucket(
         ValueError: a source without words, a training text that is empty or not UTF-8.
         OSError: the training text can't be read.
     """
-    sources = segments.sources
+    sources = segments.sources or []
     lengths = buckets.source_lengths(sources)
     if not any(lengths):
         raise ValueError("--source: no words in it")
@@ -145,7 +145,7 @@ def _training_lines(path: Path) -> Iterator[str]:
         raise ValueError(f"{path}: the file is empty")
 
 
-def _rows(groups: list[buckets.Bucket], segments: Segments, metric: Metric) -> list[dict]:
+def _rows(groups: list[buckets.Bucket], segments: Segments, metric: BLEU) -> list[dict]:
     systems = {"sacrebleu": segments.hypotheses}
     if segments.baseline is not None:
         systems["baseline"] = segments.baseline

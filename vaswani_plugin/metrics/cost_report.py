@@ -53,7 +53,7 @@ def by_time(
     if teraflops is None and device is None:
         raise ValueError("--hours needs a rate: give --device or --teraflops")
     known = DEVICES[device] if device else None
-    rate = known.teraflops if known else teraflops
+    rate: Any = known.teraflops if known else teraflops
     devices = 1 if devices is None else devices
     return {
         "hours": hours,

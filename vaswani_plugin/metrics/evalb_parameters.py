@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 Pairs = frozenset[tuple[str, str]]
 _NUMBERS = {"DEBUG": "debug", "MAX_ERROR": "max_error", "CUTOFF_LEN": "cutoff"}
@@ -98,4 +99,5 @@ def _set(settings: Parameters, keyword: str, values: list[str]) -> Parameters:
             raise ValueError("DISC_ONLY 1: discontinuous trees are not scored here")
         return settings
     field = _NUMBERS.get(keyword, "labelled")
-    return replace(settings, **{field: bool(int(value)) if field == "labelled" else int(value)})
+    number: Any = bool(int(value)) if field == "labelled" else int(value)
+    return replace(settings, **{field: number})

@@ -14,10 +14,7 @@ byte, the newline in the file. Without line ends, `rates` divides the same bits 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from typing import Any
 
 UNITS = ("word", "character", "byte")
 
@@ -60,7 +57,7 @@ def count_text(lines: Iterable[str]) -> TextCounts:
     return TextCounts(count, words, characters, size)
 
 
-def cross_entropy_rate(log_probabilities: "ArrayLike") -> float:
+def cross_entropy_rate(log_probabilities: Iterable[Any]) -> float:
     """-1/T sum_t log P(w_t | w_1 .. w_{t-1}), in nats a token.
 
     Args:

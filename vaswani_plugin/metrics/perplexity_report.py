@@ -50,16 +50,17 @@ def result(
     """
     nats = cross_entropy_rate(log_probabilities)
     bits = nats / math.log(2)
+    total_bits = bits * len(log_probabilities)
     row = {
         "name": name,
         "coding": coding,
         "tokens": len(log_probabilities),
-        "bits": bits * len(log_probabilities),
+        "bits": total_bits,
         "cross_entropy_rate": nats,
         "perplexity": perplexity(bits),
         "bits_per_token": bits,
     }
-    return row | by_text_unit(row["bits"], counts) | details
+    return row | by_text_unit(total_bits, counts) | details
 
 
 def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:

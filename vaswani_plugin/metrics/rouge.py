@@ -7,7 +7,7 @@ because it imports nltk, scikit-learn and scipy, which takes most of a second at
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from vaswani_plugin.metrics.porter import stem
@@ -40,7 +40,7 @@ def rouge(
         raise ValueError(f"over {over!r}: must be {' or '.join(OVER)}")
     if not hypotheses or len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} summaries and references of {len(references)}")
-    choose = {"best": max, "mean": fmean}[over]
+    choose: Callable[[Sequence[float]], float] = max if over == "best" else fmean
     scores = []
     for number, (hypothesis, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if not group:

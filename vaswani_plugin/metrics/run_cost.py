@@ -103,10 +103,12 @@ def _counted_flops(run: TrainingRun) -> float | None:
     try:
         sizes = sizes_of(SimpleNamespace(**settings), run.target_vocabulary)
         # Count one sentence of (rounded) mean length, then scale by the number of tokens.
-        per_token = sizes and training_flops(sizes, 1, length, length) / length
+        if sizes is None:
+            return None
+        per_token = training_flops(sizes, 1, length, length) / length
     except (AttributeError, TypeError, ArithmeticError):  # another model with some of our options
         return None
-    return per_token and per_token * run.tokens * run.updates
+    return per_token * run.tokens * run.updates
 
 
 def _value(text: str) -> int | bool | str | None:

@@ -91,7 +91,8 @@ def read_subject(
         ValueError: a text or a dictionary that can't be used.
         OSError: a file can't be read.
     """
-    tokens, warnings = None, []
+    tokens: Tokens | None = None
+    warnings: list[str] = []
     lines = None if text is None else read_text(text)
     counts = None if lines is None else count_text(lines)
     if data_bin is not None:
@@ -100,9 +101,9 @@ def read_subject(
         if lines is None and pipeline is not None:
             lines = decode(tokens, dictionary, pipeline)
             counts = count_text(lines)
-        elif lines is not None:
+        elif lines is not None and text is not None:
             tokens = _of_the_text(tokens, lines, f"{data_bin / split}", text)
-    elif pipeline is not None:
+    elif pipeline is not None and lines is not None and dictionary is not None:
         counts, lost = count_represented(lines, pipeline)
         tokens = number_lines(map(pipeline.encode, lines), dictionary.indices)
         if lost:
@@ -117,7 +118,7 @@ def read_subject(
         )
     if tokens is not None:
         warnings += unknown_warning("the model's coding", tokens)
-    coding = pipeline.settings.coding if pipeline else "tokens"
+    coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
     return Subject(tokens, dictionary, lines, counts, coding, skips_ends, warnings)
 
 

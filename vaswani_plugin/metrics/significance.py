@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
@@ -46,10 +47,13 @@ def bootstrap(
     """
     estimates = {}
     references = [list(lines) for lines in references]
-    named = [(str(number), list(lines)) for number, lines in enumerate(systems)]
+    named: list[tuple[str, Sequence[str]]] = [
+        (str(number), list(lines)) for number, lines in enumerate(systems)
+    ]
     for name, metric in metrics.items():
         test = PairedTest(named, {name: metric}, references, test_type="bs", n_samples=samples)
         _, found = test()
+        results: Any
         (results,) = (column for title, column in found.items() if title != "System")
         estimates[name] = [
             Estimate(r.score, float(r.mean), float(r.ci), r.p_value) for r in results

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import ATTENTION_LSTMS
 from vaswani_plugin.configurations import AttentionLSTMConfig
-from vaswani_plugin.errors import UserError, modules_errors_as_user_errors
+from vaswani_plugin.errors import UserError, value_errors_as_user_errors
 from vaswani_plugin.models._recurrent import RecurrentModel
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.recurrent import (
@@ -41,7 +41,7 @@ class VaswaniAttentionLSTM(RecurrentModel):
         if kind == "none" and cfg.input_feeding:
             raise UserError("--input-feeding feeds attention back; --attention none has none")
         attention = ATTENTIONS[kind](cfg.d_model) if kind != "none" else None
-        with modules_errors_as_user_errors():
+        with value_errors_as_user_errors():
             encoder = RecurrentEncoder(*sizes, both_ways=True)
         return encoder, RecurrentDecoder(*sizes, attention, cfg.input_feeding)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.configurations import OneLayerConfig
-from vaswani_plugin.errors import modules_errors_as_user_errors
+from vaswani_plugin.errors import value_errors_as_user_errors
 from vaswani_plugin.models._language_decoder import (
     position_limit,
     require_language_positions,
@@ -31,7 +31,7 @@ class OneLayerDecoder(FairseqDecoder):
         self.dropout = cfg.dropout
         self.limit = position_limit(cfg)
         self.embedding = Embedding(len(dictionary), cfg.d_model, self.padding_idx)
-        with modules_errors_as_user_errors():
+        with value_errors_as_user_errors():
             self.positions = SinusoidalPositions(self.limit, cfg.d_model)
             sizes = cfg.d_model, cfg.d_hidden, cfg.d_ff
             self.layer = OneLayer(*sizes, projections=not cfg.no_projections)

@@ -7,7 +7,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 
-from vaswani_plugin.errors import modules_errors_as_user_errors
+from vaswani_plugin.errors import value_errors_as_user_errors
 from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class VaswaniSchedule(FairseqLRScheduler):
                 "--lr-factor, or choose another --lr-scheduler)",
                 BASE_WIDTH,
             )
-        with modules_errors_as_user_errors():
+        with value_errors_as_user_errors():
             self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:

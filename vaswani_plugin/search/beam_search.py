@@ -33,9 +33,9 @@ from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
 
 CHUNK = 2**21
-"""Log-probabilities processed together: few enough to stay in the processor's cache."""
+"""Log-probabilities processed together: few enough to kept in the processor's cache."""
 
-STEPS_BETWEEN_LOOKS = 4
+STEPS_BETWEEN_CHECKS = 4
 """On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
 Only these checks wait for the GPU between the start of a batch and its results."""
 
@@ -90,10 +90,10 @@ class BeamSearch:
         self.parents: Tensor | None = None
         self.log_p: Tensor | None = None  # (B, W)
         self.history = History()
-        self.ended: FinishedHypotheses | None = None
-        self.any_ended = False
-        self.departed = FinishedSearches()
-        self.gone: list[Tensor] = []  # the sentences of `departed`
+        self.finished: FinishedHypotheses | None = None
+        self.any_finished = False
+        self.dropped = FinishedSearches()
+        self.dropped_sentences: list[Tensor] = []  # the sentences of `dropped`
 
     def run(self) -> list[list[Hypothesis]]:
         """Run the search.
@@ -110,24 +110,24 @@ class BeamSearch:
                 tracker.advance(self.tokens, self.parents)
             if attention is not None:  # at the start all groups share one beam
                 attention = attention if step else attention.repeat_interleave(self.groups, 0)
-                shape = (self._searches(), -1, attention.size(-1))
+                shape = (self._count_searches(), -1, attention.size(-1))
                 self.history.add_attention(attention.reshape(shape))
-            candidates = self._candidates(step)
+            candidates = self._choose_candidates(step)
             ends = candidates.tokens.eq(self.eos)
-            self._go_on(candidates, ends, self._end(step, candidates, ends))
-            if self.any_ended or step >= self.least_limit:  # before, no sentence can be done
-                self._settle(step)
+            self._extend_beams(candidates, ends, self._add_finished(step, candidates, ends))
+            if self.any_finished or step >= self.least_limit:  # before, no sentence can be done
+                self._update_done(step)
             if not len(self.sentences):
                 break
         return self._results()
 
-    def _looks(self, step: int) -> bool:
-        return runs_on_host(self.device) or step % STEPS_BETWEEN_LOOKS == 0
+    def _is_check_due(self, step: int) -> bool:
+        return runs_on_host(self.device) or step % STEPS_BETWEEN_CHECKS == 0
 
-    def _searches(self) -> int:
+    def _count_searches(self) -> int:
         return len(self.sentences) * self.groups
 
-    def _candidates(self, step: int) -> Candidates:
+    def _choose_candidates(self, step: int) -> Candidates:
         """Choose the candidates, for as many sentences at a time as the processor's cache holds."""
         if self.log_p is None:
             self.log_p = torch.zeros(self.tokens.shape, device=self.device)
@@ -136,27 +136,32 @@ class BeamSearch:
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)
             log_p = self.ensemble.log_probabilities(part)
-            if self._looks(step) and log_p[:, :, 0].isnan().any():  # a NaN fills its whole row
+            if (
+                self._is_check_due(step) and log_p[:, :, 0].isnan().any()
+            ):  # a NaN fills its whole row
                 raise UserError(
                     "the model's scores are not numbers (NaN): its weights are broken; use another "
                     "checkpoint"
                 )
             self.log_p = self.log_p.to(log_p.dtype)
             self._constrain(step, part, log_p)
-            open_groups = self._open(log_p).view(-1, self.groups)[part]
+            open_groups = self._unfinished(log_p).view(-1, self.groups)[part]
             found.append(self.choose(log_p, self.log_p[part], open_groups))
         joined = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
         candidates = Candidates(*(x.flatten(0, 1) for x in joined))
-        if self.ended is None:
-            self.ended = FinishedHypotheses(
-                self._searches(), self.beam // self.groups, candidates.log_probabilities, self.rules
+        if self.finished is None:
+            self.finished = FinishedHypotheses(
+                self._count_searches(),
+                self.beam // self.groups,
+                candidates.log_probabilities,
+                self.rules,
             )
         return candidates
 
-    def _open(self, like: Tensor) -> Tensor:
-        if self.ended is None:
-            return torch.ones(self._searches(), dtype=torch.bool, device=like.device)
-        return ~self.ended.done
+    def _unfinished(self, like: Tensor) -> Tensor:
+        if self.finished is None:
+            return torch.ones(self._count_searches(), dtype=torch.bool, device=like.device)
+        return ~self.finished.done
 
     def _constrain(self, number: int, part: slice, log_p: Tensor) -> None:
         step = Step(number, self.sentences[part], lambda: self._tokens_so_far(part), part)
@@ -171,27 +176,27 @@ class BeamSearch:
     def _tokens_so_far(self, part: slice) -> Tensor:
         if not self.history.steps:
             return self.tokens[part, :, None][..., :0]
-        searches = torch.arange(self._searches(), device=self.device)
+        searches = torch.arange(self._count_searches(), device=self.device)
         own = torch.arange(self.beam // self.groups, device=self.device)
         paths = Paths(len(self.history.steps), searches, own.expand(len(searches), -1))
         tokens = self.history.trace(paths).tokens
         return tokens.reshape(*self.tokens.shape, -1)[part]
 
-    def _end(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
+    def _add_finished(self, step: int, candidates: Candidates, ends: Tensor) -> bool:
         """Add candidates that end to the finished hypotheses, as far as the rules allow.
 
         Returns whether a candidate may end. On a GPU it is always True: a check would wait.
         """
         if runs_on_host(self.device) and not ends.any():
             return False
-        self.any_ended = True
+        self.any_finished = True
         count = self.rules.may_end(self.beam // self.groups)
         log_p, _, beams = (x[:, :count] for x in candidates)
-        ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.ended.done[:, None]
-        self.ended.enter(step, ends, log_p, beams)
+        ends = ends[:, : log_p.size(1)] & log_p.gt(-torch.inf) & ~self.finished.done[:, None]
+        self.finished.enter(step, ends, log_p, beams)
         return True
 
-    def _go_on(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
+    def _extend_beams(self, candidates: Candidates, ends: Tensor, some_end: bool) -> None:
         """Take the first w unfinished candidates as the beams of the next step."""
         w = self.beam // self.groups
         log_p, tokens, beams = candidates
@@ -212,42 +217,42 @@ class BeamSearch:
         self.tokens = tokens.reshape(shape).contiguous()
         self.log_p = log_p.reshape(shape)
 
-    def _settle(self, step: int) -> None:
+    def _update_done(self, step: int) -> None:
         """Mark the searches that are done; drop finished sentences when a check is due."""
         best_open = self.log_p.unflatten(1, (self.groups, -1))[:, :, 0].flatten()
         limits = self.limits.repeat_interleave(self.groups)
-        done = self.rules.done(self.ended.rank, best_open, step, limits)
-        self.ended.done |= done | limits.le(step) | best_open.eq(-torch.inf)
-        if step == self.last_step or self._looks(step):
-            self._let_go(step == self.last_step)
+        done = self.rules.done(self.finished.rank, best_open, step, limits)
+        self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
+        if step == self.last_step or self._is_check_due(step):
+            self._drop_finished(step == self.last_step)
 
-    def _let_go(self, last: bool) -> None:
+    def _drop_finished(self, last: bool) -> None:
         """Remove finished sentences from the batch once there are enough of them."""
-        done = self.ended.done.view(-1, self.groups).all(dim=1)
+        done = self.finished.done.view(-1, self.groups).all(dim=1)
         count = int(done.sum())
         if not last and (count == 0 or (count < len(done) and 8 * count < len(done))):
             return
-        gone, stay = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
+        dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
         if last:
-            gone, stay = torch.arange(len(done), device=self.device), stay[:0]
-        self.departed.add(len(self.history.steps) - 1, self._of(gone), self.ended)
-        self.gone.append(self.sentences[gone])
-        self.sentences = self.sentences[stay]
-        if not len(stay):
+            dropped, kept = torch.arange(len(done), device=self.device), kept[:0]
+        self.dropped.add(len(self.history.steps) - 1, self._searches_of(dropped), self.finished)
+        self.dropped_sentences.append(self.sentences[dropped])
+        self.sentences = self.sentences[kept]
+        if not len(kept):
             return
-        searches = self._of(stay)
-        self.ended.keep(searches)
+        searches = self._searches_of(kept)
+        self.finished.keep(searches)
         self.history.keep(searches)
-        self.limits, self.prefix = self.limits[stay], self.prefix[stay]
-        self.tokens, self.log_p = self.tokens[stay], self.log_p[stay]
-        self.parents = self.parents[stay]
+        self.limits, self.prefix = self.limits[kept], self.prefix[kept]
+        self.tokens, self.log_p = self.tokens[kept], self.log_p[kept]
+        self.parents = self.parents[kept]
         for follower in (self.ensemble, *self.trackers):
-            follower.keep(stay)
+            follower.keep(kept)
 
     def _results(self) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence, over all its groups."""
-        found = self.departed.hypotheses(self.history, self.eos)
-        sentences = torch.cat(self.gone[::-1]).tolist()
+        found = self.dropped.hypotheses(self.history, self.eos)
+        sentences = torch.cat(self.dropped_sentences[::-1]).tolist()
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         for number, sentence in enumerate(sentences):
             own = found[number * self.groups : (number + 1) * self.groups]
@@ -256,7 +261,7 @@ class BeamSearch:
             )
         return results
 
-    def _of(self, sentences: Tensor) -> Tensor:
+    def _searches_of(self, sentences: Tensor) -> Tensor:
         """The searches of these sentences."""
         groups = torch.arange(self.groups, device=self.device)
         return (sentences[:, None] * self.groups + groups).flatten()

@@ -97,7 +97,7 @@ def complete(
     for row, prompt in zip(tokens, read, strict=True):
         row[: len(prompt)] = torch.tensor(prompt, device=device)
     stop = dictionary.pad() if stop_at is None else stop_at
-    constraints = [_end_for_nothing(limits, stop, device)]
+    constraints = [_unscored_end_at_limit(limits, stop, device)]
     if watch is not None:
         constraints.append(lambda log_p, step: watch(step.history()))
     generator = _CompletionGenerator(
@@ -131,7 +131,7 @@ def _completion(hypothesis: dict[str, Tensor], limit: int) -> Completion:
     )
 
 
-def _end_for_nothing(limits: list[int], stop: int, device: torch.device) -> Constraint:
+def _unscored_end_at_limit(limits: list[int], stop: int, device: torch.device) -> Constraint:
     """Make the end of a text at its limit cost nothing: a cut text's score has no such term."""
     least, limit = min(limits), torch.tensor(limits, device=device)
 

@@ -35,7 +35,7 @@ from vaswani_plugin.search.selection import (
     sampled_candidates,
 )
 from vaswani_plugin.search.stepping import Ensemble
-from vaswani_plugin.search.threads import run_in_threads, shares_of
+from vaswani_plugin.search.threads import run_in_threads, split_among_threads
 
 
 class BeamSearchGenerator:
@@ -140,7 +140,11 @@ class BeamSearchGenerator:
         limits = self._limits(sources, prefix_tokens)
         start = self.eos if bos_token is None else bos_token
         packed = [self.weights.of(model.decoder) for model in self.models]
-        shares = shares_of(len(limits)) if self._is_shareable(sources, packed) else [slice(None)]
+        shares = (
+            split_among_threads(len(limits))
+            if self._is_shareable(sources, packed)
+            else [slice(None)]
+        )
         trackers = [track(sources, limits) for track in self.start_tracking]
         results: list[list[Hypothesis]] = [[] for _ in limits]
 

@@ -16,7 +16,7 @@ MOST_SHARES = 4
 """Greatest number of threads. Python runs one thread at a time; only two were measured."""
 
 
-def shares_of(sentences: int) -> list[slice]:
+def split_among_threads(sentences: int) -> list[slice]:
     """Give each of n threads every n-th sentence, to spread sentences of similar length evenly."""
     count = max(1, min(torch.get_num_threads(), sentences // LEAST_SHARE, MOST_SHARES))
     return [slice(first, None, count) for first in range(count)]
@@ -36,13 +36,13 @@ def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
         return
     threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
 
-    def work_alone(share: slice) -> None:  # both settings are per thread
+    def run_share(share: slice) -> None:  # both settings are per thread
         torch.set_num_threads(max(1, threads // len(shares)))
         with torch.set_grad_enabled(gradients):
             work(share)
 
     try:
         with ThreadPoolExecutor(len(shares)) as pool:
-            list(pool.map(work_alone, shares))
+            list(pool.map(run_share, shares))
     finally:
         torch.set_num_threads(threads)

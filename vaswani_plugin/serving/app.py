@@ -42,7 +42,7 @@ HEADERS = {
 }
 
 
-async def answer_in_time(
+async def answer_with_timeout(
     request: Request, seconds: float, work: Coroutine[Any, Any, Answer]
 ) -> Answer:
     """The result of `work`; it is cancelled if it takes too long or the client disconnects.
@@ -57,11 +57,11 @@ async def answer_in_time(
         Exception: any exception of `work`.
     """
 
-    async def client_leaves() -> None:
+    async def wait_for_disconnect() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(client_leaves())
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
     try:
         await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -124,7 +124,7 @@ class Routes:
     async def _search(self, request: Request, lines: list[str], options: Options) -> list[Any]:
         request.state.counts = {"lines": len(lines), "characters": sum(map(len, lines))}
         work = self.service.translate(lines, options)
-        return await answer_in_time(request, self.service.limits.seconds, work)
+        return await answer_with_timeout(request, self.service.limits.seconds, work)
 
     async def translate(self, request: Request) -> Response:
         """Translate `q`, a text or a list of texts."""
@@ -177,7 +177,7 @@ class Routes:
         fields = await self._read(request)
         pair = [texts_of(fields, limits, name)[0] for name in ("q", "translation")]
         work = self.service.attention(*(" ".join(text.split()) for text in pair))
-        found = await answer_in_time(request, limits.seconds, work)
+        found = await answer_with_timeout(request, limits.seconds, work)
         return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
 
     async def health(self) -> Response:

@@ -122,7 +122,7 @@ class Batcher:
         self._arrived.set()
         return await request.answer
 
-    async def run_alone(self, function: Callable[..., Found], *arguments: Any) -> Found:
+    async def run_between_batches(self, function: Callable[..., Found], *arguments: Any) -> Found:
         """Call a function of the model between two batches.
 
         Raises:

@@ -88,7 +88,7 @@ class Service:
             Refusal: a sentence is too long, or has no words.
         """
         try:
-            return await self.batcher.run_alone(self._attend, source, target)
+            return await self.batcher.run_between_batches(self._attend, source, target)
         except UserError as error:
             raise Refusal(400, f"Cannot translate text: {error}") from error
 

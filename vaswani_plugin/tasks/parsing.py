@@ -71,8 +71,8 @@ class VaswaniParsingTask(VaswaniTranslationTask):
             extra = {**extra, "start_tracking": (self.grammar.start_tracking,)}
         return super()._own_generator(models, args, extra, choose)
 
-    def _beyond_our_search(self, models, args, extra: dict) -> str | None:
-        reason = super()._beyond_our_search(models, args, extra)
+    def _unsupported_option(self, models, args, extra: dict) -> str | None:
+        reason = super()._unsupported_option(models, args, extra)
         if reason is not None and not self.cfg.unconstrained:
             raise UserError(
                 f"{reason}: fairseq's own generator would decode, which knows no trees; drop it, "

@@ -177,7 +177,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         request_attention(models, wants_attention)
         reason = None
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
-            reason = self._beyond_our_search(models, args, extra)
+            reason = self._unsupported_option(models, args, extra)
             if reason is None:
                 return self._own_generator(models, args, extra, prefix_allowed_tokens_fn)
         if reason:
@@ -242,7 +242,7 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             models, self.target_dictionary, options, prefix_allowed_tokens_fn=choose, **extra
         )
 
-    def _beyond_our_search(self, models, args, extra: dict) -> str | None:
+    def _unsupported_option(self, models, args, extra: dict) -> str | None:
         """Name the first of these options that our search lacks; None if it has them all."""
         if any(not hasattr(model, "encoder") for model in models):
             return "a model without encoder"

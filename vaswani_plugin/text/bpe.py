@@ -144,7 +144,7 @@ def load_codes(path: str, vocabulary: str | None = None, threshold: int = 0) -> 
     """
     lines = list(read_lines(path))
     if not lines or lines[0].split() not in (["#version:", "0.1"], ["#version:", "0.2"]):
-        raise InputError(f"{path}: no BPE codes (first line must be '#version: 0.2')")
+        raise InputError(f"{path}: not BPE codes (first line must be '#version: 0.2')")
     if len(lines) == 1:
         raise InputError(f"{path}: no merge in it: learn the codes again, from more text")
     for number, line in enumerate(lines[1:], start=2):

@@ -76,7 +76,7 @@ def read_outline(path: Path) -> Outline:
         raise
     except Exception as error:  # a foreign pickle can raise anything
         raise InputError(
-            f"{path}: no checkpoint of fairseq, or not whole ({error!r}); one in the format before "
+            f"{path}: not a complete checkpoint of fairseq ({error!r}); one in the format before "
             "PyTorch 1.6 is rewritten by `vaswani average --inputs FILE --output NEW`"
         ) from error
 

@@ -128,7 +128,7 @@ class Rules:
         return broken
 
 
-def _watched_pairs(source: str, target: str, label: str) -> Iterator[tuple[str, str]]:
+def _read_pairs_with_progress(source: str, target: str, label: str) -> Iterator[tuple[str, str]]:
     with progress(label, None, unit="pairs") as advance:
         for number, pair in enumerate(read_pairs(source, target), start=1):
             if number % PROGRESS_PAIRS == 0:
@@ -155,7 +155,7 @@ def check(source: str, target: str) -> dict[str, int]:
         InputError: the corpus is unusable; names the first problem with its file and line.
     """
     counts: Counter[str] = Counter(lines=0)
-    for left, right in _watched_pairs(source, target, f"checking {source}"):
+    for left, right in _read_pairs_with_progress(source, target, f"checking {source}"):
         counts["lines"] += 1
         for path, line, side in ((source, left, "source"), (target, right, "target")):
             if found := _fatal(line):
@@ -188,7 +188,7 @@ def clean(source: str, target: str, outputs: tuple[str, str], rules: Rules) -> R
     broken = rules.judge()
     kept = 0
     with write_atomically(outputs[0]) as write_left, write_atomically(outputs[1]) as write_right:
-        for left, right in _watched_pairs(source, target, f"cleaning {source}"):
+        for left, right in _read_pairs_with_progress(source, target, f"cleaning {source}"):
             if rule := broken(left, right):
                 removed[rule] += 1
                 continue

@@ -161,7 +161,7 @@ def read_json(path: str | Path, remedy: str) -> Any:
         remedy: what the error message tells the user to do.
 
     Raises:
-        InputError: it is no JSON, nested too deeply, or holds a surrogate, which no text file can
+        InputError: it is not JSON, nested too deeply, or holds a surrogate, which no text file can
             hold; names the file.
         OSError: it can't be read.
     """
@@ -172,7 +172,7 @@ def read_json(path: str | Path, remedy: str) -> Any:
             json.dumps(content, ensure_ascii=False).encode()
         return content
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: no JSON ({error}): {remedy}") from error
+        raise InputError(f"{path}: not JSON ({error}): {remedy}") from error
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Dictionary:
         except ValueError as error:  # UnicodeDecodeError is one
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
             raise InputError(
-                f"{path}: no dictionary: {reason}; give the one that was made with the data"
+                f"{path}: not a dictionary: {reason}; give the one that was made with the data"
             ) from error
 
     def __len__(self) -> int:

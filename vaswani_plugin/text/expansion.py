@@ -29,8 +29,8 @@ class _Expanding(io.RawIOBase):
         self._left -= len(data)
         if self._left < 0:
             raise InputError(
-                f"{self._name}: expands to over {MOST_EXPANSION} times its size: a bomb, or no "
-                "text; fetch it again, or unpack it by other means"
+                f"{self._name}: expands to over {MOST_EXPANSION} times its size: a "
+                "decompression bomb, or not text; fetch it again, or unpack it by other means"
             )
         buffer[: len(data)] = data
         return len(data)

@@ -106,16 +106,16 @@ class _Pairs:
         """The pair to merge after `done` merges; None if no pair remains."""
         pair = self._take_top()
         if pair is None:
-            self.set_aside()
+            self.move_rare_pairs()
             self.counts = self.rare.copy()
             highest = max(self.counts.values(), default=0)
             self.threshold = highest * done / (done + 10000.0)
-            self.set_aside()
+            self.move_rare_pairs()
             self._fill_heap()
             pair = self._take_top()
         return pair
 
-    def set_aside(self) -> None:
+    def move_rare_pairs(self) -> None:
         """Moves the pairs below the threshold from `counts` to `rare`."""
         for pair, count in list(self.counts.items()):
             if count < self.threshold:
@@ -184,4 +184,4 @@ def learn_merges(
         yield pair
         pairs.merge(pair)
         if done % 100 == 0:
-            pairs.set_aside()
+            pairs.move_rare_pairs()

@@ -216,11 +216,13 @@ def read_settings(folder: Path) -> AnySettings:
     """Reads a bundle's preprocessing.json and checks that every file it needs exists.
 
     Raises:
-        InputError: the folder is no bundle, is incomplete, or has another version; names the file.
+        InputError: the folder is not a bundle, is incomplete or of another version; names the file.
     """
     path = folder / SETTINGS
     if not path.is_file():
-        raise InputError(f"{path} does not exist: {folder} is no bundle; make one with bundle.py")
+        raise InputError(
+            f"{path} does not exist: {folder} is not a bundle; make one with bundle.py"
+        )
     settings = read_settings_file(path)
     for name in settings.files():
         found = (folder / name).is_file()

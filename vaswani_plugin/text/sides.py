@@ -141,10 +141,12 @@ def seem_swapped(pairs: Iterable[Pair], source: str, target: str) -> bool:
     is_swapped = False
     for code, own, other in ((source, left, right), (target, right, left)):
         language = code.replace("-", "_").split("_")[0].casefold()
-        shares = _explained(language, own), _explained(language, other)
-        if shares[0] is None or shares[1] is None or max(shares) < LEAST_SHARE:
+        own_share, other_share = _explained(language, own), _explained(language, other)
+        if own_share is None or other_share is None:
             continue
-        if shares[0] * TIMES_THE_OTHER >= shares[1]:
+        if max(own_share, other_share) < LEAST_SHARE:
+            continue
+        if own_share * TIMES_THE_OTHER >= other_share:
             return False
         is_swapped = True
     return is_swapped

@@ -68,7 +68,7 @@ def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{place}: no JSON ({error})") from error
+            raise InputError(f"{place}: not JSON ({error})") from error
         yield _cleaned(*(_texts(record, key, place) for key in keys))
 
 
@@ -101,7 +101,7 @@ def read_csv(path: str) -> Iterator[Example]:
                 )
             yield _cleaned(split_sentences(article), [highlights])
     except csv.Error as error:
-        raise InputError(f"{path}:{rows.line_num}: no CSV ({error})") from error
+        raise InputError(f"{path}:{rows.line_num}: not CSV ({error})") from error
 
 
 def read_story(path: Path) -> Example:

@@ -177,7 +177,7 @@ def load(path: str | Path) -> SentencePieceProcessor:
     """Reads a model.
 
     Raises:
-        InputError: the file is no sentencepiece model.
+        InputError: the file is not a sentencepiece model.
         OSError: the file can't be read.
     """
     content = Path(path).read_bytes()
@@ -188,7 +188,7 @@ def load(path: str | Path) -> SentencePieceProcessor:
             return model
     except (RuntimeError, UnicodeDecodeError):  # the message may hold the file's bytes
         pass
-    raise InputError(f"{path}: no sentencepiece model (make one by `wordpiece.py learn`)")
+    raise InputError(f"{path}: not a sentencepiece model (make one by `wordpiece.py learn`)")
 
 
 def make_encoder(path: str | Path) -> Callable[[str], str]:

@@ -71,12 +71,12 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def note_progress(folder: Path, updates: int) -> None:
+def write_progress(folder: Path, updates: int) -> None:
     """Note the update of the last save, in case its file is damaged later."""
     write_json(folder / _PROGRESS, {"updates": updates})
 
 
-def noted_progress(folder: Path) -> int | None:
-    """The update that `note_progress` noted last; None without a note."""
+def read_progress(folder: Path) -> int | None:
+    """The update that `write_progress` noted last; None without a note."""
     noted = read_json(folder / _PROGRESS)
     return noted.get("updates") if isinstance(noted, dict) else None

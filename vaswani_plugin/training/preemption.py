@@ -42,15 +42,15 @@ class Request:
     is_training: bool = False
     batches: EpochBatchIterating | None = None  # of the current epoch
 
-    def save_if_asked(self, trainer: Trainer) -> None:
+    def save_if_requested(self, trainer: Trainer) -> None:
         """Save once, after a step in which any worker got a signal; waits for all workers."""
-        if self.saved or not self.is_training or not agreed(trainer, self.asked):
+        if self.saved or not self.is_training or not any_worker(trainer, self.asked):
             return
         logger.warning("asked to leave: saving update %d", trainer.get_num_updates())
         checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, self.batches, None)
         self.saved = True
 
-    def leave_if_saved(self, trainer: Trainer) -> None:
+    def exit_if_saved(self, trainer: Trainer) -> None:
         """End the process before the next step.
 
         Raises:
@@ -58,7 +58,7 @@ class Request:
         """
         if not self.saved:
             return
-        agreed(trainer, True)  # the worker that saves may need longer than the others
+        any_worker(trainer, True)  # the worker that saves may need longer than the others
         logger.warning(
             "left as asked after update %d, exit code %d: the same command resumes",
             trainer.get_num_updates(),
@@ -85,14 +85,14 @@ def listen(is_training: bool = False) -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _on_signal)
     if is_training:
-        _shield_loader_workers()
+        _set_up_loader_workers()
 
 
-def agreed(trainer: Trainer, mine: bool) -> bool:
-    """Whether `mine` is true in any worker; waits for all workers."""
+def any_worker(trainer: Trainer, value: bool) -> bool:
+    """Whether `value` is true in any worker; waits for all workers."""
     if trainer.data_parallel_world_size == 1:
-        return mine
-    votes = torch.tensor([float(mine)], device=trainer.device)
+        return value
+    votes = torch.tensor([float(value)], device=trainer.device)
     group = trainer.data_parallel_process_group
     return bool(distributed_utils.all_reduce(votes, group=group, op="max").item())
 
@@ -108,22 +108,22 @@ def _on_signal(number: int, frame: Any) -> None:
 
 
 @cache  # it can't be undone
-def _shield_loader_workers() -> None:
+def _set_up_loader_workers() -> None:
     if hasattr(signal, "sigwaitinfo"):  # Linux, where data-loader workers are forks
-        os.register_at_fork(after_in_child=_obey_parent_only)
+        os.register_at_fork(after_in_child=_accept_only_signals_of_parent)
 
 
-def _obey_parent_only() -> None:
+def _accept_only_signals_of_parent() -> None:
     """In a new data-loader worker: ignore signals unless the parent process sends them.
 
     A scheduler signals the whole process group. Without its data-loader workers the training would
     fail before it could save.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    threading.Thread(target=_obey_parent, daemon=True).start()
+    threading.Thread(target=_exit_on_signal_of_parent, daemon=True).start()
 
 
-def _obey_parent() -> None:
+def _exit_on_signal_of_parent() -> None:
     while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():
         pass
     os._exit(0)

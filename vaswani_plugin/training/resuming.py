@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError
-from vaswani_plugin.training.folder import noted_progress, saved_states, updates_of
+from vaswani_plugin.training.folder import read_progress, saved_states, updates_of
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def choose(last: Path, suffix: str) -> Path:
         CheckpointError: when there are checkpoints, and all are damaged.
     """
     damaged = []
-    for path in in_order_of_use(last, suffix):
+    for path in resume_order(last, suffix):
         wrong = damage(path)
         if wrong is None:
             return path
@@ -44,7 +44,7 @@ def choose(last: Path, suffix: str) -> Path:
     return last
 
 
-def in_order_of_use(last: Path, suffix: str) -> Iterator[Path]:
+def resume_order(last: Path, suffix: str) -> Iterator[Path]:
     """The checkpoints of a folder in the order in which they are tried.
 
     A save writes `last` after its other files. If a save was interrupted, a file with more updates
@@ -82,7 +82,7 @@ def log_lost_updates(path: Path, last: Path, updates: int) -> None:
         last: where fairseq looks.
         updates: of the loaded checkpoint.
     """
-    saved = noted_progress(last.parent)
+    saved = read_progress(last.parent)
     if path == last:
         if saved is not None and saved > updates:
             logger.warning(

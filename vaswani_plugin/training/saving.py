@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.training.folder import PREVIOUS, note_progress, numbered_states
+from vaswani_plugin.training.folder import PREVIOUS, numbered_states, write_progress
 
 
 class SaveFailed(UserError):
@@ -37,7 +37,7 @@ class Saves:
         try:
             yield
             if notes:
-                note_progress(folder, updates)
+                write_progress(folder, updates)
         except Exception as error:
             cause = _system_error_behind(error)
             if cause is None:

@@ -135,7 +135,7 @@ class VaswaniTrainer(Trainer):
             if extra_state is not None:
                 resuming.log_lost_updates(chosen, last, self.get_num_updates())
             if chosen != last and self._is_complete():
-                self._put_back(chosen, last)
+                self._restore_as_last(chosen, last)
         if self._is_complete():
             updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
             logger.info("the training was complete: %d of %d updates", updates, wanted)
@@ -210,7 +210,7 @@ class VaswaniTrainer(Trainer):
         wanted = self._setting("optimization.max_update", 0)
         return wanted > 0 and self.get_num_updates() >= wanted
 
-    def _put_back(self, chosen: Path, last: Path) -> None:
+    def _restore_as_last(self, chosen: Path, last: Path) -> None:
         """Copy `chosen` to checkpoint_last.pt: a complete training doesn't save again."""
         if self._setting("checkpoint.no_save") or not self.should_save_checkpoint_on_current_rank:
             return
@@ -251,7 +251,7 @@ class VaswaniTrainer(Trainer):
             OutOfMemory: a batch did not fit into the memory of one of several workers. It can't
                 skip the batch, as the others wait for its gradients.
         """
-        self.preemption.leave_if_saved(self)
+        self.preemption.exit_if_saved(self)
         several = self.data_parallel_world_size > 1
         try:
             logged = super().train_step(samples, raise_oom or several)
@@ -259,7 +259,7 @@ class VaswaniTrainer(Trainer):
         except NonfiniteNorm:
             update = self.get_num_updates() + 1
             self.nonfinite.skip(update, self.get_model(), self._setting("optimizer"))
-            self._forget_gradients()
+            self._discard_gradients()
             logged = None
         except RuntimeError as error:
             if not several or "out of memory" not in str(error):
@@ -267,7 +267,7 @@ class VaswaniTrainer(Trainer):
             raise self._out_of_memory(error) from error
         if self.metering is not None and logged is not None:
             self.metering.log(samples, self)
-        self.preemption.save_if_asked(self)
+        self.preemption.save_if_requested(self)
         return logged
 
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
@@ -293,7 +293,7 @@ class VaswaniTrainer(Trainer):
             return super().clip_grad_norm(clip_norm)
         return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
 
-    def _forget_gradients(self) -> None:
+    def _discard_gradients(self) -> None:
         self.zero_grad()
         if hasattr(self.optimizer, "_multiply_factor"):
             # fairseq's --bf16 resets it only in a finished step; it would scale the next one, too.
@@ -310,7 +310,7 @@ class VaswaniTrainer(Trainer):
         """Compute the loss of one validation batch; see fairseq's method."""
         logged = super().valid_step(sample, raise_oom)
         if not raise_oom:  # True: fairseq's own second try, inside this method's first call
-            self.preemption.save_if_asked(self)
+            self.preemption.save_if_requested(self)
         return logged
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:

@@ -1,0 +1,52 @@
+"""Lines with their places, output that is kept after an error, and the progress bar."""
+
+import gzip
+import sys
+
+import pytest
+
+from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
+
+
+def test_lines_have_the_place_of_their_file(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "b.gz"
+    first.write_bytes("\ufeffone\ntwo\u2028same line\n".encode())
+    second.write_bytes(gzip.compress(b"\xef\xbb\xbfthree\nfour"))
+    lines = LocatedLines([str(first), str(second)])
+    places = [(line, lines.place(number)) for number, line in enumerate(lines, start=1)]
+    assert places == [
+        ("one", f"{first}:1"),
+        ("two\u2028same line", f"{first}:2"),
+        ("three", f"{second}:1"),
+        ("four", f"{second}:2"),
+    ]
+
+
+def test_output_gets_its_name_at_the_end(tmp_path):
+    path = tmp_path / "out"
+    with open_output(path) as write:
+        write(["a", "b"])
+        assert not path.exists() and (tmp_path / "out.part").read_bytes() == b"a\nb\n"
+    assert path.read_bytes() == b"a\nb\n" and not (tmp_path / "out.part").exists()
+
+
+def test_results_before_an_error_are_kept(tmp_path):
+    path = tmp_path / "out"
+    with pytest.raises(ValueError, match="^line 2 is bad; the lines before it are in .*out.part$"):
+        with open_output(path) as write:
+            write(["a"])
+            raise ValueError("line 2 is bad")
+    assert not path.exists() and (tmp_path / "out.part").read_bytes() == b"a\n"
+
+
+def test_the_bar_is_hidden_unless_it_is_seen_undisturbed(monkeypatch, tmp_path):
+    (tmp_path / "in").write_bytes(b"a\nb\n\xe2\x80\xa8c")
+    inputs = [str(tmp_path / "in")]
+    assert line_progress(inputs, None).disable
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = line_progress(inputs, None)
+    assert (bar.disable, bar.total) == (False, 3)
+    assert line_progress(["-"], None).total is None
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert line_progress(inputs, None).disable
+    assert not line_progress(inputs, tmp_path / "out").disable
