@@ -33,6 +33,8 @@ SENTENCE = 28
 FEW = 8
 """Sentences of the run that measures a process's start-up. (fairseq leaves out the last batch if
 its number of sentences is not a multiple of 8.)"""
+BATCH = 64
+"""Sentences of a batch in the search whose idle time is measured, beside one sentence alone."""
 REHEARSAL = {
     **{"sizes": ["debug"], "vocabulary": 1000, "max_tokens": 400, "updates": 3, "sentences": 16},
     **{"precision": "fp32", "decode_size": "debug"},
@@ -146,7 +148,27 @@ def decoding(args: argparse.Namespace) -> dict[str, Any]:
         call([sys.executable, script, *flags, *own], args.seconds["decoding"], log)
         result = work / f"generation-{count}" / "result.json"
         found[count] = json.loads(result.read_text(encoding="utf-8"))
-    return with_search_seconds(found[args.sentences], found[FEW])
+    result = with_search_seconds(found[args.sentences], found[FEW])
+    result["searches"] = {batch: search_alone(args, data, batch) for batch in (1, BATCH)}
+    return result
+
+
+def search_alone(args: argparse.Namespace, data: Path, batch: int) -> dict[str, float]:
+    """Sentences a second of our search, and the share of time in which the device idles.
+
+    The idle share decides whether CUDA graphs would pay: they save the launches of kernels only.
+
+    Args:
+        args: of the command.
+        data: a data folder with a training set.
+        batch: sentences of a batch.
+    """
+    script = ROOT / "recipes" / "benchmarks" / "decode_once.py"
+    command = [sys.executable, script, data, ARCHS[args.decode_size]]
+    command += [min(FEW * batch, args.sentences), "--batch", batch, "--idle"]
+    command += ["--gpu"] if args.device == "gpu" else []
+    log = args.work / f"search-{batch}.log"
+    return json.loads(call(command, args.seconds["decoding"], log).strip().rpartition("\n")[2])
 
 
 def with_search_seconds(many: dict[str, Any], few: dict[str, Any]) -> dict[str, Any]:

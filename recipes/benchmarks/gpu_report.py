@@ -94,6 +94,10 @@ def _decoding(found: dict[str, Any], settings: dict[str, Any]) -> list[str]:
         numbers = row["search_seconds"], row["search_times_stock"]
         search, times = ("too short" if x is None else f"{x:.2f}" for x in numbers)
         lines.append(f"| {engine} | {row['wall_seconds']:.1f} | {search} | {times} |")
+    lines += ["", "The search alone, ours:", ""]
+    lines += ["| sentences a batch | sentences/s | device idle |", "|---|---|---|"]
+    for batch, row in found["searches"].items():
+        lines.append(f"| {batch} | {row['speed']:.1f} | {_percent(100 * row['idle_share'])} |")
     return lines
 
 

@@ -2,7 +2,10 @@
 
 import pytest
 import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
 from meta import (
+    HAVE_SOURCES,
     META,
     RECURRENT,
     ROWS,
@@ -17,17 +20,25 @@ from meta import (
 
 from vaswani_plugin.models import _recurrent
 
+LENGTHS = {
+    "no padding": [7, 7, 7],
+    "longest first": [7, 5, 2],
+    "any order": [5, 7, 2],
+    "unknown": None,
+}
+"""Of the three sources, as the host counted them."""
+
 
 @pytest.fixture
-def known_lengths(monkeypatch):
-    """The one place where recurrent models wait, once a batch, answered without a device."""
+def counted(monkeypatch):
+    """The one place where recurrent models wait if the host did not count, and what it says."""
     calls = []
 
-    def all_tokens_are_real(padding: torch.Tensor) -> torch.Tensor:
+    def count(padding: torch.Tensor) -> torch.Tensor:
         calls.append(padding)
-        return torch.full((padding.size(0),), padding.size(1), device="cpu")
+        return torch.tensor([5, 7, 2], device="cpu")
 
-    monkeypatch.setattr(_recurrent, "lengths_on_cpu", all_tokens_are_real)
+    monkeypatch.setattr(_recurrent, "lengths_on_cpu", count)
     return calls
 
 
@@ -51,22 +62,45 @@ def test_what_waits_raises(wait):
         wait(torch.empty(2, device=META))
 
 
+def lengths_for(name: str) -> list[list[int] | None]:
+    """A language model's batches have no sources."""
+    family, _ = ROWS[name]
+    return list(LENGTHS.values()) if family.model in HAVE_SOURCES else [None]
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_an_update_of_every_architecture(name, known_lengths):
+def test_an_update_of_every_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task)
-    loss = train_step(task, model, make_meta_sample(model))
-    assert loss.device == META and loss.shape == ()
-    assert len(known_lengths) == (family.model in RECURRENT)
+    for lengths in lengths_for(name):
+        counted.clear()
+        loss = train_step(task, model, make_meta_sample(model, known_lengths=lengths))
+        assert loss.device == META and loss.shape == ()
+        assert len(counted) == (family.model in RECURRENT and lengths is None)
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_an_evaluation_of_every_architecture(name, known_lengths):
+def test_an_evaluation_of_every_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task).eval()
-    with launches_only(), torch.no_grad():
-        loss, _, _ = make_criterion(task)(model, make_meta_sample(model))
-    assert loss.device == META
-    assert len(known_lengths) == (family.model in RECURRENT)
+    for lengths in lengths_for(name):
+        counted.clear()
+        sample = make_meta_sample(model, known_lengths=lengths)
+        with launches_only(), torch.no_grad():
+            loss, _, _ = make_criterion(task)(model, sample)
+        assert loss.device == META
+        assert len(counted) == (family.model in RECURRENT and lengths is None)
+
+
+def test_every_registered_architecture_is_among_them():
+    ours = {
+        name
+        for name, model in ARCH_MODEL_REGISTRY.items()
+        if model.__module__.startswith("vaswani_plugin.")
+    }
+    models = {family.model for family, _ in ROWS.values()}  # names of their default sizes
+    assert ours == set(ROWS) | models and len(ours) > 20
+    tasks = {name for name in TASK_REGISTRY if name.startswith("vaswani_")}
+    assert tasks == {family.task for family, _ in ROWS.values()}

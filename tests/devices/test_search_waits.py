@@ -1,7 +1,5 @@
 """A search's steps only launch kernels; it looks at the device once in several of them."""
 
-import importlib
-import sys
 from collections import Counter
 
 import pytest
@@ -105,15 +103,6 @@ class _Waits(TorchDispatchMode):
         if name in WAITS or by_mask:
             self.by_step[self.step] += 1
         return function(*args, **(kwargs or {}))
-
-
-@pytest.fixture
-def as_on_a_device(monkeypatch):
-    """The search takes the CPU for a device that it would have to wait for."""
-    importlib.import_module("vaswani_plugin.search.generator")
-    for name, module in list(sys.modules.items()):
-        if name.startswith("vaswani_plugin.search.") and hasattr(module, "runs_on_host"):
-            monkeypatch.setattr(module, "runs_on_host", lambda device: False)
 
 
 SETTINGS = {

@@ -1,8 +1,13 @@
 """Translating on a GPU gives what the CPU gives."""
 
+import warnings
+from itertools import pairwise
+
 import pytest
 import torch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
+
+from vaswani_plugin.search import beam_search
 
 SETTINGS = {
     "beam": {"beam": 4},
@@ -42,6 +47,37 @@ def test_the_same_translations(device, settings):
 def test_half_precision_translates(device, dtype):
     for hypotheses in translate(device, dtype, beam=4):
         assert hypotheses and all(h["positional_scores"].isfinite().all() for h in hypotheses)
+
+
+def test_it_waits_once_in_several_steps(real_device, monkeypatch):
+    """By CUDA's own report, between the first step and the results."""
+    translate(real_device, beam=4)  # cuBLAS and the allocator begin
+    waited, plain = [], beam_search.Ensemble.advance  # number of waits before each step
+    results = beam_search.BeamSearch._results
+
+    def counted(self, tokens, parents):
+        waited.append(len(reports))
+        return plain(self, tokens, parents)
+
+    def done(self):
+        waited.append(len(reports))
+        return results(self)
+
+    monkeypatch.setattr(beam_search.Ensemble, "advance", counted)
+    monkeypatch.setattr(beam_search.BeamSearch, "_results", done)
+    with warnings.catch_warnings(record=True) as reports:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            translate(real_device, beam=4)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    in_step = [after - before for before, after in pairwise(waited)]
+    assert len(in_step) > 2 * beam_search.STEPS_BETWEEN_LOOKS
+    assert all(
+        waits == 0 or step % beam_search.STEPS_BETWEEN_LOOKS == 0
+        for step, waits in enumerate(in_step[:-1])
+    )
 
 
 def test_sampling(device):

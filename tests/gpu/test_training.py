@@ -1,11 +1,14 @@
 """Training on a GPU: precisions, switches, resuming, memory, waits, several GPUs."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from meta import ROWS, make_criterion, make_meta_task, make_optimizer
+from meta import HAVE_SOURCES, ROWS, make_criterion, make_meta_model, make_meta_task, make_optimizer
 from model_factory import make_model, make_task, random_batch
 
 from tests.gpu.conftest import REHEARSES
@@ -29,6 +32,11 @@ PRECISIONS = {
     "checkpoint-activations": ["--checkpoint-activations"],
     "plain loss": ["--unfused-loss"],
 }
+SMALL = [
+    *("vaswani_parser_debug", "vaswani_lm_debug", "vaswani_lm_one_layer"),
+    *("vaswani_seq2seq_lstm_tiny", "vaswani_attention_lstm_tiny"),
+]
+"""An architecture of each model and task beside the Transformer's own."""
 SHAPES = [(40, 40)] * 4, [(9, 7), (4, 11)], [(12, 2), (3, 3), (30, 31)], [(1, 1)]
 
 
@@ -76,7 +84,11 @@ def test_it_resumes_where_it_was(flags, run_fairseq, toy_data_bin, tmp_path):
 def make_sample(task, lengths: list[tuple[int, int]], device: torch.device) -> dict:
     inputs = {name: x.to(device) for name, x in random_batch(task, lengths).items()}
     target = inputs["prev_output_tokens"].roll(-1, dims=1)
-    return {"net_input": inputs, "target": target, "ntokens": sum(t for _, t in lengths)}
+    known_lengths = np.array([source for source, _ in lengths])
+    return {
+        **{"net_input": inputs, "target": target, "known_lengths": known_lengths},
+        "ntokens": sum(t for _, t in lengths),
+    }
 
 
 def make_case(device: torch.device, **changes):
@@ -102,12 +114,44 @@ def test_an_update_waits_for_nothing(real_device, window):
     *parts, samples = make_case(real_device, attention_window=window, dropout=0.1)
     for sample in samples:  # cuBLAS and the allocator begin
         update(*parts, sample)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waits_are_errors(real_device):
         for sample in samples:
             update(*parts, sample)
+
+
+@contextmanager
+def waits_are_errors(device: torch.device) -> Iterator[None]:
+    """A CPU has nothing to wait for."""
+    if device.type == "cuda":
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
     finally:
-        torch.cuda.set_sync_debug_mode("default")
+        if device.type == "cuda":
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_kind_of_model_waits_for_nothing(device, name):
+    """An update and an evaluation, of sentences in any order of their lengths."""
+    family, row = ROWS[name]
+    task = make_meta_task(family)
+    model = make_meta_model(family, row, task, device)
+    criterion, optimizer = make_criterion(task), make_optimizer(model)
+    rng = torch.Generator().manual_seed(4)
+    source, target = (torch.randint(4, 20, (3, 7), generator=rng).to(device) for _ in range(2))
+    source[1, :2], target[2, -3:] = 1, 1  # padding
+    inputs = {"src_tokens": source, "src_lengths": source.ne(1).sum(dim=1)}
+    sample = {"net_input": inputs, "target": target, "ntokens": 18}
+    if family.model in HAVE_SOURCES:
+        inputs["prev_output_tokens"] = target.roll(1, dims=1)
+        sample["known_lengths"] = inputs["src_lengths"].cpu().numpy()
+    update(task, model, criterion, optimizer, sample)
+    with waits_are_errors(device):
+        update(task, model.train(), criterion, optimizer, sample)
+        with torch.no_grad():
+            loss, _, _ = criterion(model.eval(), sample)
+    assert loss.isfinite().all()
 
 
 def test_memory_does_not_grow(real_device):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from model_factory import make_model, make_task, random_batch
@@ -132,7 +133,9 @@ def walk(model, batch, steps, widths, keeps, symbols=20):
     """
     generator = torch.Generator().manual_seed(7)
     sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
-    beams = PackedDecoder(model.decoder).begin(model.encoder(sources), max(widths))
+    known_lengths = sources.ne(model.encoder.padding_idx).sum(dim=1).numpy()
+    encoded = model.encoder(sources, known_lengths=known_lengths)
+    beams = PackedDecoder(model.decoder).begin(encoded, max(widths))
     hypotheses, parents = torch.full((sentences, 1, 1), 2), None
     for step in range(steps):
         attention = beams.advance(hypotheses[:, :, -1], parents)
@@ -173,7 +176,8 @@ def test_one_sentence_alone(task, sizes, length, memory):
     """It is folded into the weights, unless it is so long that this would cost more."""
     model = exact_model(task, **sizes)
     batch = random_batch(task, [(length, 1)])
-    beams = PackedDecoder(model.decoder).begin(model.encoder(batch["src_tokens"]), 4)
+    encoded = model.encoder(batch["src_tokens"], known_lengths=np.array([length]))
+    beams = PackedDecoder(model.decoder).begin(encoded, 4)
     assert all(isinstance(m, memory) for m in beams.stack.memories)
     for actual, expected in walk(model, batch, 12, [4], {5: [0]}):
         torch.testing.assert_close(actual, expected, **EXACT)

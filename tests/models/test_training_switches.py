@@ -2,7 +2,9 @@
 
 import copy
 import shutil
+from typing import Any
 
+import numpy as np
 import pytest
 import saved_tensors
 import torch
@@ -30,6 +32,12 @@ def train_once(model, batch) -> dict[str, torch.Tensor]:
     logits = model(**batch)[0]
     logits.square().mean().backward()
     return {"logits": logits.detach()} | {name: p.grad for name, p in model.named_parameters()}
+
+
+def unpadded_batch(task, lengths: list[tuple[int, int]]) -> dict[str, Any]:
+    """A batch of sources without padding, as the collater marks it."""
+    known_lengths = np.array([source for source, _ in lengths])
+    return random_batch(task, lengths) | {"known_lengths": known_lengths}
 
 
 def kept_for_backward(model, batch) -> int:
@@ -134,4 +142,12 @@ def test_other_shapes_of_batches_compile_nothing_again(task, monkeypatch):
     assert 2 <= graphs < SIZES["encoder_layers"] + SIZES["decoder_layers"]
     for lengths in ([(5, 4), (3, 6)], [(20, 3), (3, 20)], [(6, 6)] * 7, [(2, 31), (40, 2)]):
         train_once(model, random_batch(task, lengths))
+    assert compiled["unique_graphs"] == graphs
+    # Sources without padding need no mask; that is one other graph for each kind of layer.
+    for number, lengths in enumerate(([(8, 4), (8, 6)], [(20, 3), (20, 20)], [(6, 6)] * 7)):
+        train_once(model, unpadded_batch(task, lengths))
+        if not number:
+            assert graphs < compiled["unique_graphs"] <= 2 * graphs
+            graphs = compiled["unique_graphs"]
+    train_once(model, random_batch(task, LENGTHS))
     assert compiled["unique_graphs"] == graphs

@@ -4,8 +4,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tests.conftest import REPO
 from tests.support.scripts import assert_one_line_error, run_bash
@@ -37,7 +39,9 @@ def test_a_rehearsal_runs_every_part(tmp_path):
     assert list(report["parts"]) == list(gpu.PARTS)
     training = report["parts"]["training"]["result"]["sizes"]["debug"]
     assert training["ours"]["flops_per_second"] > 0 and 0 < training["ours"]["idle_share"] < 1
-    assert "stock" in report["parts"]["decoding"]["result"]["batch"]
+    decoding = report["parts"]["decoding"]["result"]
+    assert "stock" in decoding["batch"] and list(decoding["searches"]) == ["1", str(gpu.BATCH)]
+    assert all(0 < row["idle_share"] < 1 < row["speed"] for row in decoding["searches"].values())
     assert "skipped" in report["parts"]["tests"]["result"]["said"]
     assert (tmp_path / "gpu-report.md").read_text(encoding="utf-8").strip() in done.stdout
 
@@ -84,6 +88,73 @@ def test_the_report_says_what_was_measured():
     assert "| big | stock | 1,000 | 2,000 | 12.3% | 20.0% | not measured |" in text
     assert "| big | ours | 1,000 | 2,000 | not known | 40.0% | 3.1% |" in text
     assert "| big | ours / stock | 1.6 | 0.55 | | | |" in text
+
+
+def test_the_report_says_how_long_the_device_idles_in_a_search():
+    rows = {"stock": {"wall_seconds": 40.0, "search_seconds": 30.0, "search_times_stock": 1.0}}
+    searches = {1: {"speed": 9.87, "idle_share": 0.9}, 64: {"speed": 765.4, "idle_share": 0.25}}
+    found = {"beam": 4, "sentences": 2000, "batch": rows, "searches": searches}
+    machine = {"name": "NVIDIA H200", "torch": "2", "fairseq-fixed": "0", "python": 3}
+    parts = {"decoding": {"result": found}}
+    text = gpu_report.as_markdown(
+        {"machine": machine, "settings": {"decode_size": "base"}, "parts": parts}
+    )
+    assert "| stock | 40.0 | 30.00 | 1.00 |" in text
+    assert "| 1 | 9.9 | 90.0% |\n| 64 | 765.4 | 25.0% |" in text
+
+
+@pytest.fixture
+def a_gpu(monkeypatch):
+    """PyTorch says that there is a GPU, to the lines that only ask for it."""
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=150_000_000_000)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties)
+
+
+@pytest.mark.parametrize(("total", "tokens"), [(150e9, 25_000), (24e9, 4096)])
+def test_what_a_gpu_is_asked_to_do(a_gpu, total, tokens, tmp_path, monkeypatch):
+    """The commands for a GPU, with the numbers that they would find."""
+    torch.cuda.get_device_properties(0).total_memory = total
+    args = gpu.complete(gpu.options().parse_args(["--work", str(tmp_path)]))
+    assert args.max_tokens == tokens and args.peak_flops == 989e12 and args.sizes == ["base", "big"]
+    assert gpu_report.machine("gpu")["gib"] == round(total / 2**30, 1)
+    commands, profiled = [], []
+    outputs = {"decode_once.py": '{"speed": 2.0, "idle_share": 0.5}\n'}
+    sides = {side: SIDE for side in gpu.SIDES}
+    size = {**sides, "floor": {"matrix_flops_per_second": 500e12}}
+    size["percent_of_floor_reached"] = dict.fromkeys(gpu.SIDES, 40.0)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "training.json").write_text(
+        json.dumps({"threads": 1, "sizes": {"base": size, "big": size}}), encoding="utf-8"
+    )
+
+    def called(command, seconds, log):
+        commands.append([str(word) for word in command])
+        if "generation.py" in commands[-1][1]:
+            folder = Path(commands[-1][commands[-1].index("--work") + 1])
+            folder.mkdir(parents=True)
+            wall = 1.0 + int(commands[-1][commands[-1].index("--sentences") + 1])
+            result = {"batch": {"stock": {"wall_seconds": wall}}}
+            (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        return outputs.get(Path(commands[-1][1]).name, "SKIPPED two GPUs\n3 passed\n")
+
+    def trained(*given, idle):
+        profiled.append((given[3], given[4].gpu, given[4].precision, idle))
+        return {"idle_share": 0.1}
+
+    monkeypatch.setattr(gpu, "call", called)
+    monkeypatch.setattr(gpu, "run_training", trained)
+    monkeypatch.setattr(gpu, "synthetic_data", lambda folder, rows: tmp_path)
+    monkeypatch.setattr(gpu, "sentences_to_decode", lambda *given: tmp_path)
+    found = gpu.training(args)
+    assert found["sizes"]["big"]["ours"]["mfu_percent"] == pytest.approx(100 * 200 / 989)
+    assert profiled == [("base", True, "bf16", True), ("big", True, "bf16", True)]
+    decoded = gpu.decoding(args)
+    assert decoded["searches"][64] == {"speed": 2.0, "idle_share": 0.5}
+    assert gpu.gpu_tests(args) == {"said": "3 passed", "skipped": ["SKIPPED two GPUs"]}
+    training, train, few, many, one, batch, tests = commands
+    assert training[training.index("--device") + 1] == "gpu" and "--cpu" not in train
+    assert all("--gpu" in command for command in (few, many, one, batch)) and "gpu" in tests
 
 
 def test_the_search_is_what_takes_longer_than_few_sentences():

@@ -7,9 +7,10 @@ itself lets pass: copies from the host while the step runs.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
@@ -29,6 +30,7 @@ META = torch.device("meta")
 ROWS = {row.name: (family, row) for family in FAMILIES for row in family.rows}
 """Every architecture that the plugin registers, by name."""
 RECURRENT = {"vaswani_seq2seq_lstm", "vaswani_attention_lstm"}
+HAVE_SOURCES = {"vaswani_transformer", *RECURRENT}
 
 
 class CopyBetweenDevices(AssertionError):
@@ -93,27 +95,36 @@ def make_meta_task(family: Family, **changes: Any) -> FairseqTask:
 
 
 def make_meta_model(
-    family: Family, row: Architecture, task: FairseqTask, **changes: Any
+    family: Family,
+    row: Architecture,
+    task: FairseqTask,
+    device: torch.device = META,
+    **changes: Any,
 ) -> torch.nn.Module:
-    """A model of the row's size, moved to `meta` as fairseq moves models to a GPU."""
+    """A model of the row's size, moved to a device as fairseq moves models to a GPU."""
     config = MODEL_DATACLASS_REGISTRY[family.model]
     of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
     if "tokens_per_sample" in of_task:
         of_task["tokens_per_sample"] = 64
     cfg = OmegaConf.structured(config(**{**of_task, **row.changes, **changes}))
-    with torch.device(META):  # no time for initial values
+    with torch.device(META) if device == META else nullcontext():  # no time for initial values
         model = MODEL_REGISTRY[family.model].build_model(cfg, task)
-    return model.to(META)
+    return model.to(device)
 
 
 def make_meta_sample(
-    model: torch.nn.Module, sentences: int = 3, source: int = 7, target: int = 5
+    model: torch.nn.Module,
+    sentences: int = 3,
+    source: int = 7,
+    target: int = 5,
+    known_lengths: list[int] | None = None,
 ) -> dict[str, Any]:
     """fairseq's batch, as it is after it was moved to the device.
 
     Args:
         model: a language model gets texts alone.
         sentences, source, target: B, S and T.
+        known_lengths: of the sources, where the host counted them when it made the batch.
     """
 
     def tokens(*shape: int) -> Tensor:
@@ -124,7 +135,8 @@ def make_meta_sample(
         target = source
     else:
         inputs["prev_output_tokens"] = tokens(sentences, target)
-    return {
+    counted = {} if known_lengths is None else {"known_lengths": np.array(known_lengths)}
+    return counted | {
         "id": tokens(sentences),
         "nsentences": sentences,
         "ntokens": sentences * target - 1,  # counted by the host, when it makes the batch

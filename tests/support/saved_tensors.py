@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 
 @contextlib.contextmanager
@@ -15,5 +16,6 @@ def collected() -> Iterator[list[torch.Tensor]]:
 
 
 def storages(kept: list[torch.Tensor]) -> dict[int, int]:
-    """Bytes by address of the memory that they share."""
-    return {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
+    """Bytes by a number of the memory that they share; on `meta`, memory has no address."""
+    memory = [x.untyped_storage() for x in kept]
+    return {StorageWeakRef(storage).cdata: storage.nbytes() for storage in memory}

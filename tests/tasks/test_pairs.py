@@ -88,10 +88,10 @@ def test_batches_of_pairs_are_fairseqs(found, left, left_target, feeding, transl
         "pad_to_multiple": multiple,
     }
     fairseqs = make_fairseqs(sources, targets if translated else None, **flags)
-    assert_same(
-        SentencePairs(fairseqs).collater(samples, to),
-        language_pair_dataset.collate(samples, PAD, EOS, pad_to_length=to, **flags),
-    )
+    batch = SentencePairs(fairseqs).collater(samples, to)
+    known_lengths = batch.pop("known_lengths")
+    assert known_lengths.tolist() == batch["net_input"]["src_lengths"].tolist()
+    assert_same(batch, language_pair_dataset.collate(samples, PAD, EOS, pad_to_length=to, **flags))
 
 
 def test_no_pairs_are_no_batch(files):

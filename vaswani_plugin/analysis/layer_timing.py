@@ -117,7 +117,7 @@ def measure(sizes: list[tuple[int, int]], k: int, r: int) -> Iterator[list[float
     torch.set_num_threads(1)
     try:
         for n, d in sizes:
-            x = torch.randn(1, n, d)
+            x = torch.randn(1, n, d, device="cpu")
             yield [seconds(layer.make(n, d, k, r), x) for layer in LAYERS]
     finally:
         torch.set_num_threads(threads)

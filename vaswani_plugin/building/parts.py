@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
+import numpy as np
 from torch import nn
 
 from vaswani_plugin.architectures import head_sizes
@@ -105,6 +106,16 @@ def shared_embeddings(
     of_source = of_target if share == "all" else make(source)
     projection = make(target) if share == "none" else of_target
     return of_source, of_target, projection
+
+
+def may_be_padded(length: int, known_lengths: np.ndarray | None) -> bool:
+    """Return whether a batch may have padding, without looking at its tokens.
+
+    Args:
+        length: positions of the batch, S.
+        known_lengths: lengths of its sentences, (B,); None where they are not known.
+    """
+    return known_lengths is None or bool(known_lengths.min() < length)
 
 
 def require_positions(length: int, limit: int, side: str) -> None:

@@ -63,7 +63,7 @@ def make_table(length: int, d_model: int) -> "np.ndarray":
 
     from vaswani_plugin.modules.positions import sinusoids
 
-    return sinusoids(torch.arange(length), d_model).numpy()
+    return sinusoids(torch.arange(length, device="cpu"), d_model).numpy()
 
 
 def draw(table: "np.ndarray", products: "np.ndarray", path: Path) -> None:

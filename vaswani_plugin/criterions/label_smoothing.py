@@ -6,6 +6,7 @@ Axes: B batch, T target length, N = B x T, D d_model, V vocabulary.
 import argparse
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -116,7 +117,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         return hasattr(model, "projected_loss")
 
     def _projected(self, model, sample) -> SmoothedLoss:
-        features, _ = model(**sample["net_input"], features_only=True)
+        features, _ = model(**_inputs(model, sample), features_only=True)
         return model.projected_loss(
             features.flatten(0, 1),  # (B, T, D) -> (N, D)
             model.projection_weight,
@@ -137,7 +138,7 @@ class VaswaniLabelSmoothing(FairseqCriterion):
 
     def _logits(self, model, sample) -> Tensor:
         """Logits (B, T, V), or log-probabilities, which a log-softmax leaves unchanged."""
-        output = model(**sample["net_input"])
+        output = model(**_inputs(model, sample))
         decoder = getattr(getattr(model, "module", model), "decoder", None)  # DDP wraps the model
         if getattr(decoder, "adaptive_softmax", None) is None:
             return output[0]
@@ -172,3 +173,10 @@ class VaswaniLabelSmoothing(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Yes: every logged value is a sum."""
         return True
+
+
+def _inputs(model: torch.nn.Module, sample: dict[str, Any]) -> dict[str, Any]:
+    """A model's arguments; ours also get the lengths that the host counted for the batch."""
+    if "known_lengths" in sample and getattr(model, "takes_known_lengths", False):
+        return {**sample["net_input"], "known_lengths": sample["known_lengths"]}
+    return sample["net_input"]

@@ -9,12 +9,18 @@ V vocabulary.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.building.parts import ModuleParts, require_positions, shared_embeddings
+from vaswani_plugin.building.parts import (
+    ModuleParts,
+    may_be_padded,
+    require_positions,
+    shared_embeddings,
+)
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.language_model import LanguageModel
@@ -35,24 +41,27 @@ class SourceEncoder(Encoder):
         super().__init__(embedding, positions, layers, cfg.dropout, cfg.attention_window)
         self.max_source_positions = cfg.max_source_positions
 
-    def forward_torchscript(self, net_input: dict[str, Tensor]) -> dict[str, list[Tensor]]:
+    def forward_torchscript(self, net_input: dict[str, Any]) -> dict[str, list[Tensor]]:
         """Encode a batch.
 
         Args:
-            net_input: `src_tokens` (B, S), padded on either side.
+            net_input: `src_tokens` (B, S), padded on either side; `known_lengths` (B,), a NumPy
+                array, where the lengths are known without looking at the device.
 
         Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding] and
-            `src_tokens` [(B, S)].
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
+            the lengths show that there is no padding, and `src_tokens` [(B, S)].
 
         Raises:
             UserError: when S exceeds the positions of the model.
         """
         tokens = net_input["src_tokens"]
         require_positions(tokens.size(1), self.max_source_positions, "source")
+        is_padded = may_be_padded(tokens.size(1), net_input.get("known_lengths"))
+        features = self(tokens, is_padded=is_padded).features
         return {
-            "encoder_out": [self(tokens).features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
-            "encoder_padding_mask": [tokens.eq(self.padding_idx)],
+            "encoder_out": [features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [tokens.eq(self.padding_idx)] if is_padded else [],
             "src_tokens": [tokens],
         }
 
@@ -91,6 +100,9 @@ class TargetDecoder(Decoder):
 class TrainedTransformer(nn.Module):
     """The Transformer of Figure 1, with the interface of the search.
 
+    Attributes:
+        takes_known_lengths: the encoder's input may have `known_lengths`.
+
     Args:
         sizes: of the model.
         source: dictionary.
@@ -101,6 +113,8 @@ class TrainedTransformer(nn.Module):
     Raises:
         ValueError: sizes don't fit, or all embeddings are to be shared and the dictionaries differ.
     """
+
+    takes_known_lengths = True
 
     def __init__(
         self,

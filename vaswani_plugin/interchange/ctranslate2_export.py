@@ -128,7 +128,7 @@ class _Writer:
         encoding = sinusoids if self.cfg.positions == "sinusoidal" else fairseq_sinusoids
         encoder = side == "encoder"
         rows = self.cfg.max_source_positions if encoder else self.cfg.max_target_positions
-        return encoding(torch.arange(rows), self.cfg.d_model).float().numpy()
+        return encoding(torch.arange(rows, device="cpu"), self.cfg.d_model).float().numpy()
 
     def write_layer(self, spec, layer: str) -> None:
         self.write_attention(spec.self_attention, f"{layer}.self_attention", fuse_query=True)

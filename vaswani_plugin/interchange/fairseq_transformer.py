@@ -91,7 +91,7 @@ def _paper_table(like: Tensor) -> Tensor:
     rows, width = like.shape
     if width % 2:
         return torch.full_like(like, torch.nan)
-    return sinusoids(torch.arange(rows), width).to(like.dtype)
+    return sinusoids(torch.arange(rows, device=like.device), width).to(like.dtype)
 
 
 def our_model(state: Checkpoint) -> VaswaniTransformerConfig:
@@ -136,7 +136,7 @@ def stock_model(
             weights[f"{side}.positions.weight"] = table
     named = to_fairseq_weights(weights)
     for side in ("encoder", "decoder"):
-        named[f"{side}.version"] = torch.tensor([3.0])
+        named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
     learned = cfg.positions != "sinusoidal-fairseq"
     options = argparse.Namespace(
         encoder_embed_dim=cfg.d_model,

@@ -181,7 +181,7 @@ def _our_order(numbers: dict[str, int], config: Mapping[str, Any]) -> tuple[list
     ]
     others = [row for row in sorted(by_row) if row not in special]
     symbols = [*SPECIAL_SYMBOLS, *(by_row[row] for row in others)]
-    return symbols, torch.tensor([*special, *others])
+    return symbols, torch.tensor([*special, *others], device="cpu")
 
 
 def _untied(theirs: Weights, config: Mapping[str, Any]) -> Weights:

@@ -71,7 +71,7 @@ def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
 
 def sines_first(d_model: int) -> Tensor:
     """The columns of the paper's sinusoids in Marian's order: 0, 2, 4, ..., 1, 3, 5, ..."""
-    columns = torch.arange(d_model)
+    columns = torch.arange(d_model, device="cpu")
     return torch.cat((columns[0::2], columns[1::2]))
 
 

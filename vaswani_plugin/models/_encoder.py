@@ -3,11 +3,12 @@
 Axes: B batch, S source length, D d_model, H heads.
 """
 
+import numpy as np
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor
 
-from vaswani_plugin.building.parts import require_positions
+from vaswani_plugin.building.parts import may_be_padded, require_positions
 from vaswani_plugin.models._parts import Parts
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.transformer import Encoder
@@ -40,6 +41,7 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
         need_weights: bool = False,
+        known_lengths: np.ndarray | None = None,
     ) -> dict[str, list[Tensor]]:
         """Encode a batch.
 
@@ -49,11 +51,14 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
             return_all_hiddens: also return the first layer's input and each layer's output.
             token_embeddings: (B, S, D), used instead of the rows of the embedding matrix.
             need_weights: also return each layer's attention weights.
+            known_lengths: lengths of the sentences (B,), known without looking at the device. If
+                none is shorter than S, no attention needs a mask.
 
         Returns:
-            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding],
-            `src_tokens` [(B, S)], and on request `encoder_states` [(S, B, D) of the first layer's
-            input and each layer's output] and `attention` [(B, H, S, S) of each layer].
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
+            the lengths show that there is no padding, `src_tokens` [(B, S)], and on request
+            `encoder_states` [(S, B, D) of the first layer's input and each layer's output] and
+            `attention` [(B, H, S, S) of each layer].
 
         Raises:
             UserError: when S exceeds the positions of the model.
@@ -62,11 +67,12 @@ class VaswaniEncoder(Encoder, _FairseqEncoder):
         embedded = None
         if token_embeddings is not None:
             embedded = self.embedding.scale * token_embeddings
-        output = super().forward(src_tokens, need_weights, embedded)
+        is_padded = may_be_padded(src_tokens.size(1), known_lengths)
+        output = super().forward(src_tokens, need_weights, embedded, is_padded)
         states = output.states if return_all_hiddens else []
         return {
             "encoder_out": [output.features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
-            "encoder_padding_mask": [src_tokens.eq(self.padding_idx)],
+            "encoder_padding_mask": [src_tokens.eq(self.padding_idx)] if is_padded else [],
             "src_tokens": [src_tokens],
             "encoder_states": [x.transpose(0, 1) for x in states],
             "attention": output.self_weights,

@@ -7,6 +7,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
@@ -56,20 +58,28 @@ class LSTMEncoder(FairseqEncoder):
         self.layers = layers
 
     def forward(
-        self, src_tokens: Tensor, src_lengths: Tensor | None = None
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        known_lengths: np.ndarray | None = None,
     ) -> dict[str, list[Tensor]]:
         """Encode a batch.
 
         Args:
             src_tokens: (B, S), padded on either side.
             src_lengths: not needed: padding is read off the tokens.
+            known_lengths: lengths of the sentences (B,), known without looking at the device. None:
+                the device counts them, and the host waits.
 
         Returns:
             `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
             there is no padding, and `state` [h, c], each (N, B, D): each sentence's final states.
         """
         padding = src_tokens.eq(self.padding_idx)
-        lengths = lengths_on_cpu(padding)
+        if known_lengths is None:
+            lengths = lengths_on_cpu(padding)
+        else:
+            lengths = torch.as_tensor(known_lengths, device="cpu")
         x = F.dropout(self.embedding(src_tokens), self.dropout, self.training)
         states, state = self.layers(x, padding, lengths)
         is_padded = bool((lengths < src_tokens.size(1)).any())
@@ -212,7 +222,13 @@ class LSTMDecoder(FairseqIncrementalDecoder):
 
 
 class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
-    """An LSTM encoder and an LSTM decoder; a subclass chooses them in `make_layers`."""
+    """An LSTM encoder and an LSTM decoder; a subclass chooses them in `make_layers`.
+
+    Attributes:
+        takes_known_lengths: the sources' lengths may be given to `forward` and to the encoder.
+    """
+
+    takes_known_lengths = True
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
@@ -260,9 +276,10 @@ class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
         src_lengths: Tensor | None,
         prev_output_tokens: Tensor,
         features_only: bool = False,
+        known_lengths: np.ndarray | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """Predict each next token: see `LSTMDecoder.forward`."""
-        encoder_out = self.encoder(src_tokens, src_lengths)
+        """Predict each next token: see `LSTMEncoder.forward` and `LSTMDecoder.forward`."""
+        encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
         return self.decoder(prev_output_tokens, encoder_out, features_only=features_only)
 
     @property

@@ -8,6 +8,7 @@ Axes: B batch, S source length, T target length, D d_model, H heads, V vocabular
 
 import argparse
 
+import numpy as np
 import torch
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from torch import Tensor
@@ -29,7 +30,13 @@ from vaswani_plugin.modules.loss import projected_loss
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
 class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
-    """Figure 1. `--arch` names a row of `vaswani_plugin/architectures.py`."""
+    """Figure 1. `--arch` names a row of `vaswani_plugin/architectures.py`.
+
+    Attributes:
+        takes_known_lengths: the sources' lengths may be given to `forward` and to the encoder.
+    """
+
+    takes_known_lengths = True
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
@@ -79,9 +86,12 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
         features_only: bool = False,
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
+        known_lengths: np.ndarray | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """Predict each next token; see `VaswaniEncoder.forward` and `VaswaniDecoder.forward`."""
-        encoder_out = self.encoder(src_tokens, src_lengths, return_all_hiddens)
+        encoder_out = self.encoder(
+            src_tokens, src_lengths, return_all_hiddens, known_lengths=known_lengths
+        )
         return self.decoder(
             prev_output_tokens,
             encoder_out,

@@ -31,7 +31,7 @@ def lengths_on_cpu(padding: Tensor) -> Tensor:
     """Count the real tokens of each sentence, (B,), in a batch (B, S) that is True at padding.
 
     PyTorch packs sequences by lengths on the CPU. A recurrent model waits for its device only here,
-    once per batch.
+    once per batch, and not at all if the caller knows the lengths already.
     """
     return (~padding).sum(dim=1).cpu()
 
@@ -98,7 +98,7 @@ class RecurrentEncoder(nn.Module):
         Args:
             x: embedded tokens, (B, S, D).
             padding: (B, S), True at padding, which may be on either side.
-            lengths: `lengths_on_cpu` of the padding, (B,).
+            lengths: `lengths_on_cpu` of the padding, (B,). Nothing else of the batch is copied.
 
         Returns:
             The last layer's states, (B, S, D), each at the position of its token, 0 at padding;
@@ -110,14 +110,32 @@ class RecurrentEncoder(nn.Module):
             order = reading_order(padding, self.reverse)
             x = reordered(x, order)
         if padded:
-            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            packed, (h, c) = self.lstm(packed)
-            states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
+            states, (h, c) = self._read_packed(x, padding, lengths)
         else:  # the same without the cost of packing
             states, (h, c) = self.lstm(x)
         if moved:
             states = reordered(states, order.argsort(dim=1))
         return states, (self._join(h), self._join(c))
+
+    def _read_packed(self, x: Tensor, padding: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
+        """Run the LSTM over sentences (B, S, D) that are padded on the right.
+
+        Packed sentences must be sorted, longest first. PyTorch would sort them on the host and copy
+        their order to the device and back, and each copy would wait.
+        """
+        longest_first, by_length = lengths.sort(descending=True, stable=True)
+        is_sorted = by_length.equal(torch.arange(len(lengths), device="cpu"))
+        if not is_sorted:
+            order = padding.sum(dim=1).argsort(stable=True)  # `by_length`, on the device
+            x = x.index_select(0, order)
+        packed = pack_padded_sequence(x, longest_first, batch_first=True)
+        packed, (h, c) = self.lstm(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
+        if not is_sorted:
+            back = order.argsort()
+            states = states.index_select(0, back)
+            h, c = h.index_select(1, back), c.index_select(1, back)
+        return states, (h, c)
 
     def _join(self, state: Tensor) -> Tensor:
         """(2 N, B, D/2) -> (N, B, D) where there are two directions."""

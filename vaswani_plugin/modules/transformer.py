@@ -78,7 +78,11 @@ class Encoder(Stack):
     """Left half of Figure 1."""
 
     def forward(
-        self, tokens: Tensor, need_weights: bool = False, embedded: Tensor | None = None
+        self,
+        tokens: Tensor,
+        need_weights: bool = False,
+        embedded: Tensor | None = None,
+        is_padded: bool = True,
     ) -> Output:
         """Encode tokens (B, S), padded on either side.
 
@@ -86,8 +90,11 @@ class Encoder(Stack):
             tokens: (B, S).
             need_weights: return the weights of every layer.
             embedded: used instead of the embeddings, (B, S, D).
+            is_padded: False: the caller promises that there is no padding; saves the mask.
         """
-        mask: Tensor | Window = padding_mask(tokens, self.padding_idx)
+        mask: Tensor | Window | None = None
+        if is_padded:
+            mask = padding_mask(tokens, self.padding_idx)
         if self.window:
             mask = neighbourhood(self.window, mask)
         x = self.embed(tokens, embedded=embedded)

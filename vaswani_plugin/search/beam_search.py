@@ -33,7 +33,9 @@ from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
 
 CHUNK = 2**21
-"""Log-probabilities processed together: few enough to kept in the processor's cache."""
+"""Log-probabilities processed together: few enough to stay in the processor's cache."""
+DEVICE_CHUNK = 2**26
+"""The same on other devices: 256 MiB in float32, enough to keep a GPU busy."""
 
 STEPS_BETWEEN_CHECKS = 4
 """On a GPU, steps between two checks of how many sentences are done and whether scores are numbers.
@@ -41,6 +43,17 @@ Only these checks wait for the GPU between the start of a batch and its results.
 
 Choose = Callable[[Tensor, Tensor, Tensor], Candidates]
 """(log P of the next token (b, W, V), log P so far (b, W), open groups (b, G)) -> candidates."""
+
+
+def chunk_rows(vocabulary: int, beams: int, device: torch.device) -> int:
+    """Return how many sentences are processed together, at least 1.
+
+    Args:
+        vocabulary, beams: V, and the beams of a sentence.
+        device: of the log-probabilities.
+    """
+    elements = CHUNK if runs_on_host(device) else DEVICE_CHUNK
+    return max(1, elements // (vocabulary * beams))
 
 
 class BeamSearch:
@@ -128,10 +141,10 @@ class BeamSearch:
         return len(self.sentences) * self.groups
 
     def _choose_candidates(self, step: int) -> Candidates:
-        """Choose the candidates, for as many sentences at a time as the processor's cache holds."""
+        """Choose the candidates, a chunk of the sentences at a time."""
         if self.log_p is None:
             self.log_p = torch.zeros(self.tokens.shape, device=self.device)
-        rows = max(1, CHUNK // (self.ensemble.vocabulary * self.tokens.size(1)))
+        rows = chunk_rows(self.ensemble.vocabulary, self.tokens.size(1), self.device)
         found = []
         for begin in range(0, len(self.sentences), rows):
             part = slice(begin, begin + rows)

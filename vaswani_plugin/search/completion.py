@@ -150,8 +150,8 @@ class _CompletionGenerator(BeamSearchGenerator):
         super().__init__(*args, **kwargs)
         self.limits = limits
 
-    def _limits(self, sources: Tensor, prefix: Tensor) -> list[int]:
-        return self.limits
+    def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], None]:
+        return self.limits, None
 
 
 class _Prompted:

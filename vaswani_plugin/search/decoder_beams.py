@@ -6,7 +6,6 @@ Axes: B unfinished sentences, W beams of each, S source length, D d_model, V voc
 import torch
 from torch import Tensor
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.transformer import Decoder
 from vaswani_plugin.search.decoder_stack import DecoderStack, PackedDecoderLayer
@@ -28,7 +27,7 @@ class PackedDecoder:
 
         Args:
             encoder_out: fairseq's encoder output: `encoder_out` [(S, B, D)],
-                `encoder_padding_mask` [(B, S)] and `src_tokens` [(B, S)].
+                `encoder_padding_mask` [(B, S)], or [] without padding, and `src_tokens` [(B, S)].
             beam: W, the greatest number of hypotheses of a sentence.
             with_attention: whether `advance` returns the attention to the source; it also depends
                 on the decoder's `alignment_wanted`, where it has one.
@@ -51,8 +50,6 @@ class DecoderBeams:
         self.projection = packed.projection
         padding = encoder_out["encoder_padding_mask"]
         mask = padding[0] if padding else None
-        if mask is not None and runs_on_host(mask.device) and not mask.any():
-            mask = None  # on a GPU this check would wait
         memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
         self.stack = DecoderStack(packed.layers, memory, mask, beam, decoder.window)
         self.length = 0  # of the hypotheses

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -137,7 +138,7 @@ class BeamSearchGenerator:
         sources = net_input["src_tokens"]
         if prefix_tokens is None:
             prefix_tokens = sources.new_empty(sources.size(0), 0)
-        limits = self._limits(sources, prefix_tokens)
+        limits, lengths = self._limits(sources, prefix_tokens)
         start = self.eos if bos_token is None else bos_token
         packed = [self.weights.of(model.decoder) for model in self.models]
         shares = (
@@ -153,7 +154,8 @@ class BeamSearchGenerator:
             own = [copy(tracker) for tracker in trackers]
             for tracker in own:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
-            part = prefix_tokens[share], limits[share]
+            known = None if lengths is None else lengths[share]
+            part = prefix_tokens[share], limits[share], known
             results[share] = self._search(rows, packed, *part, start, own)
 
         run_in_threads(search, shares)
@@ -177,6 +179,7 @@ class BeamSearchGenerator:
         packed: list[Packed | None],
         prefix: Tensor,
         limits: list[int],
+        known_lengths: np.ndarray | None,
         start: int,
         trackers: list[Tracker],
     ) -> list[list[Hypothesis]]:
@@ -190,6 +193,7 @@ class BeamSearchGenerator:
             options.temperature,
             self.vocabulary,
             self.with_attention,
+            known_lengths,
         )
         return BeamSearch(
             ensemble,
@@ -241,18 +245,23 @@ class BeamSearchGenerator:
         if self.options.no_repeat_ngram_size > 0:
             block_repeats(log_p, step.history(), self.options.no_repeat_ngram_size)
 
-    def _limits(self, sources: Tensor, prefix: Tensor) -> list[int]:
-        """Compute the greatest number of tokens before the end of each sentence."""
-        lengths = sources.ne(self.pad).sum(dim=1)
-        if not lengths.all():
+    def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray | None]:
+        """Compute the greatest number of tokens before the end of each sentence.
+
+        Returns:
+            The numbers, and the lengths of the sources (B,), which the host waits for here.
+        """
+        known_lengths = sources.ne(self.pad).sum(dim=1).cpu().numpy()
+        if not known_lengths.all():
             raise UserError(
-                f"sentence {int(lengths.argmin())} of the batch is empty: not even its end is "
+                f"sentence {known_lengths.argmin()} of the batch is empty: not even its end is "
                 f"there; remove it from the data"
             )
         positions = min(model.max_decoder_positions() for model in self.models) - 1
         options = self.options
+        lengths = known_lengths
         if not self.rules.by_sentence:
-            lengths = torch.full_like(lengths, sources.size(1))
+            lengths = np.full_like(lengths, sources.size(1))
         wanted = [int(options.max_len_a * n + options.max_len_b) for n in lengths.tolist()]
         limits = [min(n, positions) for n in wanted]
         if min(limits) < options.min_len:
@@ -268,7 +277,7 @@ class BeamSearchGenerator:
                     f"a prefix has {max(limits)} tokens and the model {positions + 1} positions, "
                     f"the end of sentence included; shorten the prefix"
                 )
-        return limits
+        return limits, known_lengths
 
     def _repeat_given(self, results: list[list[Hypothesis]], prefix: Tensor) -> None:
         """Copy the hypothesis of a prefix with an end of sentence to all beams, as fairseq does."""

@@ -9,6 +9,7 @@ Axes: B sentences, W beams, R = B W rows, V vocabulary, S source length.
 import math
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -116,6 +117,7 @@ class Ensemble:
         models: fairseq's models, over the same dictionaries.
         packed: packed weights of each model; None where its `forward` decodes.
         net_input: the encoders' arguments: `src_tokens` and others.
+        known_lengths: lengths of the sources (B,), for encoders that take them.
         beam: W, the greatest number of hypotheses of a sentence.
         temperature: divides the logits of every model.
         vocabulary: V, entries of the target dictionary.
@@ -131,12 +133,16 @@ class Ensemble:
         temperature: float,
         vocabulary: int,
         with_attention: bool = True,
+        known_lengths: np.ndarray | None = None,
     ) -> None:
         self.temperature = temperature
         self.vocabulary = vocabulary
         self.members: list[Beams] = []
         for model, weights in zip(models, packed, strict=True):
-            encoder_out = model.encoder.forward_torchscript(net_input)
+            inputs = net_input
+            if getattr(model, "takes_known_lengths", False):
+                inputs = {**net_input, "known_lengths": known_lengths}
+            encoder_out = model.encoder.forward_torchscript(inputs)
             if weights is not None:
                 self.members.append(weights.begin(encoder_out, beam, with_attention))
             elif hasattr(model, "begin_beams"):

@@ -110,7 +110,9 @@ class SentencePairs(LanguagePairDataset):
         Returns:
             `id` (B,), `nsentences`, `ntokens`, `target` (B, T) or None, and in `net_input`
             `src_tokens` (B, S), `src_lengths` (B,) and `prev_output_tokens` (B, T); the longest
-            source first. An empty dictionary without samples.
+            source first. `known_lengths` (B,) is a NumPy array of the sources' lengths, which
+            stays on the host when the batch is moved to a device. An empty dictionary without
+            samples.
         """
         if not samples:
             return {}
@@ -131,6 +133,7 @@ class SentencePairs(LanguagePairDataset):
             "id": torch.from_numpy(ids).index_select(0, order),
             "nsentences": len(samples),
             "ntokens": count.item(),
+            "known_lengths": lengths.numpy(),
             "net_input": inputs,
             "target": target,
         }

@@ -1,0 +1,96 @@
+"""Batches on their way to a device: pinned, made ahead, copied while it computes, and large."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq import tasks, utils
+from fairseq.data import iterators
+from fairseq.tasks import FairseqTask
+from fairseq_flags import training_config
+from meta import (
+    META,
+    ROWS,
+    largest_tensor,
+    make_criterion,
+    make_meta_model,
+    make_meta_sample,
+    make_meta_task,
+)
+from saved_tensors import collected, storages
+
+from vaswani_plugin.kernels.fused_loss import DEVICE_CHUNK_ELEMENTS
+from vaswani_plugin.search import beam_search
+
+GIB = 2**30
+
+
+def task_with(data: Path) -> FairseqTask:
+    """The task of translation, with the training pairs of a folder."""
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug").copy()
+    cfg.task.data = str(data)
+    task = tasks.setup_task(cfg.task)
+    task.load_dataset("train")
+    return task
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_pinned_and_made_ahead(workers, toy_data_bin, monkeypatch):
+    """By fairseq's own iterators, for the plugin's pairs; pinned memory needs a GPU."""
+    task = task_with(toy_data_bin)
+    loader, made = torch.utils.data.DataLoader, []
+
+    def noted(*args, **options):
+        made.append(options)
+        return loader(*args, **options)
+
+    monkeypatch.setattr(torch.utils.data, "DataLoader", noted)
+    batches = task.get_batch_iterator(
+        task.dataset("train"), max_tokens=300, num_workers=workers, data_buffer_size=10
+    ).next_epoch_itr()
+    assert [(options["pin_memory"], options["num_workers"]) for options in made] == [
+        (True, workers)
+    ]
+    assert isinstance(batches._itr, iterators.BufferedIterator)  # fairseq has no public name
+
+
+def test_a_batch_is_copied_without_waiting_and_its_lengths_stay(toy_data_bin, monkeypatch):
+    pairs = task_with(toy_data_bin).dataset("train")
+    sample = pairs.collater([pairs[number] for number in range(5)])
+    copies, plain = [], torch.Tensor.to
+
+    def noted(tensor, *args, **options):
+        copies.append(options["non_blocking"])
+        return plain(tensor, *args, **options)
+
+    monkeypatch.setattr(torch.Tensor, "to", noted)
+    moved = utils.move_to_cuda(sample, device=META)
+    assert len(copies) == 5 and all(copies)  # id, target, and the three of the input
+    assert moved["net_input"]["src_tokens"].device == moved["target"].device == META
+    assert isinstance(moved["known_lengths"], np.ndarray)
+    assert moved["known_lengths"].tolist() == sample["net_input"]["src_lengths"].tolist()
+
+
+@pytest.mark.parametrize(("name", "gib"), [("vaswani_base", 8), ("vaswani_big", 16)])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_the_papers_batch_fits_one_gpu(name, gib, recomputed):
+    """25,000 source and 25,000 target tokens in bfloat16: what is kept, and the largest tensor."""
+    family, row = ROWS[name]
+    task = make_meta_task(family)
+    model = make_meta_model(family, row, task, checkpoint_activations=recomputed).bfloat16()
+    sample = make_meta_sample(model, 250, 100, 100, known_lengths=[100] * 250)
+    weights = storages(list(model.parameters()))
+    with largest_tensor() as largest, collected() as kept:
+        make_criterion(task)(model, sample)
+    activations = {n: size for n, size in storages(kept).items() if n not in weights}
+    total = sum(activations.values()) / GIB
+    assert (gib / 4 < total < gib) if not recomputed else (0 < total < gib / 8)
+    assert largest() <= 4 * DEVICE_CHUNK_ELEMENTS // 2
+
+
+def test_chunks_of_the_search_follow_the_device(as_on_a_device):
+    """A processor's cache holds few rows; a GPU computes a whole batch at once."""
+    assert beam_search.chunk_rows(37_000, 4, torch.device("cpu")) * 4 * 37_000 * 4 <= 256 * 2**20
+    assert beam_search.chunk_rows(37_000, 4, torch.device("cpu")) > 400
+    assert beam_search.chunk_rows(10**9, 4, torch.device("cpu")) == 1
