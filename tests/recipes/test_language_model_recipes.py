@@ -184,7 +184,7 @@ def test_layouts_of_articles(tmp_path, layout):
 
 
 FULL_SCALE = {
-    ("--corpus", "ptb"): "vaswani_lm_lstm 256 4096 1 1.8 1000 22700 --carry-state",
+    ("--corpus", "ptb"): "vaswani_lm_lstm 256 4096 1 0.9 1000 22700 --carry-state",
     ("--corpus", "ptb", "--arch", "vaswani_lm_tiny"): (
         "vaswani_lm_tiny 256 4096 1 0.9 1000 22700 --context-window 128"
     ),

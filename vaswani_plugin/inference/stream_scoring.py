@@ -114,7 +114,8 @@ class StreamScorer:
         carry_state: bool = False,
     ) -> None:
         self.model = model
-        self.carry_state, self.states = carry_state, None
+        self.carry_state = carry_state
+        self.states: object = None
         self.device = next(model.parameters()).device
         self.pad = pad
         self.targets = torch.from_numpy(numbers)

@@ -4,10 +4,13 @@ The lecture notes compare the Transformer with an "LSTM + dropout". This is that
 (2017, "Regularizing and Optimizing LSTM Language Models"), with the five kinds of dropout of their
 section 4:
 
-    x   = locked(words(E)[tokens])        words: whole rows of E; locked: one mask for all steps
+    x_0 = locked(words(E)[tokens] s)      words: whole rows of E; locked: one mask for all steps
     x_n = LSTM_n(x_{n-1}; W, drop(U))     drop: single weights from state to state
     y   = locked(x_N)                     and locked between the layers
     Pr(X_{t+1} = j | w_1 ... w_t) = softmax(y_t E^T)_j
+
+The factor s, the square root of the embeddings' width, is the Transformer's (section 3.4) and not
+theirs: with Adam and rows as small as a projection wants them, the states hardly move at first.
 
 Axes: B batch, T words, E width of the embeddings, H units of a layer, N layers, V vocabulary.
 """
@@ -19,12 +22,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.recurrent import make_lstm
 
 States = list[tuple[Tensor, Tensor]]
 """h and c of each layer after the last word, (B, H), and of the last layer (B, E)."""
 
-EMBEDDING_BOUND = 0.1
 RECURRENT_WEIGHT = "weight_hh_l0"
 """PyTorch's name of U, the weights from a layer's state to its gates."""
 
@@ -111,8 +114,7 @@ class RecurrentLanguageModel(nn.Module):
             if not 0 <= p < 1:
                 raise ValueError(f"the dropout of {name} is {p}; it must be from 0 to below 1")
         self.padding_idx, self.dropouts = padding_idx, dropouts
-        self.embedding = nn.Embedding(vocabulary, width, padding_idx)
-        nn.init.uniform_(self.embedding.weight, -EMBEDDING_BOUND, EMBEDDING_BOUND)
+        self.embedding = Embedding(vocabulary, width, padding_idx)
         sizes = [width, *[units] * (layers - 1), width]
         pairs = zip(sizes[:-1], sizes[1:], strict=True)
         self.lstms = nn.ModuleList(make_lstm(i, o, 1, 0.0, False) for i, o in pairs)
@@ -132,9 +134,8 @@ class RecurrentLanguageModel(nn.Module):
             Features (B, T, E), whose rows at padding mean nothing, and the new states.
         """
         training, p = self.training, self.dropouts
-        x = word_dropout(
-            self.embedding(tokens), tokens, self.embedding.num_embeddings, p.words, training
-        )
+        vocabulary = self.embedding.weight.size(0)
+        x = word_dropout(self.embedding(tokens), tokens, vocabulary, p.words, training)
         x = locked_dropout(x, p.inputs, training)
         after: States = []
         for number, lstm in enumerate(self.lstms):
@@ -171,4 +172,4 @@ class RecurrentLanguageModel(nn.Module):
 
     def project(self, features: Tensor) -> Tensor:
         """(..., E) -> logits (..., V)."""
-        return F.linear(features, self.embedding.weight)
+        return self.embedding.project(features)
