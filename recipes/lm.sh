@@ -26,8 +26,8 @@
 # wikitext-2 in 8,000 BPE units: about 630 updates an epoch; nothing is published for models that a
 # CPU trains in half an hour. Neither ptb nor wikitext-103 was trained here.
 #
-# Peak rate of the Transformer 2.5e-3 = lr-factor 0.9 x 128^-0.5 x 1000^-0.5; the LSTM and the
-# one-layer models take twice the factor. The last 5 states are averaged. The LSTM is scored with
+# Peak rate of the Transformer and the LSTM, where they are 128 wide, 2.5e-3 = lr-factor 0.9 x
+# 128^-0.5 x 1000^-0.5; the one-layer models take twice that. The last 5 states are averaged. The LSTM is scored with
 # its state carried through the text, the others with half a sample of context or more.
 #
 # Data: wikitext-2 and wikitext-103 (Merity et al. 2016, CC BY-SA), the Penn Treebank text of
@@ -115,7 +115,7 @@ choose_settings() { # OPTION...: those of the command line
       ;;
   esac
   case ${chosen:-$default_arch} in
-    vaswani_lm_lstm* | vaswani_lm_one_layer*) lr_factor=1.8 ;;
+    vaswani_lm_one_layer*) lr_factor=1.8 ;;
   esac
 }
 
