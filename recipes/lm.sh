@@ -27,8 +27,8 @@
 # CPU trains in half an hour. Neither ptb nor wikitext-103 was trained here.
 #
 # Peak rate of the Transformer and the LSTM, where they are 128 wide, 2.5e-3 = lr-factor 0.9 x
-# 128^-0.5 x 1000^-0.5; the one-layer models take twice that. The last 5 states are averaged. The LSTM is scored with
-# its state carried through the text, the others with half a sample of context or more.
+# 128^-0.5 x 1000^-0.5; the one-layer models take twice that. The last 5 states are averaged. The LSTM
+# is scored with its state carried through the text, the others with half a sample of context or more.
 #
 # Data: wikitext-2 and wikitext-103 (Merity et al. 2016, CC BY-SA), the Penn Treebank text of
 # Mikolov et al. (2010; 10,000 types). Both consist of words and <unk>, and are scored by convention:

@@ -14,7 +14,7 @@ from vaswani_plugin.architectures import LSTM_LANGUAGE_MODELS
 from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.configurations import RecurrentLanguageModelConfig
 from vaswani_plugin.defaults import RECURRENT_LANGUAGE_MODEL_VALUES, set_recurrent_defaults
-from vaswani_plugin.errors import modules_errors_as_user_errors
+from vaswani_plugin.errors import value_errors_as_user_errors
 from vaswani_plugin.models._causal_decoder import CausalDecoder, IncrementalState
 from vaswani_plugin.models._language_decoder import require_one_dictionary
 from vaswani_plugin.models._rows import register_rows
@@ -40,7 +40,7 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, CausalDecoder):
             cfg.dropout, cfg.hidden_dropout, cfg.input_dropout, cfg.word_dropout, cfg.weight_dropout
         )
         sizes = cfg.d_model, cfg.units, cfg.layers
-        with modules_errors_as_user_errors():
+        with value_errors_as_user_errors():
             super().__init__(len(dictionary), dictionary.pad(), *sizes, dropouts)
         self.dictionary = dictionary
 
