@@ -1,15 +1,34 @@
 #!/usr/bin/env bash
-# Trains a Transformer language model and measures its perplexity in all units.
+# Trains a language model and measures its perplexity in all units: the Transformer, an LSTM with
+# dropout, or the lecture notes' one-layer Transformer.
 #
 #   bash recipes/lm.sh --corpus wikitext-2 --coding bpe
+#   bash recipes/lm.sh --corpus wikitext-2 --arch vaswani_lm_lstm_tiny
+#   bash recipes/lm.sh --corpus ptb
 #   bash recipes/lm.sh --corpus tinyshakespeare --coding characters --data /data/tinyshakespeare
 #   bash recipes/lm.sh --corpus text --data /my/text --work work/my-text
 #
-# Batch: 4,096 tokens (16 samples of 256) x 1 GPU (or the CPU) x update-freq 1 = 4,096 tokens an
-# update; wikitext-2 in 8,000 BPE units has about 630 updates an epoch. Peak learning rate 2.5e-3 =
-# lr-factor 0.9 x 128^-0.5 x 1000^-0.5. The last 5 states are averaged.
-# Expected: fairseq's transformer_lm (247M parameters, GPUs) has a published word perplexity of 30.46
-# on wikitext-103. Nothing is published for the small models that a CPU trains in half an hour.
+# What is not given is chosen by the corpus and by --arch (--help with both prints the values):
+#
+#   corpus         model            coding  batch                                 updates  context
+#   wikitext-2,    vaswani_lm_tiny  bpe     16 samples of 256 = 4,096 tokens        4,000  128 to 255
+#   tinyshakespeare, text
+#   ptb            vaswani_lm_lstm  words   16 samples of 256 = 4,096 tokens       22,700  all before
+#   wikitext-103   vaswani_lm_base  words   4 samples of 512 x 16 batches          50,000  400 to 511
+#                                           = 32,768 tokens
+#
+# ptb: 929,589 tokens, 227 updates an epoch, so 100 epochs. Published: 57.3 words' perplexity on test,
+# 60.0 on valid (Merity et al. 2017, 24M parameters, as here, but 500 epochs of averaged SGD, and
+# states that are carried from batch to batch; here each sample begins anew and Adam trains).
+# wikitext-103: 103,227,021 tokens, 3,150 updates an epoch, so 16 epochs on one GPU; peak rate 5e-4 =
+# lr-factor 0.7155 x 512^-0.5 x 4000^-0.5. Published: 30.46 (fairseq's documentation, transformer_lm
+# with these sizes, updates, batch, rate and context; it normalizes before the sub-layers).
+# wikitext-2 in 8,000 BPE units: about 630 updates an epoch; nothing is published for models that a
+# CPU trains in half an hour. Neither ptb nor wikitext-103 was trained here.
+#
+# Peak rate of the Transformer and the LSTM, where they are 128 wide, 2.5e-3 = lr-factor 0.9 x
+# 128^-0.5 x 1000^-0.5; the one-layer models take twice that. The last 5 states are averaged. The LSTM
+# is scored with its state carried through the text, the others with half a sample of context or more.
 #
 # Data: wikitext-2 and wikitext-103 (Merity et al. 2016, CC BY-SA), the Penn Treebank text of
 # Mikolov et al. (2010; 10,000 types). Both consist of words and <unk>, and are scored by convention:
@@ -22,6 +41,8 @@
 #
 # Options:
 #   --corpus NAME         wikitext-2 (default), wikitext-103, ptb, tinyshakespeare, text
+#   --arch NAME           vaswani_lm_{base,tiny}, vaswani_lm_lstm{,_tiny}, vaswani_lm_one_layer{,_tiny}
+#   --projections no      of the one-layer models: no queries, keys and values
 
 # shellcheck disable=SC2128  # `data` is a local array elsewhere
 set -euo pipefail
@@ -35,6 +56,7 @@ stages=(fetch unpack code train average bundle evaluate sample)
 by_content=(unpack code train evaluate)
 
 corpus=wikitext-2
+projections=yes
 beam=1
 data_layout="needed: train, valid and test, .txt, .tokens or as published"
 prompts=("The" "In the")
@@ -67,11 +89,42 @@ archive_sum() { # NAME
 recipe_option() {
   case $1 in
     --corpus) corpus=$2 ;;
+    --projections) projections=$2 ;;
     *) language_model_option "$1" "$2" ;;
   esac
 }
 
+# What no option says; the options are read afterwards.
+choose_settings() { # OPTION...: those of the command line
+  local corpus=$corpus chosen='' option before=''
+  for option in "$@"; do
+    case $before$option in
+      --corpus=* | --corpus[!=]*) corpus=${option#--corpus=} ;;
+      --arch=* | --arch[!=]*) chosen=${option#--arch=} ;;
+    esac
+    case $option in
+      --corpus | --arch) before=$option ;;
+      *) before='' ;;
+    esac
+  done
+  case $corpus in
+    ptb) default_arch=vaswani_lm_lstm coding=words max_update=22700 ;;
+    wikitext-103)
+      default_arch=vaswani_lm_base coding=words max_update=50000 warmup_updates=4000
+      lr_factor=0.7155 tokens_per_sample=512 context=400 max_tokens=2048 update_freq=16
+      ;;
+  esac
+  case ${chosen:-$default_arch} in
+    vaswani_lm_one_layer*) lr_factor=1.8 ;;
+  esac
+}
+
 recipe_defaults() {
+  case $projections in
+    yes) ;;
+    no) training_options+=(--no-projections) ;;
+    *) die "--projections $projections: must be yes or no" ;;
+  esac
   case $corpus in
     wikitext-2) archives=(train.txt valid.txt test.txt) ;;
     wikitext-103) archives=(wikitext-103-v1.zip) ;;
@@ -81,6 +134,9 @@ recipe_defaults() {
     *) die "--corpus $corpus: must be wikitext-2, wikitext-103, ptb, tinyshakespeare or text" ;;
   esac
   check_language_model_options
+  if [[ "$projections" == no && "$arch" != vaswani_lm_one_layer* ]]; then
+    die "--projections no: --arch $arch has no such choice; give --arch vaswani_lm_one_layer_tiny"
+  fi
   title="lm $corpus, $coding, test"
   if [[ "$layout" == made ]]; then title="lm made-up sentences, $coding, test"; fi
 }
@@ -153,4 +209,5 @@ unpacked() { if [[ "$layout" == archive ]]; then echo "$work/parts/$1"; else tex
 # The trigrams of a hundred million words need more memory than most machines have.
 has_baselines() { [[ "$corpus" != wikitext-103 ]]; }
 
+choose_settings "$@"
 main_recipe "$@"

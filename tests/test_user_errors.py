@@ -38,6 +38,8 @@ def text_data_bin(tmp_path_factory):
         ((*DEBUG, "--warmup-updates", "-1"), "warm-up is -1 updates"),
         ((*DEBUG, "--adam-betas", "2"), "--adam-betas '2' is no pair"),
         ((*LANGUAGE, "vaswani_lm_one_layer", "--d-hidden", "0"), "--d-hidden is 0"),
+        ((*LANGUAGE, "vaswani_lm_lstm", "--units", "0"), "--units is 0"),
+        ((*LANGUAGE, "vaswani_lm_lstm", "--weight-dropout", "1"), "dropout of weights is 1"),
         ((*LANGUAGE, "vaswani_lm_one_layer", "--d-model", "33"), "d_model is 33; sinusoidal"),
     ],
     ids=str,

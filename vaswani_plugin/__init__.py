@@ -51,6 +51,7 @@ def register() -> None:
         from vaswani_plugin.models import (
             attention_lstm,
             language_model,
+            lstm_language_model,
             one_layer_language_model,
             seq2seq_lstm,
             transformer,

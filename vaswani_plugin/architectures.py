@@ -124,7 +124,31 @@ LANGUAGE_MODELS = (
         {"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
     ),
 )
-ONE_LAYER = (Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),)
+ONE_LAYER = (
+    Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),
+    Architecture(
+        "vaswani_lm_one_layer_tiny",
+        "ours, as wide as vaswani_lm_tiny",
+        {"d_model": 128, "d_hidden": 128, "d_ff": 256},
+    ),
+)
+
+LSTM_LANGUAGE_MODEL = {
+    **{"d_model": 400, "units": 1150, "layers": 3, "dropout": 0.4, "hidden_dropout": 0.25},
+    **{"input_dropout": 0.4, "word_dropout": 0.1, "weight_dropout": 0.5},
+}
+LITTLE_DROPOUT = {
+    **{"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "word_dropout": 0.0},
+    "weight_dropout": 0.1,
+}
+LSTM_LANGUAGE_MODELS = (
+    Architecture("vaswani_lm_lstm", "Merity et al. 2017, Penn Treebank"),
+    Architecture(
+        "vaswani_lm_lstm_tiny",
+        "ours, beside vaswani_lm_tiny",
+        {"d_model": 128, "units": 256, "layers": 2, **LITTLE_DROPOUT},
+    ),
+)
 
 RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
 """With 10,000 subwords, about as many parameters as vaswani_tiny."""
@@ -195,6 +219,13 @@ FAMILIES = (
         _LANGUAGE_MODELING,
         ONE_LAYER,
         {"d_model": 512, "d_hidden": 512, "d_ff": 2048, "dropout": 0.0},
+    ),
+    Family(
+        "Recurrent language model",
+        "vaswani_lm_lstm",
+        _LANGUAGE_MODELING,
+        LSTM_LANGUAGE_MODELS,
+        LSTM_LANGUAGE_MODEL,
     ),
     Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS, RECURRENT),
     Family(

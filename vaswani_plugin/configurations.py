@@ -143,6 +143,32 @@ class OneLayerConfig(FairseqDataclass):
 
 
 @dataclass
+class RecurrentLanguageModelConfig(FairseqDataclass):
+    """The LSTM language model of Merity et al. (2017) on the Penn Treebank."""
+
+    d_model: int = field(
+        default=400, metadata={"help": "width of the embeddings, and units of the last layer"}
+    )
+    units: int = field(default=1150, metadata={"help": "units of the layers before the last one"})
+    layers: int = field(default=3, metadata={"help": "LSTM layers"})
+    dropout: float = field(
+        default=0.4, metadata={"help": "on the last layer's output, one mask for all steps"}
+    )
+    hidden_dropout: float = field(
+        default=0.25, metadata={"help": "on the other layers' outputs, one mask for all steps"}
+    )
+    input_dropout: float = field(
+        default=0.4, metadata={"help": "on embedded words, one mask for all steps"}
+    )
+    word_dropout: float = field(
+        default=0.1, metadata={"help": "of whole words, wherever they stand in the batch"}
+    )
+    weight_dropout: float = field(
+        default=0.5, metadata={"help": "of the weights from a layer's state to its next state"}
+    )
+
+
+@dataclass
 class RecurrentConfig(FairseqDataclass):
     """Fields that recurrent models share; the defaults are those of Sutskever et al. (2014)."""
 

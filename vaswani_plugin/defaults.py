@@ -38,6 +38,10 @@ RECURRENT_VALUES: dict[str, Any] = {
 """Values that differ in the recurrent models. Neither Sutskever et al. (2014) nor Luong et al.
 (2015) smooth labels; Sutskever et al. limit the gradient's norm to 5."""
 
+RECURRENT_LANGUAGE_MODEL = "vaswani_lm_lstm"
+RECURRENT_LANGUAGE_MODEL_VALUES: dict[str, Any] = {"optimization.clip_norm": 0.25}
+"""Merity et al. (2017), section 5: gradients "explode", as the lecture notes say."""
+
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
@@ -64,7 +68,9 @@ def values_of(task: str, model: str) -> dict[str, Any]:
         model: the model's registered name, or that of one of its rows.
     """
     if task == LANGUAGE_MODEL_TASK:
-        return {**PAPER_VALUES, SMOOTHING: LANGUAGE_MODEL_SMOOTHING}
+        is_recurrent = model.startswith(RECURRENT_LANGUAGE_MODEL)
+        own = RECURRENT_LANGUAGE_MODEL_VALUES if is_recurrent else {}
+        return {**PAPER_VALUES, SMOOTHING: LANGUAGE_MODEL_SMOOTHING, **own}
     if model.startswith(RECURRENT_MODELS):
         return {**PAPER_VALUES, **RECURRENT_VALUES}
     return PAPER_VALUES
@@ -88,13 +94,16 @@ def install() -> None:
     OmegaConf.register_new_resolver(RESOLVER, value_of, replace=True)
 
 
-def set_recurrent_defaults(parser: argparse.ArgumentParser) -> None:
-    """Make the recurrent models' limit of the gradient's norm the default of `--clip-norm`.
+def set_recurrent_defaults(
+    parser: argparse.ArgumentParser, values: dict[str, Any] = RECURRENT_VALUES
+) -> None:
+    """Make a recurrent model's limit of the gradient's norm the default of `--clip-norm`.
 
     Args:
         parser: the parser that fairseq passes to a model.
+        values: the model's own.
     """
-    parser.set_defaults(clip_norm=RECURRENT_VALUES["optimization.clip_norm"])
+    parser.set_defaults(clip_norm=values["optimization.clip_norm"])
 
 
 def report(cfg: DictConfig) -> str:

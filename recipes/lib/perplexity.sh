@@ -4,6 +4,7 @@
 # How a recipe of a language model of plain text (lm.sh, own_text.sh) ends: the stages evaluate and
 # sample. Sourced after language_model.sh. The splits are raw/SPLIT.txt; a recipe sets `prompts`.
 tiny_tokens_per_sample=64
+context='' # tokens before each scored one, at least; none: half a sample
 
 has_baselines() { true; } # whether the n-grams of the training text fit into memory
 
@@ -16,15 +17,24 @@ raw_files() { # SPLIT...: all files of it
 
 key_evaluate() {
   key_bundle
-  digests "$(raw_prefix train)" "$(raw_prefix test)"
-  echo "context $((tokens_per_sample / 2))"
+  digests "$(raw_prefix train)" "$(raw_prefix valid)" "$(raw_prefix test)"
+  echo "context $(context_flags)"
 }
 
-# Each token is scored with at least half a sample of context.
+context_flags() { # an LSTM remembers all of the text; others see the tokens before
+  local tokens=$((tokens_per_sample / 2))
+  if [[ -n "$context" ]] && ((context < tokens_per_sample)); then tokens=$context; fi
+  if [[ "$arch" == vaswani_lm_lstm* ]]; then echo --carry-state; else echo "--context-window $tokens"; fi
+}
+
 stage_evaluate() {
-  local command=(vaswani lm --model "$work/model" --text "$(raw_prefix test)"
-    --tokens-per-sample "$tokens_per_sample" --context-window $((tokens_per_sample / 2)))
-  if has_baselines; then command+=(--baselines --train-data "$(raw_prefix train)"); fi
+  local flags command=(vaswani lm --model "$work/model" --text "$(raw_prefix test)"
+    --tokens-per-sample "$tokens_per_sample")
+  read -ra flags <<<"$(context_flags)"
+  command+=("${flags[@]}")
+  if has_baselines; then
+    command+=(--baselines --train-data "$(raw_prefix train)" --valid-data "$(raw_prefix valid)")
+  fi
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   fresh_folder "$work/output"
   run_to "$work/output/perplexity.json" "${command[@]}" --format json

@@ -12,6 +12,7 @@ from toy_language_model import (
     FCONV,
     LSTM,
     ONE_LAYER,
+    OUR_LSTM,
     OURS,
     POSITIONS,
     STOCK,
@@ -325,8 +326,8 @@ def test_the_default_leaves_room_for_a_prompt(words, completed):
 
 @pytest.mark.parametrize(
     "flags",
-    [OURS, ONE_LAYER, STOCK, LSTM, FCONV],
-    ids=["ours", "one-layer", "stock", "lstm", "fconv"],
+    [OURS, ONE_LAYER, OUR_LSTM, STOCK, LSTM, FCONV],
+    ids=["ours", "one-layer", "our-lstm", "stock", "lstm", "fconv"],
 )
 def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
     """Without a preprocessing.json prompts are tokens; fairseq's own models complete, too."""

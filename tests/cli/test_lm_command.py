@@ -27,7 +27,7 @@ from vaswani_plugin.text.settings import TextSettings
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
 KINDS = {
-    **{"ours": toy.OURS, "one-layer": toy.ONE_LAYER},
+    **{"ours": toy.OURS, "one-layer": toy.ONE_LAYER, "our-lstm": toy.OUR_LSTM},
     **{"stock": toy.STOCK, "lstm": toy.LSTM, "fconv": toy.FCONV},
 }
 SIZES = [(32, 0), (16, 0), (20, 12), (20, 19)]
@@ -46,7 +46,7 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def checkpoints(data) -> dict[str, Path]:
-    updates = dict.fromkeys(KINDS, 60) | {"lstm": 150}
+    updates = dict.fromkeys(KINDS, 60) | {"lstm": 150, "our-lstm": 250}
     return {
         name: toy.write_checkpoint(data, data / f"{name}.pt", *flags, updates=updates[name])
         for name, flags in KINDS.items()
@@ -95,7 +95,7 @@ def forced(model, stream: list[int], end: int, size: int, context: int) -> list[
     return found
 
 
-@pytest.mark.parametrize("kind", ["ours", "stock", "lstm", "fconv"])
+@pytest.mark.parametrize("kind", ["ours", "our-lstm", "stock", "lstm", "fconv"])
 @pytest.mark.parametrize(("size", "context"), SIZES)
 def test_equals_fairseq_eval_lm(kind, size, context, data, checkpoints, lm):
     windows_flags = ["--tokens-per-sample", str(size), "--context-window", str(context)]
@@ -298,6 +298,36 @@ def test_no_token_is_scored_after_it_was_learned(ours, monkeypatch):
     assert [token for span in scored for token in span] == list(range(len(stream)))
 
 
+@pytest.mark.parametrize("size", [1, 7, 24])
+def test_a_state_is_carried_through_the_whole_text(size, checkpoints, data):
+    """Whatever the windows, each token is predicted from all before it."""
+    model, dictionary = scoring_model(checkpoints["our-lstm"], data)
+    reference, _ = model_of(checkpoints["our-lstm"], data)
+    stream, end = toy.stream_of(dictionary, toy.make_lines(9, 9)), dictionary.eos()
+    scorer = StreamScorer(model, np.array(stream), dictionary.pad(), end, carry_state=True)
+    with torch.no_grad():
+        log_p = reference(torch.tensor([[end, *stream[:-1]]]))[0][0].log_softmax(-1)
+    expected = log_p.gather(1, torch.tensor(stream)[:, None])[:, 0].numpy()
+    cut = windows(len(stream), size, 0)
+    for _ in range(2):  # it begins anew each time
+        np.testing.assert_allclose(scorer.static(cut, 100), expected, rtol=1e-9)
+    apart = scorer_of(model, dictionary, stream).static(cut, 100)
+    assert np.abs(apart - expected).max() > 1e-3
+    np.testing.assert_allclose(scorer.dynamic(cut, rate=0.0, decay=0.5), expected, rtol=1e-9)
+    assert np.abs(scorer.dynamic(cut, rate=0.05, decay=0.0) - expected)[size:].max() > 1e-3
+
+
+def test_a_carried_state_by_the_command(checkpoints, data, lm):
+    arguments = ["--model", checkpoints["our-lstm"], "--data-bin", data]
+    rows = [
+        lm(*arguments, "--carry-state", "--tokens-per-sample", size)["results"][0]
+        for size in (5, 32)
+    ]
+    assert rows[0]["bits"] == pytest.approx(rows[1]["bits"], rel=1e-5)
+    apart = lm(*arguments, "--tokens-per-sample", 2)["results"][0]
+    assert rows[0]["bits"] != pytest.approx(apart["bits"], rel=1e-3)
+
+
 def test_a_rate_that_destroys_the_model(ours):
     model, dictionary = ours
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
@@ -348,6 +378,7 @@ def test_adaptive_softmax(flags, data, lm):
 def test_report_of_everything(data, checkpoints, tmp_path, lm):
     test, train = data.parent / "test", data.parent / "train"
     report = lm(
+        *("--valid-data", data.parent / "valid"),
         *("--model", checkpoints["ours"], "--data-bin", data, "--text", test, "--dynamic"),
         *("--dynamic-rate", 0.2, "--dynamic-decay", 0.01, "--baselines", "--train-data", train),
         *(data, "--line-scores", tmp_path / "lines.tsv", "--figure", 7, "bits-per-word"),
@@ -360,7 +391,18 @@ def test_report_of_everything(data, checkpoints, tmp_path, lm):
         *((name, coding) for coding in ("words", "tokens") for name in ORDERS),
         *(("model", "tokens"), ("model, dynamic", "tokens"), ("figure", "")),
     ]
-    assert all(set(row) == ROW_KEYS for row in report["results"])
+    of_baselines = {"training_perplexity", "validation_perplexity"}
+    assert all(set(row) == ROW_KEYS | of_baselines for row in report["results"][:6])
+    assert all(set(row) == ROW_KEYS for row in report["results"][6:])
+    for row in report["results"][:6]:  # the model's tokens are words here: the same n-grams
+        assert row["training_perplexity"] > 1 and row["validation_perplexity"] > 1
+    trigram = report["results"][2]
+    assert trigram["training_perplexity"] < 0.8 * trigram["validation_perplexity"]
+    assert trigram["validation_perplexity"] == pytest.approx(
+        lm("--text", data.parent / "valid", "--baselines", "--train-data", train)["results"][2][
+            "perplexity"
+        ]
+    )
     text = test.read_text()
     assert report["text"] == {
         "lines": text.count("\n"),
@@ -399,6 +441,8 @@ def test_text_report(data, checkpoints, capsys):
     assert main(["lm", "--cpu", *map(str, arguments), "--text", str(data.parent / "test")]) == 0
     shown = capsys.readouterr()
     assert "Windows: 32 tokens, of which up to 0 are context" in shown.out
+    heading = "training text    validation text    this text"
+    assert shown.out.count(heading) == 1 and "n-grams overfit" in shown.out
     assert "Dynamic evaluation gains" in shown.out and "ppl/word *" in shown.out
     assert "(the convention of published figures)" in shown.out
     assert not any(line.startswith("Warning") for line in shown.out.splitlines())
@@ -457,6 +501,9 @@ def test_wikitext_2_counts_as_published(lm):
     uniform, unigram, trigram = report["results"]
     assert uniform["tokens"] == 245_569 and uniform["unknown"] == 0
     assert uniform["perplexity_per_word"] == pytest.approx(33_278)
+    # The lecture notes: 20 on the text that is counted, far more on any other.
+    assert trigram["training_perplexity"] == pytest.approx(20, abs=1)
+    assert trigram["validation_perplexity"] is None
     assert unigram["perplexity"] < 1200 and trigram["perplexity"] < unigram["perplexity"] / 3
     assert report["text"]["bytes"] + report["text"]["lines"] == 1_256_449  # of the file
 
@@ -491,7 +538,18 @@ def test_scores_of_infinite_perplexity_are_json(letters, tmp_path, lm):
     assert row["bits_per_word"] > 1024 and row["perplexity_per_word"] is None
 
 
+FIGURE = ("--figure", "7", "bits-per-word")
 BAD = {
+    "no state": (["--model", "OURS", "--data-bin", "DATA", "--carry-state"], "only vaswani_lm_l"),
+    "state and context": (
+        "--model OURS --data-bin DATA --carry-state --context-window 3".split(),
+        "leave --context-window out",
+    ),
+    "state of nothing": (["--carry-state", "--text", "TEXT", *FIGURE], "--carry-state needs --mod"),
+    "valid data alone": (
+        ["--valid-data", "TEXT", "--text", "TEXT", *FIGURE],
+        "--train-data and --valid-data go with --base",
+    ),
     "nothing to do": (["--text", "TEXT"], "nothing to do: give --model"),
     "no text": (["--model", "OURS"], "no text: give --text FILE or --data-bin DIR"),
     "empty": (["--model", "LETTERS", "--text", "EMPTY"], "the text is empty"),
@@ -602,5 +660,5 @@ def test_flags_stay():
         *("--help", "--model", "--text", "--data-bin", "--split", "--line-ends", "--format"),
         *("--tokens-per-sample", "--context-window", "--batch-tokens", "--dynamic"),
         *("--dynamic-rate", "--dynamic-decay", "--baselines", "--train-data", "--figure"),
-        *("--counts", "--line-scores", "--cpu", "--threads"),
+        *("--counts", "--line-scores", "--cpu", "--threads", "--carry-state", "--valid-data"),
     }

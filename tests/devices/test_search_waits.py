@@ -72,6 +72,18 @@ def test_a_language_model_advances(name):
         run_steps(beams, BEAM, len(task.target_dictionary))
 
 
+def test_a_recurrent_language_model_reads_on_from_its_states():
+    family, row = ROWS["vaswani_lm_lstm_tiny"]
+    task = make_meta_task(family)
+    decoder = make_meta_model(family, row, task).eval().decoder
+    states = None
+    with launches_only(), torch.no_grad():
+        for _ in range(STEPS):
+            features, states = decoder.read(tokens(BEAM, 1), states)
+            assert decoder.project(features[:, 0]).shape == (BEAM, len(task.target_dictionary))
+            states = [(h[tokens(BEAM)], c[tokens(BEAM)]) for h, c in states]
+
+
 @pytest.mark.parametrize("rules", [PaperRules(0.6), FairseqRules(1.0)])
 def test_candidates_are_chosen_and_ended_hypotheses_kept(rules):
     log_p, so_far = torch.empty(3, BEAM, 50, device=META), torch.empty(3, BEAM, device=META)

@@ -23,6 +23,7 @@ from vaswani_plugin.text.settings import TextSettings
 KINDS = {
     **{"ours": toy.OURS, "window": (*toy.OURS, "--attention-window", "3")},
     **{"learned": (*toy.OURS, "--positions", "learned"), "one-layer": toy.ONE_LAYER},
+    **{"our-lstm": toy.OUR_LSTM},
     **{"stock": toy.STOCK, "lstm": toy.LSTM, "fconv": toy.FCONV},
 }
 NATIVE = ("ours", "window", "learned")
@@ -291,7 +292,7 @@ def test_what_is_computed_in_bfloat16(tmp_path):
     assert rough.complete("ba be", max_new_tokens=3).best.tokens
 
 
-@pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER], ids=["ours", "one-layer"])
+@pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER, toy.OUR_LSTM], ids=lambda f: f[3])
 def test_a_bundle_with_safetensors_alone(flags, tmp_path):
     """The latter is built by fairseq."""
     toy.write_lines(tmp_path / "dict.txt", [f"{word} 1" for word in toy.WORDS])

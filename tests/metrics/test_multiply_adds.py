@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 from language_models import (
+    LSTM_SIZES,
     ONE_LAYER_SIZES,
     SIZES,
     make_language_model,
+    make_lstm_model,
     make_one_layer_model,
 )
 from model_factory import make_task
@@ -17,6 +19,7 @@ from torch.backends import mkldnn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentLanguageModelSizes
 from vaswani_plugin.metrics.multiply_adds import (
     OneLayerSizes,
     Positions,
@@ -96,6 +99,27 @@ def test_the_one_layer_models_counts_are_pytorchs(projections: bool) -> None:
     count = sentences * length
     batch = Positions(0, count, 0, count * length, 0, count)
     assert training_flops_of(sizes, batch) == counted(model, tokens)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_the_recurrent_language_models_counts_are_pytorchs(layers: int) -> None:
+    task = make_task(23)
+    model = make_lstm_model(task, layers=layers).float().train()
+    sentences, length, vocabulary = 3, 7, len(task.target_dictionary)
+    tokens = randint(task.target_dictionary.nspecial, vocabulary, (sentences, length))
+    sizes = RecurrentLanguageModelSizes(
+        LSTM_SIZES["d_model"], LSTM_SIZES["units"], layers, vocabulary
+    )
+    with mkldnn.flags(enabled=False), FlopCounterMode(display=False) as counter:
+        logits = model(tokens)[0]
+        forward = counter.get_total_flops()
+    found = sizes.multiply_adds(Positions.uniform(sentences, 0, length))
+    assert 2 * sum(found.values()) == forward
+    # The state before the first word is a constant, which needs no gradient.
+    assert training_flops(sizes, sentences, length, length) == pytest.approx(
+        counted(model, tokens), rel=0.1
+    )
+    assert logits.shape == (sentences, length, vocabulary)
 
 
 def test_a_language_models_counts_are_pytorchs() -> None:

@@ -183,6 +183,54 @@ def test_layouts_of_articles(tmp_path, layout):
         assert sorted(articles) == [f"{name} happened." for name in names[split]]
 
 
+FULL_SCALE = {
+    ("--corpus", "ptb"): "vaswani_lm_lstm 256 4096 1 0.9 1000 22700 --carry-state",
+    ("--corpus", "ptb", "--arch", "vaswani_lm_tiny"): (
+        "vaswani_lm_tiny 256 4096 1 0.9 1000 22700 --context-window 128"
+    ),
+    (
+        "--corpus=wikitext-103",
+    ): "vaswani_lm_base 512 2048 16 0.7155 4000 50000 --context-window 400",
+    ("--arch=vaswani_lm_one_layer", "--lr-factor", "2"): (
+        "vaswani_lm_one_layer 256 4096 1 2 1000 4000 --context-window 128"
+    ),
+}
+
+
+@pytest.mark.parametrize("flags", FULL_SCALE, ids=" ".join)
+def test_settings_of_each_corpus_at_full_scale(tmp_path, flags):
+    """The model, its batch, rate and updates, and the context of its score, as the header says."""
+    done = run_recipe("lm", tmp_path / "work", "--scale", "full", "--dry-run", *flags)
+    assert done.returncode == 0, done.stderr
+    commands = [line.split() for line in done.stderr.split("\n") if line.startswith("+")]
+    train = next(words for words in commands if words[1] == "fairseq-train")
+    score = next(words for words in commands if words[1:3] == ["vaswani", "lm"])
+    names = "arch tokens-per-sample max-tokens update-freq lr-factor warmup-updates max-update"
+    found = [train[train.index(f"--{name}") + 1] for name in names.split()]
+    context = score[score.index("--tokens-per-sample") + 2 :]
+    assert " ".join([*found, *context]).startswith(FULL_SCALE[flags])
+    assert ("--baselines" in score) == ("wikitext-103" not in " ".join(flags))
+    coded = next(words for words in commands if "--coding" in words)
+    is_words = "ptb" in flags or "wikitext-103" in flags[0]
+    assert coded[coded.index("--coding") + 1] == ("words" if is_words else "bpe")
+
+
+def test_one_layer_without_projections(tmp_path):
+    flags = ["--arch", "vaswani_lm_one_layer_tiny", "--projections", "no", "--dry-run"]
+    done = run_recipe("lm", tmp_path / "work", *flags)
+    assert "--arch vaswani_lm_one_layer_tiny" in done.stderr and "--no-projections" in done.stderr
+
+
+def test_a_recurrent_model_from_nothing(tmp_path):
+    done = run_recipe("lm", tmp_path, "--arch", "vaswani_lm_lstm_tiny")
+    assert stages_run(done) == LM
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["arch"] == "vaswani_lm_lstm_tiny"
+    trigram, model = result["ppl"]["results"][-2:]
+    assert model["name"] == "model" and model["perplexity_per_word"] > 1
+    assert trigram["training_perplexity"] < trigram["validation_perplexity"]
+
+
 @pytest.mark.parametrize(
     ("recipe", "flags", "part"),
     [
@@ -191,6 +239,8 @@ def test_layouts_of_articles(tmp_path, layout):
         ("lm", ["--tokens-per-sample", "0"], "--tokens-per-sample 0: must be"),
         ("lm", ["--dropout", "much"], "--dropout much: must be a number"),
         ("lm", ["--corpus", "text", "--scale", "full"], "give its folder with --data"),
+        ("lm", ["--projections", "few"], "--projections few: must be yes or no"),
+        ("lm", ["--projections", "no"], "--arch vaswani_lm_debug has no such choice"),
         ("lm", ["--pair", "en-de"], "--pair: no option of this recipe"),
         ("summarization", ["--corpus", "xsum"], "--corpus xsum: must be scitldr"),
         ("summarization", ["--loss-on", "nothing"], "--loss-on nothing: must be"),

@@ -5,7 +5,12 @@ import math
 
 import pytest
 import torch
-from language_models import make_language_model, make_one_layer_model, random_texts
+from language_models import (
+    make_language_model,
+    make_lstm_model,
+    make_one_layer_model,
+    random_texts,
+)
 from model_factory import make_task
 
 from vaswani_plugin.search.completion import complete
@@ -180,6 +185,25 @@ def test_the_one_layer_model_completes(task, dictionary, prompts):
         assert completion.tokens == tokens
         # fairseq's own get_normalized_probs rounds to float32.
         assert completion.log_probabilities == pytest.approx(log_p, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_lstm_completes_from_its_states_as_by_reading_again(task, dictionary, prompts, beam):
+    """Prompts of several lengths; hypotheses that change places, and texts that leave."""
+    model = make_lstm_model(task, seed=2)
+    with torch.no_grad():
+        for weight in model.parameters():  # so that tokens differ
+            weight.mul_(3.0 if weight.dim() > 1 else 1.0)
+    options = SearchOptions(beam=beam, lenpen=1.0, min_len=0)
+    endless = complete(model, dictionary, prompts, options, 9, None)
+    stop = endless[0][0].tokens[2]  # so that texts end at various lengths
+    found = complete(model, dictionary, prompts, options, 9, stop)
+    expected = complete(Reread(model), dictionary, prompts, options, 9, stop)
+    for own, other in zip(found, expected, strict=True):
+        assert [c.tokens for c in own] == [c.tokens for c in other]
+        for one, two in zip(own, other, strict=True):
+            assert one.log_probabilities == pytest.approx(two.log_probabilities, abs=1e-5)
+    assert len({len(completions[0].tokens) for completions in found}) > 1
 
 
 @pytest.mark.parametrize(

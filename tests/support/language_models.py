@@ -8,13 +8,23 @@ from model_factory import make_task
 from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 
-from vaswani_plugin.configurations import OneLayerConfig, VaswaniLanguageModelConfig
+from vaswani_plugin.configurations import (
+    OneLayerConfig,
+    RecurrentLanguageModelConfig,
+    VaswaniLanguageModelConfig,
+)
 from vaswani_plugin.models.language_model import VaswaniLanguageModel
+from vaswani_plugin.models.lstm_language_model import LSTMLanguageModel
 from vaswani_plugin.models.one_layer_language_model import OneLayerLanguageModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
 SIZES = {"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0}
 ONE_LAYER_SIZES = {"d_model": 16, "d_hidden": 12, "d_ff": 20}
+LSTM_SIZES = {"d_model": 10, "units": 14, "layers": 3}
+NO_DROPOUT = {
+    **{"dropout": 0.0, "hidden_dropout": 0.0, "input_dropout": 0.0, "word_dropout": 0.0},
+    "weight_dropout": 0.0,
+}
 
 
 def make_language_model(
@@ -37,6 +47,19 @@ def make_one_layer_model(
     with default_dtype(torch.float64):
         model = OneLayerLanguageModel.build_model(cfg, task or make_task())
         return shake(model, seed=seed + 10, size=0.3).eval()
+
+
+def make_lstm_model(
+    task: SimpleNamespace | None = None, seed: int = 1, **changes
+) -> LSTMLanguageModel:
+    """A float64 `vaswani_lm_lstm` in evaluation mode, its weights shaken."""
+    torch.manual_seed(seed)
+    cfg = OmegaConf.structured(
+        RecurrentLanguageModelConfig(**{**LSTM_SIZES, **NO_DROPOUT, **changes})
+    )
+    with default_dtype(torch.float64):
+        model = LSTMLanguageModel.build_model(cfg, task or make_task())
+        return shake(model, seed=seed + 10, size=0.5).eval()
 
 
 def random_texts(dictionary: Dictionary, lengths: list[int], seed: int = 3) -> list[list[int]]:

@@ -54,6 +54,7 @@ class Scoring:
         batch_tokens: maximum tokens of a batch, padding and context included.
         dynamic: also score while the model learns from each window after scoring it.
         line_scores: file for the score of each line.
+        carry_state: go on with the state of a recurrent model from window to window.
     """
 
     model: LanguageModel
@@ -62,6 +63,7 @@ class Scoring:
     batch_tokens: int = 4096
     dynamic: DynamicEvaluation | None = None
     line_scores: Path | None = None
+    carry_state: bool = False
 
 
 def make_report(
@@ -69,6 +71,7 @@ def make_report(
     line_ends: str,
     scoring: Scoring | None = None,
     training: Sequence[Path] = (),
+    validation: Path | None = None,
     figure: tuple[str, str] | None = None,
     counts: TextCounts | None = None,
 ) -> dict[str, Any]:
@@ -79,6 +82,7 @@ def make_report(
         line_ends: "score" or "skip", as in the subject.
         scoring: how to score with a model; None: no model.
         training: training data of the n-gram baselines.
+        validation: text on which baselines of words are scored, too.
         figure: a published figure, a number and its unit.
         counts: of the figure's text, if there is no subject.
 
@@ -91,7 +95,7 @@ def make_report(
     report |= {"results": [], "dynamic_gain": None, "warnings": []}
     if subject is not None:
         counts, divisors = subject.counts, subject.divisors(subject.counts)
-        report["results"] += baselines(subject, training)
+        report["results"] += baselines(subject, training, validation)
         if scoring is not None:
             _add_model(report, subject, scoring)
         report["warnings"] += subject.warnings
@@ -110,7 +114,7 @@ def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> No
     numbers, size = tokens.numbers, model.window_size(scoring.tokens_per_sample)
     cut = windows(len(numbers), size, scoring.context_window)
     report["windows"] = {"tokens_per_sample": size, "context_window": scoring.context_window}
-    scorer = model.stream_scorer(numbers)
+    scorer = model.stream_scorer(numbers, scoring.carry_state)
     with progress(len(numbers), "static") as advance:
         found = {"model": scorer.static(cut, scoring.batch_tokens, advance)}
     if dynamic is not None:

@@ -21,6 +21,9 @@ DYNAMIC = "dynamic evaluation: after a window is scored, train on it (Krause et 
 DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
 TRAIN_DATA = """training data of the baselines: text files for baselines of words, a binarized
 folder for baselines of the model's tokens (default: --data-bin)"""
+VALID_DATA = """validation text for baselines of words (of a binarized folder: its split valid)"""
+CARRY = """context is all of the text so far: vaswani_lm_lstm keeps its state from window to window;
+instead of --context-window"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text("--line-ends", choices=["score", "skip"], default="score", help=LINE_ENDS)
     text("--tokens-per-sample", type=positive_int, metavar="N", help=WINDOW)
     text("--context-window", type=non_negative_int, default=0, metavar="N", help=CONTEXT)
+    text("--carry-state", action="store_true", help=CARRY)
     flags.add_batch_tokens(group, 4096, "tokens")
     dynamic = parser.add_argument_group("dynamic evaluation").add_argument
     dynamic("--dynamic", action="store_true", help=DYNAMIC)
@@ -46,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = "also score uniform, unigram and trigram (modified Kneser-Ney) models"
     compared("--baselines", action="store_true", help=kinds)
     compared("--train-data", type=Path, nargs="+", default=[], metavar="PATH", help=TRAIN_DATA)
+    compared("--valid-data", type=Path, metavar="FILE", help=VALID_DATA)
     figure = f"convert a published figure to the other units; UNIT is one of {', '.join(FIGURES)}"
     compared("--figure", nargs=2, metavar=("VALUE", "UNIT"), help=figure)
     sizes = {"metavar": ("WORDS", "CHARACTERS"), "help": "sizes of the figure's text, if no --text"}
@@ -65,6 +70,8 @@ def check_flags(args: argparse.Namespace) -> None:
     rates = args.dynamic_rate is not None or args.dynamic_decay is not None
     nothing = not (args.model or args.baselines or args.figure)
     scored = args.model or args.baselines
+    carried = args.carry_state
+    counted = args.train_data or args.valid_data
     refusals = [
         (nothing, "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT"),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
@@ -74,7 +81,9 @@ def check_flags(args: argparse.Namespace) -> None:
         (args.line_scores and not args.model, "--line-scores needs --model PATH"),
         (rates and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
         (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
-        (args.train_data and not args.baselines, "--train-data goes with --baselines"),
+        (counted and not args.baselines, "--train-data and --valid-data go with --baselines"),
+        (carried and not args.model, "--carry-state needs --model PATH"),
+        (carried and args.context_window, "--carry-state: leave --context-window out"),
     ]
     for is_wrong, message in refusals:
         if is_wrong:
@@ -110,8 +119,9 @@ def run(args: argparse.Namespace) -> int:
     report = make_report(
         subject,
         args.line_ends,
-        model and Scoring(model, *cut, dynamic, args.line_scores),
+        model and Scoring(model, *cut, dynamic, args.line_scores, args.carry_state),
         (args.train_data or [args.data_bin]) if args.baselines else [],
+        args.valid_data,
         args.figure,
         args.counts and TextCounts(0, *args.counts, 0),
     )

@@ -277,18 +277,26 @@ class LanguageModel:
             raise UserError(f"--tokens-per-sample {size}: the model has {self.positions} positions")
         return size
 
-    def stream_scorer(self, numbers: NDArray[np.int64]) -> StreamScorer:
+    def stream_scorer(self, numbers: NDArray[np.int64], carry_state: bool = False) -> StreamScorer:
         """Prepare to score a stream of tokens in windows.
 
         Args:
             numbers: of the tokens, (N,).
+            carry_state: go on with the state of a recurrent model from window to window.
 
         Raises:
-            UserError: the model was trained to summarize.
+            UserError: the model was trained to summarize, or is not our recurrent one and would
+                have to carry its state.
         """
         self.require_whole_texts()
+        if carry_state and not getattr(self.model, "is_recurrent", False):
+            raise UserError(
+                "--carry-state: only vaswani_lm_lstm has a state to carry from window to window; "
+                "give other models --context-window N"
+            )
         use_threads(self.threads)
-        return StreamScorer(self.model, numbers, self.dictionary.pad(), self.dictionary.eos())
+        ends = self.dictionary.pad(), self.dictionary.eos()
+        return StreamScorer(self.model, numbers, *ends, carry_state)
 
     def require_whole_texts(self) -> None:
         """Refuse a model that learned only a part of each line.

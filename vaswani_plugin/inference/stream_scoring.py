@@ -4,6 +4,9 @@ The stream is cut into windows as by fairseq-eval-lm. Each window scores the nex
 stream; the --context-window tokens before them are its context. The first input of the stream is
 the end of a line. Only the targets' log-probabilities are kept.
 
+A recurrent model may instead carry its state from window to window, so that all of the stream so
+far is the context of a token; then a window is only as much as is computed at a time.
+
 Dynamic evaluation (Krause et al. 2018) goes through the windows in order. Each window is scored
 with the current weights; then the weights are updated on that window.
 
@@ -39,6 +42,20 @@ class ScoringModel(Protocol):
 
         Returns:
             Natural logarithms (S,), at least in float32.
+        """
+
+    def continued_log_probabilities(
+        self, tokens: Tensor, targets: Tensor, states: object
+    ) -> tuple[Tensor, object]:
+        """log P of the next tokens of one text; only recurrent models are asked.
+
+        Args:
+            tokens: the next inputs, (1, T).
+            targets: the tokens that follow each of them, (T,).
+            states: what the call before returned; None at the beginning.
+
+        Returns:
+            Natural logarithms (T,), and the states after the text, without a gradient.
         """
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -85,10 +102,20 @@ class StreamScorer:
         numbers: the stream, (N,).
         pad: number of the padding symbol.
         end: number of </s>, which is the first input of the stream.
+        carry_state: go on with the state of a recurrent model from window to window.
     """
 
-    def __init__(self, model: ScoringModel, numbers: NDArray[np.int64], pad: int, end: int) -> None:
+    def __init__(
+        self,
+        model: ScoringModel,
+        numbers: NDArray[np.int64],
+        pad: int,
+        end: int,
+        carry_state: bool = False,
+    ) -> None:
         self.model = model
+        self.carry_state = carry_state
+        self.states: object = None
         self.device = next(model.parameters()).device
         self.pad = pad
         self.targets = torch.from_numpy(numbers)
@@ -105,10 +132,12 @@ class StreamScorer:
             advance: is called after each batch with the number of its scored tokens.
         """
         scores = np.empty(len(self.targets))
+        self.states = None
         longest = max(window.stop - window.start for window in cut)
+        together = 1 if self.carry_state else max(1, batch_tokens // longest)
         rest = iter(cut)
         with torch.no_grad():
-            while batch := list(islice(rest, max(1, batch_tokens // longest))):
+            while batch := list(islice(rest, together)):
                 found = self._score(batch)
                 scores[batch[0].first : batch[-1].stop] = found.double().cpu().numpy()
                 advance(found.numel())
@@ -138,6 +167,7 @@ class StreamScorer:
             ValueError: a log-probability is not finite, because the rate is too large.
         """
         scores = np.empty(len(self.targets))
+        self.states = None
         with kept_weights(self.model) as (weights, trained):
             for window in cut:
                 found = self._score([window])
@@ -156,6 +186,8 @@ class StreamScorer:
 
     def _score(self, batch: list[Window]) -> Tensor:
         """(S,): the log-probabilities of consecutive windows, one after the other."""
+        if self.carry_state:
+            return self._go_on(*batch)
         length = max(window.stop - window.start for window in batch)
         tokens = self.inputs.new_full((len(batch), length), self.pad)
         for row, window in zip(tokens, batch, strict=True):
@@ -163,6 +195,14 @@ class StreamScorer:
         scored = [slice(w.first - w.start, w.stop - w.start) for w in batch]
         targets = self.targets[batch[0].first : batch[-1].stop].to(self.device)
         return self.model.log_probabilities(tokens.to(self.device), scored, targets)
+
+    def _go_on(self, window: Window) -> Tensor:
+        """(S,): the log-probabilities of the next window, from the state after those before it."""
+        part = slice(window.first, window.stop)
+        found, self.states = self.model.continued_log_probabilities(
+            self.inputs[part][None].to(self.device), self.targets[part].to(self.device), self.states
+        )
+        return found
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.transformer import projected_log_probabilities, select_rows
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.bundle import load_state
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
 from vaswani_plugin.text.dictionary import load_text_dictionary
 
 
@@ -108,6 +109,20 @@ class ForeignLanguageModel(nn.Module):
         return projected_log_probabilities(
             select_rows(features, scored), targets, project, vocabulary
         )
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the model is our LSTM, which can go on from a state."""
+        return isinstance(self.decoder, RecurrentLanguageModel)
+
+    def continued_log_probabilities(
+        self, tokens: Tensor, targets: Tensor, states: States | None
+    ) -> tuple[Tensor, States]:
+        """See `inference.stream_scoring.ScoringModel`; for a recurrent model."""
+        features, states = self.decoder.read(tokens, states)
+        vocabulary = len(self.decoder.dictionary)
+        found = projected_log_probabilities(features[0], targets, self.decoder.project, vocabulary)
+        return found, [(h.detach(), c.detach()) for h, c in states]
 
     def _has_features(self) -> bool:
         """Whether features can be computed alone and projected in parts, which saves memory."""

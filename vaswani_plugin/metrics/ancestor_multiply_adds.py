@@ -57,6 +57,28 @@ class RecurrentSizes:
 
 
 @dataclass(frozen=True)
+class RecurrentLanguageModelSizes:
+    """The sizes that determine the cost of a recurrent language model.
+
+    d_model: width of the embeddings, and units of the last layer; units: of the other layers.
+    """
+
+    d_model: int
+    units: int
+    layers: int
+    vocabulary: int
+
+    def multiply_adds(self, batch: Positions) -> dict[str, int]:
+        """Multiply-adds of the forward pass, by part of the model; the text is the target."""
+        widths = [self.d_model, *[self.units] * (self.layers - 1), self.d_model]
+        pairs = zip(widths[:-1], widths[1:], strict=True)
+        return {
+            "LSTM": batch.target * sum(lstm_multiply_adds(*pair) for pair in pairs),
+            "projection to the vocabulary": batch.predicted * self.d_model * self.vocabulary,
+        }
+
+
+@dataclass(frozen=True)
 class ConvolutionalSizes:
     """The sizes that determine the cost of fairseq's `fconv`; each decoder layer has attention.
 

@@ -142,6 +142,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield tabulate(rows, headers=HEADERS, disable_numparse=True, colalign=("left", "left"))
     yield ""
     yield LINE_ENDS[report["line_ends"]]
+    yield from _overfitting_lines(report["results"])
     gain = report["dynamic_gain"]
     if gain is not None:
         per_word = gain["perplexity_per_word"]
@@ -149,6 +150,25 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"Dynamic evaluation gains {gain['perplexity']:.2f} of perplexity a token{rest}."
     for warning in report["warnings"]:
         yield f"Warning: {warning}"
+
+
+def _overfitting_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A table of the n-grams' perplexities on their training text and on other texts."""
+    counted = [
+        [
+            *(row["name"], row["coding"]),
+            *(_number(row[f"{text}_perplexity"], 2) for text in ("training", "validation")),
+            _number(row["perplexity"], 2),
+        ]
+        for row in rows
+        if "training_perplexity" in row
+    ]
+    if counted:
+        from tabulate import tabulate
+
+        yield "\nPerplexity a token of what is counted (n-grams overfit):"
+        headers = ["", "coding", "training text", "validation text", "this text"]
+        yield tabulate(counted, headers=headers, disable_numparse=True, colalign=("left", "left"))
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -4,7 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from vaswani_plugin.architectures import Architecture, Family, head_sizes
-from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
+from vaswani_plugin.metrics.ancestor_multiply_adds import (
+    RecurrentLanguageModelSizes,
+    RecurrentSizes,
+)
 from vaswani_plugin.metrics.multiply_adds import OneLayerSizes, Sizes, TransformerSizes
 
 
@@ -13,9 +16,12 @@ def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:
 
     Args:
         cfg: configuration of vaswani_transformer, of vaswani_lm (without encoder layers), of the
-            one-layer model, of a recurrent model, or another one with the same fields.
+            one-layer model, of a recurrent model (of language or of translation), or another one
+            with the same fields.
         vocabulary: rows of the projection.
     """
+    if hasattr(cfg, "units"):
+        return RecurrentLanguageModelSizes(cfg.d_model, cfg.units, cfg.layers, vocabulary)
     if hasattr(cfg, "layers") and hasattr(cfg, "d_model"):
         feeding = getattr(cfg, "input_feeding", None)  # only with a Bi-LSTM
         both_ways = feeding is not None

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from fairseq.models import FairseqDecoder, FairseqLanguageModel, register_model
 from torch import Tensor
 
+from vaswani_plugin.architectures import ONE_LAYER
 from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.configurations import OneLayerConfig
 from vaswani_plugin.errors import value_errors_as_user_errors
@@ -15,6 +16,7 @@ from vaswani_plugin.models._language_decoder import (
     require_language_positions,
     require_one_dictionary,
 )
+from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.masks import causal_mask, padding_mask
@@ -105,3 +107,6 @@ class OneLayerLanguageModel(FairseqLanguageModel):
     def projection_weight(self) -> Tensor:
         """E (V, D), for a loss that projects itself."""
         return self.decoder.embedding.weight
+
+
+register_rows("vaswani_lm_one_layer", OneLayerConfig, ONE_LAYER)

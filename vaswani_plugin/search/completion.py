@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.constraints import Constraint, Step
 from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.generator import BeamSearchGenerator
@@ -59,8 +60,8 @@ def complete(
     An end of sentence is put before every prompt, as before every sample in training.
 
     Args:
-        model: our language model or any other of fairseq's. Other models read the whole text again
-            for every token.
+        model: our language model or any other of fairseq's. Other models than our Transformer and
+            our LSTM read the whole text again for every token.
         dictionary: the model's dictionary.
         prompts: token numbers, without that end of sentence; an empty prompt begins a text.
         options: of the search; `max_len_a` and `max_len_b` are ignored.
@@ -171,8 +172,11 @@ class _Prompted:
     def max_decoder_positions(self) -> int:
         return self.model.max_decoder_positions()
 
-    def begin_beams(self, prompts: dict[str, Tensor]) -> "_RereadBeams":
-        return _RereadBeams(self.model, prompts["src_tokens"], prompts["src_lengths"], self.pad)
+    def begin_beams(self, prompts: dict[str, Tensor]) -> "_RereadBeams | _RecurrentBeams":
+        texts = prompts["src_tokens"], prompts["src_lengths"]
+        if isinstance(self.decoder, RecurrentLanguageModel):
+            return _RecurrentBeams(self.decoder, *texts)
+        return _RereadBeams(self.model, *texts, self.pad)
 
 
 class _RereadBeams:
@@ -211,3 +215,38 @@ class _RereadBeams:
 
     def _pick(self, rows: Tensor) -> None:
         self.text, self.lengths = self.text[rows], self.lengths[rows]
+
+
+class _RecurrentBeams:
+    """`Beams` for our recurrent language model: a step reads one token, from the states so far."""
+
+    def __init__(self, model: RecurrentLanguageModel, prompts: Tensor, lengths: Tensor) -> None:
+        self.model = model
+        # PyTorch packs texts by lengths on the CPU: the one wait for the device, before the steps.
+        features, self.states = model.read(prompts, None, lengths.cpu())
+        last = torch.arange(len(prompts), device=prompts.device), lengths - 1
+        self.features = features[last]  # (R, D)
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
+        self.beams = tokens.size(1)
+        if parents is not None:
+            before = len(self.features) // len(tokens)
+            first = torch.arange(len(tokens), device=tokens.device)[:, None] * before
+            self._pick((parents + first).flatten())
+            features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
+            self.features = features[:, 0]
+
+    def logits(self, texts: slice) -> Tensor:
+        """See `Beams`."""
+        features = self.features.unflatten(0, (-1, self.beams))[texts]
+        return self.model.project(features)
+
+    def keep(self, texts: Tensor) -> None:
+        """See `Beams`."""
+        beams = torch.arange(self.beams, device=texts.device)
+        self._pick((texts[:, None] * self.beams + beams).flatten())
+
+    def _pick(self, rows: Tensor) -> None:
+        self.features = self.features[rows]
+        self.states = [(h[rows], c[rows]) for h, c in self.states]

@@ -1,0 +1,175 @@
+"""A recurrent language model: a stack of LSTMs over the words, with dropout everywhere.
+
+The lecture notes compare the Transformer with an "LSTM + dropout". This is that of Merity et al.
+(2017, "Regularizing and Optimizing LSTM Language Models"), with the five kinds of dropout of their
+section 4:
+
+    x_0 = locked(words(E)[tokens] s)      words: whole rows of E; locked: one mask for all steps
+    x_n = LSTM_n(x_{n-1}; W, drop(U))     drop: single weights from state to state
+    y   = locked(x_N)                     and locked between the layers
+    Pr(X_{t+1} = j | w_1 ... w_t) = softmax(y_t E^T)_j
+
+The factor s, the square root of the embeddings' width, is the Transformer's (section 3.4) and not
+theirs: with Adam and rows as small as a projection wants them, the states hardly move at first.
+
+Axes: B batch, T words, E width of the embeddings, H units of a layer, N layers, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.recurrent import make_lstm
+
+States = list[tuple[Tensor, Tensor]]
+"""h and c of each layer after the last word, (B, H), and of the last layer (B, E)."""
+
+RECURRENT_WEIGHT = "weight_hh_l0"
+"""PyTorch's name of U, the weights from a layer's state to its gates."""
+
+
+class Dropouts(NamedTuple):
+    """Probabilities of dropping, each from 0 to 1 (Merity et al. 2017, sections 2 and 4.3).
+
+    Attributes:
+        outputs: an element of the last layer's output, in all steps of a text.
+        hidden: an element of another layer's output, in all steps.
+        inputs: an element of the embedded words, in all steps.
+        words: a word, wherever it stands in the batch.
+        weights: a weight between the states of a layer.
+    """
+
+    outputs: float = 0.0
+    hidden: float = 0.0
+    inputs: float = 0.0
+    words: float = 0.0
+    weights: float = 0.0
+
+
+NO_DROPOUT = Dropouts()
+
+
+def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Drop the same elements in every step of a text.
+
+    Args:
+        x: (B, T, D).
+        p: probability of dropping an element.
+        training: False leaves x as it is.
+    """
+    if not training or p == 0:
+        return x
+    return x * F.dropout(torch.ones_like(x[:, :1]), p)
+
+
+def word_dropout(x: Tensor, tokens: Tensor, vocabulary: int, p: float, training: bool) -> Tensor:
+    """Drop whole words: one that is dropped is so wherever it stands in the batch.
+
+    Args:
+        x: embedded words, (B, T, D).
+        tokens: their numbers, (B, T).
+        vocabulary: V.
+        p: probability of dropping a word.
+        training: False leaves x as it is.
+    """
+    if not training or p == 0:
+        return x
+    kept = F.dropout(x.new_ones(vocabulary), p)
+    return x * kept[tokens][:, :, None]
+
+
+class RecurrentLanguageModel(nn.Module):
+    """N layers of LSTM; one matrix embeds and projects, so the last layer has E units.
+
+    Args:
+        vocabulary: V.
+        padding_idx: row of the padding.
+        width: E.
+        units: H, of the layers before the last one.
+        layers: N.
+        dropouts: probabilities of dropping.
+
+    Raises:
+        ValueError: when a size is below 1, or a probability is not from 0 to below 1.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        padding_idx: int,
+        width: int,
+        units: int,
+        layers: int,
+        dropouts: Dropouts = NO_DROPOUT,
+    ) -> None:
+        super().__init__()
+        for name, size in (("d-model", width), ("units", units), ("layers", layers)):
+            if size < 1:
+                raise ValueError(f"--{name} is {size}; it must be at least 1")
+        for name, p in dropouts._asdict().items():
+            if not 0 <= p < 1:
+                raise ValueError(f"the dropout of {name} is {p}; it must be from 0 to below 1")
+        self.padding_idx, self.dropouts = padding_idx, dropouts
+        self.embedding = Embedding(vocabulary, width, padding_idx)
+        sizes = [width, *[units] * (layers - 1), width]
+        pairs = zip(sizes[:-1], sizes[1:], strict=True)
+        self.lstms = nn.ModuleList(make_lstm(i, o, 1, 0.0, False) for i, o in pairs)
+
+    def read(
+        self, tokens: Tensor, states: States | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, States]:
+        """Compute the features of each next word.
+
+        Args:
+            tokens: the words that are read, (B, T), padded on the right.
+            states: after the words before them; None: zeros.
+            lengths: the number of words of each text, (B,), on the CPU; the new states are those
+                after so many. None: all T are read.
+
+        Returns:
+            Features (B, T, E), whose rows at padding mean nothing, and the new states.
+        """
+        training, p = self.training, self.dropouts
+        vocabulary = self.embedding.weight.size(0)
+        x = word_dropout(self.embedding(tokens), tokens, vocabulary, p.words, training)
+        x = locked_dropout(x, p.inputs, training)
+        after: States = []
+        for number, lstm in enumerate(self.lstms):
+            if number:
+                x = locked_dropout(x, p.hidden, training)
+            before = None if states is None else tuple(s[None] for s in states[number])
+            x, (h, c) = self._run(lstm, x, before, lengths)
+            after.append((h[0], c[0]))
+        return locked_dropout(x, p.outputs, training), after
+
+    def _run(
+        self,
+        lstm: nn.Module,
+        x: Tensor,
+        state: tuple[Tensor, ...] | None,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """One layer: x (B, T, I) -> (B, T, O), and its state, each (1, B, O)."""
+        length = x.size(1)
+        if lengths is not None:
+            x = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        weights = {}
+        if self.training and self.dropouts.weights:
+            dropped = F.dropout(getattr(lstm, RECURRENT_WEIGHT), self.dropouts.weights)
+            weights[RECURRENT_WEIGHT] = dropped
+        y, state = torch.func.functional_call(lstm, weights, (x, state))
+        if lengths is not None:
+            y, _ = pad_packed_sequence(y, batch_first=True, total_length=length)
+        return y, state
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute the logits of each next word, (B, T, V), of texts (B, T)."""
+        return self.project(self.read(tokens)[0])
+
+    def project(self, features: Tensor) -> Tensor:
+        """(..., E) -> logits (..., V)."""
+        return self.embedding.project(features)
