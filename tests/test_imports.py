@@ -112,6 +112,7 @@ KNOW_FAIRSEQ = {
 # What recipes use of the plugin though its name is private, until it has a public one.
 PRIVATE_USES = {
     "benchmarks/engine_agreement.py": {"cli.__main__"},  # exports as `vaswani export`
+    "benchmarks/huggingface_agreement.py": {"cli.__main__"},  # likewise
     # prints every command's flags
     "lib/reference_pages.py": {"cli.__main__"},
     # writes what a model takes over from its task

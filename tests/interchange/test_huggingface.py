@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 from bundle import make_bundle, parse_settings
-from toy_bundle import SENTENCES, write_checkpoint
+from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.interchange.huggingface_export import export_to_huggingface
+from vaswani_plugin.interchange.huggingface import export_to_huggingface
 from vaswani_plugin.interchange.huggingface_import import import_from_huggingface
 from vaswani_plugin.interchange.marian_weights import sines_first, stream_factor
 from vaswani_plugin.search.generator import BeamSearchGenerator
@@ -125,7 +125,7 @@ def test_tokenizers_agree(exported):
         transformers.AutoTokenizer.from_pretrained(folder),
     )
     dictionary = Bundle.load(bundle).load_transformer().source
-    for line in LINES[:-2] + LINES[-1:]:  # in text, transformers takes </s> for the end
+    for line in LINES:
         pieces = pipeline.encode(line).split()
         assert tokenizer.tokenize(line) == pieces
         numbers = [*map(dictionary.index, pieces), dictionary.eos()]
@@ -186,15 +186,53 @@ def test_what_marian_lacks_is_refused(tmp_path, flags, message):
     assert not (tmp_path / "hf").exists()
 
 
-def test_text_by_mosess_rules_has_no_tokenizer_there(tmp_path):
-    from toy_bundle import write_toy_bundle
+def test_text_by_moses_rules_and_bpe_has_a_tokenizer(tmp_path):
+    """The model reads as <unk> every piece that its dictionary lacks, and never writes one."""
+    bundle = write_toy_bundle(tmp_path, share="all")
+    export_to_huggingface(bundle, tmp_path / "hf")
+    ours, theirs = Bundle.load(bundle).load_transformer(), load(tmp_path / "hf")
+    pipeline, size = Bundle.load(bundle).pipeline, len(ours.source)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    tokenizer.save_pretrained(tmp_path / "again")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    for line in LINES:
+        pieces = pipeline.encode(line).split()
+        numbers = [*map(ours.source.index, pieces), EOS]
+        found = tokenizer(line).input_ids
+        assert [n if n < size else ours.source.unk() for n in found] == numbers
+        assert again(line).input_ids == found
+        if ours.source.unk() not in numbers:
+            assert tokenizer.decode(numbers[:-1]) == pipeline.decode(" ".join(pieces))
+    assert theirs.config.vocab_size > size
+    source, target = torch.arange(4, 14)[None], torch.arange(13, 3, -1)[None]
+    with torch.no_grad():
+        memory = ours.model.encoder(source).features
+        mask = torch.ones(1, 1, 1, 10, dtype=torch.bool)
+        expected = ours.model.decoder.project(ours.model.decoder(target, memory, mask).features)
+        logits = theirs(input_ids=source, decoder_input_ids=target).logits
+    torch.testing.assert_close(logits[..., :size], expected, atol=1e-4, rtol=0)
+    assert logits[..., size:].max() < -1e8
+    beyond = torch.full_like(source, size)
+    with torch.no_grad():
+        read = [theirs.model.encoder(x)[0] for x in (beyond, torch.full_like(source, 3))]
+    assert torch.equal(*read)
 
+
+def test_two_dictionaries_have_no_tokenizer_there(tmp_path):
     bundle = write_toy_bundle(tmp_path)
-    with pytest.raises(UserError, match="tokenizer moses and subword-nmt.*--without-tokenizer"):
+    with pytest.raises(UserError, match="dictionary for each language.*--without-tokenizer"):
         export_to_huggingface(bundle, tmp_path / "hf")
     export_to_huggingface(bundle, tmp_path / "hf", with_tokenizer=False)
     assert load(tmp_path / "hf").config.d_model == 32
     assert not (tmp_path / "hf" / "tokenizer_config.json").exists()
+
+
+def test_what_is_no_translation_model_is_one_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder, message in (("empty", "bundle"), ("missing", "is not a bundle")):
+        with pytest.raises(ValueError, match=message) as error:
+            export_to_huggingface(tmp_path / folder, tmp_path / "hf")
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

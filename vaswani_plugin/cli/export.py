@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quantization", choices=QUANTIZATIONS, help=quantization)
     epsilon = "fairseq: export even if the model's LayerNorm epsilon is not fairseq's 1e-5"
     add("--allow-layer-norm-eps", action="store_true", help=epsilon)
-    tokenizer = "huggingface: export no tokenizer; needed unless the model reads raw word pieces"
+    tokenizer = "huggingface: export no tokenizer; needed where none fits the model's text"
     add("--without-tokenizer", action="store_true", help=tokenizer)
     add_format(parser)
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         given = args.data_bin, args.quantization
         source = export_to_ctranslate2(args.model, args.output, *given)
     elif args.to == "huggingface":
-        from vaswani_plugin.interchange.huggingface_export import export_to_huggingface
+        from vaswani_plugin.interchange.huggingface import export_to_huggingface
 
         source = export_to_huggingface(args.model, args.output, not args.without_tokenizer)
     else:

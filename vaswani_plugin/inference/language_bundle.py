@@ -146,7 +146,7 @@ class LanguageFiles:
                 raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
             dictionary = load_text_dictionary(self.folder)
             check_digests(self.folder, state, target=dictionary)
-            sizes = _sizes(cfg["model"], task)
+            sizes = language_model_sizes(cfg["model"], task)
             require_layers(path, state["model"], decoder=sizes.decoder_layers)
             model = TrainedLanguageModel(sizes, dictionary)
             with mismatches_explained(str(path)):
@@ -154,7 +154,7 @@ class LanguageFiles:
         return accelerated(model).eval(), dictionary, task
 
 
-def _sizes(model: Mapping[str, Any], task: TextTask) -> TransformerSizes:
+def language_model_sizes(model: Mapping[str, Any], task: TextTask) -> TransformerSizes:
     """The sizes in a checkpoint's configuration of the model.
 
     The number of positions is --max-target-positions, else the length of a training sample.

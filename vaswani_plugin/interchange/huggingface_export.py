@@ -1,11 +1,10 @@
 """Exports a bundle to a folder that Hugging Face's transformers loads with its own code (MarianMT).
 
-`marian_weights` converts the weights. The tokenizer is `MarianTokenizer` with the bundle's
-sentencepiece model. Hugging Face has no tokenizer with Moses' rules and subword-nmt's BPE, so a
-bundle that uses them is exported without a tokenizer.
+`marian_weights` converts the weights. The tokenizer of raw word pieces is `MarianTokenizer` with
+the bundle's sentencepiece model. `huggingface_tokenizer` writes one for Moses' rules with
+subword-nmt's BPE.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,22 @@ from vaswani_plugin.interchange.exported_model import (
     require_finite,
     translation_settings,
 )
+from vaswani_plugin.interchange.huggingface_files import generation_defaults, write_json
+from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
+from vaswani_plugin.interchange.huggingface_tokenizer import (
+    bpe_tokenizer,
+    require_one_dictionary,
+    tokenizer_config,
+)
 from vaswani_plugin.interchange.marian_weights import (
     MARIANS_EPSILON,
     Weights,
     stream_factor,
     to_marian,
+    with_more_rows,
 )
 from vaswani_plugin.interchange.new_folder import new_folder
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.settings import SAFETENSORS, Settings, dictionary_name, weights_path
 
 OURS = "vaswani"
@@ -40,7 +47,7 @@ MOST_POSITIONS = 512
 """Longest output of `generate` in tokens, as in Marian's published models."""
 
 
-def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
+def export_translation_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
     """Write a translation model's bundle for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
     Args:
@@ -56,11 +63,7 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
             Face splits text in the same way, or `output` is not empty.
         OSError: a file can't be read or written.
     """
-    if not model.is_dir():
-        raise UserError(f"{model} is not a bundle: make one with data-prep/bundle.py")
     settings = translation_settings(model)
-    if with_tokenizer:
-        _refuse_other_tokenizers(settings)
     path = weights_path(model)
     state = load_checkpoint(path)
     with untrusted(path):
@@ -72,28 +75,28 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
         sizes = TransformerSizes.from_configuration(options, state["cfg"]["task"])
         _refuse_other_models(sizes)
         weights = to_marian(state["model"], sizes.layer_norm_eps)
+    tokenizer = None
+    if with_tokenizer and not _has_raw_pieces(settings):
+        require_one_dictionary(sizes.share_embeddings)
+        tokenizer = bpe_tokenizer(model, settings, source)
+        weights = with_more_rows(weights, len(tokenizer["model"]["vocab"]), UNK)
     with new_folder(output) as folder:
         _write_weights(weights, folder)
-        write_json(folder / "config.json", marian_config(sizes, source, target))
+        write_json(folder / "config.json", marian_config(sizes, weights))
         write_json(folder / "generation_config.json", generation_config(settings, sizes))
         write_json(folder / "vocab.json", numbered(source))
         if sizes.share_embeddings != "all":
             write_json(folder / "target_vocab.json", numbered(target))
         if with_tokenizer:
-            _write_tokenizer(model, settings, sizes, folder)
+            _write_tokenizer(model, settings, sizes, tokenizer, folder)
         (folder / "README.md").write_text(_card(settings, sizes, with_tokenizer), encoding="utf-8")
     return path
 
 
-def _refuse_other_tokenizers(settings: Settings) -> None:
+def _has_raw_pieces(settings: Settings) -> bool:
+    """Whether the text is cut into sentencepiece's pieces and nothing else."""
     rules = settings.tokenizer != "none" or settings.lowercase or settings.normalize_punctuation
-    if settings.subwords == "sentencepiece" and not rules:
-        return
-    raise UserError(
-        f"the bundle's text is prepared by tokenizer {settings.tokenizer} and {settings.subwords}, "
-        "and Hugging Face has no tokenizer that does the same: give --without-tokenizer for the "
-        "model alone, or train on word pieces (--subwords wordpiece of the recipes)"
-    )
+    return settings.subwords == "sentencepiece" and not rules
 
 
 def _refuse_other_models(sizes: TransformerSizes) -> None:
@@ -127,15 +130,13 @@ def _write_weights(weights: Weights, folder: Path) -> None:
     save_file(kept, folder / SAFETENSORS, metadata={"format": "pt"})
 
 
-def marian_config(
-    sizes: TransformerSizes, source: Dictionary, target: Dictionary
-) -> dict[str, Any]:
+def marian_config(sizes: TransformerSizes, weights: Weights) -> dict[str, Any]:
     """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani"."""
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
-        "vocab_size": len(source),
-        "decoder_vocab_size": len(target),
+        "vocab_size": len(weights["model.encoder.embed_tokens.weight"]),
+        "decoder_vocab_size": len(weights["model.decoder.embed_tokens.weight"]),
         "share_encoder_decoder_embeddings": sizes.share_embeddings == "all",
         "tie_word_embeddings": sizes.share_embeddings != "none",
         "d_model": sizes.d_model,
@@ -157,10 +158,10 @@ def marian_config(
         "dropout": sizes.dropout,
         "attention_dropout": sizes.attention_dropout,
         "activation_dropout": sizes.activation_dropout,
-        "bos_token_id": source.bos(),
-        "pad_token_id": source.pad(),
-        "eos_token_id": source.eos(),
-        "decoder_start_token_id": source.eos(),
+        "bos_token_id": BOS,
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": EOS,
         "forced_eos_token_id": None,
         OURS: {"layer_norm_eps": sizes.layer_norm_eps},
     }
@@ -177,11 +178,8 @@ def generation_config(settings: Settings, sizes: TransformerSizes) -> dict[str, 
         "early_stopping": False,
         "min_length": 2,  # the start and one subword: no empty output
         "max_length": min(MOST_POSITIONS, sizes.max_target_positions),
-        "bos_token_id": 0,
-        "pad_token_id": 1,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 2,
-        "bad_words_ids": [[1]],
+        **generation_defaults(),
+        "decoder_start_token_id": EOS,
     }
 
 
@@ -198,27 +196,24 @@ def numbered(dictionary: Dictionary) -> dict[str, int]:
 
 
 def _write_tokenizer(
-    model: Path, settings: Settings, sizes: TransformerSizes, folder: Path
+    model: Path,
+    settings: Settings,
+    sizes: TransformerSizes,
+    tokenizer: dict[str, Any] | None,
+    folder: Path,
 ) -> None:
-    for name in ("source.spm", "target.spm"):
-        shutil.copyfile(model / str(settings.codes), folder / name)
-    config = {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": settings.source_language,
-        "target_lang": settings.target_language,
-        "separate_vocabs": sizes.share_embeddings != "all",
-        "model_max_length": sizes.max_source_positions,
-        "clean_up_tokenization_spaces": False,
-        "unk_token": "<unk>",
-        "eos_token": "</s>",
-        "pad_token": "<pad>",
-    }
+    """Write `tokenizer` as tokenizer.json; None: Marian's tokenizer with the bundle's pieces."""
+    config = tokenizer_config(sizes.max_source_positions)
+    config["source_lang"] = settings.source_language
+    config["target_lang"] = settings.target_language
+    if tokenizer is not None:
+        write_json(folder / TOKENIZER, tokenizer)
+    else:
+        for name in ("source.spm", "target.spm"):
+            shutil.copyfile(model / str(settings.codes), folder / name)
+        config["tokenizer_class"] = "MarianTokenizer"
+        config["separate_vocabs"] = sizes.share_embeddings != "all"
     write_json(folder / "tokenizer_config.json", config)
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file in Hugging Face's layout."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _card(settings: Settings, sizes: TransformerSizes, with_tokenizer: bool) -> str:

@@ -32,6 +32,8 @@ _COMPUTED = {
     "final_logits_bias",
 }
 MARIANS_EPSILON = 1e-5
+NEVER = -1e9
+"""A logit whose probability is 0 in float32."""
 
 
 def to_marian(weights: Weights, epsilon: float) -> Weights:
@@ -67,6 +69,25 @@ def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
     kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
     back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
     return {_our_name(name): tensor for name, tensor in back.items()}
+
+
+def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
+    """Add symbols that the model reads as <unk> and never writes.
+
+    Args:
+        weights: of `MarianMTModel`, with one matrix for all embeddings.
+        rows: of the longer matrix.
+        unknown: row of <unk>.
+
+    Returns:
+        The weights with the longer matrix, and a bias that rules the new symbols out.
+    """
+    matrix = weights["lm_head.weight"]
+    more = rows - len(matrix)
+    longer = torch.cat((matrix, matrix[unknown].expand(more, -1)))  # (V + more, D)
+    bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((more,), NEVER)))
+    changed = dict.fromkeys(_EMBEDDINGS.values(), longer)
+    return {**weights, **changed, "final_logits_bias": bias[None]}
 
 
 def sines_first(d_model: int) -> Tensor:

@@ -25,11 +25,12 @@ _RESERVED = dict.fromkeys(("<s>", "<pad>", "</s>", SEPARATOR), UNKNOWN)
 _SPACE = "\u2581"
 _NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
 _WORD_END = "</w>"  # subword-nmt's mark of the last unit of a word
-_NOTHING = "\u2205"  # an empty word: two spaces in a row have one between them
+NOTHING = "\u2205"  # an empty word: two spaces in a row have one between them
 
 _PRINTABLE = set(range(0x21, 0x7F)) - set(b"<@")
-_LETTERS = {b: chr(b if b in _PRINTABLE else 0x100 + b) for b in range(256) if chr(b) not in "\n "}
-_BYTES = {ord(letter): byte for byte, letter in _LETTERS.items()} | {ord(_NOTHING): ""}
+LETTERS = {b: chr(b if b in _PRINTABLE else 0x100 + b) for b in range(256) if chr(b) not in "\n "}
+"""The letters in which `bpe` writes bytes; the space and the line end are none."""
+_BYTES = {ord(letter): byte for byte, letter in LETTERS.items()} | {ord(NOTHING): ""}
 
 LineFunction = Callable[[str], str]
 
@@ -71,8 +72,8 @@ def decode_characters(units: str) -> str:
 
 def to_letters(line: str) -> str:
     """Writes the bytes of a raw line as letters, words between single spaces: BPE's input."""
-    words = line.encode("utf-8").decode("latin-1").translate(_LETTERS).split(" ")
-    return " ".join(word or _NOTHING for word in words) if line else ""
+    words = line.encode("utf-8").decode("latin-1").translate(LETTERS).split(" ")
+    return " ".join(word or NOTHING for word in words) if line else ""
 
 
 def from_letters(text: str) -> str:
@@ -99,11 +100,11 @@ def bpe_units(codes: str) -> list[str]:
         load_codes,  # imported here: only this coding needs subword-nmt
     )
 
-    units = [unit for letter in _LETTERS.values() for unit in (letter, f"{letter}@@")]
+    units = [unit for letter in LETTERS.values() for unit in (letter, f"{letter}@@")]
     for left, right in load_codes(codes).bpe_codes:
         end = right.endswith(_WORD_END)
         units.append(left + right.removesuffix(_WORD_END) if end else f"{left}{right}@@")
-    return [_NOTHING, *dict.fromkeys(units)]
+    return [NOTHING, *dict.fromkeys(units)]
 
 
 def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunction]:
