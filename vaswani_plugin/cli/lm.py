@@ -13,25 +13,20 @@ EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-
 RATE, DECAY = 0.01, 0.001
 LINE_ENDS = """score: each line end is predicted and counts as a word, as in published figures of
 wikitext; skip: line ends are neither predicted nor counted (default: %(default)s)"""
-TEXT = "the text: --text, --data-bin, or both (the model's tokens, the text's words)"
 WINDOW = "tokens of a window, context included (default: as in the model's training)"
-CONTEXT = """the first N tokens of a window are context only, as in fairseq-eval-lm (default:
-%(default)s)"""
+CONTEXT = "the first N tokens of a window are context only, as in fairseq-eval-lm (default: 0)"
 DYNAMIC = "dynamic evaluation: after a window is scored, train on it (Krause et al. 2018)"
 DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
-TRAIN_DATA = """training data of the baselines: text files for baselines of words, a binarized
-folder for baselines of the model's tokens (default: --data-bin)"""
-VALID_DATA = """validation text for baselines of words (of a binarized folder: its split valid)"""
-CARRY = """context is all of the text so far: vaswani_lm_lstm keeps its state from window to window;
-instead of --context-window"""
+TRAIN_DATA = "text files for baselines of words, or a binarized folder (default: --data-bin)"
+VALID_DATA = "validation text for baselines of words (of a binarized folder: its split valid)"
+CARRY = "vaswani_lm_lstm keeps its state from window to window, instead of --context-window"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
-    bundle = "a bundle of recipes/lm.sh, or a checkpoint (with --data-bin)"
-    add("--model", type=Path, metavar="PATH", help=bundle)
-    group = parser.add_argument_group(TEXT)
+    add("--model", type=Path, metavar="PATH", help="a bundle, or a checkpoint with --data-bin")
+    group = parser.add_argument_group("the text: --text, --data-bin, or both")
     text = group.add_argument
     text("--text", type=Path, metavar="FILE", help="raw text, plain or .gz")
     text("--data-bin", type=Path, metavar="DIR", help="binarized text of one language")
@@ -68,12 +63,12 @@ def check_flags(args: argparse.Namespace) -> None:
     """
     data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
     rates = args.dynamic_rate is not None or args.dynamic_decay is not None
-    nothing = not (args.model or args.baselines or args.figure)
-    scored = args.model or args.baselines
-    carried = args.carry_state
-    counted = args.train_data or args.valid_data
+    scored, counted = args.model or args.baselines, args.train_data or args.valid_data
     refusals = [
-        (nothing, "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT"),
+        (
+            not (scored or args.figure),
+            "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT",
+        ),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
         (not subject, "no text: give --text FILE or --data-bin DIR"),
         (args.counts and scored, "--counts goes with --figure alone: give --text or --data-bin"),
@@ -82,8 +77,8 @@ def check_flags(args: argparse.Namespace) -> None:
         (rates and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
         (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
         (counted and not args.baselines, "--train-data and --valid-data go with --baselines"),
-        (carried and not args.model, "--carry-state needs --model PATH"),
-        (carried and args.context_window, "--carry-state: leave --context-window out"),
+        (args.carry_state and not args.model, "--carry-state needs --model PATH"),
+        (args.carry_state and args.context_window, "--carry-state: leave --context-window out"),
     ]
     for is_wrong, message in refusals:
         if is_wrong:
@@ -105,12 +100,10 @@ def run(args: argparse.Namespace) -> int:
 
     model = subject = None
     if args.model:
-        model = load_language_model(
-            args.model, data=args.data_bin, device=flags.chosen_device(args)
-        )
+        device = flags.chosen_device(args)
+        model = load_language_model(args.model, data=args.data_bin, device=device)
     if not args.counts:
-        known = model.text_knowledge() if model else {}
-        known["skips_ends"] = args.line_ends == "skip"
+        known = (model.text_knowledge() if model else {}) | {"skips_ends": args.line_ends == "skip"}
         subject = read_subject(args.text, args.data_bin, args.split, **known)
     rate = RATE if args.dynamic_rate is None else args.dynamic_rate
     decay = DECAY if args.dynamic_decay is None else args.dynamic_decay
