@@ -11,11 +11,9 @@ from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
 RATE, DECAY = 0.01, 0.001
-LINE_ENDS = """score: each line end is predicted and counts as a word, as in published figures of
-wikitext; skip: line ends are neither predicted nor counted (default: %(default)s)"""
+LINE_ENDS = "score line ends as words, as published for wikitext, or skip them (default: score)"
 WINDOW = "tokens of a window, context included (default: as in the model's training)"
 CONTEXT = "the first N tokens of a window are context only, as in fairseq-eval-lm (default: 0)"
-DYNAMIC = "dynamic evaluation: after a window is scored, train on it (Krause et al. 2018)"
 DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
 TRAIN_DATA = "text files for baselines of words, or a binarized folder (default: --data-bin)"
 VALID_DATA = "validation text for baselines of words (of a binarized folder: its split valid)"
@@ -26,8 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
     add("--model", type=Path, metavar="PATH", help="a bundle, or a checkpoint with --data-bin")
-    group = parser.add_argument_group("the text: --text, --data-bin, or both")
-    text = group.add_argument
+    text = parser.add_argument_group("the text: --text, --data-bin, or both").add_argument
     text("--text", type=Path, metavar="FILE", help="raw text, plain or .gz")
     text("--data-bin", type=Path, metavar="DIR", help="binarized text of one language")
     text("--split", default="test", help="split of --data-bin (default: %(default)s)")
@@ -35,15 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text("--tokens-per-sample", type=positive_int, metavar="N", help=WINDOW)
     text("--context-window", type=non_negative_int, default=0, metavar="N", help=CONTEXT)
     text("--carry-state", action="store_true", help=CARRY)
-    flags.add_batch_tokens(group, 4096, "tokens")
-    dynamic = parser.add_argument_group("dynamic evaluation").add_argument
-    dynamic("--dynamic", action="store_true", help=DYNAMIC)
-    rate = f"learning rate of gradient descent on a window's mean loss (default: {RATE})"
-    dynamic("--dynamic-rate", type=non_negative_float, metavar="X", help=rate)
+    flags.add_batch_tokens(parser, 4096, "tokens")
+    dynamic = parser.add_argument_group("dynamic evaluation (Krause et al. 2018)").add_argument
+    dynamic("--dynamic", action="store_true", help="train on each window after scoring it")
+    dynamic("--dynamic-rate", type=non_negative_float, help=f"learning rate (default: {RATE})")
     dynamic("--dynamic-decay", type=non_negative_float, metavar="X", help=DRIFT)
     compared = parser.add_argument_group("baselines and published figures").add_argument
-    kinds = "also score uniform, unigram and trigram (modified Kneser-Ney) models"
-    compared("--baselines", action="store_true", help=kinds)
+    compared("--baselines", action="store_true", help="also score uniform and n-gram models")
     compared("--train-data", type=Path, nargs="+", default=[], metavar="PATH", help=TRAIN_DATA)
     compared("--valid-data", type=Path, metavar="FILE", help=VALID_DATA)
     figure = f"convert a published figure to the other units; UNIT is one of {', '.join(FIGURES)}"
@@ -62,7 +57,7 @@ def check_flags(args: argparse.Namespace) -> None:
         ValueError: names the flag and what it goes with.
     """
     data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
-    rates = args.dynamic_rate is not None or args.dynamic_decay is not None
+    rates = args.dynamic_rate, args.dynamic_decay
     scored, counted = args.model or args.baselines, args.train_data or args.valid_data
     refusals = [
         (
@@ -74,15 +69,17 @@ def check_flags(args: argparse.Namespace) -> None:
         (args.counts and scored, "--counts goes with --figure alone: give --text or --data-bin"),
         (args.dynamic and not args.model, "--dynamic needs --model PATH"),
         (args.line_scores and not args.model, "--line-scores needs --model PATH"),
-        (rates and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
+        (
+            rates != (None, None) and not args.dynamic,
+            "--dynamic-rate and --dynamic-decay need --dynamic",
+        ),
         (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
         (counted and not args.baselines, "--train-data and --valid-data go with --baselines"),
         (args.carry_state and not args.model, "--carry-state needs --model PATH"),
         (args.carry_state and args.context_window, "--carry-state: leave --context-window out"),
     ]
-    for is_wrong, message in refusals:
-        if is_wrong:
-            raise ValueError(message)
+    if errors := [message for is_wrong, message in refusals if is_wrong]:
+        raise ValueError(errors[0])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
 
     model = subject = None
     if args.model:
-        device = flags.chosen_device(args)
-        model = load_language_model(args.model, data=args.data_bin, device=device)
+        place = {"data": args.data_bin, "device": flags.chosen_device(args)}
+        model = load_language_model(args.model, **place)
     if not args.counts:
         known = (model.text_knowledge() if model else {}) | {"skips_ends": args.line_ends == "skip"}
         subject = read_subject(args.text, args.data_bin, args.split, **known)
