@@ -1,11 +1,12 @@
-"""Compares a bundle in CTranslate2 with our own search: equal translations, BLEU and CPU time.
+"""Compares another engine with our own: equal translations, BLEU, log P and CPU time.
 
     engine_agreement.py --model WORK/model --input test.en --reference test.de --work DIR
 
-Exports the bundle as float32 and int8, and translates the input with our search and with each
-export, at the same beam size and length penalty. Prints one JSON object: the number of lines that
-are equal before detokenization, the number of different lines that CTranslate2 scored higher or
-lower, the sacreBLEU of each, and CPU seconds without loading the model. Expected: at least 99%
+Exports the bundle to CTranslate2 (with `--to onnx` to ONNX) as float32 and int8, and translates the
+input with our engine and with each export, at the same beam size and length penalty. Prints one
+JSON object: the number of lines that are equal before detokenization, the number of different lines
+that the export scored higher or lower, the sacreBLEU of each, the greatest difference of a token's
+log P in the first 200 pairs, and CPU seconds without loading the model. Expected: at least 99%
 equal lines for float32, and int8 within 0.5 BLEU.
 """
 
@@ -14,6 +15,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import sacrebleu
 import torch
@@ -25,14 +27,38 @@ from vaswani_plugin.interchange.translation import load_translator
 from vaswani_plugin.text.corpus_io import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}
+PAIRS = 200  # scored token by token
 TIE = 1e-4  # smaller differences of scores are rounding errors of float32
 
 
-def translate(folder: Path, lines: list[str], beam: int) -> tuple[list[Translation], float]:
-    """The translations of the lines, on one thread of the CPU, and the CPU seconds."""
+class Run(NamedTuple):
+    """What one engine gives, on one thread of the CPU.
+
+    Attributes:
+        translations: of all lines.
+        log_p: of the tokens of the first pairs.
+        seconds: of the CPU, for the translations.
+    """
+
+    translations: list[Translation]
+    log_p: list[tuple[float, ...]]
+    seconds: float
+
+
+def translate(folder: Path, lines: list[str], references: list[str], beam: int) -> Run:
+    """The translations of the lines, and the scores of the first references."""
     translator = load_translator(folder, threads=1)
     start = time.process_time()
-    return translator.translate(lines, beam=beam), time.process_time() - start
+    translations = translator.translate(lines, beam=beam)
+    seconds = time.process_time() - start
+    pairs = list(zip(lines, references, strict=True))[:PAIRS]
+    return Run(translations, [s.token_scores for s in translator.score(pairs)], seconds)
+
+
+def greatest_difference(ours: Run, theirs: Run) -> float:
+    """Between two engines' log P of a token."""
+    rows = zip(ours.log_p, theirs.log_p, strict=True)
+    return max(abs(a - b) for one, other in rows for a, b in zip(one, other, strict=True))
 
 
 def compare(ours: list[Translation], theirs: list[Translation]) -> dict[str, int]:
@@ -56,24 +82,32 @@ def main() -> int:
     parser.add_argument("--reference", required=True, help="raw reference text")
     parser.add_argument("--work", type=Path, required=True, help="folder of the exports")
     parser.add_argument("--beam", type=int, default=4, help="beam size (default: 4)")
+    engines = "the export to compare (default: ctranslate2)"
+    parser.add_argument(
+        "--to", choices=["ctranslate2", "onnx"], default="ctranslate2", help=engines
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     lines, references = list(read_lines(args.input)), list(read_lines(args.reference))
     lowercase = Bundle.load(args.model).pipeline.settings.lowercase
     report = {}
-    ours, seconds = translate(args.model, lines, args.beam)
-    rows = {"torch": (ours, seconds)}
+    ours = translate(args.model, lines, references, args.beam)
+    rows = {"torch": ours}
     for name, flags in EXPORTS.items():
-        folder = args.work / name
+        folder = args.work / f"{args.to}-{name}"
         if not folder.exists():
-            export = ["export", "--to", "ctranslate2", "--model", str(args.model)]
+            export = ["export", "--to", args.to, "--model", str(args.model)]
             if code := cli.main([*export, "--output", str(folder), *flags]):
                 return code
-        rows[f"ctranslate2 {name}"] = translate(folder, lines, args.beam)
-    for name, (best, seconds) in rows.items():
-        texts = [translation.text for translation in best]
+        rows[f"{args.to} {name}"] = translate(folder, lines, references, args.beam)
+    for name, row in rows.items():
+        texts = [translation.text for translation in row.translations]
         bleu = sacrebleu.corpus_bleu(texts, [references], lowercase=lowercase)
-        report[name] = {**compare(ours, best), "bleu": bleu.score, "cpu_seconds": seconds}
+        report[name] = compare(ours.translations, row.translations) | {
+            "bleu": bleu.score,
+            "log_p_difference": greatest_difference(ours, row),
+            "cpu_seconds": row.seconds,
+        }
     print(json.dumps(report, indent=2))
     return 0
 

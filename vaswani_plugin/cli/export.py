@@ -1,4 +1,4 @@
-"""`vaswani export`: a model of ours for fairseq, CTranslate2, Hugging Face, or as safetensors."""
+"""`vaswani export`: a model of ours for fairseq and other programs, or as safetensors."""
 
 import argparse
 import json
@@ -7,15 +7,16 @@ from pathlib import Path
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._start import start_fairseq
 
-HELP = "convert a model for stock fairseq, CTranslate2 or Hugging Face, or to safetensors"
+HELP = "convert a model for stock fairseq, CTranslate2, Hugging Face or ONNX, or to safetensors"
 EXAMPLE = "vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2"
 ONLY_FOR = {
-    **dict.fromkeys(("data_bin", "quantization"), "ctranslate2"),
-    "allow_layer_norm_eps": "fairseq",
-    "without_tokenizer": "huggingface",
+    "data_bin": ("ctranslate2",),
+    "quantization": ("ctranslate2", "onnx"),
+    "allow_layer_norm_eps": ("fairseq",),
+    "without_tokenizer": ("huggingface",),
 }
-"""Flag: the only --to that it goes with."""
-TARGETS = ("fairseq", "ctranslate2", "huggingface", "safetensors")
+"""Flag: the values of --to that it goes with."""
+TARGETS = ("fairseq", "ctranslate2", "huggingface", "onnx", "safetensors")
 QUANTIZATIONS = ("int8", "int8_float32", "bfloat16", "float16")
 
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, required=True, metavar="PATH", help=output)
     data = "ctranslate2: the folder of the dictionaries, if --model is a checkpoint"
     add("--data-bin", type=Path, metavar="DIR", help=data)
-    quantization = "ctranslate2: the type of the weights (default: float32)"
+    quantization = "ctranslate2: the type of the weights; onnx: int8 (default: float32)"
     add("--quantization", choices=QUANTIZATIONS, help=quantization)
     epsilon = "fairseq: export even if the model's LayerNorm epsilon is not fairseq's 1e-5"
     add("--allow-layer-norm-eps", action="store_true", help=epsilon)
@@ -47,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
             can't express.
         OSError: a file can't be read or written.
     """
-    for flag, target in ONLY_FOR.items():
-        if target != args.to and getattr(args, flag):
+    for flag, targets in ONLY_FOR.items():
+        if args.to not in targets and getattr(args, flag):
             name = "--" + flag.replace("_", "-")
             raise ValueError(f"{name} means nothing with --to {args.to}; leave it out")
     if args.to == "fairseq":
@@ -65,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
         from vaswani_plugin.interchange.huggingface import export_to_huggingface
 
         source = export_to_huggingface(args.model, args.output, not args.without_tokenizer)
+    elif args.to == "onnx":
+        from vaswani_plugin.interchange.onnx_export import export_to_onnx
+
+        source = export_to_onnx(args.model, args.output, args.quantization)
     else:
         from vaswani_plugin.interchange.safetensors_export import export_to_safetensors
 

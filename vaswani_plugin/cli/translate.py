@@ -26,11 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     flags.add_inputs(parser, "a sentence")
     flags.add_model(parser)
-    engine = (
-        "what runs the model; fairseq is PyTorch (default: ctranslate2 for a bundle of `vaswani "
-    )
-    engine += "export --to ctranslate2`, otherwise fairseq)"
-    add("--engine", choices=["fairseq", "ctranslate2"], help=engine)
+    engine = "what runs the model; fairseq is PyTorch (default: the one that `vaswani export` made "
+    engine += "the bundle for, otherwise fairseq)"
+    add("--engine", choices=["fairseq", "ctranslate2", "onnxruntime"], help=engine)
     flags.add_output(parser)
     flags.add_beam(parser, PAPER_DECODING["beam"])
     nbest = "print the N best translations of each line; as text: LINE <tab> SCORE <tab> TEXT "

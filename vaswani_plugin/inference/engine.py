@@ -13,7 +13,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention, attention_weights
 from vaswani_plugin.inference.bundle import Loaded
-from vaswani_plugin.inference.forced import ForcedScorer, ForcedTransformer
+from vaswani_plugin.inference.forced import ForcedModel, ForcedScorer, ForcedTransformer
 from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
@@ -90,27 +90,31 @@ class TokenDictionary(Dictionary, Protocol):
         """Symbols joined by spaces, without starts and ends of sentence."""
 
 
-class SearchEngine:
-    """Our search over a Transformer that was loaded without fairseq.
+class OwnSearch:
+    """Our search over one model; a subclass adds `attention`.
 
     Args:
-        loaded: the model and its dictionaries.
+        model: an encoder-decoder with the interface of the search.
+        forced: the same model, to score given targets.
+        source: dictionary.
+        target: dictionary.
         device: where to decode.
-        dtype: of the weights; None leaves them as they are.
     """
 
     def __init__(
-        self, loaded: Loaded, device: torch.device, dtype: torch.dtype | None = None
+        self,
+        model: Any,
+        forced: ForcedModel,
+        source: TokenDictionary,
+        target: TokenDictionary,
+        device: torch.device,
     ) -> None:
-        self.model = loaded.model.to(device=device, dtype=dtype)
-        self.source, self.target = loaded.source, loaded.target
+        self.model = model
+        self.source, self.target = source, target
         self.device = device
         self.weights = PackedWeights()
-        source, target = self.model.max_positions()
-        self.longest_source, self.longest_target = source - 1, target - 1
-        self.forced = ForcedScorer(
-            [ForcedTransformer(self.model)], self.source, self.target, self.device
-        )
+        self.longest_source, self.longest_target = (length - 1 for length in forced.longest)
+        self.forced = ForcedScorer([forced], source, target, device)
 
     def decode(
         self,
@@ -147,6 +151,22 @@ class SearchEngine:
     ) -> list[tuple[float, ...]]:
         """See `Engine`."""
         return score_pairs(self.forced, sources, targets)
+
+
+class SearchEngine(OwnSearch):
+    """Our search over a Transformer that was loaded without fairseq.
+
+    Args:
+        loaded: the model and its dictionaries.
+        device: where to decode.
+        dtype: of the weights; None leaves them as they are.
+    """
+
+    def __init__(
+        self, loaded: Loaded, device: torch.device, dtype: torch.dtype | None = None
+    ) -> None:
+        model = loaded.model.to(device=device, dtype=dtype)
+        super().__init__(model, ForcedTransformer(model), loaded.source, loaded.target, device)
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
         """See `Engine`."""

@@ -4,7 +4,7 @@
     print(translator.translate("The doctor sleeps.").text)
 
 A bundle with the Transformer of `modules` needs torch alone; a bundle that was exported for
-CTranslate2 needs CTranslate2.
+CTranslate2 or ONNX needs CTranslate2 or onnxruntime.
 """
 
 import sys
@@ -23,6 +23,7 @@ from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoint_models import load_with_data
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine, SearchEngine
+from vaswani_plugin.inference.onnx_engine import OnnxEngine
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
 from vaswani_plugin.inference.sources import (
@@ -33,10 +34,12 @@ from vaswani_plugin.inference.sources import (
     read_source,
 )
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, Settings
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER, Settings
 
 BATCH_TOKENS = 4096
-ENGINES = ("torch", "ctranslate2")
+ENGINES = ("torch", "ctranslate2", "onnxruntime")
+MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
+"""The engine of a bundle that holds this file."""
 CTRANSLATE2_TYPES = {
     None: "default",
     torch.float32: "float32",
@@ -87,7 +90,7 @@ class Translator:
             device: where to decode, such as "cpu" or "cuda".
             dtype: of the weights, such as torch.bfloat16; None: as they are stored.
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
-            engine: "torch" or "ctranslate2"; None: the one that the bundle was made for.
+            engine: one of `ENGINES`; None: the one that the bundle was made for.
             build_foreign: builds models that only fairseq can build;
                 `interchange.translation.load_translator` passes one.
 
@@ -102,11 +105,20 @@ class Translator:
         bundle = Bundle.load(Path(folder))
         device = torch.device(device)
         found: Engine
-        is_exported = (bundle.folder / CTRANSLATE2_MODEL).is_file()
-        if engine == "ctranslate2" or (engine is None and is_exported):
+        if engine is None:
+            made_for = (MADE_FOR[name] for name in MADE_FOR if (bundle.folder / name).is_file())
+            engine = next(made_for, None)
+        if engine == "ctranslate2":
             kind = CTRANSLATE2_TYPES[dtype]
             found = CTranslate2Engine(bundle.folder, device.type, kind, threads or 0)
             return cls(bundle.pipeline, found, threads)
+        if engine == "onnxruntime":
+            if device.type != "cpu" or dtype is not None:
+                raise UserError(
+                    "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
+                    "(device='cpu' in Python) and no other precision"
+                )
+            return cls(bundle.pipeline, OnnxEngine(bundle, threads), threads)
         try:
             found = SearchEngine(bundle.load_transformer(), device, dtype)
         except ForeignModel as foreign:

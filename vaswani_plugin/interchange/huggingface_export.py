@@ -41,6 +41,7 @@ from vaswani_plugin.interchange.new_folder import new_folder
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.settings import SAFETENSORS, Settings, dictionary_name, weights_path
 
+SIDES = ("encoder", "decoder")
 OURS = "vaswani"
 """Key of config.json for values that have no field in Marian's configuration."""
 MOST_POSITIONS = 512
@@ -82,7 +83,8 @@ def export_translation_model(model: Path, output: Path, with_tokenizer: bool = T
         weights = with_more_rows(weights, len(tokenizer["model"]["vocab"]), UNK)
     with new_folder(output) as folder:
         _write_weights(weights, folder)
-        write_json(folder / "config.json", marian_config(sizes, weights))
+        words = (len(weights[f"model.{side}.embed_tokens.weight"]) for side in SIDES)
+        write_json(folder / "config.json", marian_config(sizes, *words))
         write_json(folder / "generation_config.json", generation_config(settings, sizes))
         write_json(folder / "vocab.json", numbered(source))
         if sizes.share_embeddings != "all":
@@ -130,13 +132,19 @@ def _write_weights(weights: Weights, folder: Path) -> None:
     save_file(kept, folder / SAFETENSORS, metadata={"format": "pt"})
 
 
-def marian_config(sizes: TransformerSizes, weights: Weights) -> dict[str, Any]:
-    """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani"."""
+def marian_config(sizes: TransformerSizes, source_words: int, target_words: int) -> dict[str, Any]:
+    """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani".
+
+    Args:
+        sizes: of the model.
+        source_words: rows of the source embedding.
+        target_words: rows of the target embedding.
+    """
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
-        "vocab_size": len(weights["model.encoder.embed_tokens.weight"]),
-        "decoder_vocab_size": len(weights["model.decoder.embed_tokens.weight"]),
+        "vocab_size": source_words,
+        "decoder_vocab_size": target_words,
         "share_encoder_decoder_embeddings": sizes.share_embeddings == "all",
         "tie_word_embeddings": sizes.share_embeddings != "none",
         "d_model": sizes.d_model,

@@ -33,7 +33,7 @@ def position_ids(tokens: Tensor, padding_idx: int) -> Tensor:
 
     At padding the number is a valid position without meaning.
     """
-    return (tokens.ne(padding_idx).cumsum(dim=1) - 1).clamp(min=0)
+    return (tokens.ne(padding_idx).long().cumsum(dim=1) - 1).clamp(min=0)
 
 
 class SinusoidalPositions(nn.Module):

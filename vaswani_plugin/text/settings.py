@@ -32,6 +32,8 @@ CONFIG = "config.json"
 CARD = "README.md"
 CTRANSLATE2_MODEL = "model.bin"
 """Replaces model.pt in a bundle that `vaswani export --to ctranslate2` made."""
+ONNX_ENCODER = "encoder_model.onnx"
+"""Replaces model.pt, with the graphs of the decoder, after `vaswani export --to onnx`."""
 SETTINGS = "preprocessing.json"
 TEXT_DICTIONARY = "dict.txt"
 TOKENIZERS = ("moses", "none")
@@ -227,7 +229,8 @@ def read_settings(folder: Path) -> AnySettings:
     for name in settings.files():
         found = (folder / name).is_file()
         if not found and name == MODEL:
-            found = any((folder / other).is_file() for other in (SAFETENSORS, CTRANSLATE2_MODEL))
+            others = (SAFETENSORS, CTRANSLATE2_MODEL, ONNX_ENCODER)
+            found = any((folder / other).is_file() for other in others)
         if not found:
             raise InputError(f"{folder / name} does not exist: the bundle is incomplete")
     return settings

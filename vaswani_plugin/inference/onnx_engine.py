@@ -1,0 +1,298 @@
+"""A model that `vaswani export --to onnx` wrote, run by onnxruntime under our own search.
+
+The folder holds three graphs, as Optimum names them: the encoder, the decoder for the first token,
+and the decoder that continues with cached keys and values.
+
+Axes: B sentences, W beams, R = B W rows, S source length, T target length, D d_model, H heads,
+V vocabulary.
+"""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import RawAttention
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.engine import OwnSearch, Tokens
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, dictionary_name
+
+ENCODER = ONNX_ENCODER
+DECODER = "decoder_model.onnx"
+DECODER_WITH_PAST = "decoder_with_past_model.onnx"
+OURS = "vaswani"
+"""Key of config.json for values that have no field in Hugging Face's configurations."""
+POSITIONS = ("max_source_positions", "max_target_positions")
+_MAKE = "make one of a bundle with `vaswani export --to onnx`"
+
+
+def past_names(kind: str, layers: int) -> list[str]:
+    """Optimum's names of the keys and values: of each layer the target's, then the source's.
+
+    Args:
+        kind: "past_key_values" for inputs, "present" for outputs.
+        layers: of the decoder.
+    """
+    sides = [f"{kind}.{n}.{side}" for n in range(layers) for side in ("decoder", "encoder")]
+    return [f"{side}.{part}" for side in sides for part in ("key", "value")]
+
+
+def cross_attention_name(layers: int) -> str:
+    """The name of the last layer's attention to the source, as in transformers' outputs."""
+    return f"cross_attentions.{layers - 1}"
+
+
+def import_onnxruntime() -> ModuleType:
+    """Import onnxruntime, an optional dependency.
+
+    Raises:
+        ValueError: it isn't installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ValueError(
+            f"onnxruntime is not installed ({error}): pip install '.[onnx]'"
+        ) from error
+    module: ModuleType = onnxruntime
+    return module
+
+
+class Graph:
+    """One ONNX file.
+
+    Args:
+        path: of the file.
+        threads: of the CPU.
+
+    Attributes:
+        inputs, outputs: names.
+
+    Raises:
+        ValueError: onnxruntime is missing or can't load the file.
+    """
+
+    def __init__(self, path: Path, threads: int) -> None:
+        onnxruntime = import_onnxruntime()
+        if not path.is_file():
+            raise ValueError(f"{path.parent} holds no {path.name}: {_MAKE}")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 4  # errors are raised
+        try:
+            self.session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # its classes have no public base
+            first = str(error).split("\n")[0]
+            raise ValueError(f"{path}: onnxruntime can't load it: {first}") from error
+        self.inputs = [entry.name for entry in self.session.get_inputs()]
+        self.outputs = [entry.name for entry in self.session.get_outputs()]
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Compute all outputs, by name; each is a new tensor."""
+        arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
+        found = self.session.run(None, arrays)
+        return {
+            name: torch.from_numpy(array) for name, array in zip(self.outputs, found, strict=True)
+        }
+
+
+class OnnxTransformer:
+    """The three graphs of a folder, with the methods that the search calls.
+
+    Args:
+        folder: of an export.
+        padding_idx: number of the padding in the source dictionary.
+        threads: of the CPU.
+
+    Raises:
+        ValueError: onnxruntime is missing, or the folder holds no export of ours.
+        OSError: a file can't be read.
+    """
+
+    decoder = None
+    """The search has no packed weights for it."""
+
+    def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
+        self.longest = _read_positions(folder / CONFIG)
+        self.padding_idx = padding_idx
+        self.encoder_graph = Graph(folder / ENCODER, threads)
+        self.first = Graph(folder / DECODER, threads)
+        self.next = Graph(folder / DECODER_WITH_PAST, threads)
+        layers = sum(name.endswith(".decoder.key") for name in self.next.inputs)
+        self.past = past_names("past_key_values", layers)
+        weights = cross_attention_name(layers)
+        mask = ["encoder_attention_mask"]
+        needed = {
+            ENCODER: (self.encoder_graph, ["input_ids", "attention_mask", "last_hidden_state"]),
+            DECODER: (
+                self.first,
+                ["input_ids", "encoder_hidden_states", *mask, "logits", weights]
+                + past_names("present", layers),
+            ),
+            DECODER_WITH_PAST: (self.next, ["input_ids", *mask, *self.past, "logits", weights]),
+        }
+        for name, (graph, names) in needed.items():
+            if lacking := set(names).difference(graph.inputs, graph.outputs):
+                raise ValueError(f"{folder / name} has no {min(lacking)}: {_MAKE}")
+        self.weights_name = weights
+
+    @property
+    def encoder(self) -> "OnnxTransformer":
+        """The object that encodes."""
+        return self
+
+    def eval(self) -> "OnnxTransformer":
+        """A graph is always in evaluation mode."""
+        return self
+
+    def max_positions(self) -> tuple[int, int]:
+        """Longest source and target in tokens, the ends of sentence included."""
+        return self.longest
+
+    def max_decoder_positions(self) -> int:
+        """Longest target in tokens, the end of sentence included."""
+        return self.longest[1]
+
+    def forward_torchscript(self, net_input: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Encode `src_tokens` (B, S), padded on either side.
+
+        Returns:
+            The decoder's inputs: `encoder_hidden_states` (B, S, D) and `encoder_attention_mask`
+            (B, S), 0 at padding.
+        """
+        tokens = net_input["src_tokens"]
+        mask = tokens.ne(self.padding_idx).long()
+        encoded = self.encoder_graph.run({"input_ids": tokens, "attention_mask": mask})
+        return {
+            "encoder_hidden_states": encoded["last_hidden_state"],
+            "encoder_attention_mask": mask,
+        }
+
+    def begin_beams(self, encoded: dict[str, Tensor]) -> "OnnxBeams":
+        """The hypotheses of a batch that `forward_torchscript` encoded."""
+        return OnnxBeams(self, encoded)
+
+    def token_log_probabilities(
+        self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
+    ) -> Tensor:
+        """See `forced.ForcedModel`."""
+        encoded = self.forward_torchscript({"src_tokens": sources})
+        inputs = {name: tensor[rows] for name, tensor in encoded.items()}
+        logits = self.first.run({"input_ids": previous, **inputs})["logits"]
+        return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
+
+
+class OnnxBeams:
+    """The hypotheses of one batch; each `advance` appends a token. See `stepping.Beams`.
+
+    Args:
+        model: the graphs.
+        encoded: the decoder's inputs of the source.
+    """
+
+    def __init__(self, model: OnnxTransformer, encoded: dict[str, Tensor]) -> None:
+        self.model = model
+        self.encoded = encoded
+        self.source = {"encoder_attention_mask": encoded["encoder_attention_mask"]}
+        self.past: dict[str, Tensor] = {}  # of the target
+        self.beams = 1
+
+    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """Append a token to every hypothesis.
+
+        Args:
+            tokens: (B, W).
+            parents: (B, W), the earlier hypothesis that each one continues; None at first.
+
+        Returns:
+            Attention to the source, (B, W, S).
+        """
+        model, (sentences, beams) = self.model, tokens.shape
+        graph, inputs = model.first, self.encoded
+        if parents is not None:
+            self._reorder(parents, beams)
+            graph, inputs = model.next, self.source | self.past
+        self.beams = beams
+        found = graph.run({"input_ids": tokens.reshape(-1, 1), **inputs})
+        for name in model.past:
+            output = name.replace("past_key_values", "present")
+            if output in found:
+                kind = self.past if ".decoder." in name else self.source
+                kind[name] = found[output]
+        self.next_logits = found["logits"].view(sentences, beams, -1)
+        attention = found[model.weights_name].mean(dim=1)  # (R, 1, S)
+        return attention.view(sentences, beams, -1)
+
+    def _reorder(self, parents: Tensor, beams: int) -> None:
+        """Take the rows of `parents` (B, W); all rows of a sentence have the same source."""
+        first = torch.arange(len(parents))[:, None] * self.beams
+        rows = (parents + first).flatten()
+        self.past = _select(self.past, rows)
+        if beams != self.beams:
+            self.source = _select(self.source, rows)
+
+    def logits(self, sentences: slice) -> Tensor:
+        """Return the logits of the next token, (b, W, V): onnxruntime made them for this step."""
+        return self.next_logits[sentences]
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keep these sentences only, (B',)."""
+        rows = (sentences[:, None] * self.beams + torch.arange(self.beams)).flatten()
+        self.past, self.source = _select(self.past, rows), _select(self.source, rows)
+
+
+def _select(tensors: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    return {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
+
+
+class OnnxEngine(OwnSearch):
+    """Our `Engine` over onnxruntime: all options of our search, on the CPU.
+
+    Args:
+        bundle: that `vaswani export --to onnx` wrote.
+        threads: of the CPU; None: as many as PyTorch has now.
+
+    Raises:
+        ValueError: onnxruntime is missing, or the folder holds no export of ours.
+        OSError: a file can't be read.
+    """
+
+    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
+        folder, names = bundle.folder, map(dictionary_name, bundle.languages)
+        source, target = (Dictionary.load(folder / name) for name in names)
+        model = OnnxTransformer(folder, source.pad(), threads or torch.get_num_threads())
+        super().__init__(model, model, source, target, torch.device("cpu"))
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """See `Engine`.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "an ONNX export gives one layer's weights only: use the bundle it was made of"
+        )
+
+
+def _read_positions(path: Path) -> tuple[int, int]:
+    """Read the longest source and target from the config.json of `vaswani export`."""
+    if not path.is_file():
+        raise ValueError(f"{path.parent} holds no ONNX model: {_MAKE}")
+    config: Any = read_json(path, "export the model again")
+    own = config.get(OURS) if isinstance(config, dict) else None
+    found: list[int] = []
+    for name in POSITIONS:
+        value: Any = own.get(name) if isinstance(own, dict) else None
+        if type(value) is not int or not 0 < value < 1 << 31:
+            raise ValueError(
+                f"{path}: not written by `vaswani export --to onnx` ({name}: {value!r})"
+            )
+        found.append(value)
+    return found[0], found[1]
