@@ -1,13 +1,18 @@
-"""`vaswani attention`: the weights of each head, for a sentence or over a corpus."""
+"""`vaswani attention`: each head's weights, for a sentence or a corpus; a search for heads."""
 
 import argparse
 import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.cli._types import positive_int
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.translator import Translator
 
 HELP = "show what each head attends to: as a picture, an interactive page, numbers or statistics"
 EXAMPLE = (
@@ -33,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="TEXT", help="translation of --source (default: the model's own)")
     add("--words", action="store_true", help="sum the weights of subwords into words")
     kind = "encoder: self-attention, decoder: masked self-attention, cross: encoder-decoder "
-    kind += "attention (default: %(default)s)"
-    add("--kind", choices=["cross", "decoder", "encoder"], default="cross", help=kind)
+    kind += "attention (default: cross)"
+    add("--kind", choices=["cross", "decoder", "encoder"], help=kind)
     layer = "layer to draw, from 1 on (default: the last)"
     add("--layer", type=int, metavar="N", help=layer)
     heads = "heads to draw, from 1 on (default: all)"
@@ -47,7 +52,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output += ".svg, .pdf (default: attention.png; no file with --corpus or --format json)"
     add("--output", type=Path, nargs="+", metavar="FILE", help=output)
+    _add_search(parser)
     add_format(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    rule = parser.add_mutually_exclusive_group()
+    search = "with --corpus: rank the encoder heads by how they join an English word to a later "
+    search += "one that it demands (Figure 3), or a pronoun to its noun (Figure 4); a picture "
+    search += "shows the first head"
+    rule.add_argument("--search", choices=["long-distance", "pronoun"], help=search)
+    pairs = "the same for other words; a line: words, tab, partners[, tab, before or after]"
+    rule.add_argument("--pairs", type=Path, metavar="FILE", help=pairs)
+    least = "with --search or --pairs: least distance of a pair, in words (default: 5 for "
+    least += "long-distance, else 1)"
+    parser.add_argument("--least-distance", type=positive_int, metavar="N", help=least)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -56,6 +75,15 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError("--path needs --data, the binarized data with the dictionaries")
     if args.model is not None and (args.data or args.bpe_codes):
         raise ValueError("--data and --bpe-codes go with --path: a bundle has its own")
+    searches = args.search is not None or args.pairs is not None
+    if args.least_distance is not None and not searches:
+        raise ValueError("--least-distance goes with --search or --pairs")
+    if searches:
+        if args.corpus is None or len(args.corpus) > 1 or args.kind is not None:
+            raise ValueError(
+                "--search and --pairs look at the encoder over --corpus FILE: give one file of "
+                "sources, and no --kind"
+            )
     if args.corpus is not None:
         if len(args.corpus) > 2:
             raise ValueError(f"--corpus takes one file or two, not {len(args.corpus)}")
@@ -65,7 +93,7 @@ def _check(args: argparse.Namespace) -> None:
             if value:
                 raise ValueError(f"{flag} goes with --source, not with --corpus")
     for path in args.output or []:
-        if path.suffix == ".html" and args.corpus is not None:
+        if path.suffix == ".html" and args.corpus is not None and not searches:
             raise ValueError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
         if path.suffix not in (".html", ".json"):
             check_plot_path(path)
@@ -93,7 +121,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
     merge = translator.pipeline.subwords if args.words else None
-    if args.corpus is not None:
+    if args.search is not None or args.pairs is not None:
+        text = _search(args, translator)
+    elif args.corpus is not None:
         pairs = report.read_corpus(args.corpus)
         attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
         statistics = corpus_statistics(attentions)
@@ -106,7 +136,9 @@ def run(args: argparse.Namespace) -> int:
             if unknown:
                 print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
         attention = attention.merged(merge) if merge else attention
-        view = report.View(args.kind, args.layer, args.heads, args.lines, args.word, args.words)
+        view = report.View(
+            args.kind or "cross", args.layer, args.heads, args.lines, args.word, args.words
+        )
         report.write_sentence(attention, view, args.output)
         text = json.dumps(report.as_json(attention)) if args.format == "json" else ""
     if text:
@@ -114,3 +146,16 @@ def run(args: argparse.Namespace) -> int:
     for path in args.output or []:
         print(os.path.abspath(path), file=sys.stderr if text else sys.stdout)
     return 0
+
+
+def _search(args: argparse.Namespace, translator: "Translator") -> str:
+    """Search for heads; returns the text to print."""
+    from vaswani_plugin.analysis import attention_search as search
+    from vaswani_plugin.analysis.attention_rules import RULES, Rule, read_rule
+
+    rule = Rule(read_rule(args.pairs)) if args.pairs else RULES[args.search]
+    if args.least_distance is not None:
+        rule = Rule(rule.pairs, args.least_distance)
+    found = search.search_heads(search.attend_to_rule(translator, args.corpus[0], rule), rule)
+    search.write_found(found, args.output or [])
+    return search.as_table(found) if args.format == "text" else json.dumps(search.as_json(found))
