@@ -1,10 +1,15 @@
-"""Turns a parallel corpus of subwords into fairseq's binary form, with one joint dictionary.
+"""Turns a parallel corpus of subwords or words into fairseq's binary form.
 
     binarize.py --pair en-de --train bpe/train --valid bpe/valid --test bpe/test --output data-bin
+    binarize.py --pair en-fr --train tok/train --valid tok/valid --test tok/test \\
+        --output data-bin --source-rows 160000 --target-rows 80000
+
+The first makes one joint dictionary, for subwords. The second makes a dictionary for each language,
+of its most frequent words, as Sutskever et al. (2014) do; all other words become <unk>.
 
 Reads PREFIX.en and PREFIX.de of each split. Writes the same files, byte for byte, as
-`fairseq-preprocess --joined-dictionary`, but no log, and is several times faster. The output folder
-is created only when it is complete.
+`fairseq-preprocess` with --joined-dictionary, or with --nwordssrc and --nwordstgt, but no log, and is
+several times faster. The output folder is created only when it is complete.
 """
 
 import argparse
@@ -54,7 +59,7 @@ def binarize(
     prefixes: dict[str, str],
     pair: tuple[str, str],
     output: Path,
-    make_entries: Callable[[list[str]], list[tuple[str, int]]],
+    make_entries: Callable[[list[str]], list[list[tuple[str, int]]]],
     workers: int,
 ) -> dict[str, int]:
     """Writes dictionaries and splits into a temporary folder and moves it into place.
@@ -63,12 +68,13 @@ def binarize(
         prefixes: by split, the prefix of its files.
         pair: source and target language.
         output: the folder to make.
-        make_entries: returns the dictionary's symbols and counts for the training files.
+        make_entries: returns the symbols and counts of each language's dictionary, or of one for
+            both, for the training files.
         workers: number of processes.
 
     Returns:
         The number of lines of each split, and `types`, the number of rows of the dictionary with
-        its special symbols.
+        its special symbols; `types.LANGUAGE` for each language where there are two dictionaries.
 
     Raises:
         InputError: a file is missing or invalid.
@@ -78,14 +84,16 @@ def binarize(
     temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         train = [f"{prefixes['train']}.{language}" for language in pair]
-        entries = make_entries(train)
-        symbols = [symbol for symbol, _ in entries]
-        for language in pair:
+        dictionaries = make_entries(train)
+        is_joint = len(dictionaries) == 1
+        for language, entries in zip(pair, dictionaries * (2 if is_joint else 1), strict=True):
+            symbols = [symbol for symbol, _ in entries]
+            rows = "types" if is_joint else f"types.{language}"
+            report[rows] = len(SPECIAL_SYMBOLS) + len(symbols)
             write_dictionary(entries, temporary / f"dict.{language}.txt")
             for split, prefix in prefixes.items():
                 name = f"{split}.{pair[0]}-{pair[1]}.{language}"
                 binarize_file(f"{prefix}.{language}", temporary / name, symbols, workers)
-        report["types"] = len(SPECIAL_SYMBOLS) + len(symbols)
         os.chmod(temporary, 0o755)
         if output.exists():
             shutil.rmtree(output)
@@ -121,6 +129,14 @@ def parse_arguments() -> argparse.Namespace:
         metavar="N",
         help="replace subwords rarer than N in the training text by <unk> (default: 0, none)",
     )
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-rows",
+            type=int,
+            metavar="N",
+            help=f"a {side} dictionary of its own, of the most frequent words: N rows at most, the "
+            "special symbols included; both sides need one",
+        )
     parser.add_argument(
         "--padding-factor",
         type=int,
@@ -135,6 +151,26 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def check_rows(args: argparse.Namespace) -> tuple[int, int] | None:
+    """Returns --source-rows and --target-rows, or None where one joint dictionary is to be made.
+
+    Raises:
+        InputError: only one of them is given, or --dictionary too, or one leaves no row to words.
+    """
+    rows = args.source_rows, args.target_rows
+    if rows == (None, None):
+        return None
+    if None in rows:
+        raise InputError("--source-rows and --target-rows go together: give both or neither")
+    if args.dictionary:
+        raise InputError("--dictionary is a joint one: leave it out with --source-rows")
+    least = len(SPECIAL_SYMBOLS) + 1
+    for flag, number in zip(("--source-rows", "--target-rows"), rows, strict=True):
+        if number < least:
+            raise InputError(f"{flag} {number}: must be at least {least}, for one word")
+    return rows
+
+
 def main() -> None:
     """Command line."""
     args = parse_arguments()
@@ -146,10 +182,16 @@ def main() -> None:
     if args.dictionary and args.threshold:
         raise InputError("--threshold counts the training text: leave it out with --dictionary")
 
-    def make_entries(train: list[str]) -> list[tuple[str, int]]:
+    rows = check_rows(args)
+
+    def make_entries(train: list[str]) -> list[list[tuple[str, int]]]:
         if args.dictionary:
-            return read_dictionary(args.dictionary, args.padding_factor)
-        return build_dictionary(train, args.threshold, args.padding_factor, args.workers)
+            return [read_dictionary(args.dictionary, args.padding_factor)]
+        counting = args.threshold, args.padding_factor, args.workers
+        if rows is None:
+            return [build_dictionary(train, *counting)]
+        sides = zip(train, rows, strict=True)
+        return [build_dictionary([path], *counting, most_rows=most) for path, most in sides]
 
     prefixes = {split: getattr(args, split) for split in SPLITS}
     report = binarize(prefixes, (source, target), args.output, make_entries, args.workers)

@@ -56,7 +56,7 @@ def register() -> None:
             seq2seq_lstm,
             transformer,
         )
-        from vaswani_plugin.optim import adam, lr_scheduler
+        from vaswani_plugin.optim import adam, halving, lr_scheduler
         from vaswani_plugin.tasks import language_modeling, parsing, translation
 
         defaults.install()

@@ -9,6 +9,7 @@ pair=en-de
 data_bin=''
 splits_used=(train valid) # splits that the key of the data covers, in addition to the dictionaries
 prepare_options=()
+prepare_until=binarize   # the last stage of the recipe of the corpus
 
 data_option() { # NAME VALUE
   case $1 in
@@ -45,7 +46,7 @@ key_prepare() { printf 'corpus %s options %s data %s bin %s\n' "$corpus" "${prep
 
 stage_prepare() {
   local command=(bash "$VASWANI_ROOT/recipes/$corpus.sh" ${prepare_options[@]+"${prepare_options[@]}"} --work "$work/data"
-    --stop-stage binarize)
+    --stop-stage "$prepare_until")
   if [[ "$data_bin" != "$work/data/data-bin" ]]; then
     say "nothing to do: the data are binarized"
     return

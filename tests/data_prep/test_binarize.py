@@ -115,6 +115,44 @@ def test_files_are_those_of_fairseq(strange, tmp_path, threshold, factor, worker
         assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
 
 
+@pytest.mark.parametrize(("rows", "factor", "threshold"), [((160, 80), 8, 0), ((5, 2000), 1, 3)])
+def test_dictionaries_of_the_most_frequent_words_are_those_of_fairseq(
+    strange, tmp_path, rows, factor, threshold
+):
+    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
+    fairseq_preprocess(
+        "--source-lang", "en", "--target-lang", "de", *prefixes,
+        "--nwordssrc", rows[0], "--nwordstgt", rows[1],
+        "--thresholdsrc", threshold, "--thresholdtgt", threshold, "--padding-factor", factor,
+        "--destdir", tmp_path / "theirs", "--workers", 1,
+    )  # fmt: skip
+    splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
+    done = run_script(
+        "data-prep/binarize.py", "--pair", "en-de", *splits, "--source-rows", rows[0],
+        "--target-rows", rows[1], "--threshold", threshold, "--padding-factor", factor,
+        "--workers", 2, "--output", tmp_path / "ours",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"types.en {rows[0]}" in done.stdout
+    names = sorted(path.name for path in (tmp_path / "ours").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    for name in names:
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--source-rows", 9], "--source-rows and --target-rows go together"),
+        (["--source-rows", 9, "--target-rows", 9, "--dictionary", "x"], "--dictionary is a joint"),
+        (["--source-rows", 9, "--target-rows", 4], "--target-rows 4: must be at least 5"),
+    ],
+)
+def test_mistaken_rows(text, flags, part):
+    assert_one_line_error(binarize(text, *flags), part)
+    assert not (text.parent / "data bin").exists()
+
+
 def test_files_with_a_given_dictionary_are_those_of_fairseq(strange, tmp_path):
     """Symbols that the text lacks keep their rows, and the text's others are unknown."""
     symbols = ["\u2581a", "<0x0A>", "a", "b", "never", "c", "d", "e"]

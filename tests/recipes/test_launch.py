@@ -11,7 +11,7 @@ from tests.support.scripts import ROOT, assert_one_line_error, run_bash
 from vaswani_plugin.training.folder import write_progress
 
 RECIPES = ["quickstart", "wmt14_en_de", "lm", "summarization", "parsing"]
-OF_MANY_TRAININGS = ["table3", "ancestors", "section5"]
+OF_MANY_TRAININGS = ["table3", "ancestors", "section5", "seq2seq"]
 TWO_NODES = ("--nodes", 2, "--master", "first.example:1234")
 
 

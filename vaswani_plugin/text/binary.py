@@ -64,6 +64,7 @@ def build_dictionary(
     padding_factor: int,
     workers: int,
     also: Iterable[str] = (),
+    most_rows: int | None = None,
 ) -> list[tuple[str, int]]:
     """Counts the symbols of all files.
 
@@ -74,6 +75,8 @@ def build_dictionary(
             rows, the four special ones included, is a multiple of this.
         workers: number of processes.
         also: symbols that get a row, whether the files have them or not.
+        most_rows: the most frequent symbols are kept, so many that with the special ones there are
+            no more rows than this; the others become <unk>. None: all are kept.
 
     Returns:
         Symbols and counts, from the row with number 4 on.
@@ -87,11 +90,10 @@ def build_dictionary(
             counts.update(block)
     for symbol in SPECIAL_SYMBOLS:
         del counts[symbol]
-    entries = {
-        symbol: count
-        for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        if count >= threshold
-    }
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if most_rows is not None:
+        ordered = ordered[: most_rows - len(SPECIAL_SYMBOLS)]
+    entries = {symbol: count for symbol, count in ordered if count >= threshold}
     for symbol in also:
         entries.setdefault(symbol, counts[symbol])
     return _padded(entries, padding_factor)

@@ -1,0 +1,322 @@
+"""A statistical baseline: phrase-based translation by nltk, written as n-best lists.
+
+    phrase_baseline.py --train tok/train --pair en-de --lists 100 \\
+        --input tok/valid.en --output valid.nbest --input tok/test.en --output test.nbest
+
+Koehn, Och and Marcu (2003): IBM Model 2 in both directions aligns the words (nltk), grow-diag joins
+the two alignments, phrase pairs that agree with the result are counted (nltk), and a stack decoder
+(nltk) searches with a trigram model of the target. A phrase pair's score is the average of four
+logarithms: its relative frequency in both directions, and its lexical weight in both directions.
+The lists are in Moses' format: ID ||| HYPOTHESIS ||| FEATURES ||| SCORE.
+
+nltk is written in Python: it suits some ten thousands of short pairs. Sutskever et al. (2014)
+rescored the lists of a much larger system of this kind.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import log
+from pathlib import Path
+
+from nltk.translate import AlignedSent, IBMModel2, PhraseTable, StackDecoder
+from nltk.translate.phrase_based import phrase_extraction
+from tqdm import tqdm
+
+from vaswani_plugin.metrics.ngram import NgramModel
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+
+Words = tuple[str, ...]
+Alignment = set[tuple[int, int]]
+"""Pairs of a source position and a target position, both from 0 on."""
+
+NEIGHBORS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
+LEAST = 1e-7
+"""The lexical probability of a word that no word of the other side explains."""
+UNKNOWN_SCORE = -10.0
+"""Of a source word that no phrase has; it is copied."""
+
+
+def read_pairs(prefix: str, pair: tuple[str, str], most: int) -> list[tuple[Words, Words]]:
+    """Reads the first pairs of a tokenized corpus.
+
+    Args:
+        prefix: of the two files.
+        pair: source and target language, the files' endings.
+        most: number of pairs that are read; 0: all.
+
+    Raises:
+        InputError: the files differ in length, or a side of a pair is empty; names the line.
+    """
+    sides = [list(read_lines(f"{prefix}.{language}")) for language in pair]
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(
+            f"{prefix}.{pair[0]} and .{pair[1]} differ in length ({len(sides[0])} and "
+            f"{len(sides[1])} lines): they must correspond line by line"
+        )
+    pairs = [(tuple(a.split()), tuple(b.split())) for a, b in zip(*sides, strict=True)]
+    pairs = pairs[: most or None]
+    for number, (source, target) in enumerate(pairs, start=1):
+        if not (source and target):
+            raise InputError(f"{prefix}, line {number}: a side is empty; drop the pair")
+    if not pairs:
+        raise InputError(f"{prefix}.{pair[0]}: the file is empty")
+    return pairs
+
+
+def train_ibm_model(pairs: Sequence[tuple[Words, Words]], iterations: int) -> tuple[dict, list]:
+    """Trains IBM Model 2 (after Model 1, twice as long), which explains `pairs[i][1]` by `[0]`.
+
+    Returns:
+        t(target word | source word) as a table [target][source], source None being NULL; and the
+        best alignment of each pair.
+    """
+    corpus = [AlignedSent(list(target), list(source)) for source, target in pairs]
+    model = IBMModel2(corpus, iterations)
+    alignments = [
+        {(source, target) for target, source in pair.alignment if source is not None}
+        for pair in corpus
+    ]
+    return model.translation_table, alignments
+
+
+def grow_diagonally(forward: Alignment, backward: Alignment) -> Alignment:
+    """Joins two alignments: their intersection, grown by neighbors of the union (grow-diag).
+
+    A neighbor is added if one of its two words has no alignment yet. nltk's `grow_diag_final_and`
+    looks words up in the wrong set and so always returns the union.
+    """
+    union, found = forward | backward, forward & backward
+    sources, targets = ({point[side] for point in found} for side in (0, 1))
+    queue = sorted(found)
+    for i, j in queue:  # which grows
+        for down, right in NEIGHBORS:
+            point = i + down, j + right
+            is_free = point[0] not in sources or point[1] not in targets
+            if point in union and point not in found and is_free:
+                found.add(point)
+                sources.add(point[0])
+                targets.add(point[1])
+                queue.append(point)
+    return found
+
+
+def count_phrases(
+    pairs: Sequence[tuple[Words, Words]], alignments: Sequence[Alignment], longest: int
+) -> Counter[tuple[Words, Words]]:
+    """Counts the phrase pairs that agree with the alignments, at most `longest` words a side."""
+    counts: Counter[tuple[Words, Words]] = Counter()
+    for (source, target), alignment in zip(pairs, alignments, strict=True):
+        texts = " ".join(source), " ".join(target)
+        for _, _, left, right in phrase_extraction(*texts, sorted(alignment), longest):
+            counts[tuple(left.split(" ")), tuple(right.split(" "))] += 1
+    return counts
+
+
+def lexical_weight(table: dict, target: Words, source: Words) -> float:
+    """log of the product over target words of the greatest t(target word | source word)."""
+    total = 0.0
+    for word in target:
+        row = table[word]
+        total += log(max(max(row.get(given, 0.0) for given in (None, *source)), LEAST))
+    return total
+
+
+def make_phrase_table(
+    counts: Counter[tuple[Words, Words]], forward: dict, backward: dict, options: int
+) -> PhraseTable:
+    """Scores the phrase pairs and keeps the best `options` translations of each source phrase.
+
+    Args:
+        counts: of the phrase pairs.
+        forward: t(target word | source word), as `train_ibm_model` returns it.
+        backward: t(source word | target word).
+        options: number of translations.
+    """
+    of_source: Counter[Words] = Counter()
+    of_target: Counter[Words] = Counter()
+    for (source, target), count in counts.items():
+        of_source[source] += count
+        of_target[target] += count
+    found: dict[Words, list[tuple[float, Words]]] = {}
+    for (source, target), count in counts.items():
+        score = log(count / of_source[source]) + log(count / of_target[target])
+        score += lexical_weight(forward, target, source) + lexical_weight(backward, source, target)
+        found.setdefault(source, []).append((score / 4, target))
+    table = PhraseTable()
+    for source, translations in found.items():
+        for score, target in sorted(translations, reverse=True)[:options]:
+            table.add(source, target, score)
+    return table
+
+
+class TargetModel:
+    """A trigram model of target words, in the form that nltk's decoder asks for.
+
+    Args:
+        sentences: of the target, for training.
+        table: the phrase table, for scores of source phrases.
+    """
+
+    def __init__(self, sentences: Sequence[Words], table: PhraseTable) -> None:
+        self.table = table
+        self.numbers: dict[str, int] = {"</s>": 0, "<unk>": 1}
+        stream = [0]
+        for words in sentences:
+            stream += [self.numbers.setdefault(word, len(self.numbers)) for word in words] + [0]
+        self.models = [NgramModel(stream, order, len(self.numbers), 0) for order in (1, 2, 3)]
+        self.word_score = cache(self._word_score)
+
+    def _word_score(self, *words: str) -> float:
+        """log P of the last of at most three words, given the others."""
+        numbers = [self.numbers.get(word, 1) for word in words]
+        return float(self.models[len(words) - 1].log_probabilities(numbers)[-1])
+
+    def phrase_score(self, context: Words, phrase: Words) -> float:
+        """log P of a phrase after the words of the context."""
+        words = context + phrase
+        ends = range(len(context) + 1, len(words) + 1)
+        return sum(self.word_score(*words[max(end - 3, 0) : end]) for end in ends)
+
+    def probability_change(self, hypothesis, phrase: Words) -> float:
+        """log P of a phrase after a hypothesis."""
+        return self.phrase_score(last_words(hypothesis), phrase)
+
+    def probability(self, phrase: Words) -> float:
+        """log P of the best translation of a source phrase, without a context.
+
+        nltk asks for the score of the source phrase, in its estimate of the words to come.
+        """
+        return self.phrase_score((), self.table.translations_for(phrase)[0].trg_phrase)
+
+    def end_score(self, hypothesis) -> float:
+        """log P of the end of the sentence after a hypothesis."""
+        return self.phrase_score(last_words(hypothesis), ("</s>",))
+
+
+def last_words(hypothesis) -> Words:
+    """The last two words of a hypothesis, with an end of sentence before its first one."""
+    words: Words = ()
+    while hypothesis is not None and len(words) < 2:
+        words = tuple(hypothesis.trg_phrase) + words
+        hypothesis = hypothesis.previous
+    return words[-2:] if len(words) > 1 else ("</s>", *words)
+
+
+class ListDecoder(StackDecoder):
+    """nltk's decoder, which keeps every complete hypothesis that it scores, not the best alone.
+
+    nltk scores each hypothesis by `future_score`; a complete one has no future but its end.
+    """
+
+    def future_score(self, hypothesis, future_score_table, sentence_length: int) -> float:
+        """Scores what is to come; keeps a complete hypothesis."""
+        if hypothesis.total_translated_words() < sentence_length:
+            return super().future_score(hypothesis, future_score_table, sentence_length)
+        end = self.language_model.end_score(hypothesis)
+        text = " ".join(hypothesis.translation_so_far())
+        score = hypothesis.raw_score + end
+        self.complete[text] = max(score, self.complete.get(text, score))
+        return end
+
+    def best(self, sentence: Words, number: int) -> list[tuple[str, float]]:
+        """The best `number` different translations of a sentence with their scores, best first."""
+        self.complete: dict[str, float] = {}
+        for word in sentence:
+            if (word,) not in self.phrase_table:
+                self.phrase_table.add((word,), (word,), UNKNOWN_SCORE)
+        self.translate(sentence)
+        return sorted(self.complete.items(), key=lambda item: (-item[1], item[0]))[:number]
+
+
+def train(pairs: Sequence[tuple[Words, Words]], args: argparse.Namespace) -> ListDecoder:
+    """Makes a decoder from a corpus."""
+    say(f"aligning {len(pairs):,} pairs in both directions")
+    forward, there = train_ibm_model(pairs, args.iterations)
+    backward, back = train_ibm_model([(b, a) for a, b in pairs], args.iterations)
+    turned = [{(i, j) for j, i in alignment} for alignment in back]
+    alignments = [grow_diagonally(*both) for both in zip(there, turned, strict=True)]
+    counts = count_phrases(pairs, alignments, args.longest_phrase)
+    table = make_phrase_table(counts, forward, backward, args.options)
+    say(f"{len(counts):,} phrase pairs")
+    decoder = ListDecoder(table, TargetModel([target for _, target in pairs], table))
+    decoder.stack_size, decoder.beam_threshold = args.stack_size, args.threshold
+    decoder.distortion_factor, decoder.word_penalty = args.distortion, args.word_penalty
+    return decoder
+
+
+def translate(
+    decoder: ListDecoder, sentences: Sequence[Words], number: int, workers: int
+) -> Iterator[list[tuple[str, float]]]:
+    """Yields the list of each sentence; processes share the work."""
+    global _decode
+    _decode = lambda words: decoder.best(words, number)  # noqa: E731  (forked, never sent)
+    hidden = not sys.stderr.isatty()
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        lists = pool.imap(_decode_one, sentences)
+        yield from tqdm(lists, total=len(sentences), unit=" sentences", disable=hidden)
+
+
+def _decode_one(words: Words) -> list[tuple[str, float]]:
+    return _decode(words)
+
+
+def write_lists(path: Path, lists: Iterator[list[tuple[str, float]]]) -> None:
+    """Writes Moses' n-best lists."""
+    with write_atomically(path) as write:
+        for number, found in enumerate(lists):
+            for text, score in found:
+                write(f"{number} ||| {text} ||| score= {score:.4f} ||| {score:.4f}")
+
+
+def say(text: str) -> None:
+    """Prints a line for people."""
+    print(f"phrase_baseline: {text}", file=sys.stderr, flush=True)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--train", required=True, metavar="PREFIX", help="tokenized text, without .LANG")
+    add("--pair", required=True, help="source and target, such as en-de")
+    add("--pairs", type=int, default=0, metavar="N", help="train on the first N (default: all)")
+    add("--input", type=Path, action="append", required=True, help="sentences; repeatable")
+    add("--output", type=Path, action="append", required=True, help="lists, one per --input")
+    add("--lists", type=int, default=100, metavar="N", help="of a sentence (default 100)")
+    add("--iterations", type=int, default=3, metavar="N", help="of IBM Model 2 (default 3)")
+    add("--longest-phrase", type=int, default=4, metavar="N", help="words (default 4)")
+    add("--options", type=int, default=6, metavar="N", help="translations of a phrase (default 6)")
+    add("--stack-size", type=int, default=50, metavar="N", help="hypotheses (default 50)")
+    add("--threshold", type=float, default=1e-4, help="of the best in a stack (default 1e-4)")
+    add("--distortion", type=float, default=0.7, help="factor for each word jumped (default 0.7)")
+    add("--word-penalty", type=float, default=-1.0, help="negative: longer output (default -1)")
+    add("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments()
+    if len(args.input) != len(args.output):
+        raise InputError(f"{len(args.input)} --input and {len(args.output)} --output: one for each")
+    source, _, target = args.pair.partition("-")
+    texts = [[tuple(line.split()) for line in read_lines(path)] for path in args.input]
+    for path, sentences in zip(args.input, texts, strict=True):
+        for number, words in enumerate(sentences, start=1):
+            if not words:
+                raise InputError(f"{path}, line {number}: is empty; a list needs a sentence")
+    decoder = train(read_pairs(args.train, (source, target), args.pairs), args)
+    for path, sentences in zip(args.output, texts, strict=True):
+        write_lists(path, translate(decoder, sentences, args.lists, args.workers))
+        say(f"{path}: lists of {len(sentences):,} sentences")
+
+
+if __name__ == "__main__":
+    run(main)
