@@ -8,8 +8,8 @@ The first makes one joint dictionary, for subwords. The second makes a dictionar
 of its most frequent words, as Sutskever et al. (2014) do; all other words become <unk>.
 
 Reads PREFIX.en and PREFIX.de of each split. Writes the same files, byte for byte, as
-`fairseq-preprocess` with --joined-dictionary, or with --nwordssrc and --nwordstgt, but no log, and is
-several times faster. The output folder is created only when it is complete.
+`fairseq-preprocess` with --joined-dictionary, or with --nwordssrc and --nwordstgt, but no log, and
+is several times faster. The output folder is created only when it is complete.
 """
 
 import argparse
