@@ -28,7 +28,7 @@ from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.language_bundle import LanguageFiles, language_model_sizes
 from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
-from vaswani_plugin.interchange.exported_model import refuse_not_finite
+from vaswani_plugin.interchange.exported_model import require_finite
 from vaswani_plugin.interchange.huggingface_files import generation_defaults, write_json
 from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.interchange.huggingface_tokenizer import text_tokenizer, tokenizer_config
@@ -69,7 +69,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
     sizes = language_model_sizes(load_checkpoint(files.checkpoint)["cfg"]["model"], task)
     _refuse_other_models(sizes)
     weights = to_openai(built, sizes)
-    refuse_not_finite(weights)
+    require_finite(weights)
     with new_folder(output) as folder:
         save_file(weights, folder / SAFETENSORS, metadata={"format": "pt"})
         write_json(folder / "config.json", openai_config(sizes, len(dictionary)))

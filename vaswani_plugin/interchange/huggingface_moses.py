@@ -152,9 +152,9 @@ def _any_of(words: Iterable[str]) -> str:
 
 def _ranges(characters: str) -> str:
     """The inside of a character class."""
-    codes = sorted(set(map(ord, characters)))
-    starts = [code for code in codes if code - 1 not in (found := set(codes))]
-    ends = [code for code in codes if code + 1 not in found]
+    codes = set(map(ord, characters))
+    starts = sorted(code for code in codes if code - 1 not in codes)
+    ends = sorted(code for code in codes if code + 1 not in codes)
     pairs = zip(starts, ends, strict=True)
     return "".join(rf"\x{{{a:X}}}" + rf"-\x{{{b:X}}}" * (b > a) for a, b in pairs)
 
