@@ -62,7 +62,9 @@ def test_it_learns_as_in_float32(flags, run_fairseq, toy_data_bin, in_float32, t
     if REHEARSES and any("fp16" in flag for flag in flags):
         pytest.skip("--fp16 is for GPUs")
     found = train(run_fairseq, toy_data_bin, tmp_path, 60, *flags)
-    assert found[-1] == pytest.approx(in_float32, rel=0.03)
+    # With --memory-efficient-bf16 the weights themselves are rounded to 8 bits after each update.
+    tolerance = 0.06 if "--memory-efficient-bf16" in flags else 0.03
+    assert found[-1] == pytest.approx(in_float32, rel=tolerance)
 
 
 @pytest.mark.parametrize("flags", [[], ["--bf16"], ["--memory-efficient-bf16"]])
