@@ -86,7 +86,6 @@ recipe_option() {
     --symbols) symbols=$2 ;;
     --closings) closings=$2 ;;
     --pcfg-words) pcfg_words=$2 ;;
-    --dropout) dropout=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
 }
@@ -121,7 +120,6 @@ recipe_defaults() {
   need_count --threshold "$threshold"
   need_count --ratio "$ratio"
   need_count --pcfg-words "$pcfg_words"
-  if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
   if [[ -n "$also" ]]; then
     also=$(absolute "$also")
     [[ -f "$also" ]] || die "--also $also: no such file"

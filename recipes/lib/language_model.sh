@@ -56,7 +56,6 @@ language_model_option() { # NAME VALUE
     --coding) coding=$2 ;;
     --operations) operations=$2 ;;
     --tokens-per-sample) tokens_per_sample=$2 ;;
-    --dropout) dropout=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
 }
@@ -72,7 +71,6 @@ check_language_model_options() {
   esac
   need_count --operations "$operations"
   need_count --tokens-per-sample "$tokens_per_sample"
-  if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
   pair=text-text # translation.sh needs it; a language model has no languages
   check_translation_options
   if ((save_interval == 0)); then save_interval=$(((max_update + 19) / 20)); fi

@@ -38,8 +38,8 @@ update_freq=''
 # before an update. 0: a batch of --max-tokens on each of the available GPUs.
 batch_gpus=0
 real_tokens='' # of a batch, a side: --max-tokens is lowered to it; none: --max-tokens as it is
+dropout='' # none: the architecture's own
 # No options:
-dropout=''          # none: the architecture's own
 average=10          # checkpoints, the last ones
 average_over=epochs # or updates: those written every `save_interval` updates, and the final state;
                     # or best, of these
@@ -62,6 +62,7 @@ Options of every translation recipe (in brackets: the default of this one):
   --max-epoch N            epochs of the training (no limit)
   --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
   --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
+  --dropout P              dropout probability (${dropout:-by --arch})
   --save-interval-updates N   updates between checkpoints (${save_interval:-by --arch}); 0: one each epoch
   --padding-factor N       round the rows of the embedding matrix up to a multiple of N (${padding_factor})
   --seed S                 random seed (${seed})
@@ -79,6 +80,7 @@ translation_option() { # NAME VALUE: the options of every translation recipe
     --max-epoch) max_epoch=$2 ;;
     --warmup-updates) warmup_updates=$2 ;;
     --lr-factor) lr_factor=$2 ;;
+    --dropout) dropout=$2 ;;
     --save-interval-updates) save_interval=$2 ;;
     --update-freq) update_freq=$2 ;;
     --padding-factor) padding_factor=$2 ;;
@@ -97,6 +99,7 @@ check_translation_options() {
   [[ "$max_epoch" == 0 ]] || need_count --max-epoch "$max_epoch"
   [[ "$save_interval" == 0 ]] || need_count --save-interval-updates "$save_interval"
   need_number --lr-factor "$lr_factor"
+  if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
   [[ "$arch" =~ ^[A-Za-z0-9_]+$ ]] || die "--arch $arch: no name of an architecture (see \`vaswani archs\`)"
   choose_update_freq
   source_lang=${pair%-*}
