@@ -1,4 +1,4 @@
-"""`vaswani attention`: the weights of each head, for a sentence or over a corpus."""
+"""`vaswani attention`: each head's weights, for a sentence or a corpus; a search for heads."""
 
 import argparse
 import json
@@ -6,8 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from vaswani_plugin.analysis.figures import check_plot_path
+from vaswani_plugin.analysis.attention_flags import check_flags
+from vaswani_plugin.analysis.attention_rules import choose_rule
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.cli._types import positive_int
 
 HELP = "show what each head attends to: as a picture, an interactive page, numbers or statistics"
 EXAMPLE = (
@@ -33,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="TEXT", help="translation of --source (default: the model's own)")
     add("--words", action="store_true", help="sum the weights of subwords into words")
     kind = "encoder: self-attention, decoder: masked self-attention, cross: encoder-decoder "
-    kind += "attention (default: %(default)s)"
-    add("--kind", choices=["cross", "decoder", "encoder"], default="cross", help=kind)
+    kind += "attention (default: cross)"
+    add("--kind", choices=["cross", "decoder", "encoder"], help=kind)
     layer = "layer to draw, from 1 on (default: the last)"
     add("--layer", type=int, metavar="N", help=layer)
     heads = "heads to draw, from 1 on (default: all)"
@@ -47,30 +49,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output += ".svg, .pdf (default: attention.png; no file with --corpus or --format json)"
     add("--output", type=Path, nargs="+", metavar="FILE", help=output)
+    _add_search(parser)
     add_format(parser)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuse wrong flags before the model is loaded."""
-    if args.path is not None and args.data is None:
-        raise ValueError("--path needs --data, the binarized data with the dictionaries")
-    if args.model is not None and (args.data or args.bpe_codes):
-        raise ValueError("--data and --bpe-codes go with --path: a bundle has its own")
-    if args.corpus is not None:
-        if len(args.corpus) > 2:
-            raise ValueError(f"--corpus takes one file or two, not {len(args.corpus)}")
-        of_sentence = {"--target": args.target, "--word": args.word, "--lines": args.lines}
-        of_sentence |= {"--layer": args.layer, "--heads": args.heads}
-        for flag, value in of_sentence.items():
-            if value:
-                raise ValueError(f"{flag} goes with --source, not with --corpus")
-    for path in args.output or []:
-        if path.suffix == ".html" and args.corpus is not None:
-            raise ValueError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
-        if path.suffix not in (".html", ".json"):
-            check_plot_path(path)
-        elif not path.parent.is_dir():
-            raise FileNotFoundError(2, "No such folder", str(path.parent))
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    rule = parser.add_mutually_exclusive_group()
+    search = "with --corpus: rank the encoder heads by how they join an English word to a later "
+    search += "one that it demands (Figure 3), or a pronoun to its noun (Figure 4); a picture "
+    search += "shows the first head"
+    rule.add_argument("--search", choices=["long-distance", "pronoun"], help=search)
+    pairs = "the same for other words; a line: words, tab, partners[, tab, before or after]"
+    rule.add_argument("--pairs", type=Path, metavar="FILE", help=pairs)
+    least = "with --search or --pairs: least distance of a pair, in words (default: 5 for "
+    least += "long-distance, else 1)"
+    parser.add_argument("--least-distance", type=positive_int, metavar="N", help=least)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
-    _check(args)
+    check_flags(args)
     from vaswani_plugin.analysis import attention_report as report
     from vaswani_plugin.analysis.attention_statistics import as_table, corpus_statistics
     from vaswani_plugin.interchange.translation import load_checkpoint_translator, load_translator
@@ -93,7 +86,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
     merge = translator.pipeline.subwords if args.words else None
-    if args.corpus is not None:
+    if args.search or args.pairs:
+        from vaswani_plugin.analysis.attention_search import run_search
+
+        rule = choose_rule(args.search, args.pairs, args.least_distance)
+        found = run_search(translator, args.corpus[0], rule, args.output or [])
+        text = found.table if args.format == "text" else json.dumps(found.numbers)
+    elif args.corpus is not None:
         pairs = report.read_corpus(args.corpus)
         attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
         statistics = corpus_statistics(attentions)
@@ -106,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
             if unknown:
                 print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
         attention = attention.merged(merge) if merge else attention
-        view = report.View(args.kind, args.layer, args.heads, args.lines, args.word, args.words)
+        view = report.View(
+            args.kind or "cross", args.layer, args.heads, args.lines, args.word, args.words
+        )
         report.write_sentence(attention, view, args.output)
         text = json.dumps(report.as_json(attention)) if args.format == "json" else ""
     if text:
