@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vaswani_plugin.analysis.attention_rules import RULES, Pairs, Rule, read_rule
-from vaswani_plugin.analysis.attention_search import FACTOR, as_table, p_values, search_heads
+from vaswani_plugin.analysis.attention_search import FACTOR, p_values, search_heads
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 from vaswani_plugin.text.corpus_io import InputError
@@ -81,7 +81,7 @@ def test_the_head_that_follows_is_found():
 def test_random_near_and_popular_are_not_following(change):
     found = search_heads(sentences(change), RULE)
     assert not any(head["follows"] for head in found.heads)
-    assert as_table(found).endswith("\nno head follows the rule")
+    assert found.table.endswith("\nno head follows the rule")
 
 
 def test_random_heads_pass_the_p_value_no_more_often_than_the_level():

@@ -141,7 +141,11 @@ def test_every_kind_of_model_waits_for_nothing(device, name):
     model = make_meta_model(family, row, task, device)
     criterion, optimizer = make_criterion(task), make_optimizer(model)
     rng = torch.Generator().manual_seed(4)
-    source, target = (torch.randint(4, 20, (3, 7), generator=rng).to(device) for _ in range(2))
+    sides = (getattr(task, "source_dictionary", None), task.target_dictionary)
+    source, target = (
+        torch.randint(4, min(20, len(side or sides[1])), (3, 7), generator=rng).to(device)
+        for side in sides
+    )
     source[1, :2], target[2, -3:] = 1, 1  # padding
     inputs = {"src_tokens": source, "src_lengths": source.ne(1).sum(dim=1)}
     sample = {"net_input": inputs, "target": target, "ntokens": 18}

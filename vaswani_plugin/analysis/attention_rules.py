@@ -142,3 +142,13 @@ def read_rule(path: Path) -> tuple[Pairs, ...]:
     if not pairs:
         raise InputError(f"{path}: holds no pairs; a line is queries, a tab, partners")
     return tuple(pairs)
+
+
+def choose_rule(name: str | None, pairs: Path | None, least_distance: int | None) -> Rule:
+    """Returns the rule of a name in `RULES` or of a file, with a least distance in words, if given.
+
+    Raises:
+        InputError, OSError: as for `read_rule`.
+    """
+    rule = RULES[name] if name else Rule(read_rule(pairs)) if pairs else Rule(())
+    return rule if least_distance is None else Rule(rule.pairs, least_distance)

@@ -63,11 +63,32 @@ class Found:
     def verdict(self) -> str:
         """Names the heads that follow the rule, or says that none does."""
         found = [f"layer {h['layer']} head {h['head']}" for h in self.heads if h["follows"]]
-        return (
-            f"heads that follow the rule: {', '.join(found)}"
-            if found
-            else ("no head follows the rule")
-        )
+        if not found:
+            return "no head follows the rule"
+        return f"heads that follow the rule: {', '.join(found)}"
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """For JSON: `sentences`, `pairs`, `factor`, `level`, `heads`."""
+        numbers = {"sentences": self.sentences, "pairs": self.pairs, "heads": self.heads}
+        return numbers | {"factor": FACTOR, "level": LEVEL}
+
+    @property
+    def table(self) -> str:
+        """The first ten heads as a table, what the columns mean, and the verdict."""
+        rows = [[*head.values()][:-1] + ["yes" if head["follows"] else "no"] for head in self.heads]
+        table = tabulate(rows[:10], list(self.heads[0]), floatfmt=".3f")
+        shown = f"the first {min(10, len(rows))} of {len(rows)} encoder heads"
+        return f"""{table}
+
+{self.pairs} pairs in {self.sentences} sentences; {shown}
+weight    mean weight of the partner
+distance  baseline: the same head at the same distance, from other words
+partner   baseline: the same partner, from the sentence's other words
+first     share of queries that give no other word more
+p         of {DRAWS} permutations with the baselines' weights, corrected for {len(rows)} heads
+follows   weight is at least {FACTOR:g} times either baseline, and p at most {LEVEL:g}
+{self.verdict}"""
 
 
 class _Weights:
@@ -222,29 +243,6 @@ def p_values(
     return ((greatest[:, None] >= own).sum(0) + 1) / (draws + 1)
 
 
-def as_table(found: Found, most: int = 10) -> str:
-    """Formats the first `most` heads as a table, with what the columns mean and the verdict."""
-    rows = [[*head.values()][:-1] + ["yes" if head["follows"] else "no"] for head in found.heads]
-    table = tabulate(rows[:most], list(found.heads[0]), floatfmt=".3f")
-    shown = f"the first {min(most, len(rows))} of {len(rows)} encoder heads"
-    return f"""{table}
-
-{found.pairs} pairs in {found.sentences} sentences; {shown}
-weight    mean weight of the partner
-distance  baseline: the same head at the same distance, from other words
-partner   baseline: the same partner, from the sentence's other words
-first     share of queries that give no other word more
-p         of {DRAWS} permutations with the baselines' weights, corrected for {len(rows)} heads
-follows   weight is at least {FACTOR:g} times either baseline, and p at most {LEVEL:g}
-{found.verdict}"""
-
-
-def as_json(found: Found) -> dict[str, Any]:
-    """The numbers: `sentences`, `pairs`, `factor`, `level`, and `heads` as in `Found`."""
-    numbers = {"sentences": found.sentences, "pairs": found.pairs, "heads": found.heads}
-    return numbers | {"factor": FACTOR, "level": LEVEL}
-
-
 def write_found(found: Found, outputs: list[Path]) -> None:
     """Write the numbers to .json files; to others the first head on its example sentence.
 
@@ -257,6 +255,17 @@ def write_found(found: Found, outputs: list[Path]) -> None:
     view = View("encoder", head["layer"], [head["head"]], word=word, is_merged=True)
     for path in outputs:
         if path.suffix == ".json":
-            write_json(as_json(found), path)
+            write_json(found.numbers, path)
         else:
             write_sentence(example.attention, view, [path])
+
+
+def run_search(translator: Translator, path: Path, rule: Rule, outputs: list[Path]) -> Found:
+    """Search over a file of sentences and write the outputs; see the functions that it calls.
+
+    Raises:
+        ValueError, OSError: as for `attend_to_rule`, `search_heads` and `write_found`.
+    """
+    found = search_heads(attend_to_rule(translator, path, rule), rule)
+    write_found(found, outputs)
+    return found

@@ -5,14 +5,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from vaswani_plugin.analysis.figures import check_plot_path
+from vaswani_plugin.analysis.attention_flags import check_flags
+from vaswani_plugin.analysis.attention_rules import choose_rule
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._types import positive_int
-
-if TYPE_CHECKING:
-    from vaswani_plugin.inference.translator import Translator
 
 HELP = "show what each head attends to: as a picture, an interactive page, numbers or statistics"
 EXAMPLE = (
@@ -69,38 +66,6 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--least-distance", type=positive_int, metavar="N", help=least)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuse wrong flags before the model is loaded."""
-    if args.path is not None and args.data is None:
-        raise ValueError("--path needs --data, the binarized data with the dictionaries")
-    if args.model is not None and (args.data or args.bpe_codes):
-        raise ValueError("--data and --bpe-codes go with --path: a bundle has its own")
-    searches = args.search is not None or args.pairs is not None
-    if args.least_distance is not None and not searches:
-        raise ValueError("--least-distance goes with --search or --pairs")
-    if searches:
-        if args.corpus is None or len(args.corpus) > 1 or args.kind is not None:
-            raise ValueError(
-                "--search and --pairs look at the encoder over --corpus FILE: give one file of "
-                "sources, and no --kind"
-            )
-    if args.corpus is not None:
-        if len(args.corpus) > 2:
-            raise ValueError(f"--corpus takes one file or two, not {len(args.corpus)}")
-        of_sentence = {"--target": args.target, "--word": args.word, "--lines": args.lines}
-        of_sentence |= {"--layer": args.layer, "--heads": args.heads}
-        for flag, value in of_sentence.items():
-            if value:
-                raise ValueError(f"{flag} goes with --source, not with --corpus")
-    for path in args.output or []:
-        if path.suffix == ".html" and args.corpus is not None and not searches:
-            raise ValueError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
-        if path.suffix not in (".html", ".json"):
-            check_plot_path(path)
-        elif not path.parent.is_dir():
-            raise FileNotFoundError(2, "No such folder", str(path.parent))
-
-
 def run(args: argparse.Namespace) -> int:
     """Show a sentence or a corpus.
 
@@ -111,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
-    _check(args)
+    check_flags(args)
     from vaswani_plugin.analysis import attention_report as report
     from vaswani_plugin.analysis.attention_statistics import as_table, corpus_statistics
     from vaswani_plugin.interchange.translation import load_checkpoint_translator, load_translator
@@ -121,8 +86,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
     merge = translator.pipeline.subwords if args.words else None
-    if args.search is not None or args.pairs is not None:
-        text = _search(args, translator)
+    if args.search or args.pairs:
+        from vaswani_plugin.analysis.attention_search import run_search
+
+        rule = choose_rule(args.search, args.pairs, args.least_distance)
+        found = run_search(translator, args.corpus[0], rule, args.output or [])
+        text = found.table if args.format == "text" else json.dumps(found.numbers)
     elif args.corpus is not None:
         pairs = report.read_corpus(args.corpus)
         attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
@@ -146,16 +115,3 @@ def run(args: argparse.Namespace) -> int:
     for path in args.output or []:
         print(os.path.abspath(path), file=sys.stderr if text else sys.stdout)
     return 0
-
-
-def _search(args: argparse.Namespace, translator: "Translator") -> str:
-    """Search for heads; returns the text to print."""
-    from vaswani_plugin.analysis import attention_search as search
-    from vaswani_plugin.analysis.attention_rules import RULES, Rule, read_rule
-
-    rule = Rule(read_rule(args.pairs)) if args.pairs else RULES[args.search]
-    if args.least_distance is not None:
-        rule = Rule(rule.pairs, args.least_distance)
-    found = search.search_heads(search.attend_to_rule(translator, args.corpus[0], rule), rule)
-    search.write_found(found, args.output or [])
-    return search.as_table(found) if args.format == "text" else json.dumps(search.as_json(found))
