@@ -234,6 +234,7 @@ def fairseq_flags(bench: Bench, peer: str, size: str, job: dict[str, Any]) -> li
     flags += ["--label-smoothing", "0.1", "--warmup-updates", str(job["warmup_updates"])]
     flags += ["--no-progress-bar", "--log-interval", "100", "--disable-validation", "--no-save"]
     flags += ["--save-dir", str(Path(job["work"]) / "checkpoints")]
+    flags += ["--source-lang", bench.pair[0], "--target-lang", bench.pair[1]]
     if peer == "ours":
         flags += ["--user-dir", str(PLUGIN), "--task", "vaswani_translation"]
         flags += ["--arch", ARCHS[size], "--lr-factor", repr(job["lr_factor"])]

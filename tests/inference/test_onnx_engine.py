@@ -117,7 +117,7 @@ class TestBadFolders:
         self.refused(folders[0], capsys, "holds no ONNX model: make one of a bundle")
 
     def test_a_folder_that_is_no_model(self, tmp_path, capsys):
-        self.refused(tmp_path, capsys, f"{tmp_path} is no bundle")
+        self.refused(tmp_path, capsys, f"{tmp_path} is not a bundle")
 
     @pytest.mark.parametrize(
         ("name", "message"),

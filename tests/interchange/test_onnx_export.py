@@ -226,9 +226,9 @@ class TestRefusals:
         return check
 
     def test_what_is_no_bundle(self, refused, bundle, tmp_path):
-        refused(f"{bundle / 'model.pt'} is no bundle", bundle / "model.pt")
-        refused(f"{tmp_path / 'absent'} is no bundle", tmp_path / "absent")
-        refused(f"{tmp_path} is no bundle", tmp_path)
+        refused(f"{bundle / 'model.pt'} is not a bundle", bundle / "model.pt")
+        refused(f"{tmp_path / 'absent'} is not a bundle", tmp_path / "absent")
+        refused(f"{tmp_path} is not a bundle", tmp_path)
 
     @pytest.fixture
     def other(self, bundle, tmp_path):

@@ -26,7 +26,7 @@ from vaswani_plugin.inference.onnx_engine import (
 )
 from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import companions, refuse_not_finite
+from vaswani_plugin.interchange.exported_model import other_bundle_files, require_finite
 from vaswani_plugin.interchange.huggingface_export import (
     OURS,
     generation_config,
@@ -93,14 +93,14 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
         raise UserError(f"{error}: the ONNX export takes a {TRANSFORMER}") from error
     sizes, weights = loaded.model.sizes, loaded.model.state_dict()
     with untrusted(path):
-        refuse_not_finite(weights)
+        require_finite(weights)
         _refuse_other_models(sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
     transformer = TrainedTransformer(sizes, loaded.source, loaded.target).eval()
     transformer.load_state_dict(weights)
     _refuse_large_models(transformer)
     with new_folder(output) as folder:
-        for file in companions(model, settings):
+        for file in other_bundle_files(model, settings):
             shutil.copyfile(file, folder / file.name)
         config = marian_config(sizes, len(loaded.source), len(loaded.target))
         config[OURS] |= {name: getattr(sizes, name) for name in POSITIONS}

@@ -62,10 +62,10 @@ def load(job: Job) -> Translate:
     from fairseq import checkpoint_utils
 
     changes = {"data": job["data_bin"]}
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task([job["model"]], changes)
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([job["model"]], changes)
     for model in models:
         model.eval()
-        model.prepare_for_inference_(Namespace())
+        model.prepare_for_inference_(cfg)
     wanted = Namespace(beam=job["beam"], lenpen=job["length_penalty"], max_len_a=1, max_len_b=50)
     generator = task.build_generator(models, wanted)
 
