@@ -10,6 +10,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+import vaswani_plugin
 from tests.conftest import RunFairseq
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
@@ -77,6 +78,25 @@ def test_last_updates_count_a_final_state_between_two_intervals(
         last["optimizer_history"] = [{"num_updates": 7}, {"num_updates": final}]
     save_checkpoint(last, tmp_path / "in" / "checkpoint_last.pt")
     assert averaged(tmp_path, "--last-updates", 3) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("final", "expected"), [(70, 4.5), (60, 2.5), (None, 2.5)])
+def test_last_counts_a_final_state_inside_an_epoch(
+    save: Save, tmp_path: Path, final: int | None, expected: float
+) -> None:
+    """--max-update 70 ended a training in its fourth epoch of 20 updates."""
+    for name, weight, update in (
+        ("checkpoint1.pt", 1.0, 20),
+        ("checkpoint2.pt", 2.0, 40),
+        ("checkpoint3.pt", 3.0, 60),
+        ("checkpoint_last.pt", 6.0, final),
+    ):
+        path = save(name, weight)
+        state = load_checkpoint(path)
+        if update is not None:
+            state["optimizer_history"] = [{"num_updates": update}]
+        save_checkpoint(state, path)
+    assert averaged(tmp_path, "--last", 2) == expected
 
 
 @pytest.mark.parametrize(("maximize", "expected"), [(False, 2.5), (True, 9.0)])
@@ -175,6 +195,7 @@ def test_result_loads_in_fairseq(
     assert main(list(map(str, arguments))) == 0
 
     files = [str(tmp_path / "in" / f"checkpoint{epoch}.pt") for epoch in (1, 2)]
+    vaswani_plugin.register()  # as --user-dir does
     (model,), _ = checkpoint_utils.load_model_ensemble([str(output)])
     parts, _ = checkpoint_utils.load_model_ensemble(files)
     weights = [dict(part.named_parameters()) for part in parts]

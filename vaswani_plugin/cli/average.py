@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--inputs", **paths)
     which = parser.add_mutually_exclusive_group()
     for flag, what in (
-        ("--last", "the checkpoints of the last N epochs (checkpoint12.pt)"),
+        (
+            "--last",
+            "the checkpoints of the last N epochs (checkpoint12.pt; checkpoint_last.pt if it has "
+            "more updates)",
+        ),
         (
             "--last-updates",
             "the N checkpoints with the most updates (checkpoint_3_12000.pt; checkpoint_last.pt if "

@@ -30,28 +30,33 @@ def find_files(inputs: list[Path]) -> list[Path]:
     return files
 
 
-def choose(
-    files: list[Path], flag: str, count: int, pattern: re.Pattern[str], shape: str
-) -> list[Path]:
-    """The `count` files with the highest numbers, in ascending order.
+def choose_epochs(files: list[Path], count: int) -> list[Path]:
+    """The `count` checkpoints of the highest epochs, in ascending order.
+
+    They are numbered files, and checkpoint_last.pt if it was saved after the last numbered one:
+    --max-update may end a training inside an epoch.
 
     Args:
         files: candidates.
-        flag: for the error message: the flag that gave `count`.
         count: how many files.
-        pattern: of the file names; its last group is the number.
-        shape: for the error message: the file names that `pattern` matches.
 
     Raises:
         ValueError: there are fewer such files.
     """
-    found = sorted((m, path) for path in files if (m := _number(pattern, path)) is not None)
-    if len(found) < count:
+    found = sorted((int(match[1]), p) for p in files if (match := EPOCH.fullmatch(p.name)))
+    chosen = [path for _, path in found]
+    for path in files:
+        if path.name == "checkpoint_last.pt":
+            newest = _updates_of(chosen[-1]) if chosen else 0
+            update = _updates_of(path)
+            if None not in (newest, update) and update > newest:
+                chosen.append(path)
+    if len(chosen) < count:
         raise ValueError(
-            f"{flag} {count}: there are only {len(found)} checkpoints named {shape} in --inputs; "
-            "ask for fewer, or train on"
+            f"--last {count}: there are only {len(chosen)} checkpoints named checkpointN.pt in "
+            "--inputs, the final state counted; ask for fewer, or train on"
         )
-    return [path for _, path in found[-count:]]
+    return chosen[-count:]
 
 
 def choose_updates(files: list[Path], count: int) -> list[Path]:
@@ -86,11 +91,6 @@ def _updates_of(path: Path) -> int | None:
     return history[-1].get("num_updates")
 
 
-def _number(pattern: re.Pattern[str], path: Path) -> float | None:
-    match = pattern.fullmatch(path.name)
-    return float(match[match.re.groups]) if match else None
-
-
 def choose_best(files: list[Path], count: int) -> list[Path]:
     """The `count` best files by the value in their names, the best one last.
 
@@ -109,10 +109,14 @@ def choose_best(files: list[Path], count: int) -> list[Path]:
         raise ValueError(
             f"--best {count}: --inputs has the best by {' and by '.join(metrics)}; name the files"
         )
-    ordered = choose(files, "--best", count, BEST, "checkpoint.best_METRIC_VALUE.pt")
-    if len(ordered) == len(matches) or _high_is_good(ordered[0]):
-        return ordered
-    values = sorted(((float(match[2]), path) for path, match in matches.items()), reverse=True)
+    if len(matches) < count:
+        raise ValueError(
+            f"--best {count}: there are only {len(matches)} checkpoints named "
+            "checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, or train on"
+        )
+    values = sorted((float(match[2]), path) for path, match in matches.items())
+    if len(matches) > count and not _high_is_good(values[0][1]):
+        values.reverse()
     return [path for _, path in values[-count:]]
 
 
@@ -140,7 +144,7 @@ def select(
     """
     files = find_files(inputs)
     if last is not None:
-        return choose(files, "--last", last, EPOCH, "checkpointN.pt")
+        return choose_epochs(files, last)
     if last_updates is not None:
         return choose_updates(files, last_updates)
     if best is not None:

@@ -92,9 +92,7 @@ class Encoder(Stack):
             embedded: used instead of the embeddings, (B, S, D).
             is_padded: False: the caller promises that there is no padding; saves the mask.
         """
-        mask: Tensor | Window | None = None
-        if is_padded:
-            mask = padding_mask(tokens, self.padding_idx)
+        mask: Tensor | Window | None = padding_mask(tokens, self.padding_idx) if is_padded else None
         if self.window:
             mask = neighbourhood(self.window, mask)
         x = self.embed(tokens, embedded=embedded)
