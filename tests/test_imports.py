@@ -35,6 +35,7 @@ MAY_IMPORT = {
     },
     "search": {"modules", "matrix_library", "devices", "errors"},
     "inference": {
+        "devices",
         "decoding",
         *("modules", "building", "search", "text", "architectures", "errors"),
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),

@@ -98,7 +98,7 @@ def test_the_loader_registers_and_patches(expected):
     assert {"vaswani_base", "vaswani_debug", "vaswani_lm_debug"} <= set(expected["names"]["arch"])
     assert "vaswani_translation" in expected["names"]["task"]
     assert expected["defaults"]["criterion"] == "vaswani_label_smoothing"
-    assert expected["names"]["lr_scheduler"] == ["vaswani"]
+    assert expected["names"]["lr_scheduler"] == ["vaswani", "vaswani_halving"]
     assert any("Trainer.train_step" in name for name in expected["patched"])
 
 

@@ -45,4 +45,4 @@ def test_a_broken_result_of_a_training_is_named(tmp_path, content):
 def test_the_last_line_of_a_broken_result(tmp_path: Path, content: bytes):
     (tmp_path / "result.json").write_bytes(content)
     done = run_script("recipes/lib/summary.py", tmp_path / "result.json", "--title", "t")
-    assert_one_line_error(done, "summary.py: error: ", f"{tmp_path}/result.json: no ")
+    assert_one_line_error(done, "summary.py: error: ", f"{tmp_path}/result.json: ")

@@ -232,7 +232,7 @@ class OnnxBeams:
 
     def _reorder(self, parents: Tensor, beams: int) -> None:
         """Take the rows of `parents` (B, W); all rows of a sentence have the same source."""
-        first = torch.arange(len(parents))[:, None] * self.beams
+        first = torch.arange(len(parents), device=parents.device)[:, None] * self.beams
         rows = (parents + first).flatten()
         self.past = _select(self.past, rows)
         if beams != self.beams:
@@ -244,7 +244,8 @@ class OnnxBeams:
 
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only, (B',)."""
-        rows = (sentences[:, None] * self.beams + torch.arange(self.beams)).flatten()
+        beams = torch.arange(self.beams, device=sentences.device)
+        rows = (sentences[:, None] * self.beams + beams).flatten()
         self.past, self.source = _select(self.past, rows), _select(self.source, rows)
 
 

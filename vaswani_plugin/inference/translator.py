@@ -16,6 +16,7 @@ from typing import Unpack, overload
 import torch
 from tqdm import tqdm
 
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
@@ -113,7 +114,7 @@ class Translator:
             found = CTranslate2Engine(bundle.folder, device.type, kind, threads or 0)
             return cls(bundle.pipeline, found, threads)
         if engine == "onnxruntime":
-            if device.type != "cpu" or dtype is not None:
+            if not runs_on_host(device) or dtype is not None:
                 raise UserError(
                     "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
                     "(device='cpu' in Python) and no other precision"

@@ -113,7 +113,7 @@ def to_openai(model: TrainedLanguageModel, sizes: TransformerSizes) -> Weights:
     """The weights of a language model of ours for `OpenAIGPTLMHeadModel`."""
     ours = model.state_dict()
     matrix = ours["decoder.embedding.weight"]
-    positions = torch.arange(sizes.max_target_positions)
+    positions = torch.arange(sizes.max_target_positions, device=matrix.device)
     found = {
         "transformer.tokens_embed.weight": matrix * math.sqrt(sizes.d_model),
         "transformer.positions_embed.weight": model.decoder.positions(positions[None])[0],

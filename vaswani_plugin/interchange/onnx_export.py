@@ -152,7 +152,7 @@ def check_graphs(model: TrainedTransformer, folder: Path, in_int8: bool = False)
     longest = (min(most, usual) for most, usual in zip(model.max_positions(), (9, 7), strict=True))
     words = encoder.embedding.weight.size(0), decoder.embedding.weight.size(0)
     source, target = (
-        torch.randint(4, max(count, 5), (3, length), generator=random)
+        torch.randint(4, max(count, 5), (3, length), generator=random, device="cpu")
         for count, length in zip(words, longest, strict=True)
     )
     source[0, : source.size(1) // 2] = encoder.padding_idx

@@ -72,7 +72,8 @@ class DecoderGraph(nn.Module):
         new, past = ids.size(1), given[0].size(2) if self.with_past else 0
         mask = causal_mask(new, past + new)
         visible = source_mask.bool()[:, None, None]
-        x = self.decoder.embedding(ids) + self.decoder.positions(torch.arange(past, past + new))
+        positions = torch.arange(past, past + new, device=ids.device)
+        x = self.decoder.embedding(ids) + self.decoder.positions(positions)
         # With cached keys and values, the layers don't read the encoder output.
         memory = x if self.with_past else given[0]
         for number, (layer, cache) in enumerate(zip(layers, caches, strict=True), start=1):
@@ -140,7 +141,8 @@ def _write(
     shapes: dict[str, Shape] = {**ids, **numbers}
     sizes = {name: [EXAMPLE.get(str(n), n) for n in shape] for name, shape in shapes.items()}
     example = [
-        torch.ones(size, dtype=torch.long if name in ids else None) for name, size in sizes.items()
+        torch.ones(size, dtype=torch.long if name in ids else None, device="cpu")
+        for name, size in sizes.items()
     ]
     axes = {
         name: {axis: n for axis, n in enumerate(shape) if isinstance(n, str)}
