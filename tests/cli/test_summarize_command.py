@@ -193,7 +193,7 @@ def test_a_bad_line_comes_after_the_good_ones(summarize, tmp_path):
 
 def test_what_is_no_summarizer(folder, summarize, tmp_path):
     code, _, err = summarize([], model=folder / "model.pt")
-    assert code == 1 and "must be a bundle" in err
+    assert code == 1 and "must be a folder, the bundle" in err
     plain = write_bundle(tmp_path / "plain", TextSettings("words"), WORDS)
     code, _, err = summarize([], model=plain)
     assert code == 1 and "was not trained to summarize" in err
