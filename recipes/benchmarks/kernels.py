@@ -19,6 +19,7 @@ from training_runs import (  # noqa: E402
     ARCHS,
     PLUGIN,
     Setting,
+    add_measured,
     check,
     options,
     run_training,
@@ -138,22 +139,10 @@ def as_table(result: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options("kernels.sh", __doc__)
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=4096,
-        help="tokens in a batch, padding included (default: 4096)",
-    )
-    parser.add_argument(
-        "--updates",
-        type=int,
-        default=15,
-        help="updates to measure, after the warm-up (default: 15)",
-    )
+    add_measured(parser, updates=15)
     parser.add_argument(
         "--sentences", type=int, default=400, help="training sentences to decode (default: 400)"
     )
-    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--all-threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args(argv)

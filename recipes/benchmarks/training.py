@@ -18,6 +18,7 @@ from train_once import PARTS  # noqa: E402
 from training_runs import (  # noqa: E402
     SIDES,
     Setting,
+    add_measured,
     check,
     configuration,
     options,
@@ -167,19 +168,7 @@ def as_table(result: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = options("training.sh", __doc__)
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=4096,
-        help="tokens in a batch, padding included (default: 4096)",
-    )
-    parser.add_argument(
-        "--updates",
-        type=int,
-        default=20,
-        help="updates to measure, after the warm-up (default: 20)",
-    )
-    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
+    add_measured(parser, updates=20)
     args = parser.parse_args(argv)
     check(args, ("max_tokens", "updates", "repetitions"))
     setting = setting_of(args, args.max_tokens, args.updates)

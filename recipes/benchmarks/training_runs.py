@@ -190,8 +190,17 @@ def synthetic_data(folder: Path, vocabulary: int, sentences: int = SYNTHETIC_SEN
     return folder
 
 
+def add_measured(parser: argparse.ArgumentParser, updates: int) -> None:
+    """Add --max-tokens, --updates (with this default) and --repetitions."""
+    batch = "tokens in a batch, padding included (default: 4096)"
+    parser.add_argument("--max-tokens", type=int, default=4096, help=batch)
+    measured = f"updates to measure, after the warm-up (default: {updates})"
+    parser.add_argument("--updates", type=int, default=updates, help=measured)
+    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
+
+
 def options(prog: str, description: str) -> argparse.ArgumentParser:
-    """The options of both benchmarks."""
+    """The options that all these benchmarks share."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument(
         "--data", required=True, help="a folder of binarized data, or synthetic for random tokens"

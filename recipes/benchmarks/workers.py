@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from measurement import ROOT  # noqa: E402
-from training_runs import Setting, check, options, setting_of, write_result  # noqa: E402
+from training_runs import Setting, add_measured, check, options, setting_of, write_result  # noqa: E402
 
 from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
 
@@ -120,19 +120,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = options("workers.sh", __doc__)
     parser.set_defaults(threads=1)  # of each of several workers
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=4096,
-        help="tokens in a batch, padding included (default: 4096)",
-    )
-    parser.add_argument(
-        "--updates",
-        type=int,
-        default=20,
-        help="updates to measure, after the warm-up (default: 20)",
-    )
-    parser.add_argument("--repetitions", type=int, default=3, help="(default: 3)")
+    add_measured(parser, updates=20)
     args = parser.parse_args(argv)
     check(args, ("workers", "max_tokens", "updates", "repetitions"))
     if args.device == "gpu":

@@ -20,13 +20,11 @@ from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import OwnSearch, Tokens
 from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, dictionary_name
+from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS, dictionary_name
 
 ENCODER = ONNX_ENCODER
 DECODER = "decoder_model.onnx"
 DECODER_WITH_PAST = "decoder_with_past_model.onnx"
-OURS = "vaswani"
-"""Key of config.json for values that have no field in Hugging Face's configurations."""
 POSITIONS = ("max_source_positions", "max_target_positions")
 _MAKE = "make one of a bundle with `vaswani export --to onnx`"
 

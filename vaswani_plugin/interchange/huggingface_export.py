@@ -39,11 +39,9 @@ from vaswani_plugin.interchange.marian_weights import (
 )
 from vaswani_plugin.interchange.new_folder import new_folder
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
-from vaswani_plugin.text.settings import SAFETENSORS, Settings, dictionary_name, weights_path
+from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, dictionary_name, weights_path
 
 SIDES = ("encoder", "decoder")
-OURS = "vaswani"
-"""Key of config.json for values that have no field in Marian's configuration."""
 MOST_POSITIONS = 512
 """Longest output of `generate` in tokens, as in Marian's published models."""
 

@@ -18,13 +18,13 @@ from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import require_finite
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
-from vaswani_plugin.interchange.huggingface_export import OURS
 from vaswani_plugin.interchange.marian_weights import MARIANS_EPSILON, Weights, from_marian
 from vaswani_plugin.interchange.new_folder import new_folder
 from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import (
     MODEL,
+    OURS,
     SAFETENSORS,
     SETTINGS,
     Settings,

@@ -28,14 +28,13 @@ from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import other_bundle_files, require_finite
 from vaswani_plugin.interchange.huggingface_export import (
-    OURS,
     generation_config,
     marian_config,
 )
 from vaswani_plugin.interchange.huggingface_files import write_json
 from vaswani_plugin.interchange.new_folder import check_new_folder, new_folder
 from vaswani_plugin.interchange.onnx_graphs import write_graphs
-from vaswani_plugin.text.settings import Settings, weights_path
+from vaswani_plugin.text.settings import OURS, Settings, weights_path
 
 QUANTIZATIONS = ("int8",)
 LARGEST = 2**31 - 2**20
