@@ -96,15 +96,9 @@ recipe_usage() {
 Options of the training (in brackets: the default):
   --arch NAME              architecture (${default_arch}; --scale tiny: vaswani_parser_debug)
   --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
-  --update-freq N          batches per update and GPU; gradients accumulate (see Batch above)
-  --max-update N           updates of the training (${max_update})
-  --max-epoch N            epochs of the training (no limit)
-  --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
-  --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
-  --dropout P              dropout (that of the architecture)
+$(schedule_usage)
   --save-interval-updates N   updates between checkpoints (a twentieth of --max-update); the last
                            ${average} checkpoints are averaged
-  --seed S                 random seed (${seed})
 HELP
 }
 

@@ -37,15 +37,9 @@ Options of every language model recipe (in brackets: the default of this one):
   --operations N           BPE merge operations (${operations})
   --tokens-per-sample N    longest context in tokens (${tokens_per_sample})
   --max-tokens N           tokens in a batch per GPU (${max_tokens})
-  --update-freq N          batches per update and GPU; gradients accumulate (see Batch above)
-  --max-update N           updates of the training (${max_update})
-  --max-epoch N            epochs of the training (no limit)
-  --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
-  --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
-  --dropout P              dropout (that of the architecture)
+$(schedule_usage)
   --save-interval-updates N   updates between checkpoints (a twentieth of --max-update); the last
                            ${average} checkpoints are averaged
-  --seed S                 random seed (${seed})
 HELP
 }
 

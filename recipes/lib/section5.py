@@ -16,14 +16,12 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from result import versions, write_json
-from tabulate import tabulate
+from section5_report import Columns, as_markdown, draw, summary
 from trainings import PLUGIN, begin, device_flags, execute, finished
 
-from vaswani_plugin.analysis.figures import new_figure, save_figure
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
@@ -41,8 +39,6 @@ FACTORS = (0.25, 1.0, 4.0, 16.0)
 """Of --lr-factor."""
 SAVES = 20  # checkpoints of a training; the last ten are kept
 SHORTER = 4  # a training of the grid of warm-ups has this part of the updates
-
-Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -166,14 +162,6 @@ def translate(
     return {"bleu": score.score, "length": words[0] / words[1]}
 
 
-def over_seeds(values: list[float], digits: int = 1) -> str:
-    """The mean of values, with their standard error where there are several."""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    error = stdev(values) / math.sqrt(len(values))
-    return f"{fmean(values):.{digits}f} \u00b1 {error:.{digits}f}"
-
-
 def smoothing(args: argparse.Namespace) -> Columns:
     """Perplexity and BLEU over the label smoothing (section 5.4)."""
     columns: Columns = {"label smoothing": [], "PPL": [], "BLEU": []}
@@ -224,74 +212,6 @@ def warmup(args: argparse.Namespace) -> Columns:
     return columns
 
 
-DIGITS = {"PPL": 2, "BLEU": 1, "length / reference": 3}
-TITLES = {
-    "smoothing": "Label smoothing (section 5.4: it hurts perplexity and helps BLEU)",
-    "averaging": "Checkpoint averaging (section 6.1: the last 5 of base, the last 20 of big)",
-    "penalty": "Length penalty (section 6.1: alpha 0.6)",
-    "warmup": "Warm-up and factor of the rate (section 5.3, Eq. 3), a quarter of the updates",
-}
-
-
-def as_markdown(part: str, columns: Columns, types: int) -> str:
-    """Formats a part's table; a perplexity over the vocabulary's size has diverged."""
-    rows = []
-    for values in zip(*columns.values(), strict=True):
-        shown = []
-        for name, value in zip(columns, values, strict=True):
-            if name == "PPL" and not fmean(value) < types:
-                shown.append("diverged")
-            elif isinstance(value, list):
-                shown.append(over_seeds(value, DIGITS[name]))
-            else:
-                shown.append(f"{value:g}")
-        rows.append(shown)
-    table = tabulate(rows, list(columns), "github", disable_numparse=True)
-    return f"## {TITLES[part]}\n\n{table}\n"
-
-
-def draw(found: dict[str, Columns], types: int, path: Path) -> None:
-    """Draws a panel for each part; bars are standard errors.
-
-    Raises:
-        OSError: the picture can't be written.
-    """
-    figure = new_figure(5 * len(found), 4)
-    for panel, (part, columns) in zip(
-        figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True
-    ):
-        panel.set_title(TITLES[part].split(" (")[0], fontsize=9)
-        if part == "warmup":
-            for updates in dict.fromkeys(columns["warm-up"]):
-                points = [
-                    (factor, min(ppl[0], types) if math.isfinite(ppl[0]) else types)
-                    for w, factor, ppl in zip(
-                        columns["warm-up"], columns["factor"], columns["PPL"], strict=True
-                    )
-                    if w == updates
-                ]
-                panel.loglog(*zip(*points, strict=True), "o-", label=f"warm-up {updates}")
-            panel.axhline(types, color="0.7", linestyle=":")
-            panel.set(xlabel="factor", ylabel="validation PPL (dotted: uniform)")
-            panel.legend(fontsize=7)
-            continue
-        name, places = next(iter(columns.items()))
-        _errorbar(panel, places, columns["BLEU"], "C0")
-        panel.set(xlabel=name, ylabel="BLEU")
-        if part == "penalty":
-            panel.axvline(0.6, color="0.7", linestyle=":")
-        if part == "smoothing":
-            other = panel.twinx()
-            _errorbar(other, places, columns["PPL"], "C1")
-            other.set_ylabel("PPL", color="C1")
-    save_figure(figure, path)
-
-
-def _errorbar(panel: Any, places: list[float], values: list[list[float]], colour: str) -> None:
-    errors = [stdev(v) / math.sqrt(len(v)) if len(v) > 1 else 0 for v in values]
-    panel.errorbar(places, [fmean(v) for v in values], errors, fmt="o-", color=colour, capsize=2)
-
-
 def vocabulary_size(data_bin: Path) -> int:
     """Types of the target's dictionary, the four special symbols counted.
 
@@ -302,20 +222,6 @@ def vocabulary_size(data_bin: Path) -> int:
     if not dictionaries:
         raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
     return 4 + max(sum(1 for _ in read_lines(path)) for path in dictionaries)
-
-
-def summary(found: dict[str, Columns]) -> str:
-    """Formats the last line for people."""
-    texts = []
-    for part, columns in found.items():
-        if part == "warmup":
-            texts.append(f"warmup: {len(columns['PPL'])} trainings")
-            continue
-        name, places = next(iter(columns.items()))
-        means = [fmean(values) for values in columns["BLEU"]]
-        best = places[means.index(max(means))]
-        texts.append(f"{part}: best BLEU {max(means):.1f} at {name} {best:g}")
-    return "; ".join(texts)
 
 
 def main() -> None:

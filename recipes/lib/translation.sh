@@ -51,21 +51,27 @@ title=''             # of the last line
 
 plugin=$VASWANI_ROOT/vaswani_plugin
 
-recipe_usage() {
+schedule_usage() { # the options of every training
   cat <<HELP
-
-Options of every translation recipe (in brackets: the default of this one):
-  --arch NAME              architecture, see \`vaswani archs\` (${default_arch}; --scale tiny: vaswani_debug)
-  --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
   --update-freq N          batches per update and GPU; gradients accumulate (see Batch above)
   --max-update N           updates of the training (${max_update:-by --arch})
   --max-epoch N            epochs of the training (no limit)
   --warmup-updates N       updates during which the learning rate rises (${warmup_updates})
   --lr-factor F            factor of the learning rate of Eq. 3 (${lr_factor})
   --dropout P              dropout probability (${dropout:-by --arch})
+  --seed S                 random seed (${seed})
+HELP
+}
+
+recipe_usage() {
+  cat <<HELP
+
+Options of every translation recipe (in brackets: the default of this one):
+  --arch NAME              architecture, see \`vaswani archs\` (${default_arch}; --scale tiny: vaswani_debug)
+  --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
+$(schedule_usage)
   --save-interval-updates N   updates between checkpoints (${save_interval:-by --arch}); 0: one each epoch
   --padding-factor N       round the rows of the embedding matrix up to a multiple of N (${padding_factor})
-  --seed S                 random seed (${seed})
 HELP
 }
 

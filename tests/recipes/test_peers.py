@@ -16,6 +16,9 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks" / "peers"))
 
 import job as job_file  # noqa: E402
 import peers  # noqa: E402
+import peers_jobs  # noqa: E402
+import peers_plan  # noqa: E402
+import peers_runs  # noqa: E402
 import peers_table  # noqa: E402
 import run_eole  # noqa: E402
 import run_huggingface  # noqa: E402
@@ -90,7 +93,7 @@ def test_the_table_names_what_is_better_and_what_failed() -> None:
     assert "- eole, installing: no wheel" in table and "- eole: pre-norm" in table
 
 
-def make_bench(folder: Path) -> peers.Bench:
+def make_bench(folder: Path) -> peers_plan.Bench:
     """A bench over a data folder with a line in every file."""
     for name in ("bpe", "tok", "data-bin"):
         (folder / "data" / name).mkdir(parents=True)
@@ -100,18 +103,20 @@ def make_bench(folder: Path) -> peers.Bench:
             (folder / "data" / "tok" / f"{split}.{language}").write_text("a bc\n")
     (folder / "data" / "data-bin" / "dict.en.txt").write_text("a 2\nb@@ 1\nc 1\n")
     (folder / "data" / "data-bin" / "train.en-de.en.idx").write_bytes(b"")
-    plan = peers.Plan(rounds=2, sizes=SIZES, target_tokens=100, sentences=1, singles=1, timeout=60)
+    plan = peers_plan.Plan(
+        rounds=2, sizes=SIZES, target_tokens=100, sentences=1, singles=1, timeout=60
+    )
     data = folder / "data"
-    return peers.Bench(folder / "work", data, peers.pair_of(data), plan, 1)
+    return peers_plan.Bench(folder / "work", data, peers.pair_of(data), plan, 1)
 
 
 def test_all_toolkits_train_the_same_model(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
-    jobs = {peer: peers.quality_job(bench, peer) for peer in ("joeynmt", "eole", "sockeye")}
+    jobs = {peer: peers_jobs.quality_job(bench, peer) for peer in ("joeynmt", "eole", "sockeye")}
     job = jobs["joeynmt"]
     # Eq. 3: the rate's peak is factor x d_model^-0.5 x warm-up^-0.5.
     peak = job["lr_factor"] * 128**-0.5 * job["warmup_updates"] ** -0.5
-    assert peak == pytest.approx(peers.PEAK_RATE) == pytest.approx(job["peak_lr"])
+    assert peak == pytest.approx(peers_jobs.PEAK_RATE) == pytest.approx(job["peak_lr"])
 
     marian = run_huggingface.configuration(job, rows=7)
     assert (marian["d_model"], marian["encoder_ffn_dim"], marian["decoder_layers"]) == (128, 256, 4)
@@ -129,20 +134,22 @@ def test_all_toolkits_train_the_same_model(tmp_path: Path) -> None:
 
     flags = run_sockeye.flags(jobs["sockeye"])
     rate = float(flags[flags.index("--initial-learning-rate") + 1])
-    assert rate / job["warmup_updates"] ** 0.5 == pytest.approx(peers.PEAK_RATE)
+    assert rate / job["warmup_updates"] ** 0.5 == pytest.approx(peers_jobs.PEAK_RATE)
     assert flags[flags.index("--transformer-postprocess") + 1] == "drn"
     assert flags[flags.index("--num-layers") + 1] == "4:4"
 
 
 def test_ours_has_the_plugin_and_stock_has_not(tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
-    ours, stock = (peers.training_job(bench, peer, "tiny")["flags"] for peer in ("ours", "stock"))
+    ours, stock = (
+        peers_jobs.training_job(bench, peer, "tiny")["flags"] for peer in ("ours", "stock")
+    )
     assert "--user-dir" in ours and "--user-dir" not in stock
     assert ours[ours.index("--max-tokens") + 1] == stock[stock.index("--max-tokens") + 1] == "4096"
     assert stock[stock.index("--encoder-ffn-embed-dim") + 1] == "256"
-    assert stock[stock.index("--lr") + 1] == repr(peers.PEAK_RATE)
-    assert "PYTHONPATH" in peers.environment(bench, "stock")
-    assert peers.environment(bench, "stock")["PYTHONPATH"] == ""
+    assert stock[stock.index("--lr") + 1] == repr(peers_jobs.PEAK_RATE)
+    assert "PYTHONPATH" in peers_runs.environment(bench, "stock")
+    assert peers_runs.environment(bench, "stock")["PYTHONPATH"] == ""
 
 
 def test_the_watch_ends_a_training_by_updates_or_tokens() -> None:
@@ -188,7 +195,7 @@ def test_a_peer_that_fails_is_named_and_the_rest_goes_on(tmp_path: Path, monkeyp
         f"json.dump({report!r}, open(job['report'], 'w'))\n"
     )
     (drivers / "run_fairseq.py").write_text("import sys\nsys.exit('out of luck')\n")
-    monkeypatch.setattr(peers, "DRIVERS", drivers)
+    monkeypatch.setattr(peers_runs, "DRIVERS", drivers)
 
     def refuse(work: Path, name: str) -> str:
         raise InputError(f"not installed: no {name}")
@@ -209,7 +216,7 @@ def test_a_peer_that_fails_is_named_and_the_rest_goes_on(tmp_path: Path, monkeyp
 
     # Finished measurements are skipped: a driver that would fail now is not asked, while its code
     # is the same.
-    monkeypatch.setattr(peers, "digest", lambda paths: "x")
+    monkeypatch.setattr(peers_runs, "digest", lambda paths: "x")
     fresh = replace(bench, failures=[], pythons={})
     peers.compare(fresh, ["ours"])
     (drivers / "run_ours.py").write_text("import sys\nsys.exit('asked again')\n")

@@ -16,6 +16,7 @@ from tests.support.scripts import ROOT, assert_one_line_error, run_bash
 sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 
 import section5
+import section5_report
 
 RECIPE = ROOT / "recipes" / "section5.sh"
 SMALL = ("--scale", "tiny", "--cpu", "--max-tokens", 200)
@@ -118,12 +119,12 @@ def arguments(**changes: object) -> argparse.Namespace:
 def test_means_and_standard_errors(stand_in, tmp_path) -> None:
     columns = section5.smoothing(arguments())
     assert columns["PPL"][0] == pytest.approx([5.1, 5.2, 5.3])
-    rows = section5.as_markdown("smoothing", columns, 100).split("\n")[4:7]
+    rows = section5_report.as_markdown("smoothing", columns, 100).split("\n")[4:7]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     # The deviation of 1, 2, 3 is 1, so the standard error is 1 / sqrt(3).
     assert cells[0] == ["0", "5.20 \u00b1 0.06", "22.0 \u00b1 0.6"]
     assert cells[2] == ["0.2", "5.40 \u00b1 0.06", "24.0 \u00b1 0.6"]
-    assert "smoothing: best BLEU 24.0 at label smoothing 0.2" in section5.summary(
+    assert "smoothing: best BLEU 24.0 at label smoothing 0.2" in section5_report.summary(
         {"smoothing": columns}
     )
 
@@ -135,9 +136,9 @@ def test_a_divergence_is_told(stand_in, tmp_path) -> None:
     rates = dict(zip(zip(columns["warm-up"], columns["factor"], strict=True),
                      columns["highest rate / default"], strict=True))  # fmt: skip
     assert rates[16, 0.5] == 1 and rates[4, 0.5] == 2 and rates[1, 2.0] == 16
-    text = section5.as_markdown("warmup", columns, 100)
+    text = section5_report.as_markdown("warmup", columns, 100)
     assert text.count("diverged") == sum(values == [math.inf] for values in columns["PPL"]) > 0
-    section5.draw({"warmup": columns}, 100, tmp_path / "plot.png")
+    section5_report.draw({"warmup": columns}, 100, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 

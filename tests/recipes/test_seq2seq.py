@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.support.scripts import ROOT, assert_one_line_error, run_bash, run_scr
 sys.path.append(str(ROOT / "recipes" / "lib"))
 
 import phrase_baseline
+import phrase_table
 
 from vaswani_plugin.metrics.published import SEQ2SEQ
 
@@ -109,21 +111,19 @@ def test_grow_diag_by_hand():
     forward, backward = {(0, 0), (1, 1), (2, 1), (3, 3)}, {(0, 0), (1, 1), (1, 2), (5, 5)}
     # (2, 1) and (1, 2) are neighbors of (1, 1) and bring in a free word each; (3, 3) is a neighbor
     # of neither, (5, 5) of nothing.
-    found = phrase_baseline.grow_diagonally(forward, backward)
+    found = phrase_table.grow_diagonally(forward, backward)
     assert found == {(0, 0), (1, 1), (2, 1), (1, 2)}
     # Both words of (1, 0) are aligned already: it stays out.
-    assert phrase_baseline.grow_diagonally({(0, 0), (1, 1), (1, 0)}, {(0, 0), (1, 1)}) == {
+    assert phrase_table.grow_diagonally({(0, 0), (1, 1), (1, 0)}, {(0, 0), (1, 1)}) == {
         *((0, 0), (1, 1)),
     }
 
 
 def test_phrase_scores_by_hand():
-    counts = phrase_baseline.Counter(
-        {(("a",), ("x",)): 3, (("a",), ("y",)): 1, (("b",), ("x",)): 1}
-    )
+    counts = Counter({(("a",), ("x",)): 3, (("a",), ("y",)): 1, (("b",), ("x",)): 1})
     forward = {"x": {None: 0.1, "a": 0.6, "b": 0.2}, "y": {"a": 0.3}}
     backward = {"a": {"x": 0.5, "y": 0.4}, "b": {"x": 0.25}}
-    table = phrase_baseline.make_phrase_table(counts, forward, backward, options=1)
+    table = phrase_table.make_phrase_table(counts, forward, backward, options=1)
     (best,) = table.translations_for(("a",))
     assert best.trg_phrase == ("x",)
     assert best.log_prob == pytest.approx(math.log(3 / 4 * 3 / 4 * 0.6 * 0.5) / 4)

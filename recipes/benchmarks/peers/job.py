@@ -2,7 +2,7 @@
 
     run_NAME.py JOB
 
-A driver passes its functions to `run_jobs`. JOB is a JSON file that peers.py writes: `kind` is
+A driver passes its functions to `run_jobs`. JOB is a JSON file that peers_runs.py writes: `kind` is
 train or decode, `report` names the file for the result. This file imports nothing but the standard
 library and torch, because it runs in every peer's environment.
 """

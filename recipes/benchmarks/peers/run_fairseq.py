@@ -1,7 +1,7 @@
 """fairseq's commands in one process: its own `transformer`, and the training of our models.
 
-`flags` of the job are fairseq-train's: peers.py chooses between stock and ours by them. Decoding is
-that of fairseq's own models, the way fairseq-interactive goes.
+`flags` of the job are fairseq-train's: peers_jobs.py chooses between stock and ours by them.
+Decoding is that of fairseq's own models, as in fairseq-interactive.
 """
 
 import math
