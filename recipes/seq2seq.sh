@@ -50,6 +50,7 @@ max_update=''
 beam=12
 lists=''
 baseline_pairs=''
+stack_size=''
 nbest=''
 rules=() # of the tokenizer
 threads=1
@@ -71,6 +72,7 @@ Options of this recipe (defaults: wmt14_en_fr; other corpora; --scale tiny):
   --beam N               (12)
   --lists N              hypotheses of a sentence in the baseline's lists (1000; 50; 10)
   --baseline-pairs N     the first N pairs train the baseline (100000)
+  --stack-size N         hypotheses in a stack of the baseline's decoder (50; 50; 10)
   --nbest DIR            another system's lists instead: DIR/valid.nbest and DIR/test.nbest, in Moses'
                          format, of the sentences in WORK/words
   --threads N            of a training on a CPU (1)
@@ -89,6 +91,7 @@ recipe_option() {
     --beam) beam=$2 ;;
     --lists) lists=$2 ;;
     --baseline-pairs) baseline_pairs=$2 ;;
+    --stack-size) stack_size=$2 ;;
     --nbest) nbest=$2 ;;
     --threads) threads=$2 ;;
     --data-bin) return 1 ;;
@@ -99,7 +102,7 @@ recipe_option() {
 recipe_defaults() {
   if [[ "$scale" == tiny ]]; then
     corpus=${corpus:-quickstart} seeds=${seeds:-1,2} lists=${lists:-10} max_update=${max_update:-30}
-    source_rows=${source_rows:-200} target_rows=${target_rows:-200}
+    source_rows=${source_rows:-200} target_rows=${target_rows:-200} stack_size=${stack_size:-10}
   fi
   corpus=${corpus:-wmt14_en_fr}
   if [[ "$corpus" == wmt14_en_fr && "$scale" == full ]]; then
@@ -109,12 +112,13 @@ recipe_defaults() {
   if [[ "$corpus" == wmt14_en_fr ]]; then pair=en-fr; fi
   arch=${arch:-vaswani_seq2seq_lstm_tiny} lists=${lists:-50} seeds=${seeds:-1,2,3,4,5}
   source_rows=${source_rows:-4000} target_rows=${target_rows:-4000}
-  baseline_pairs=${baseline_pairs:-100000}
+  baseline_pairs=${baseline_pairs:-100000} stack_size=${stack_size:-50}
   need_count --source-rows "$source_rows"
   need_count --target-rows "$target_rows"
   need_count --beam "$beam"
   need_count --lists "$lists"
   need_count --baseline-pairs "$baseline_pairs"
+  need_count --stack-size "$stack_size"
   need_count --threads "$threads"
   if [[ -n "$max_words" ]]; then need_count --max-words "$max_words"; fi
   if [[ -n "$max_update" ]]; then need_count --max-update "$max_update"; fi
@@ -185,7 +189,7 @@ stage_words() {
 
 key_baseline() {
   key_words
-  printf 'pairs %s lists %s nbest %s\n' "$baseline_pairs" "$lists" "$nbest"
+  printf 'pairs %s lists %s stack %s nbest %s\n' "$baseline_pairs" "$lists" "$stack_size" "$nbest"
 }
 
 stage_baseline() {
@@ -199,7 +203,7 @@ stage_baseline() {
     inputs+=(--input "$work/words/$split.$source_lang" --output "$work/baseline/$split.nbest")
   done
   run python "$lib/phrase_baseline.py" --train "$work/words/train" --pair "$pair" \
-    --pairs "$baseline_pairs" --lists "$lists" "${inputs[@]}"
+    --pairs "$baseline_pairs" --lists "$lists" --stack-size "$stack_size" "${inputs[@]}"
 }
 
 model_names() { # forwards-1 reversed-1 reversed-2 ...
