@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import preloaded
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
@@ -44,8 +45,8 @@ def run_module(
     module: str, *args: object, timeout: float = 300, **environment: str
 ) -> subprocess.CompletedProcess:
     """Run ``python -m module args`` and wait (`timeout` in seconds); the output is text."""
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, args)],
+    return preloaded.run(
+        *("-m", module, *args),
         capture_output=True,
         text=True,
         timeout=timeout,

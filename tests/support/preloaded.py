@@ -1,0 +1,299 @@
+"""Runs Python programs in forks of one process that has imported torch and fairseq.
+
+Importing them takes five seconds, a test's training often one. A program that runs here has its own
+arguments, environment, working directory and standard streams, and ends as it would by itself. The
+plugin isn't imported before the fork.
+
+    preloaded.run("-m", "fairseq_cli.train", ...)   as subprocess.run([sys.executable, "-m", ...])
+    preloaded.commands()                            a folder for PATH: fairseq-train, vaswani, ...
+
+Started as a script, this file is the server (`preloaded.py serve SOCKET`) or its client
+(`preloaded.py SOCKET PYTHON ARGUMENTS...`). Where a variable that Python or torch reads at its start
+differs from the server's, the client starts a new Python instead.
+"""
+
+import array
+import atexit
+import gc
+import json
+import os
+import runpy
+import selectors
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+SECONDS_TO_START = 120
+COMMANDS = (
+    "fairseq-train",
+    "fairseq-generate",
+    "fairseq-preprocess",
+    "fairseq-interactive",
+    "vaswani",
+)
+READ_AT_START = (
+    *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
+    *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
+)
+_server: list[Path] = []
+
+
+def _start_settings(environment: dict[str, str]) -> dict[str, str]:
+    """The variables that have to be the server's. PYTHONPATH is applied after the fork."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(READ_AT_START) and name != "PYTHONPATH"
+    }
+
+
+# --- the tests' side
+
+
+def _folder() -> Path:
+    """The folder of this process's server, which is started by the first call."""
+    if not _server:
+        folder = Path(tempfile.mkdtemp(prefix="preloaded-"))
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment.pop("PYTHONPATH", None)
+        process = subprocess.Popen(
+            [sys.executable, __file__, "serve", str(folder / "socket")],
+            stdin=subprocess.PIPE,  # the server ends when this end is closed
+            stdout=subprocess.DEVNULL,
+            env=environment,
+        )
+        atexit.register(process.communicate)
+        until = time.monotonic() + SECONDS_TO_START
+        while not (folder / "socket").exists():
+            if process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError("the process that preloads fairseq did not start")
+            time.sleep(0.05)
+        (folder / "bin").mkdir()
+        for name in COMMANDS:
+            program = Path(sys.executable).with_name(name)
+            command = shlex.join([*_client(folder), str(program)])
+            (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            (folder / "bin" / name).chmod(0o755)
+        _server.append(folder)
+    return _server[0]
+
+
+def _client(folder: Path) -> list[str]:
+    """The command of a client; only Python's own modules are imported, and quickly."""
+    return [sys.executable, "-I", "-S", __file__, str(folder / "socket"), sys.executable]
+
+
+def run(*arguments: object, **options) -> subprocess.CompletedProcess:
+    """`subprocess.run` of Python with these arguments: ``-m MODULE ...`` or ``FILE ...``."""
+    return subprocess.run([*_client(_folder()), *map(str, arguments)], **options)
+
+
+def commands() -> str:
+    """A folder with `COMMANDS`, to be put in front of PATH."""
+    return str(_folder() / "bin")
+
+
+# --- the client
+
+
+def _request(path: str, python: str, arguments: list[str]) -> int:
+    """Have the server run a program with this process's streams; returns its exit status."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    settings = json.loads(_line(connection))
+    environment = dict(os.environ)
+    if _start_settings(environment) != settings:
+        os.execv(python, [python, *arguments])
+    streams = array.array("i", [0, 1, 2])
+    connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+    request = {"arguments": arguments, "environment": environment, "cwd": os.getcwd()}
+    connection.sendall(json.dumps(request).encode() + b"\n")
+    child = int(_line(connection))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: os.kill(child, number))
+    return int(_line(connection) or 1)
+
+
+def _line(connection: socket.socket) -> str:
+    """The next line, without its end."""
+    read = b""
+    while not read.endswith(b"\n"):
+        more = connection.recv(1 if not read.startswith(b"{") else 65536)
+        if not more:
+            break
+        read += more
+    return read.decode().rstrip("\n")
+
+
+# --- the server
+
+
+def _serve(path: str) -> None:
+    """Fork a child for each request until standard input is closed. Returns in a child only."""
+    given = dict(os.environ)
+    _preload()
+    added = {name: value for name, value in os.environ.items() if name not in given}
+    selector = selectors.DefaultSelector()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(8)
+    awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    for stream in (listener, sys.stdin, awake):
+        selector.register(stream, selectors.EVENT_READ)
+    children: dict[socket.socket, int] = {}
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is sys.stdin:
+                for child in children.values():
+                    os.kill(child, signal.SIGKILL)
+                os._exit(0)
+            elif key.fileobj is listener:
+                connection, _ = listener.accept()
+                child = _fork(connection, [listener, *children], given, added)
+                if child is None:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    selector.close()
+                    return
+                if child:
+                    children[connection] = child
+                    selector.register(connection, selectors.EVENT_READ)
+            elif key.fileobj is awake:
+                os.read(awake, 4096)
+                _reap(children, selector)
+            elif key.fileobj in children:  # the client has gone: so does the program
+                connection = key.fileobj
+                selector.unregister(connection)
+                os.kill(children.pop(connection), signal.SIGKILL)
+                connection.close()
+
+
+def _fork(
+    connection: socket.socket, others: list, given: dict[str, str], added: dict[str, str]
+) -> int | None:
+    """Read a request and fork: its process, 0 where the client wants none, None in the child.
+
+    Args:
+        connection: to the client.
+        others: what the child closes besides.
+        given: the environment at the server's start.
+        added: what the imports have added to it, such as sklearn's settings of OpenMP.
+    """
+    connection.sendall(json.dumps(_start_settings(given)).encode() + b"\n")
+    byte, received, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(12))
+    if not byte:
+        connection.close()
+        return 0
+    streams = array.array("i")
+    streams.frombytes(received[0][2])
+    request = json.loads(_line(connection))
+    child = os.fork()
+    if child:
+        for stream in streams:
+            os.close(stream)
+        connection.sendall(b"%d\n" % child)
+        return child
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    for other in (connection, *others):
+        other.close()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(added | request["environment"])
+    sys.argv = request["arguments"]
+    return None
+
+
+def _reap(children: dict[socket.socket, int], selector: selectors.BaseSelector) -> None:
+    """Tell the clients of all children that have ended how they ended."""
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not child:
+            return
+        for connection in [c for c, running in children.items() if running == child]:
+            code = os.waitstatus_to_exitcode(status)
+            connection.sendall(b"%d\n" % code)
+            selector.unregister(connection)
+            del children[connection]
+            connection.close()
+
+
+def _program() -> None:
+    """In the child: run what `sys.argv` names as Python would."""
+    place = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if sys.argv[0] == "-m":
+        sys.argv = sys.argv[1:]
+        sys.path[0:1] = ["" if sys.flags.safe_path else os.getcwd(), *place]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0:1] = [str(Path(sys.argv[0]).resolve().parent), *place]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _end(program: Callable[[], None]) -> NoReturn:
+    """Run it, then end as Python does, but leave the memory to the system: that takes a second."""
+    status = 0
+    try:
+        program()
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 255)
+
+
+def _preload() -> None:
+    """Import what fairseq's commands import, and leave the commands themselves to the program."""
+    import logging
+
+    import fairseq_cli.eval_lm
+    import fairseq_cli.generate
+    import fairseq_cli.hydra_train
+    import fairseq_cli.interactive
+    import fairseq_cli.preprocess
+    import fairseq_cli.train
+    import sacrebleu  # noqa: F401
+
+    for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
+        del sys.modules[name]
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    gc.freeze()  # the children share these objects and never collect them
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        _serve(sys.argv[2])
+        _end(_program)
+    else:
+        code = _request(sys.argv[1], sys.argv[2], sys.argv[3:])
+        if code < 0:  # ended by a signal: so does this process
+            signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+            os.kill(os.getpid(), -code)
+        sys.exit(code)
