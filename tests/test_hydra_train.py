@@ -1,10 +1,9 @@
 """fairseq-hydra-train with a configuration of ours trains as fairseq-train with the row's name."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 import torch
 from fairseq_flags import PLUGIN
@@ -15,8 +14,8 @@ UPDATES = 3
 
 def run(folder: Path, *command: object) -> str:
     """Train in a process of its own, from the root of the repository; its output."""
-    result = subprocess.run(
-        [sys.executable, "-m", *map(str, command)],
+    result = preloaded.run(
+        *("-m", *command),
         cwd=PLUGIN.parent,
         capture_output=True,
         text=True,

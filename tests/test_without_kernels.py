@@ -5,9 +5,9 @@ Only their folder, their tests and the line that calls them are missing there.
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 
 from tests.conftest import REPO, fairseq_environment
@@ -43,8 +43,8 @@ def plain_tree(tmp_path_factory) -> Path:
 
 def run(root: Path, *command: object, timeout: float = 600) -> subprocess.CompletedProcess:
     environment = fairseq_environment(PYTHONPATH=f"{root}:{root / 'data-prep'}")
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
+    done = preloaded.run(
+        *command,
         capture_output=True,
         text=True,
         cwd=root,

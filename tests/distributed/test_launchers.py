@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 import torch
 from forked_training import PLUGIN, Training, train
@@ -67,7 +68,8 @@ def free_port() -> int:
 
 def begin(*command: object) -> subprocess.Popen:
     """A command, its output in one pipe."""
-    path = f"{Path(sys.executable).parent}:{fairseq_environment()['PATH']}"
+    folders = (preloaded.commands(), Path(sys.executable).parent, fairseq_environment()["PATH"])
+    path = ":".join(map(str, folders))
     return subprocess.Popen(
         [*map(str, command)],
         stdout=subprocess.PIPE,

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import preloaded
 import pytest
 from toy_bundle import write_toy_bundle
 
@@ -167,7 +168,8 @@ def pages_to_run() -> dict[str, list[Block]]:
 def test_blocks_run(page, folder):
     """With the small bundle in place of the quickstart's; each block has to print or write."""
     (folder / "mine.en").write_text("A bird in the garden.\n", encoding="utf-8")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    folders = (preloaded.commands(), Path(sys.executable).parent, os.environ["PATH"])
+    path = os.pathsep.join(map(str, folders))
     for block in pages_to_run()[page]:
         if block.language == "python":
             command = [sys.executable, "-c", block.code]

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import preloaded
 import pytest
 
 from tests.conftest import REPO, fairseq_environment
@@ -26,7 +27,10 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess:
         ["bash", FOLDER / script, *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=fairseq_environment(VASWANI_VENV=os.environ.get("VASWANI_VENV", str(REPO / ".venv"))),
+        env=fairseq_environment(
+            VASWANI_VENV=os.environ.get("VASWANI_VENV", str(REPO / ".venv")),
+            PATH=f"{preloaded.commands()}{os.pathsep}{os.environ['PATH']}",
+        ),
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.scripts import ROOT, run_bash
+from tests.support.scripts import ROOT, quick_environment, run_bash
 
 COMMAND = ("bash", str(ROOT / "recipes" / "quickstart.sh"), "--scale", "tiny", "--cpu")
 # Times are written there, besides what the stages keep for themselves; weights are compared apart.
@@ -83,7 +83,7 @@ def start_and_kill(stage: str, work: Path, log: Path) -> None:
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=stream,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env=quick_environment(),
         )
         while not has_begun(stage, work, log.read_text()):
             assert process.poll() is None, f"{stage}: {log.read_text()[-3000:]}"

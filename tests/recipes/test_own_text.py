@@ -9,9 +9,16 @@ import subprocess
 import time
 from pathlib import Path
 
+import preloaded
 import pytest
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash, run_script
+from tests.support.scripts import (
+    ROOT,
+    assert_one_line_error,
+    quick_environment,
+    run_bash,
+    run_script,
+)
 from vaswani_plugin.text.splitting import letters_and_digits
 
 RECIPE = ROOT / "recipes" / "own_text.sh"
@@ -76,8 +83,8 @@ def finished(corpus, tmp_path_factory):
 
 def assert_translates(bundle: Path, source: list[str]) -> None:
     """`vaswani translate` takes the bundle."""
-    done = subprocess.run(
-        ["vaswani", "translate", "--cpu", "--model", str(bundle)],
+    done = preloaded.run(
+        *("-m", "vaswani_plugin.cli", "translate", "--cpu", "--model", bundle),
         input="".join(f"{line}\n" for line in source),
         capture_output=True,
         encoding="utf-8",
@@ -139,7 +146,7 @@ def test_killed_while_training_it_goes_on(finished, corpus, tmp_path):
             start_new_session=True,
             stdout=log,
             stderr=log,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env=quick_environment(),
         )
         while not list((work / "checkpoints").glob("checkpoint.best_loss_*.pt")):
             assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]

@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 
 from tests.support import published
@@ -155,9 +155,13 @@ def test_wmt14_en_fr_on_its_own_sentences(tmp_path):
     assert result["bleu"]["compound_split"] is None
     rows = {line.split(" ")[0] for line in lines_of(tmp_path / "data-bin" / "dict.fr.txt")}
     assert {f"<0x{byte:02X}>" for byte in range(256)} < rows  # no letter is unknown
-    command = [sys.executable, "-m", "vaswani_plugin.cli", "translate", "--cpu"]
-    command += ["--model", str(tmp_path / "model"), str(tmp_path / "raw" / "test.en")]
-    translated = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=ROOT)
+    translated = preloaded.run(
+        *("-m", "vaswani_plugin.cli", "translate", "--cpu"),
+        *("--model", tmp_path / "model", tmp_path / "raw" / "test.en"),
+        capture_output=True,
+        encoding="utf-8",
+        cwd=ROOT,
+    )
     assert translated.stdout == (tmp_path / "output" / "test.fr").read_text(encoding="utf-8")
 
 

@@ -8,13 +8,14 @@ plugin isn't imported before the fork.
     preloaded.commands()                            a folder for PATH: fairseq-train, vaswani, ...
 
 Started as a script, this file is the server (`preloaded.py serve SOCKET`) or its client
-(`preloaded.py SOCKET PYTHON ARGUMENTS...`). Where a variable that Python or torch reads at its start
-differs from the server's, the client starts a new Python instead.
+(`preloaded.py SOCKET PYTHON ARGUMENTS...`). Where a variable that Python or torch reads at its
+start differs from the server's, the client starts a new Python instead.
 """
 
 import array
 import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -28,17 +29,15 @@ import tempfile
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 SECONDS_TO_START = 120
 COMMANDS = (
-    "fairseq-train",
-    "fairseq-generate",
-    "fairseq-preprocess",
-    "fairseq-interactive",
-    "vaswani",
+    *("fairseq-train", "fairseq-generate", "fairseq-preprocess", "fairseq-interactive"),
+    *("fairseq-eval-lm", "vaswani"),
 )
 READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
@@ -93,7 +92,7 @@ def _client(folder: Path) -> list[str]:
 
 
 def run(*arguments: object, **options) -> subprocess.CompletedProcess:
-    """`subprocess.run` of Python with these arguments: ``-m MODULE ...`` or ``FILE ...``."""
+    """`subprocess.run` of Python: ``-m MODULE ...``, ``-c CODE ...`` or ``FILE ...``."""
     return subprocess.run([*_client(_folder()), *map(str, arguments)], **options)
 
 
@@ -240,6 +239,12 @@ def _program() -> None:
         sys.argv = sys.argv[1:]
         sys.path[0:1] = ["" if sys.flags.safe_path else os.getcwd(), *place]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    elif sys.argv[0] == "-c":
+        code = sys.argv.pop(1)
+        sys.path[0:1] = ["", *place]
+        main = types.ModuleType("__main__")
+        sys.modules["__main__"] = main
+        exec(compile(code, "<string>", "exec"), main.__dict__)
     else:
         sys.path[0:1] = [str(Path(sys.argv[0]).resolve().parent), *place]
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -272,14 +277,10 @@ def _preload() -> None:
     """Import what fairseq's commands import, and leave the commands themselves to the program."""
     import logging
 
-    import fairseq_cli.eval_lm
-    import fairseq_cli.generate
-    import fairseq_cli.hydra_train
-    import fairseq_cli.interactive
-    import fairseq_cli.preprocess
-    import fairseq_cli.train
     import sacrebleu  # noqa: F401
 
+    for name in ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "train"):
+        importlib.import_module(f"fairseq_cli.{name}")
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
         del sys.modules[name]
     logging.root.handlers.clear()

@@ -30,21 +30,23 @@ def run_script(
     return done
 
 
+def quick_environment() -> dict[str, str]:
+    """The test's own, with one thread; fairseq's commands and ours start quickly in it."""
+    path = f"{preloaded.commands()}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"OMP_NUM_THREADS": "1", "PATH": path}
+
+
 def run_bash(
     *args: object, timeout: float = 600, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess:
-    """Runs bash with arguments; `environment` is added to that of the test.
-
-    The commands of fairseq and the plugin start quickly (see `preloaded`).
-    """
-    path = f"{preloaded.commands()}{os.pathsep}{os.environ['PATH']}"
+    """Runs bash with arguments; `environment` is added to `quick_environment`."""
     return subprocess.run(
         ["bash", *map(str, args)],
         capture_output=True,
         text=True,
         cwd=cwd,
         timeout=timeout,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PATH": path} | environment,
+        env=quick_environment() | environment,
     )
 
 

@@ -1,9 +1,8 @@
 """--amp on a CPU multiplies in bfloat16 and learns as float32 does."""
 
 import re
-import subprocess
-import sys
 
+import preloaded
 import pytest
 
 from tests.conftest import PLUGIN, fairseq_environment
@@ -52,8 +51,8 @@ def test_its_products_are_in_bfloat16(toy_data_bin, tmp_path):
     script.write_text(WATCH, encoding="utf-8")
     flags = [*TRAINING, "--max-update", "2", "--user-dir", PLUGIN]
     for extra, expected in ((["--amp"], "torch.bfloat16"), ([], "torch.float32")):
-        done = subprocess.run(
-            [sys.executable, script, toy_data_bin, *map(str, flags), *extra],
+        done = preloaded.run(
+            *(script, toy_data_bin, *flags, *extra),
             capture_output=True,
             text=True,
             env=fairseq_environment(VASWANI_KERNELS="off"),
