@@ -34,11 +34,22 @@ sys.path.insert(0, str(ROOT))
 MODES = ("training", "decoding")
 
 
-def variants() -> dict[str, str]:
-    """The value of VASWANI_KERNELS in each variant, by the variant's name."""
+def variants(left_out: list[str] | None = None) -> dict[str, str]:
+    """The value of VASWANI_KERNELS in each variant, by the variant's name.
+
+    Args:
+        left_out: kernels that are left out, one in each variant (default: every kernel).
+
+    Raises:
+        InputError: there is no such kernel.
+    """
     from vaswani_plugin.kernels import NAMES
 
-    without = {f"without {name}": ",".join(n for n in NAMES if n != name) for name in NAMES}
+    for name in left_out or ():
+        if name not in NAMES:
+            raise InputError(f"--kernels {name}: no such kernel; they are {' '.join(NAMES)}")
+    left_out = left_out or list(NAMES)
+    without = {f"without {name}": ",".join(n for n in NAMES if n != name) for name in left_out}
     return {"all": "on", **without, "plain": "off"}
 
 
@@ -111,7 +122,7 @@ def measure_case(args: argparse.Namespace, base: Setting, size: str, mode: str) 
             return decode(label, size, setting, args.sentences)
         return train(args.work, label, size, setting)
 
-    found = measure(variants(), args.repetitions, once)
+    found = measure(variants(args.kernels), args.repetitions, once)
     return {"size": size, "mode": mode, "threads": base.threads, "variants": found}
 
 
@@ -144,9 +155,13 @@ def main(argv: list[str] | None = None) -> None:
         "--sentences", type=int, default=400, help="training sentences to decode (default: 400)"
     )
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument(
+        "--kernels", nargs="+", metavar="NAME", help="kernels to leave out in turn (default: all)"
+    )
     parser.add_argument("--all-threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args(argv)
     check(args, ("max_tokens", "updates", "repetitions", "sentences", "all_threads"))
+    variants(args.kernels)  # a mistaken name is reported now
     base = setting_of(args, args.max_tokens, args.updates)
     cases = [
         measure_case(args, replace(base, threads=threads), size, mode)

@@ -11,7 +11,7 @@ import pytest
 
 from vaswani_plugin import Translator
 
-SENTENCES = 1000
+SENTENCES = 400
 NOISE = 2e-4
 
 
@@ -31,13 +31,13 @@ def translator(trained):
 
 
 def require_equal(translations, expected):
-    """Token for token, but for ties, of which there are next to none."""
+    """Token for token, but for ties, of which there is at most one."""
     assert len(translations) == len(expected)
     ties = 0
     for found, (tokens, bits) in zip(translations, expected, strict=True):
         assert found.score == pytest.approx(bits * math.log(2), abs=NOISE)
         ties += " ".join(found.tokens) != tokens
-    assert ties <= len(expected) // 500
+    assert ties <= 1
 
 
 def test_the_sentences_tell_something(expected):
