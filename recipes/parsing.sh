@@ -25,8 +25,11 @@
 #
 # Options:
 #   --setting paper      the setting of section 6.3: vaswani_parser, 16,000 BPE merges (32,000 with
-#                        --also); warm-up, 8 x 4,096 tokens and averaging as for translation. Options
-#                        after it override it; set --max-update, which the paper does not print
+#                        --also); warm-up, 8 x 4,096 tokens and averaging as for translation; both
+#                        sets scored. Options after it override it; set --max-update, which the
+#                        paper does not print
+#   --scored test|both   the sets to parse and score: the test set, or the validation set, too
+#                        (sections 22 and 23 of the Journal; default: test)
 #   --also FILE          trees that a parser made, as additional training data
 #   --ratio N            with --also: repeat each hand-made tree N times (default: 1)
 #   --coding KIND        words as bpe subwords or as whole words (default: bpe)
@@ -60,6 +63,7 @@ symbols=tags
 closings=labelled
 also=''
 ratio=1
+scored='test'
 pcfg_words=25
 pairs=(2000 100 200)
 
@@ -70,6 +74,7 @@ use_papers_setting() {
   warmup_updates=4000
   batch_gpus=8
   save_interval=1500
+  scored=both
 }
 
 recipe_option() {
@@ -85,6 +90,7 @@ recipe_option() {
     --threshold) threshold=$2 ;;
     --symbols) symbols=$2 ;;
     --closings) closings=$2 ;;
+    --scored) scored=$2 ;;
     --pcfg-words) pcfg_words=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
@@ -106,6 +112,7 @@ recipe_defaults() {
   one_of --coding "$coding" bpe words
   one_of --symbols "$symbols" tags XX
   one_of --closings "$closings" labelled plain
+  one_of --scored "$scored" test both
   if [[ "$operations" == 0 ]]; then
     operations=16000
     if [[ -n "$also" ]]; then operations=32000; fi
@@ -273,17 +280,22 @@ stage_bundle() {
 
 key_parse() {
   key_bundle
+  printf 'scored %s\n' "$scored"
+  if [[ "$scored" == both ]]; then digests "$work/trees/valid.trees"; fi
   digests "$work/trees/test.trees"
 }
 
 # Once with the constraint, and once without it to see how often the output is no tree.
 stage_parse() {
-  local command=(vaswani parse --model "$work/model")
+  local command=(vaswani parse --model "$work/model") split splits=(test)
+  if [[ "$scored" == both ]]; then splits+=(valid); fi
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   fresh_folder "$work/output"
-  run python "$prep/trees.py" linearize "$work/trees/test.trees" \
-    --source "$work/output/test.words" --target "$work/output/test.symbols"
-  run "${command[@]}" --output "$work/output/test.trees" "$work/output/test.words"
+  for split in "${splits[@]}"; do
+    run python "$prep/trees.py" linearize "$work/trees/$split.trees" \
+      --source "$work/output/$split.words" --target "$work/output/$split.symbols"
+    run "${command[@]}" --output "$work/output/$split.trees" "$work/output/$split.words"
+  done
   run "${command[@]}" --unconstrained --output "$work/output/unconstrained.trees" "$work/output/test.words"
 }
 
@@ -294,12 +306,15 @@ key_evalb() {
 }
 
 stage_evalb() {
-  local file files=()
+  local file files=() valid=()
   while IFS= read -r file; do files+=("$file"); done < <(tree_files)
+  if [[ "$scored" == both ]]; then
+    valid=(--valid-gold "$work/trees/valid.trees" --valid-parsed "$work/output/valid.trees")
+  fi
   run_to "$work/output/f1.json" python "$lib/parsing_scores.py" --train "$work/trees/train.trees" \
     --gold "$work/trees/test.trees" --parsed "$work/output/test.trees" \
     --unconstrained "$work/output/unconstrained.trees" --pcfg-words "$pcfg_words" \
-    --tagged "$work/output/tagged.trees"
+    --tagged "$work/output/tagged.trees" ${valid[@]+"${valid[@]}"}
   remove_leftovers "$work/.result.json"
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/train.log" --data "${files[@]}" --path data_bin=data-bin \

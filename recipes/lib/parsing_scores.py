@@ -1,7 +1,8 @@
 """Scores a parser and baselines as EVALB does, for recipes/parsing.sh; writes JSON.
 
     parsing_scores.py --train train.trees --gold test.trees --parsed parsed.trees \\
-        --unconstrained unconstrained.trees --pcfg-words 25 --tagged tagged.trees > f1.json
+        --unconstrained unconstrained.trees --pcfg-words 25 --tagged tagged.trees \\
+        [--valid-gold valid.trees --valid-parsed valid-parsed.trees] > f1.json
 
 `all` and `len_40` are the JSON output of `vaswani evalb test.trees tagged.trees`. tagged.trees has
 the parsed trees with gold tags, because EVALB ignores punctuation by its tag.
@@ -9,6 +10,7 @@ the parsed trees with gold tags, because EVALB ignores punctuation by its tag.
 no tree (an empty line of --unconstrained); `where_well_formed` compares the scores on the other
 sentences. The baselines are a right-branching tree (with the most frequent labels of the training
 set) and nltk's PCFG, which sees gold tags but no words, on sentences of at most --pcfg-words words.
+`valid` is EVALB's summary of the validation set, where it was parsed, too.
 """
 
 import argparse
@@ -190,6 +192,9 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
     model = score(gold, parsed)
     short = [one for one in model if one and one.length <= COLLINS.cutoff]
     found: dict[str, Any] = {"all": summary(model), f"len_{COLLINS.cutoff}": summary(short)}
+    if args.valid_gold:
+        valid = list(read_trees(args.valid_gold))
+        found["valid"] = summary(score(valid, read_parsed(args.valid_parsed, valid)))
     found["without_tree"] = sum(tree is None for tree in parsed)
     found["tagging_accuracy_with_punctuation"] = tagging_accuracy(gold, parsed)
     alone = score(gold, read_parsed(args.unconstrained, gold))
@@ -226,6 +231,8 @@ def as_text(found: dict[str, Any]) -> str:
         (f"PCFG on gold tags, {pcfg['sentences']:,} {some}, F1", pcfg["f1"]),
         ("  the model on these", pcfg["model_f1"]),
     ]
+    if "valid" in found:
+        rows.insert(4, ("  the validation set", found["valid"]["bracketing_fmeasure"]))
     rows += [(f"Table 4, WSJ section 23: {name}, {kind}", f1) for name, kind, f1 in TABLE_4]
     width = max(len(title) for title, _ in rows)
     values = ("-" if value is None else f"{value:6.2f}" for _, value in rows)
@@ -240,6 +247,8 @@ def main() -> None:
     for name in ("train", "gold", "parsed", "unconstrained"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREES")
     parser.add_argument("--tagged", required=True, metavar="FILE", help="trees file to write")
+    parser.add_argument("--valid-gold", type=Path, metavar="TREES")
+    parser.add_argument("--valid-parsed", type=Path, metavar="TREES", help="with --valid-gold")
     parser.add_argument("--pcfg-words", type=int, default=25, metavar="N", help="(default: 25)")
     print(json.dumps(report(parser.parse_args()), indent=2))
 

@@ -4,12 +4,14 @@ import gzip
 import json
 from pathlib import Path
 
+import preloaded
 import pytest
 import toy_trees
+from parsing_scores import with_tags
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
 from vaswani_plugin.text.linearization import linearize
-from vaswani_plugin.text.trees import leaves, parse_tree
+from vaswani_plugin.text.trees import leaves, parse_tree, to_line
 
 STAGES = "fetch clean code train average bundle parse evalb".split()
 TREES = list(toy_trees.distinct_trees(30, 11))
@@ -36,7 +38,7 @@ def test_a_parser_from_nothing_with_parsed_trees_beside(tmp_path):
     work, also = tmp_path / "w k", tmp_path / "parsed.ptb.gz"
     pretty = "".join(f"{tree.replace(' (VP', chr(10) + '  (VP-X')}\n\n" for tree in TREES)
     also.write_bytes(gzip.compress(pretty.encode()))
-    flags = ("--also", also, "--ratio", 3, "--pcfg-words", 12)
+    flags = ("--also", also, "--ratio", 3, "--pcfg-words", 12, "--scored", "both")
     done = run_recipe(work, *flags)
     assert stages_run(done) == STAGES
     assert "loaded 300 examples" in done.stdout and "loaded 30 examples" in done.stdout
@@ -47,6 +49,19 @@ def test_a_parser_from_nothing_with_parsed_trees_beside(tmp_path):
     assert result["f1"]["all"]["error_sentence"] == result["f1"]["without_tree"] == 0
     assert result["f1"]["pcfg"]["f1"] > 80 > result["f1"]["right_branching_f1"] > 0
     assert [entry["lines"] for entry in result["data"]] == [300, 30, 30, 30]
+    right, found = (lines_of(work / kind / "valid.trees") for kind in ("trees", "output"))
+    tagged = [
+        with_tags(parse_tree(tree), parse_tree(gold))
+        for tree, gold in zip(found, right, strict=True)
+    ]
+    (tmp_path / "tagged").write_text("".join(f"{to_line(tree)}\n" for tree in tagged))
+    files = (work / "trees" / "valid.trees", tmp_path / "tagged")
+    scored = preloaded.run(
+        *("-m", "vaswani_plugin.cli", "evalb", *files, "--summary", "--format", "json"),
+        capture_output=True,
+    )
+    summary = json.loads(scored.stdout)["all"]
+    assert result["f1"]["valid"]["bracketing_fmeasure"] == summary["bracketing_fmeasure"]
     for path in result["paths"].values():
         assert (work / path).is_dir()
     assert lines_of(work / "trees" / "also.trees") == TREES
@@ -119,6 +134,7 @@ def test_the_setting_of_section_6_3(tmp_path):
     assert "--operations 16000" in alone and "--operations 32000" in also
     for said in ("--arch vaswani_parser ", "--warmup-updates 4000", "--update-freq 8"):
         assert said in alone
+    assert "output/valid.trees" in alone and "--valid-gold" in alone
     assert "--max-tokens 4096" in alone and "--lr-factor 1.0" in alone
     assert "--save-interval-updates 1500 --keep-interval-updates 5" in alone
     assert "--operations 500" in longer and "--warmup-updates 9" in longer
@@ -133,6 +149,7 @@ def test_the_setting_of_section_6_3(tmp_path):
         (("--coding", "chars"), ("--coding chars", "bpe words")),
         (("--symbols", "tag"), ("--symbols tag", "tags XX")),
         (("--closings", "no"), ("--closings no",)),
+        (("--scored", "train"), ("--scored train", "test both")),
         (("--pcfg-words", "x"), ("--pcfg-words x",)),
         (("--data", ROOT / "docs"), ("train.mrg is missing",)),
     ],

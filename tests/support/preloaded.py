@@ -30,6 +30,7 @@ import threading
 import time
 import traceback
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -279,8 +280,9 @@ def _preload() -> None:
 
     import sacrebleu  # noqa: F401
 
-    for name in ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "train"):
-        importlib.import_module(f"fairseq_cli.{name}")
+    with warnings.catch_warnings(action="ignore"):
+        for name in ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "train"):
+            importlib.import_module(f"fairseq_cli.{name}")
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
         del sys.modules[name]
     logging.root.handlers.clear()
