@@ -37,6 +37,7 @@ def test_as_in_a_python_of_its_own(how, tmp_path):
         "sys.exit(3)",
         "sys.exit()",
         "sys.exit('why')",
+        "sys.excepthook = lambda *error: print(error[1], file=sys.stderr); 1 / 0",
         "1 / 0",
         "os.kill(os.getpid(), 15)",
         "os._exit(7)",
@@ -59,6 +60,14 @@ def test_fairseq_is_there_and_the_plugin_is_not():
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = preloaded.run("-c", code, capture_output=True, text=True, env=environment)
     assert json.loads(done.stdout) == [True, True, False, False]
+
+
+def test_what_imports_have_set_is_no_other_environment():
+    """sklearn sets it, and the process of the tests may have imported sklearn since the start."""
+    code = "import os, sys; print('torch' in sys.modules, os.environ['KMP_INIT_AT_FORK'])"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "KMP_INIT_AT_FORK": "FALSE"}
+    done = preloaded.run("-c", code, capture_output=True, text=True, env=environment)
+    assert done.stdout == "True FALSE\n"
 
 
 def test_another_number_of_threads_gets_a_new_python():

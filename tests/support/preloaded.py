@@ -28,7 +28,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import types
 import warnings
 from collections.abc import Callable
@@ -109,10 +108,13 @@ def _request(path: str, python: str, arguments: list[str]) -> int:
     """Have the server run a program with this process's streams; returns its exit status."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    settings = json.loads(_line(connection))
+    at_start, added = json.loads(_line(connection))
     environment = dict(os.environ)
-    if _start_settings(environment) != settings:
-        os.execv(python, [python, *arguments])
+    own = _start_settings(environment)
+    for name in own.keys() | at_start.keys():
+        # What imports add, such as sklearn's settings of OpenMP, this environment may have, too.
+        if own.get(name) not in (at_start.get(name), added.get(name)):
+            os.execv(python, [python, *arguments])
     streams = array.array("i", [0, 1, 2])
     connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     request = {"arguments": arguments, "environment": environment, "cwd": os.getcwd()}
@@ -127,7 +129,7 @@ def _line(connection: socket.socket) -> str:
     """The next line, without its end."""
     read = b""
     while not read.endswith(b"\n"):
-        more = connection.recv(1 if not read.startswith(b"{") else 65536)
+        more = connection.recv(1 if not read.startswith(b"[") else 65536)
         if not more:
             break
         read += more
@@ -190,7 +192,7 @@ def _fork(
         given: the environment at the server's start.
         added: what the imports have added to it, such as sklearn's settings of OpenMP.
     """
-    connection.sendall(json.dumps(_start_settings(given)).encode() + b"\n")
+    connection.sendall(json.dumps([_start_settings(given), added]).encode() + b"\n")
     byte, received, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(12))
     if not byte:
         connection.close()
@@ -261,11 +263,11 @@ def _end(program: Callable[[], None]) -> NoReturn:
             print(ended.code, file=sys.stderr)
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         status = 1
     threading._shutdown()
     atexit._run_exitfuncs()
