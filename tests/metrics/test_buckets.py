@@ -56,7 +56,7 @@ def test_ranks_are_those_of_a_sorted_vocabulary() -> None:
     words = [f"w{int(generator.paretovariate(0.7))}" for _ in range(3000)]
     training = [" ".join(words[start : start + 9]) for start in range(0, len(words), 9)]
     counts = {word: words.count(word) for word in set(words)}
-    sources = [" ".join(generator.choices([*counts, "never"], k=7)) for _ in range(20)]
+    sources = [" ".join(generator.choices([*sorted(counts), "never"], k=7)) for _ in range(20)]
     expected = [
         sum(1 + sum(n > counts.get(word, 0) for n in counts.values()) for word in line.split()) / 7
         for line in sources
