@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch._dynamo  # noqa: F401 the first optimizer imports it: not anew in each fork
 from fairseq import checkpoint_utils, options
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import preprocess, train

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch._dynamo  # noqa: F401 the first optimizer imports it: not anew in each fork
 from fairseq.file_io import PathManager
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_cli import train as fairseq_train

@@ -281,6 +281,7 @@ def _preload() -> None:
     import logging
 
     import sacrebleu  # noqa: F401
+    import torch._dynamo  # noqa: F401 the first optimizer of a process imports it, for a second
 
     with warnings.catch_warnings(action="ignore"):
         for name in ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "train"):
