@@ -62,6 +62,13 @@ def test_fairseq_is_there_and_the_plugin_is_not():
     assert json.loads(done.stdout) == [True, True, False, False]
 
 
+def test_torch_is_there_alone():
+    code = "import sys; print([name in sys.modules for name in ('torch', 'fairseq', 'omegaconf')])"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = preloaded.run_with_torch("-c", code, capture_output=True, text=True, env=environment)
+    assert done.stdout == "[True, False, False]\n"
+
+
 def test_what_imports_have_set_is_no_other_environment():
     """sklearn sets it, and the process of the tests may have imported sklearn since the start."""
     code = "import os, sys; print('torch' in sys.modules, os.environ['KMP_INIT_AT_FORK'])"

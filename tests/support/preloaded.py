@@ -5,9 +5,10 @@ arguments, environment, working directory and standard streams, and ends as it w
 plugin isn't imported before the fork.
 
     preloaded.run("-m", "fairseq_cli.train", ...)   as subprocess.run([sys.executable, "-m", ...])
+    preloaded.run_with_torch("-c", ...)             the same, with torch alone imported
     preloaded.commands()                            a folder for PATH: fairseq-train, vaswani, ...
 
-Started as a script, this file is the server (`preloaded.py serve SOCKET`) or its client
+Started as a script, this file is the server (`preloaded.py serve SOCKET PACKAGE`) or its client
 (`preloaded.py SOCKET PYTHON ARGUMENTS...`). Where a variable that Python or torch reads at its
 start differs from the server's, the client starts a new Python instead.
 """
@@ -43,7 +44,7 @@ READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
     *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
 )
-_server: list[Path] = []
+_servers: dict[str, Path] = {}
 
 
 def _start_settings(environment: dict[str, str]) -> dict[str, str]:
@@ -58,14 +59,18 @@ def _start_settings(environment: dict[str, str]) -> dict[str, str]:
 # --- the tests' side
 
 
-def _folder() -> Path:
-    """The folder of this process's server, which is started by the first call."""
-    if not _server:
+def _folder(package: str = "fairseq") -> Path:
+    """The folder of this process's server, which is started by the first call.
+
+    Args:
+        package: what it has imported: "fairseq", or "torch" alone.
+    """
+    if package not in _servers:
         folder = Path(tempfile.mkdtemp(prefix="preloaded-"))
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         environment.pop("PYTHONPATH", None)
         process = subprocess.Popen(
-            [sys.executable, __file__, "serve", str(folder / "socket")],
+            [sys.executable, __file__, "serve", str(folder / "socket"), package],
             stdin=subprocess.PIPE,  # the server ends when this end is closed
             stdout=subprocess.DEVNULL,
             env=environment,
@@ -74,7 +79,7 @@ def _folder() -> Path:
         until = time.monotonic() + SECONDS_TO_START
         while not (folder / "socket").exists():
             if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("the process that preloads fairseq did not start")
+                raise RuntimeError(f"the process that preloads {package} did not start")
             time.sleep(0.05)
         (folder / "bin").mkdir()
         for name in COMMANDS:
@@ -82,8 +87,8 @@ def _folder() -> Path:
             command = shlex.join([*_client(folder), str(program)])
             (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (folder / "bin" / name).chmod(0o755)
-        _server.append(folder)
-    return _server[0]
+        _servers[package] = folder
+    return _servers[package]
 
 
 def _client(folder: Path) -> list[str]:
@@ -94,6 +99,11 @@ def _client(folder: Path) -> list[str]:
 def run(*arguments: object, **options) -> subprocess.CompletedProcess:
     """`subprocess.run` of Python: ``-m MODULE ...``, ``-c CODE ...`` or ``FILE ...``."""
     return subprocess.run([*_client(_folder()), *map(str, arguments)], **options)
+
+
+def run_with_torch(*arguments: object, **options) -> subprocess.CompletedProcess:
+    """As `run`; torch is imported already, fairseq and what it brings are not."""
+    return subprocess.run([*_client(_folder("torch")), *map(str, arguments)], **options)
 
 
 def commands() -> str:
@@ -139,10 +149,10 @@ def _line(connection: socket.socket) -> str:
 # --- the server
 
 
-def _serve(path: str) -> None:
+def _serve(path: str, package: str) -> None:
     """Fork a child for each request until standard input is closed. Returns in a child only."""
     given = dict(os.environ)
-    _preload()
+    _preload(package)
     added = {name: value for name, value in os.environ.items() if name not in given}
     selector = selectors.DefaultSelector()
     listener = socket.socket(socket.AF_UNIX)
@@ -276,8 +286,13 @@ def _end(program: Callable[[], None]) -> NoReturn:
     os._exit(status & 255)
 
 
-def _preload() -> None:
-    """Import what fairseq's commands import, and leave the commands themselves to the program."""
+def _preload(package: str) -> None:
+    """Import torch, or what fairseq's commands import; the commands are left to the program."""
+    if package == "torch":
+        import torch  # noqa: F401
+
+        gc.freeze()
+        return
     import logging
 
     import sacrebleu  # noqa: F401
@@ -295,7 +310,7 @@ def _preload() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        _serve(sys.argv[2])
+        _serve(*sys.argv[2:])
         _end(_program)
     else:
         code = _request(sys.argv[1], sys.argv[2], sys.argv[3:])

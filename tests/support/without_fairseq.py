@@ -1,7 +1,8 @@
 """Commands of ours run where fairseq, and what it brings along, can't be imported."""
 
 import subprocess
-import sys
+
+import preloaded
 
 from tests.conftest import fairseq_environment
 
@@ -20,8 +21,8 @@ COMMAND = "from vaswani_plugin.cli.__main__ import main\nsys.exit(main(sys.argv[
 
 def run_without_fairseq(*args: object, program: str = COMMAND) -> subprocess.CompletedProcess:
     """Run ``vaswani args``, or another program, and wait; the output is bytes."""
-    return subprocess.run(
-        [sys.executable, "-c", BLOCK + program, *map(str, args)],
+    return preloaded.run_with_torch(
+        *("-c", BLOCK + program, *args),
         capture_output=True,
         env=fairseq_environment(),
         timeout=120,
