@@ -22,6 +22,7 @@ import os
 import runpy
 import selectors
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,12 +39,13 @@ from typing import NoReturn
 SECONDS_TO_START = 120
 COMMANDS = (
     *("fairseq-train", "fairseq-generate", "fairseq-preprocess", "fairseq-interactive"),
-    *("fairseq-eval-lm", "vaswani"),
+    *("fairseq-eval-lm", "vaswani", "torchrun"),
 )
 READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
     *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
 )
+READ_LATER = ("PYTHONPATH", "TORCHELASTIC_", "TORCH_NCCL_")  # torchrun sets the last two
 _servers: dict[str, Path] = {}
 
 
@@ -52,7 +54,7 @@ def _start_settings(environment: dict[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(READ_AT_START) and name != "PYTHONPATH"
+        if name.startswith(READ_AT_START) and not name.startswith(READ_LATER)
     }
 
 
@@ -75,7 +77,7 @@ def _folder(package: str = "fairseq") -> Path:
             stdout=subprocess.DEVNULL,
             env=environment,
         )
-        atexit.register(process.communicate)
+        atexit.register(_stop, process, folder)
         until = time.monotonic() + SECONDS_TO_START
         while not (folder / "socket").exists():
             if process.poll() is not None or time.monotonic() > until:
@@ -89,6 +91,11 @@ def _folder(package: str = "fairseq") -> Path:
             (folder / "bin" / name).chmod(0o755)
         _servers[package] = folder
     return _servers[package]
+
+
+def _stop(server: subprocess.Popen, folder: Path) -> None:
+    server.communicate()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _client(folder: Path) -> list[str]:
@@ -153,6 +160,8 @@ def _serve(path: str, package: str) -> None:
     """Fork a child for each request until standard input is closed. Returns in a child only."""
     given = dict(os.environ)
     _preload(package)
+    # The children keep what they compile, but not in the checkout.
+    sys.pycache_prefix, sys.dont_write_bytecode = str(Path(path).parent / "bytecode"), False
     added = {name: value for name, value in os.environ.items() if name not in given}
     selector = selectors.DefaultSelector()
     listener = socket.socket(socket.AF_UNIX)
@@ -290,22 +299,43 @@ def _preload(package: str) -> None:
     """Import torch, or what fairseq's commands import; the commands are left to the program."""
     if package == "torch":
         import torch  # noqa: F401
+    else:
+        _preload_fairseq()
+    gc.freeze()  # the children share these objects and never collect them
 
-        gc.freeze()
-        return
+
+def _preload_fairseq() -> None:
     import logging
 
     import sacrebleu  # noqa: F401
     import torch._dynamo  # noqa: F401 the first optimizer of a process imports it, for a second
 
+    logging.disable()
     with warnings.catch_warnings(action="ignore"):
         for name in ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "train"):
             importlib.import_module(f"fairseq_cli.{name}")
+        _read_flags_once()
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
         del sys.modules[name]
+    logging.disable(logging.NOTSET)
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
-    gc.freeze()  # the children share these objects and never collect them
+
+
+def _read_flags_once() -> None:
+    """Fill the caches of hydra's parser: without them flags take most of a small training."""
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    parsers = (
+        options.get_training_parser(),
+        options.get_generation_parser(),
+        options.get_interactive_generation_parser(),
+        options.get_eval_lm_parser(),
+    )
+    for parser in parsers:
+        flags = ["data", "--arch", "transformer_tiny"] if parser is parsers[0] else ["data"]
+        convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, flags))
 
 
 if __name__ == "__main__":
