@@ -5,6 +5,7 @@ line "slow N" takes N seconds, "fail" fails, "refuse" raises a UserError, both f
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -81,6 +82,7 @@ def random_heads(queries: list[str], keys: list[str]) -> HeadWeights:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
+    print(json.dumps({"event": "process", "pid": os.getpid()}), file=sys.stderr, flush=True)
     service = Service(
         FakeTranslator(**given.get("translator", {})),
         4,

@@ -6,7 +6,7 @@ plugin isn't imported before the fork.
 
     preloaded.run("-m", "fairseq_cli.train", ...)   as subprocess.run([sys.executable, "-m", ...])
     preloaded.run_with_torch("-c", ...)             the same, with torch alone imported
-    preloaded.commands()                            a folder for PATH: fairseq-train, vaswani, ...
+    preloaded.commands()                            a folder for PATH: fairseq-train, python, ...
 
 Started as a script, this file is the server (`preloaded.py serve SOCKET PACKAGE`) or its client
 (`preloaded.py SOCKET PYTHON ARGUMENTS...`). Where a variable that Python or torch reads at its
@@ -15,6 +15,7 @@ start differs from the server's, the client starts a new Python instead.
 
 import array
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -87,10 +88,15 @@ def _folder(package: str = "fairseq") -> Path:
         for name in COMMANDS:
             program = Path(sys.executable).with_name(name)
             command = shlex.join([*_client(folder), str(program)])
-            (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-            (folder / "bin" / name).chmod(0o755)
+            _write_command(folder / "bin" / name, command)
+        _write_command(folder / "bin" / "python", shlex.join(_client(folder)))
         _servers[package] = folder
     return _servers[package]
+
+
+def _write_command(path: Path, command: str) -> None:
+    path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    path.chmod(0o755)
 
 
 def _stop(server: subprocess.Popen, folder: Path) -> None:
@@ -110,11 +116,16 @@ def run(*arguments: object, **options) -> subprocess.CompletedProcess:
 
 def run_with_torch(*arguments: object, **options) -> subprocess.CompletedProcess:
     """As `run`; torch is imported already, fairseq and what it brings are not."""
-    return subprocess.run([*_client(_folder("torch")), *map(str, arguments)], **options)
+    return subprocess.run(command_with_torch(*arguments), **options)
+
+
+def command_with_torch(*arguments: object) -> list[str]:
+    """What starts such a program: for one that a test talks to."""
+    return [*_client(_folder("torch")), *map(str, arguments)]
 
 
 def commands() -> str:
-    """A folder with `COMMANDS`, to be put in front of PATH."""
+    """A folder with `COMMANDS` and python, to be put in front of PATH."""
     return str(_folder() / "bin")
 
 
@@ -123,6 +134,8 @@ def commands() -> str:
 
 def _request(path: str, python: str, arguments: list[str]) -> int:
     """Have the server run a program with this process's streams; returns its exit status."""
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-m", "-c")):
+        os.execv(python, [python, *arguments])  # Python's own options, or a program on stdin
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     at_start, added = json.loads(_line(connection))
@@ -231,6 +244,7 @@ def _fork(
     for other in (connection, *others):
         other.close()
     os.chdir(request["cwd"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     os.environ.clear()
     os.environ.update(added | request["environment"])
     sys.argv = request["arguments"]
@@ -299,6 +313,10 @@ def _preload(package: str) -> None:
     """Import torch, or what fairseq's commands import; the commands are left to the program."""
     if package == "torch":
         import torch  # noqa: F401
+
+        with contextlib.suppress(ImportError):
+            import fastapi  # noqa: F401 for the service
+            import uvicorn  # noqa: F401
     else:
         _preload_fairseq()
     gc.freeze()  # the children share these objects and never collect them
@@ -308,6 +326,7 @@ def _preload_fairseq() -> None:
     import logging
 
     import sacrebleu  # noqa: F401
+    import sacremoses  # noqa: F401 half a second of each tokenization
     import torch._dynamo  # noqa: F401 the first optimizer of a process imports it, for a second
 
     logging.disable()

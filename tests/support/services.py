@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 
 REASON = "the service and its clients need pip install '.[serve,test]'"
@@ -57,7 +57,8 @@ class Running:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
-            self._ready.set()
+            if self.url:
+                self._ready.set()
         self._ready.set()
 
     @property
@@ -87,8 +88,8 @@ class Running:
         return code
 
     def memory(self) -> int:
-        """Bytes in memory."""
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        """Bytes in memory of a service that has logged its process."""
+        pages = Path(f"/proc/{self.events('process')[0]['pid']}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -106,7 +107,12 @@ def running(command: list[str]) -> Iterator[Running]:
 
 def fake_service(**given: Any) -> list[str]:
     """The command of fake_service.py with these settings."""
-    return [sys.executable, str(ROOT / "tests/support/fake_service.py"), json.dumps(given)]
+    return preloaded.command_with_torch(ROOT / "tests/support/fake_service.py", json.dumps(given))
+
+
+def get(service: Running, path: str) -> Any:
+    """The answer to a GET; without certificates, which take httpx longer to read."""
+    return httpx.get(service.url + path, verify=False)
 
 
 def wait_for(condition: Any, seconds: float = 10) -> None:
