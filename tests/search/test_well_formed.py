@@ -164,11 +164,12 @@ MODES = [
     {"beam": 6, "sampling": True, "sampling_topp": 0.5},
     {"beam": 6, "temperature": 3.0, "nbest": 1},
 ]
-CASES = [(mode, "paper") for mode in MODES] + [(MODES[1], "fairseq"), (MODES[3], "fairseq")]
+CASES = [(mode, "paper", True, TAGS) for mode in MODES]
+CASES += [(MODES[n], "fairseq", True, TAGS) for n in (1, 3)]
+CASES += [(MODES[n], "paper", False, ("XX",)) for n in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("mode, penalty", CASES, ids=str)
-@pytest.mark.parametrize("labelled, tags", [(False, ("XX",)), (True, TAGS)])
+@pytest.mark.parametrize("mode, penalty, labelled, tags", CASES, ids=str)
 def test_random_models_write_trees(mode, labelled, tags, penalty, monkeypatch):
     words, symbols = make_dictionaries(labelled, LABELS, tags)
     models = [make_parser(words, symbols, seed, peak=6.0) for seed in (1, 2)]
@@ -180,7 +181,7 @@ def test_random_models_write_trees(mode, labelled, tags, penalty, monkeypatch):
             words, symbols, unconstrained=unconstrained, length_penalty=penalty
         )
         for ensemble in (models[:1], models):
-            args = Namespace(**mode, max_len_b=40)
+            args = Namespace(**mode, max_len_b=24)
             generator = task.build_generator(ensemble, args)
             results = generator.generate(ensemble, make_sample(SOURCES))
             total, trees = judged(task, results)
