@@ -8,9 +8,8 @@ plugin isn't imported before the fork.
     preloaded.run_with_torch("-c", ...)             the same, with torch alone imported
     preloaded.commands()                            a folder for PATH: fairseq-train, python, ...
 
-Started as a script, this file is the server (`preloaded.py serve SOCKET PACKAGE`) or its client
-(`preloaded.py SOCKET PYTHON ARGUMENTS...`). Where a variable that Python or torch reads at its
-start differs from the server's, the client starts a new Python instead.
+Started as a script, this file is the server (`preloaded.py serve SOCKET PACKAGE`). Its clients are
+processes of `preloaded_client.py`.
 """
 
 import array
@@ -37,26 +36,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+sys.path.insert(0, str(Path(__file__).parent)) if sys.flags.isolated else None
+from preloaded_client import read_line, start_settings  # noqa: E402
+
 SECONDS_TO_START = 120
+CLIENT = Path(__file__).with_name("preloaded_client.py")
 COMMANDS = (
     *("fairseq-train", "fairseq-generate", "fairseq-preprocess", "fairseq-interactive"),
     *("fairseq-eval-lm", "vaswani", "torchrun"),
 )
-READ_AT_START = (
-    *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
-    *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
-)
-READ_LATER = ("PYTHONPATH", "TORCHELASTIC_", "TORCH_NCCL_")  # torchrun sets the last two
 _servers: dict[str, Path] = {}
-
-
-def _start_settings(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that have to be the server's. PYTHONPATH is applied after the fork."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(READ_AT_START) and not name.startswith(READ_LATER)
-    }
 
 
 # --- the tests' side
@@ -106,7 +95,7 @@ def _stop(server: subprocess.Popen, folder: Path) -> None:
 
 def _client(folder: Path) -> list[str]:
     """The command of a client; only Python's own modules are imported, and quickly."""
-    return [sys.executable, "-I", "-S", __file__, str(folder / "socket"), sys.executable]
+    return [sys.executable, "-I", "-S", str(CLIENT), str(folder / "socket"), sys.executable]
 
 
 def run(*arguments: object, **options) -> subprocess.CompletedProcess:
@@ -127,43 +116,6 @@ def command_with_torch(*arguments: object) -> list[str]:
 def commands() -> str:
     """A folder with `COMMANDS` and python, to be put in front of PATH."""
     return str(_folder() / "bin")
-
-
-# --- the client
-
-
-def _request(path: str, python: str, arguments: list[str]) -> int:
-    """Have the server run a program with this process's streams; returns its exit status."""
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-m", "-c")):
-        os.execv(python, [python, *arguments])  # Python's own options, or a program on stdin
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(path)
-    at_start, added = json.loads(_line(connection))
-    environment = dict(os.environ)
-    own = _start_settings(environment)
-    for name in own.keys() | at_start.keys():
-        # What imports add, such as sklearn's settings of OpenMP, this environment may have, too.
-        if own.get(name) not in (at_start.get(name), added.get(name)):
-            os.execv(python, [python, *arguments])
-    streams = array.array("i", [0, 1, 2])
-    connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-    request = {"arguments": arguments, "environment": environment, "cwd": os.getcwd()}
-    connection.sendall(json.dumps(request).encode() + b"\n")
-    child = int(_line(connection))
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, lambda number, frame: os.kill(child, number))
-    return int(_line(connection) or 1)
-
-
-def _line(connection: socket.socket) -> str:
-    """The next line, without its end."""
-    read = b""
-    while not read.endswith(b"\n"):
-        more = connection.recv(1 if not read.startswith(b"[") else 65536)
-        if not more:
-            break
-        read += more
-    return read.decode().rstrip("\n")
 
 
 # --- the server
@@ -224,14 +176,14 @@ def _fork(
         given: the environment at the server's start.
         added: what the imports have added to it, such as sklearn's settings of OpenMP.
     """
-    connection.sendall(json.dumps([_start_settings(given), added]).encode() + b"\n")
+    connection.sendall(json.dumps([start_settings(given), added]).encode() + b"\n")
     byte, received, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(12))
     if not byte:
         connection.close()
         return 0
     streams = array.array("i")
     streams.frombytes(received[0][2])
-    request = json.loads(_line(connection))
+    request = json.loads(read_line(connection, 65536))
     child = os.fork()
     if child:
         for stream in streams:
@@ -325,6 +277,9 @@ def _preload(package: str) -> None:
 def _preload_fairseq() -> None:
     import logging
 
+    with contextlib.suppress(ImportError):  # half a second of each plot
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
     import sacrebleu  # noqa: F401
     import sacremoses  # noqa: F401 half a second of each tokenization
     import torch._dynamo  # noqa: F401 the first optimizer of a process imports it, for a second
@@ -361,9 +316,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         _serve(*sys.argv[2:])
         _end(_program)
-    else:
-        code = _request(sys.argv[1], sys.argv[2], sys.argv[3:])
-        if code < 0:  # ended by a signal: so does this process
-            signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
-            os.kill(os.getpid(), -code)
-        sys.exit(code)
+    else:  # one that was started by an earlier version of this file
+        runpy.run_path(str(CLIENT), run_name="__main__")
