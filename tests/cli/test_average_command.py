@@ -206,6 +206,7 @@ def test_result_loads_in_fairseq(
         moved = max(moved, np.abs(values[0] - values[1]).max())
     assert moved > 1e-4, "both checkpoints are alike: the mean shows nothing"
 
-    generated = run_fairseq("generate", toy_data_bin, "--path", output, "--cpu", "--beam", "2")
+    flags = ("--cpu", "--beam", 2, "--gen-subset", "valid")
+    generated = run_fairseq("generate", toy_data_bin, "--path", output, *flags)
     assert generated.returncode == 0, generated.stderr
-    assert generated.stdout.count("\nH-") == 60
+    assert generated.stdout.count("\nH-") == 20

@@ -14,7 +14,7 @@ from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree
 
-LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:8]]
+LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:3]]
 LINES += ["", "  \t ", "( na\u00efve ) bark@@ <unk> \U0001f600 10\u00a0000", "doctor"]
 LONG = " ".join(["Xq"] * 150)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import preloaded
 import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
@@ -144,7 +145,7 @@ def test_a_byte_order_mark_at_the_start_is_no_text(translate):
     assert translate(b"\xef\xbb\xbfa bird\n") == translate(b"a bird\r\n")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30), max_size=6
@@ -169,7 +170,7 @@ def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
 def test_the_first_line_comes_before_the_last_is_sent(folder):
     arguments = ["translate", "--model", str(folder), "--buffer", "2", "--threads", "1", "--cpu"]
     with subprocess.Popen(
-        [sys.executable, "-m", "vaswani_plugin.cli", *arguments],
+        preloaded.command_with_torch("-m", "vaswani_plugin.cli", *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

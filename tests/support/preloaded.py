@@ -125,8 +125,7 @@ def _serve(path: str, package: str) -> None:
     """Fork a child for each request until standard input is closed. Returns in a child only."""
     given = dict(os.environ)
     _preload(package)
-    # The children keep what they compile, but not in the checkout.
-    sys.pycache_prefix, sys.dont_write_bytecode = str(Path(path).parent / "bytecode"), False
+    _keep_compiled(str(Path(path).parent / "bytecode"))
     added = {name: value for name, value in os.environ.items() if name not in given}
     selector = selectors.DefaultSelector()
     listener = socket.socket(socket.AF_UNIX)
@@ -259,6 +258,20 @@ def _end(program: Callable[[], None]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status & 255)
+
+
+def _keep_compiled(folder: str) -> None:
+    """Let the children share what they compile, in a folder outside the checkout."""
+    files = importlib._bootstrap_external
+    usual = files.cache_from_source
+
+    def cache_from_source(path: str, *args, **options) -> str:
+        installed = path.startswith((sys.prefix, sys.base_prefix))  # that is compiled already
+        sys.pycache_prefix = None if installed else folder
+        return usual(path, *args, **options)
+
+    files.cache_from_source = cache_from_source
+    sys.dont_write_bytecode = False
 
 
 def _preload(package: str) -> None:
