@@ -22,8 +22,10 @@ import phrase_baseline
 import phrase_table
 
 from vaswani_plugin.metrics.published import SEQ2SEQ
+from vaswani_plugin.text.corpus_io import InputError
 
 SCRIPT = ROOT / "recipes" / "seq2seq.sh"
+TINY = ("--scale", "tiny", "--cpu", "--max-update", 15, "--stack-size", 5, "--lists", 5)
 LEXICON = {"a": "x", "b": "y", "c": "z", "d": "w"}
 SENTENCES = [
     words for size in (1, 2, 3) for words in itertools.product(LEXICON, repeat=size)
@@ -131,7 +133,7 @@ def test_phrase_scores_by_hand():
     assert only.log_prob == pytest.approx(math.log(1 * 1 / 4 * 0.2 * 0.25) / 4)
 
 
-def test_mistakes_of_the_baseline(tmp_path):
+def test_mistakes_of_the_baseline(tmp_path, monkeypatch):
     (tmp_path / "train.en").write_text("a b\n\n")
     (tmp_path / "train.de").write_text("x y\nz\n")
     (tmp_path / "in").write_text("a\n\n")
@@ -140,10 +142,13 @@ def test_mistakes_of_the_baseline(tmp_path):
     done = run_script(script, *flags, "--input", tmp_path / "in")
     assert_one_line_error(done, "in, line 2: is empty")
     (tmp_path / "in").write_text("a\n")
-    done = run_script(script, *flags, "--input", tmp_path / "in")
-    assert_one_line_error(done, "train, line 2: a side is empty")
-    done = run_script(script, *flags, "--input", "x", "--input", "y")
-    assert_one_line_error(done, "2 --input and 1 --output")
+    for inputs, message in (
+        ([f"--input={tmp_path / 'in'}"], "train, line 2: a side is empty"),
+        (["--input=x", "--input=y"], "2 --input and 1 --output"),
+    ):
+        monkeypatch.setattr(sys, "argv", [script, *map(str, flags), *inputs])
+        with pytest.raises(InputError, match=message):
+            phrase_baseline.main()
 
 
 def trainings(done: subprocess.CompletedProcess) -> list[list[str]]:
@@ -185,16 +190,20 @@ def test_mistaken_options(flags, part):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> tuple[subprocess.CompletedProcess, Path]:
-    work = tmp_path_factory.mktemp("my words")
-    return run_bash(SCRIPT, "--scale", "tiny", "--cpu", "--work", work, timeout=1500), work
+def finished(tmp_path_factory) -> tuple[subprocess.CompletedProcess, Path, Path]:
+    """A run on two batches of training text."""
+    work, data = (tmp_path_factory.mktemp(name) for name in ("my words", "text"))
+    sizes = ("--train", 100, "--valid", 10, "--test", 15)
+    made = run_script("data-prep/toy_translation.py", "--output", data, *sizes)
+    assert made.returncode == 0, made.stderr
+    return run_bash(SCRIPT, *TINY, "--data", data, "--work", work, timeout=1500), work, data
 
 
 def test_a_whole_run(finished):
-    done, work = finished
+    done, work, _ = finished
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((work / "result.json").read_text(encoding="utf-8"))
-    assert (result["recipe"], result["updates"]) == ("seq2seq", 30)
+    assert (result["recipe"], result["updates"]) == ("seq2seq", 15)
     rows = {row["system"]: row for row in result["rescoring"]["rows"]}
     reference = (work / "words" / "test.de").read_text(encoding="utf-8").split("\n")[:-1]
     best = {}
@@ -220,7 +229,7 @@ def test_its_training_is_sutskevers(finished):
     """The rate that the log prints, update by update; unlike seeds; words beyond the dictionary."""
     import torch
 
-    _, work = finished
+    _, work, _ = finished
     log = (work / "logs" / "reversed-1.log").read_text(encoding="utf-8")
     lines = [line for line in log.split("\n") if "| train | epoch" in line]
     # The log shows the rate that follows an epoch: 5 epochs end with the first halving.
@@ -240,8 +249,8 @@ def test_its_training_is_sutskevers(finished):
 
 
 def test_a_second_run_trains_nothing(finished):
-    _, work = finished
+    _, work, data = finished
     before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
-    again = run_bash(SCRIPT, "--scale", "tiny", "--cpu", "--work", work)
+    again = run_bash(SCRIPT, *TINY, "--data", data, "--work", work)
     assert again.returncode == 0 and again.stderr.count("done before") == 8
     assert before == {path: path.stat().st_mtime_ns for path in before}
