@@ -5,12 +5,11 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import preloaded
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -202,11 +201,8 @@ runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
 
 def test_a_run_killed_while_it_saves_goes_on(toy_data_bin, run_fairseq, stock_checkpoint, tmp_path):
     arguments = [toy_data_bin, *STOCK_TINY, "--max-epoch", 4, "--save-dir", tmp_path]
-    killed = subprocess.run(
-        [
-            *(sys.executable, "-c", KILLED_IN_THE_SECOND_COPY, *map(str, arguments)),
-            *("--user-dir", str(PLUGIN)),
-        ],
+    killed = preloaded.run(
+        *("-c", KILLED_IN_THE_SECOND_COPY, *arguments, "--user-dir", PLUGIN),
         capture_output=True,
         env=fairseq_environment(),
         timeout=300,

@@ -5,7 +5,9 @@ Our own models, tasks and launchers are in tests/distributed.
 
 import argparse
 import datetime
+from pathlib import Path
 
+import preloaded
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,12 +16,20 @@ from fairseq.models import DistributedFairseqModel
 from omegaconf import OmegaConf
 
 import vaswani_plugin
-from tests.conftest import PLUGIN, STOCK_TINY, run_module
+from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment, run_module
 from vaswani_plugin.fairseq_patches import distribution
 
 vaswani_plugin.register()
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="mends machines without GPUs")
+
+# fairseq-train, whose workers are forks: new processes import fairseq, which takes longest.
+FORKED = """
+import functools, runpy, torch
+start = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
+torch.multiprocessing.spawn = start
+runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
+"""
 
 
 def test_two_workers_equal_one_with_twice_the_batches(toy_data_bin, run_fairseq, tmp_path):
@@ -29,17 +39,18 @@ def test_two_workers_equal_one_with_twice_the_batches(toy_data_bin, run_fairseq,
         "train", *arguments, "--update-freq", 2, "--max-epoch", 2, "--save-dir", one
     )
     assert single.returncode == 0, single.stderr
-    # the first epoch under torchrun, the second by fairseq's own spawn, which also resumes
+    # the first epoch under torchrun, the second by fairseq's own start, which also resumes
     first = run_module(
         *("torch.distributed.run", "--standalone", "--nproc-per-node", 2),
-        *("-m", "fairseq_cli.train", *arguments, "--user-dir", PLUGIN),
-        *("--max-epoch", 1, "--save-dir", two),
+        *("--no-python", Path(preloaded.commands()) / "fairseq-train"),
+        *(*arguments, "--user-dir", PLUGIN, "--max-epoch", 1, "--save-dir", two),
     )
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("done training") == 1, "each worker trained alone"
-    second = run_fairseq(
-        *("train", *arguments, "--distributed-world-size", 2, "--max-epoch", 2),
-        *("--save-dir", two, "--ddp-backend", "legacy_ddp"),
+    second = preloaded.run(
+        *("-c", FORKED, *arguments, "--user-dir", PLUGIN, "--distributed-world-size", 2),
+        *("--max-epoch", 2, "--save-dir", two, "--ddp-backend", "legacy_ddp"),
+        **{"capture_output": True, "text": True, "env": fairseq_environment(), "timeout": 300},
     )
     assert second.returncode == 0, second.stderr
     alone, together = (torch.load(folder / "checkpoint_last.pt") for folder in (one, two))
