@@ -3,12 +3,11 @@
 import argparse
 import os
 import pickle
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import preloaded
 import pytest
 import torch
 
@@ -83,8 +82,8 @@ def test_a_long_name_is_not_searched(tmp_path: Path) -> None:
         "except ValueError as error: print(error)\n"
         "assert Unpickler.load is load and 'fairseq' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, path],
+    done = preloaded.run_with_torch(
+        *("-c", program, path),
         capture_output=True,
         text=True,
         timeout=60,

@@ -11,7 +11,7 @@ import pytest
 
 from vaswani_plugin import Translator
 
-SENTENCES = 400
+SENTENCES = 150
 NOISE = 2e-4
 
 
@@ -56,19 +56,19 @@ def test_in_any_batch_size(translator, lines, expected, batch_tokens):
 
 
 def test_one_by_one(translator, lines, expected):
-    found = [translator.translate(line, beam=4) for line in lines[:100]]
-    require_equal(found, expected[:100])
+    found = [translator.translate(line, beam=4) for line in lines[:40]]
+    require_equal(found, expected[:40])
 
 
 def test_in_any_order_and_as_a_stream(translator, lines, expected):
     order = random.Random(3).sample(range(SENTENCES), SENTENCES)
-    stream = translator.stream((lines[n] for n in order), beam=4, buffer=77)
+    stream = translator.stream((lines[n] for n in order), beam=4, buffer=37)
     require_equal(list(stream), [expected[n] for n in order])
 
 
 def test_from_eight_threads_at_once(translator, lines, expected):
     def work(number):
-        own = random.Random(number).sample(range(SENTENCES), 250)
+        own = random.Random(number).sample(range(SENTENCES), 60)
         found = translator.translate([lines[n] for n in own], beam=4, batch_tokens=100 * number)
         return found, [expected[n] for n in own]
 
@@ -78,7 +78,7 @@ def test_from_eight_threads_at_once(translator, lines, expected):
 
 
 def test_all_of_the_n_best(trained, translator, lines):
-    some = lines[:60]
+    some = lines[:30]
     expected = trained.generate(some, "--beam", 5, "--nbest", 5, "--lenpen", 0.2)
     found = translator.translate(some, beam=5, nbest=5, length_penalty=0.2)
     assert len(expected) == sum(len(t.hypotheses) for t in found) == 5 * len(some)

@@ -2,9 +2,9 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 import torch
 import toy_language_model as toy
@@ -40,8 +40,9 @@ GUIDED = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next
 
 
 def run(program: str, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
+    start = preloaded.run_with_torch if program.startswith(BLOCK) else preloaded.run
+    return start(
+        *("-c", program, *arguments),
         input=stdin,
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from vaswani_plugin.text.settings import TreeSettings
 
 TREES = list(toy_trees.distinct_trees(60, 1))
+TESTED = 16  # the first so many of them are the test set, too
 FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
 LIMITS = ("--max-source-positions", "150", "--max-target-positions", "500")
 
@@ -21,9 +22,12 @@ def write_parser_bundle(
     folder: Path, coding: str = "bpe", keep_tags: bool = True, model: tuple[str, ...] = FLAGS
 ) -> Path:
     """Makes the bundle in `folder`/model and returns that; its data are in `folder`/bin."""
-    (folder / "trees").write_text("".join(f"{tree}\n" for tree in TREES), encoding="utf-8")
+    for name, count in (("trees", len(TREES)), ("tested", TESTED)):
+        lines = "".join(f"{tree}\n" for tree in TREES[:count])
+        (folder / name).write_text(lines, encoding="utf-8")
     settings = TreeSettings(coding, keep_tags, True, "codes" if coding == "bpe" else None)
-    splits = {split: [str(folder / "trees")] for split in ("train", "valid", "test")}
+    files = {"train": "trees", "valid": "tested", "test": "tested"}
+    splits = {split: [str(folder / name)] for split, name in files.items()}
     code_trees(splits, settings, folder / "bin", 100, 2, 1)
     cfg = training_config(*model, *LIMITS).copy()
     cfg.task.data = str(folder / "bin")
