@@ -2,21 +2,23 @@
 
 import random
 import struct
+import sys
 from pathlib import Path
 
+import binarize as script
 import numpy as np
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text import binary
+from vaswani_plugin.text import binary, parallel
 from vaswani_plugin.text.corpus_io import InputError
-from vaswani_plugin.text.parallel import read_blocks
 
 SENTENCES = {
     "train": (["a b c", "d e", "a a"], ["x y", "z a", "b"]),
     "valid": (["a b"], ["x y z"]),
     "test": (["c unknown"], ["b"]),
 }
+BLOCK_BYTES = 8_000  # for a corpus of many blocks that fairseq reads in a moment
 
 
 @pytest.fixture
@@ -65,7 +67,8 @@ def strange(tmp_path_factory) -> Path:
     words = [
         "".join(rng.choices("abcdefgh\u00e9\U0001f600", k=rng.randint(1, 4))) for _ in range(900)
     ]
-    words += ["<s>", "<pad>", "</s>", "<unk>", "madeupword0001", "a\u200bb", "#fairseq:overwrite"]
+    odd = ["<s>", "<pad>", "</s>", "<unk>", "madeupword0001", "a\u200bb", "#fairseq:overwrite"]
+    words[30:30] = odd
     spaces = [" "] * 20 + ["  ", "\t", "\u00a0", "\u2028", "\u0085", "\x1c"]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
 
@@ -73,12 +76,26 @@ def strange(tmp_path_factory) -> Path:
         chosen = rng.choices(words, weights, k=rng.choice((0, 1, 5, 20)))
         return "".join(word + rng.choice(spaces) for word in chosen)
 
-    for split, count in (("train", 25_000), ("valid", 50), ("test", 1)):
+    for split, count in (("train", 1500), ("valid", 50), ("test", 1)):
         for language in ("en", "de"):
             content = "".join(f"{line()}\n" for _ in range(count))
             (folder / f"{split}.{language}").write_bytes(content.encode("utf-8"))
-    assert len(list(read_blocks(str(folder / "train.en")))) > 1
+    assert (folder / "train.en").stat().st_size > 2 * BLOCK_BYTES
     return folder
+
+
+@pytest.fixture
+def ours(monkeypatch, capsys):
+    """A function of flags that runs the script here, in small blocks, and gives what it prints."""
+    read = parallel.read_blocks
+    monkeypatch.setattr(parallel, "read_blocks", lambda path, size=0: read(path, BLOCK_BYTES))
+
+    def run(*flags: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["binarize.py", *map(str, flags)])
+        script.main()
+        return capsys.readouterr().out
+
+    return run
 
 
 def fairseq_preprocess(*flags: object) -> None:
@@ -95,7 +112,7 @@ def fairseq_preprocess(*flags: object) -> None:
 @pytest.mark.parametrize(
     ("threshold", "factor", "workers"), [(0, 8, 1), (20, 1000, 2), (2, 70_000, 1)]
 )
-def test_files_are_those_of_fairseq(strange, tmp_path, threshold, factor, workers):
+def test_files_are_those_of_fairseq(strange, ours, tmp_path, threshold, factor, workers):
     prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
     fairseq_preprocess(
         "--source-lang", "en", "--target-lang", "de", *prefixes, "--joined-dictionary",
@@ -103,11 +120,10 @@ def test_files_are_those_of_fairseq(strange, tmp_path, threshold, factor, worker
         "--destdir", tmp_path / "theirs", "--workers", 1,
     )  # fmt: skip
     splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
-    done = run_script(
-        "data-prep/binarize.py", "--pair", "en-de", *splits, "--threshold", threshold,
+    ours(
+        "--pair", "en-de", *splits, "--threshold", threshold,
         "--padding-factor", factor, "--workers", workers, "--output", tmp_path / "ours",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "ours").iterdir())
     assert len(names) == 14  # two dictionaries, .bin and .idx of three splits in two languages
     assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
@@ -117,7 +133,7 @@ def test_files_are_those_of_fairseq(strange, tmp_path, threshold, factor, worker
 
 @pytest.mark.parametrize(("rows", "factor", "threshold"), [((160, 80), 8, 0), ((5, 2000), 1, 3)])
 def test_dictionaries_of_the_most_frequent_words_are_those_of_fairseq(
-    strange, tmp_path, rows, factor, threshold
+    strange, ours, tmp_path, rows, factor, threshold
 ):
     prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
     fairseq_preprocess(
@@ -127,13 +143,12 @@ def test_dictionaries_of_the_most_frequent_words_are_those_of_fairseq(
         "--destdir", tmp_path / "theirs", "--workers", 1,
     )  # fmt: skip
     splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
-    done = run_script(
-        "data-prep/binarize.py", "--pair", "en-de", *splits, "--source-rows", rows[0],
+    said = ours(
+        "--pair", "en-de", *splits, "--source-rows", rows[0],
         "--target-rows", rows[1], "--threshold", threshold, "--padding-factor", factor,
         "--workers", 2, "--output", tmp_path / "ours",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert f"types.en {rows[0]}" in done.stdout
+    assert f"types.en {rows[0]}" in said
     names = sorted(path.name for path in (tmp_path / "ours").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
     for name in names:
@@ -153,7 +168,7 @@ def test_mistaken_rows(text, flags, part):
     assert not (text.parent / "data bin").exists()
 
 
-def test_files_with_a_given_dictionary_are_those_of_fairseq(strange, tmp_path):
+def test_files_with_a_given_dictionary_are_those_of_fairseq(strange, ours, tmp_path):
     """Symbols that the text lacks keep their rows, and the text's others are unknown."""
     symbols = ["\u2581a", "<0x0A>", "a", "b", "never", "c", "d", "e"]
     (tmp_path / "dict").write_text("".join(f"{symbol} 1\n" for symbol in symbols))
@@ -163,11 +178,10 @@ def test_files_with_a_given_dictionary_are_those_of_fairseq(strange, tmp_path):
         "--srcdict", tmp_path / "dict", "--destdir", tmp_path / "theirs", "--workers", 1,
     )  # fmt: skip
     splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
-    done = run_script(
-        "data-prep/binarize.py", "--pair", "en-de", *splits, "--dictionary", tmp_path / "dict",
+    ours(
+        "--pair", "en-de", *splits, "--dictionary", tmp_path / "dict",
         "--padding-factor", 4, "--workers", 1, "--output", tmp_path / "ours",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "ours").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
     for name in names:

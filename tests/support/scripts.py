@@ -1,8 +1,10 @@
-"""Runs scripts of data-prep/ and recipes/ as users do, by path, each in a process of its own."""
+"""Runs scripts of data-prep/ and recipes/ as users do, by path, each in a process of its own.
+
+The Python ones are forks of a process that has imported the packages: imports take most of a run.
+"""
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import preloaded
@@ -18,12 +20,13 @@ def run_script(
     timeout: float = 300,
 ) -> subprocess.CompletedProcess:
     """Runs a Python script, named from the repository's root; output is bytes decoded as UTF-8."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / path), *map(str, args)],
+    done = preloaded.run(
+        *(ROOT / path, *args),
         input=stdin,
         capture_output=True,
         cwd=cwd,
         timeout=timeout,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     done.stdout = done.stdout.decode("utf-8")
     done.stderr = done.stderr.decode("utf-8")
