@@ -67,7 +67,7 @@ def decode(name: str, size: str, setting: Setting, sentences: int) -> dict[str, 
     """
     once = ROOT / "recipes" / "benchmarks" / "decode_once.py"
     done = subprocess.run(
-        [sys.executable, once, setting.data, ARCHS[size], str(sentences)],
+        ["python", once, setting.data, ARCHS[size], str(sentences)],
         capture_output=True,
         text=True,
         env=os.environ

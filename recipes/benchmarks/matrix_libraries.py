@@ -65,6 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="matrix_libraries.sh", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), metavar="NAME")
     args = parser.parse_args(argv)
     if not has_onednn():
         print("this PyTorch has no oneDNN: there is nothing to choose")
@@ -75,8 +76,8 @@ def main(argv: list[str] | None = None) -> int:
     ratios = []
     for threads in args.threads:
         torch.set_num_threads(threads)
-        for name, shape in SHAPES.items():
-            found = rates(shape, args.repetitions)
+        for name in args.shapes:
+            found = rates(SHAPES[name], args.repetitions)
             ratios += [onednn / own for own, onednn in found]
             cells = " | ".join(f"{own:6.0f} {onednn:6.0f}" for own, onednn in found)
             print(f"  {threads} threads, {name:18} {cells}")

@@ -3,25 +3,23 @@
 import argparse
 import csv
 import json
-import logging
 import os
 import shutil
 import sys
-import traceback
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from tests.conftest import write_toy_corpus
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from tests.support.scripts import ROOT, assert_one_line_error, quick_environment, run_bash
 
 sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 
 import ancestors_report
 import ancestors_train
 from ancestors_models import MODELS, Settings, Training, choose_models, trainings_of
+from trainings import execute as run_command
 
 from vaswani_plugin.text.corpus_io import InputError
 
@@ -29,39 +27,6 @@ SCRIPT = ROOT / "recipes" / "ancestors.sh"
 NAMES = ["seq2seq", "attention", "convolution", "transformer"]
 SETTINGS = {"budget_seconds": 0, "max_update": 4, "points": 2, "max_tokens": 200}
 SETTINGS |= {"warmup_updates": 2, "threads": 1, "gpus": 0}
-
-
-def in_a_fork(command: list[str], output: Path, environment: dict[str, str]) -> None:
-    """What `execute` does, in a copy of this process: fairseq need not be loaded again."""
-    import torch
-
-    from vaswani_plugin import register
-
-    register()  # fairseq's loader passes over a package that is imported already
-
-    output.parent.mkdir(parents=True, exist_ok=True)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            with open(output, "a", encoding="utf-8") as stream:
-                os.dup2(stream.fileno(), 1)
-                os.dup2(stream.fileno(), 2)
-                sys.stdout = sys.stderr = stream
-                form = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
-                logging.basicConfig(stream=stream, level=logging.INFO, format=form, force=True)
-                torch.set_num_threads(1)
-                sys.argv = command
-                module = command[0].removeprefix("fairseq-")
-                import_module(f"fairseq_cli.{module}").cli_main()
-                status = 0
-        except BaseException:
-            with open(output, "a", encoding="utf-8") as stream:
-                traceback.print_exc(file=stream)
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert status == 0, output.read_text(encoding="utf-8")[-2000:]
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +61,10 @@ def finished(data_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
     def execute(command: list[str], output: Path, environment: dict[str, str]) -> None:
         commands.append(command)
-        in_a_fork(command, output, environment)
+        run_command(command, output, environment)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", quick_environment()["PATH"])
         patch.setattr(ancestors_train, "execute", execute)
         call(ancestors_train, patch, *NAMES, *flags(work, data_bin, seeds="1"))
         call(ancestors_report, patch, *flags(work, data_bin, seeds="1"), "--title=toy")
@@ -182,8 +148,9 @@ def test_a_cut_off_training_goes_on(finished: tuple, data_bin: Path, tmp_path, m
 
     def execute(command: list[str], output: Path, environment: dict[str, str]) -> None:
         commands.append(" ".join(command))
-        in_a_fork(command, output, environment)
+        run_command(command, output, environment)
 
+    monkeypatch.setenv("PATH", quick_environment()["PATH"])
     monkeypatch.setattr(ancestors_train, "execute", execute)
     call(ancestors_train, monkeypatch, *NAMES, *flags(work, data_bin, seeds="1"))
     assert not commands
