@@ -129,7 +129,8 @@ def test_formula_of_the_counts(name):
 @pytest.mark.parametrize("name", TABLE_3)
 def test_row_through_parser_and_build(name, task):
     row = TABLE_3[name]
-    model = build(training_config("--arch", name), task)
+    # With the task's name, so that one reading of the flags serves the test of Hydra's files, too.
+    model = build(training_config("--task", "vaswani_translation", "--arch", name), task)
     assert type(model) is VaswaniTransformer
     assert sum(p.numel() for p in model.parameters()) == row.parameters
     assert len(model.encoder.layers) == len(model.decoder.layers) == row.n

@@ -1,8 +1,8 @@
 """The examples do what their first lines say."""
 
 import re
-import subprocess
-import sys
+
+import preloaded
 
 from tests.conftest import REPO, fairseq_environment
 
@@ -16,8 +16,8 @@ def test_the_copy_task_is_learned_without_fairseq():
         "import runpy, sys; runpy.run_module('examples.copy_task', run_name='__main__');"
         "assert 'fairseq' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", probe],
+    done = preloaded.run_with_torch(
+        *("-c", probe),
         capture_output=True,
         text=True,
         cwd=REPO,

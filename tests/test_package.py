@@ -10,10 +10,11 @@ import venv
 import zipfile
 from pathlib import Path
 
+import preloaded
 import pytest
 from toy_bundle import write_toy_bundle
 
-from tests.conftest import PLUGIN, REPO
+from tests.conftest import PLUGIN, REPO, fairseq_environment
 
 OUTSIDE = (".git", ".venv", "work", "build", "dist", "__pycache__", "*.egg-info", ".ci", ".github")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])('.'))"
@@ -77,12 +78,17 @@ def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
     """Unpacked into an empty folder; the packages of the environment serve as its dependencies."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    run = (sys.executable, "-m", "vaswani_plugin.cli")
     place = "import vaswani_plugin; print(vaswani_plugin.__file__)"
     found = call(sys.executable, "-c", place, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert found.strip() == str(tmp_path / "site" / "vaswani_plugin" / "__init__.py")
-    listing = call(*run, "archs", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
-    assert "vaswani_base" in listing
+    listing = preloaded.run(
+        *("-m", "vaswani_plugin.cli", "archs"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=fairseq_environment(PYTHONPATH=str(tmp_path / "site")),
+    )
+    assert "vaswani_base" in listing.stdout, listing.stderr
 
 
 @pytest.mark.slow
