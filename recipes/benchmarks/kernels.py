@@ -67,6 +67,7 @@ def decode(name: str, size: str, setting: Setting, sentences: int) -> dict[str, 
     """
     once = ROOT / "recipes" / "benchmarks" / "decode_once.py"
     done = subprocess.run(
+        # The environment's: the shell script has activated it.
         ["python", once, setting.data, ARCHS[size], str(sentences)],
         capture_output=True,
         text=True,

@@ -132,7 +132,8 @@ def run_training(
     once, raw = ROOT / "recipes" / "benchmarks" / "train_once.py", report.with_suffix(".raw")
     with open(log, "wb") as stream:
         done = subprocess.run(
-            [sys.executable, once, raw, *flags, "--", *command, "--save-dir", work / "crash"],
+            # The environment's: the shell script has activated it.
+            ["python", once, raw, *flags, "--", *command, "--save-dir", work / "crash"],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

@@ -94,10 +94,9 @@ def start_and_kill(stage: str, work: Path, log: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> Path:
+def uninterrupted(quickstart) -> Path:
     """The work folder of a run that nothing disturbed."""
-    work = tmp_path_factory.mktemp("whole")
-    done = run_bash(*COMMAND[1:], "--work", work, timeout=1500)
+    done, work = quickstart
     assert done.returncode == 0, done.stderr[-3000:]
     return work
 

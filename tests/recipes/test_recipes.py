@@ -41,13 +41,6 @@ def german(tmp_path_factory) -> published.Text:
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory):
-    """A finished run: its process and its work folder."""
-    work = tmp_path_factory.mktemp("quick start")
-    return run_recipe("quickstart", work), work
-
-
-@pytest.fixture(scope="module")
 def captions(tmp_path_factory, german) -> Path:
     """A made-up corpus under the names of Multi30k's files."""
     folder = tmp_path_factory.mktemp("my captions")
