@@ -12,7 +12,7 @@ from vaswani_plugin.modules.schedule import learning_rate
 from vaswani_plugin.modules.transformer import Transformer
 
 PAD, START, END, FIRST, VOCABULARY = 0, 1, 2, 3, 30
-UPDATES, WARM_UP, D_MODEL = 600, 150, 64
+UPDATES, WARM_UP, D_MODEL = 400, 100, 64
 
 
 def make_batch(sentences: int = 64, most: int = 10) -> Tensor:
