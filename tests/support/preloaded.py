@@ -36,8 +36,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-sys.path.insert(0, str(Path(__file__).parent)) if sys.flags.isolated else None
-from preloaded_client import read_line, start_settings  # noqa: E402
+from preloaded_client import read_line, start_settings
 
 SECONDS_TO_START = 120
 CLIENT = Path(__file__).with_name("preloaded_client.py")
@@ -326,8 +325,5 @@ def _read_flags_once() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        _serve(*sys.argv[2:])
-        _end(_program)
-    else:  # one that was started by an earlier version of this file
-        runpy.run_path(str(CLIENT), run_name="__main__")
+    _serve(*sys.argv[2:])
+    _end(_program)
