@@ -19,7 +19,7 @@ SUFFIXES = (
     start=st.text("abceilnostyw", max_size=6),
     suffixes=st.lists(st.sampled_from(SUFFIXES), max_size=3),
 )
-@settings(max_examples=2000)
+@settings(max_examples=600)
 def test_stems_as_nltk(start, suffixes):
     word = start + "".join(suffixes)
     assert stem(word) == PorterStemmer().stem(word)

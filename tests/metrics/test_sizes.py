@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from fairseq_flags import training_config
+from fairseq_flags import model_config
 
 from vaswani_plugin.architectures import FAMILIES
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
@@ -12,19 +12,19 @@ from vaswani_plugin.metrics.sizes import sizes_of, sizes_of_row
 
 
 def test_our_sizes_are_those_of_every_configuration() -> None:
-    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_b_dk16").model
+    cfg = model_config("--task", "vaswani_translation", "--arch", "vaswani_b_dk16")
     assert sizes_of(cfg, 77) == TransformerSizes(512, 2048, 6, 6, 8, 16, 64, 77)
-    cfg = training_config("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_tiny").model
+    cfg = model_config("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_tiny")
     assert sizes_of(cfg, 77) == TransformerSizes(128, 256, 0, 4, 4, 32, 32, 77)
     lstm = ("--task", "vaswani_translation", "--d-model", "6", "--layers", "3", "--arch")
-    cfg = training_config(*lstm, "vaswani_seq2seq_lstm").model
+    cfg = model_config(*lstm, "vaswani_seq2seq_lstm")
     assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77)
-    cfg = training_config(*lstm, "vaswani_attention_lstm").model
+    cfg = model_config(*lstm, "vaswani_attention_lstm")
     assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, "dot")
     for given, counted in (("scaled-dot", "dot"), ("additive", "additive"), ("none", "none")):
-        cfg = training_config(*lstm, "vaswani_attention_lstm", "--attention", given).model
+        cfg = model_config(*lstm, "vaswani_attention_lstm", "--attention", given)
         assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, counted)
-    cfg = training_config(*lstm, "vaswani_attention_lstm", "--input-feeding").model
+    cfg = model_config(*lstm, "vaswani_attention_lstm", "--input-feeding")
     assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, "dot", input_feeding=True)
 
 
@@ -35,5 +35,5 @@ def test_another_model_has_none() -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.title)
 def test_a_row_has_the_sizes_of_its_configuration(family) -> None:
     for row in family.rows:
-        cfg = training_config("--task", family.task, "--arch", row.name).model
+        cfg = model_config("--task", family.task, "--arch", row.name)
         assert sizes_of_row(family, row, 77) == sizes_of(cfg, 77), row.name

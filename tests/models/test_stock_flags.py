@@ -1,7 +1,7 @@
 """A flag of fairseq's own Transformer is refused by the name of ours."""
 
 import pytest
-from fairseq_flags import training_config
+from fairseq_flags import model_config, training_config
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.models._stock_flags import INSTEAD
@@ -30,7 +30,7 @@ def test_the_error_names_ours(capsys, arch, flags, ours):
 def test_what_is_named_is_a_flag_of_ours():
     for ours in {name.split()[0] for name in INSTEAD.values()}:
         value = {"--positions": "learned", "--share-embeddings": "all"}.get(ours, "8")
-        training_config("--arch", "vaswani_debug", "--task", "vaswani_translation", ours, value)
+        model_config("--arch", "vaswani_debug", "--task", "vaswani_translation", ours, value)
 
 
 def test_stock_models_keep_their_flags():

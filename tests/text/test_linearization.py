@@ -49,9 +49,9 @@ def test_the_sequences_of_a_tree():
     assert " ".join(tagged) == "(TOP (S (NP DT NN )NP (VP VBZ )VP )S )TOP"
 
 
-def test_ten_thousand_random_trees_come_back():
+def test_random_trees_come_back():
     rng = random.Random(4)
-    for _ in range(10_000):
+    for _ in range(2000):
         check_there_and_back(random_tree(rng))
 
 

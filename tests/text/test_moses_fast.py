@@ -55,7 +55,7 @@ def expected(line: str, language: str, normalize: bool, aggressive: bool, escape
     return " ".join(tokens)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(TEXTS, st.sampled_from((*LANGUAGES, "it", "zh")), st.booleans(), st.booleans())
 @example("DOTMULTI xDOTMULTI.", "en", False, False)
 @example("5' '5 a' 'b", "en", False, True)
@@ -66,7 +66,7 @@ def test_tokens_are_those_of_sacremoses(text, language, aggressive, escape):
     assert result == expected(text, language, False, aggressive, escape)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(TEXTS, st.sampled_from((*LANGUAGES, "cs", "fi")))
 @example("\u201eNein.\u201c", "de")
 def test_normalized_text_is_that_of_sacremoses(text, language):
@@ -74,7 +74,7 @@ def test_normalized_text_is_that_of_sacremoses(text, language):
     assert normalized == " ".join(reference(language)[1].normalize(text + "\n").split())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(TEXTS, st.sampled_from(LANGUAGES))
 def test_both_together(text, language):
     result = ours(language, True, True, False, True)(text)
