@@ -101,6 +101,17 @@ def test_an_option_wins_over_the_paper():
     assert binarize[binarize.index("--padding-factor") + 1] == "8192"
 
 
+def test_the_order_of_batches():
+    """The default is the task's own: a training that was begun before the flag goes on."""
+    assert "--batch-order" not in flags_of(dry_run("multi30k", "--cpu"), "fairseq-train")
+    done = dry_run("multi30k", "--cpu", "--batch-order", "fairseq")
+    assert flags_of(done, "fairseq-train")["--batch-order"] == "fairseq"
+    assert_one_line_error(
+        dry_run("multi30k", "--batch-order", "random"),
+        "--batch-order random: must be longer-side or fairseq",
+    )
+
+
 @pytest.mark.parametrize(("gpus", "frequency"), [(1, "8"), (2, "4"), (8, "1")])
 def test_the_batch_is_the_same_on_fewer_gpus(gpus, frequency):
     assert flags_of(dry_run("wmt14_en_de", "--gpus", gpus), "fairseq-train")["--update-freq"] == (
