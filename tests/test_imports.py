@@ -24,10 +24,11 @@ MAY_IMPORT = {
     "configurations": {"building", "errors"},
     "decoding": set(),
     "devices": set(),
+    "processor": set(),
     "defaults": set(),
     "text": set(),
     "metrics": {"text", "architectures"},
-    "matrix_library": {"devices", "errors"},
+    "matrix_library": {"devices", "errors", "processor"},
     "modules": set(),
     "kernels": {"modules", "matrix_library", "devices", "errors"},
     "analysis": {
@@ -40,6 +41,7 @@ MAY_IMPORT = {
         *("modules", "building", "search", "text", "architectures", "errors"),
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
         "metrics",  # the scores on a model card
+        "processor",  # which library CTranslate2 may use
     },
     "serving": {"analysis", "errors"},
     "interchange": {
@@ -74,7 +76,8 @@ LIBRARIES = {"torch", "fairseq"}
 # Which of the two each package may know.
 MAY_KNOW = {
     **dict.fromkeys(
-        ["architectures", "checkpoint_sums", "decoding", "errors", "text", "metrics"], set()
+        ["architectures", "checkpoint_sums", "decoding", "errors", "processor", "text", "metrics"],
+        set(),
     ),
     **dict.fromkeys(
         [

@@ -8,13 +8,13 @@ Axes: R rows, D inputs, V outputs.
 
 import os
 from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.processor import vendor
 
 VARIABLE = "VASWANI_MATRIX_LIBRARY"
 LIBRARIES = ("pytorch", "onednn")
@@ -23,13 +23,6 @@ FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
 on AMD with AVX-512. MKL is 5 to 20 % faster with AVX2 alone, and 10 % on Intel with AVX-512."""
 LEAST_ROWS = 24
 """With fewer rows, a call of oneDNN costs more than it gains."""
-
-
-def vendor() -> str:
-    """Return the processor's vendor as Linux names it; "" where it is unknown."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 @cache

@@ -29,7 +29,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokeniz
 from transformers.utils import logging
 
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.inference.bundle import Bundle, Loaded
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.checkpoint_models import Loaded
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.corpus_io import read_lines

@@ -19,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from vaswani_plugin.inference.engines import engine_of  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
 
 MEASURE = "import torch"
@@ -40,8 +41,9 @@ COMMANDS = {
 }
 """Arguments of `vaswani`: the ratio to `import torch` that they should not exceed."""
 
-MODEL_COMMANDS = {"translate --cpu --model {model} sentence": 1.5}
-"""The same for commands that need a bundle: `{model}` is its folder."""
+TRANSLATE = "translate --cpu --model {model} sentence"
+GOALS = {"torch": 1.5, "ctranslate2": 0.4}
+"""The ratio that `TRANSLATE` should not exceed, by the engine of the bundle `{model}`."""
 
 Clock = Callable[[list[str], Path], float]
 
@@ -118,18 +120,22 @@ def main(argv: list[str] | None = None) -> None:
         "--repetitions", type=int, default=5, metavar="N", help="rounds (default: 5)"
     )
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a bundle; also measures a translation with it"
+        "--model",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a bundle, or an export of one; also measures a translation with it; may be repeated",
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     args = parser.parse_args(argv)
     if args.repetitions < 1:
         raise InputError(f"--repetitions {args.repetitions}: must be at least 1")
     commands: dict[str, float | None] = dict(COMMANDS)
-    if args.model is not None:
-        if len(str(args.model).split()) != 1:
-            raise InputError(f"--model {args.model}: must be a path without blanks here")
-        for command, goal in MODEL_COMMANDS.items():
-            commands[command.format(model=args.model.resolve())] = goal
+    for model in args.model:
+        if len(str(model).split()) != 1:
+            raise InputError(f"--model {model}: must be a path without blanks here")
+        commands[TRANSLATE.format(model=model.resolve())] = GOALS.get(engine_of(model))
     rows = compare(commands, args.repetitions)
     print(json.dumps(rows, indent=1) if args.format == "json" else as_table(rows))
 

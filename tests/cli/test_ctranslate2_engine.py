@@ -1,6 +1,8 @@
 """The CTranslate2 engine finds what fairseq's generator with the paper's score finds."""
 
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,12 +12,13 @@ from model_factory import SIZES, make_model
 from search_setup import EOS, FIRST_WORD, PAD, make_sample, make_translation_task
 from toy_bundle import SENTENCES, write_toy_bundle
 
+from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
-from vaswani_plugin.interchange.translation import FairseqEngine
+from vaswani_plugin.interchange.fairseq_engine import FairseqEngine
 from vaswani_plugin.search.options import SearchOptions
 
 if find_spec("ctranslate2") is None:
@@ -256,6 +259,45 @@ def test_translate_takes_an_exported_bundle_for_what_it_is(tmp_path):
         outputs.append((tmp_path / "out").read_text(encoding="utf-8"))
     assert outputs[0] == outputs[1] == outputs[2] and outputs[0].count("\n") == 6
     assert len(set(outputs[0].split("\n"))) > 3
+
+
+WITHOUT_TORCH = """
+import sys
+from vaswani_plugin.cli.__main__ import main
+code = main(sys.argv[1:])
+sys.exit(code or int("torch" in sys.modules))
+"""
+
+
+def test_it_starts_without_torch(tmp_path):
+    """In a process of its own, since this one has imported torch."""
+    bundle = write_toy_bundle(tmp_path)
+    export = [*("export", "--to", "ctranslate2"), "--model", str(bundle), "--output"]
+    assert cli.main([*export, str(tmp_path / "exported")]) == 0
+    (tmp_path / "in").write_text("a bird\nthe cat\n", encoding="utf-8")
+    outputs = []
+    for model in (bundle, tmp_path / "exported"):
+        command = ["translate", "--cpu", "--beam", "1", "--model", str(model), str(tmp_path / "in")]
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_TORCH, *command],
+            capture_output=True,
+            env=fairseq_environment(),
+        )
+        outputs.append((done.returncode, done.stdout, done.stderr))
+    assert outputs[0][0] == 1 and outputs[0][1]  # PyTorch's engine: the check can fail
+    assert outputs[1] == (0, outputs[0][1], b"")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_translate_says_at_a_terminal_that_ctranslate2_is_faster(
+    tmp_path, monkeypatch, capsys, is_terminal
+):
+    bundle = write_toy_bundle(tmp_path)
+    (tmp_path / "in").touch()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert cli.main(["translate", "--cpu", "--model", str(bundle), str(tmp_path / "in")]) == 0
+    said = capsys.readouterr().err
+    assert said.count("`vaswani export --to ctranslate2") == int(is_terminal)
 
 
 def test_translate_names_what_is_missing(tmp_path, capsys):

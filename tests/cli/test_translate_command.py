@@ -19,11 +19,11 @@ from without_fairseq import run_without_fairseq
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference import translator as module
+from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.interchange import translation
+from vaswani_plugin.interchange import fairseq_engine
 from vaswani_plugin.interchange.bundle import FairseqBundle
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
@@ -422,12 +422,12 @@ def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, d
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     chosen = []
 
-    def engine(_, device, dtype):
+    def engine(_, device, dtype, threads):
         chosen.append((device, dtype))
         raise ValueError("chosen")
 
-    monkeypatch.setattr(module, "SearchEngine", engine)
-    monkeypatch.setattr(translation, "build_engine", engine)
+    monkeypatch.setattr(search_engine, "SearchEngine", engine)
+    monkeypatch.setattr(fairseq_engine, "build_engine", engine)
     if is_foreign:
         monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
     assert main(["translate", "--model", str(bundle.folder), *flags]) == 1

@@ -19,7 +19,8 @@ from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.interchange.bundle import FairseqBundle
-from vaswani_plugin.interchange.translation import FairseqEngine, load_translator
+from vaswani_plugin.interchange.fairseq_engine import FairseqEngine
+from vaswani_plugin.interchange.translation import load_translator
 from vaswani_plugin.search.options import SearchOptions
 
 PAIRS = [

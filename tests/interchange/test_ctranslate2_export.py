@@ -11,6 +11,7 @@ from model_factory import SIZES, make_dictionary, make_model, make_task, random_
 from reference_weights import shake
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.interchange.ctranslate2_export import (
     import_ctranslate2,
     transformer_spec,
@@ -145,8 +146,8 @@ def test_a_word_that_is_there_twice_is_refused():
 def test_bytes_are_multiplied_by_a_library_that_does_not_overflow(
     monkeypatch, avx2, vnni, expected
 ):
-    monkeypatch.setattr(torch.cpu, "_is_avx2_supported", lambda: bool(avx2))
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: bool(vnni))
+    known = {name for name, has in (("avx2", avx2), ("avx512_vnni", vnni)) if has}
+    monkeypatch.setattr(ctranslate2_engine, "instructions", lambda: known)
     monkeypatch.setenv("CT2_USE_MKL", "")
     monkeypatch.delenv("CT2_USE_MKL")
     import_ctranslate2()

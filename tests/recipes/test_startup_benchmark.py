@@ -14,6 +14,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 import startup  # noqa: E402
 
 from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL  # noqa: E402
 
 
 def test_ratios_are_of_medians_without_the_first_round() -> None:
@@ -49,6 +50,15 @@ def test_a_bundle_translates_a_sentence(monkeypatch, capsys, tmp_path) -> None:
     _, row = json.loads(capsys.readouterr().out)
     assert row["command"] == f"vaswani translate --cpu --model {model} sentence"
     assert row["seconds"] > 0 and row["goal"] == 1.5
+
+
+def test_an_export_has_another_goal(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setattr(startup, "COMMANDS", {})
+    monkeypatch.setattr(startup, "seconds", lambda command, folder: 1.0)
+    monkeypatch.setattr(startup.compare, "__defaults__", (startup.seconds,))
+    (tmp_path / CTRANSLATE2_MODEL).touch()
+    startup.main(["--format", "json", "--model", str(tmp_path), "--model", str(tmp_path / "none")])
+    assert [row["goal"] for row in json.loads(capsys.readouterr().out)] == [None, 0.4, 1.5]
 
 
 def test_bad_flags_and_commands(monkeypatch, tmp_path) -> None:

@@ -104,15 +104,13 @@ def add_precision(parser: Parser) -> None:
     precision.add_argument("--bf16", action="store_true", help="compute in bfloat16 (GPU only)")
 
 
-def chosen_dtype(args: argparse.Namespace, device: torch.device) -> torch.dtype | None:
-    """The dtype that --fp16 or --bf16 asks for; None: the model's own.
+def chosen_precision(args: argparse.Namespace, on_gpu: bool) -> str | None:
+    """The name of the type that --fp16 or --bf16 asks for; None: the model's own.
 
     Raises:
         ValueError: a flag is given for a CPU.
     """
-    import torch
-
-    if (args.fp16 or args.bf16) and device.type != "cuda":
+    if (args.fp16 or args.bf16) and not on_gpu:
         flag = "--fp16" if args.fp16 else "--bf16"
         raise ValueError(f"{flag} needs a GPU: leave it out on the CPU")
-    return torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else None
+    return "float16" if args.fp16 else "bfloat16" if args.bf16 else None

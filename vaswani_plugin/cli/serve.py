@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with bound_socket(args.host, args.port) as listener:
         device = flags.chosen_device(args)
-        dtype = flags.chosen_dtype(args, device)
+        dtype = flags.chosen_precision(args, on_gpu=device.type == "cuda")
         translator = load_translator(args.model, device=device, dtype=dtype, threads=args.threads)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
         batch_limits = BatchLimits(args.batch_wait, args.batch_lines)

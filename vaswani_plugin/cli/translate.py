@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli._start import load_translator
 from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
@@ -52,20 +53,14 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.inference.sources import TextTooLong  # importing torch takes a second
-    from vaswani_plugin.interchange.translation import load_translator
-
-    device = flags.chosen_device(args)
-    dtype = flags.chosen_dtype(args, device)
-    engine = {"fairseq": "torch"}.get(args.engine, args.engine)
-    translator = load_translator(
-        args.model, device=device, dtype=dtype, threads=args.threads, engine=engine
-    )
+    translator = load_translator(args)
     inputs = args.inputs or ["-"]
     raw = LocatedLines(inputs)
     options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}
     options |= {"batch_tokens": args.batch_tokens, "long": args.long}
     options |= {"align": args.format == "json", "buffer": flags.buffer_size(args, inputs)}
+    from vaswani_plugin.inference.sources import TextTooLong
+
     with open_output(args.output) as write, line_progress(inputs, args.output) as bar:
         try:
             for number, translation in enumerate(translator.stream(raw, **options), start=1):

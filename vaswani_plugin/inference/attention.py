@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.text.coding import join_bpe
 from vaswani_plugin.text.cutting import WORD_BORDERS
 
@@ -144,28 +142,3 @@ def _word_starts(tokens: list[str], subwords: str) -> list[int]:
 def _words(tokens: list[str], starts: list[int], subwords: str) -> list[str]:
     groups = [tokens[a:b] for a, b in zip(starts, [*starts[1:], len(tokens)], strict=True)]
     return [JOINERS[subwords](group) or " ".join(group) for group in groups]
-
-
-@torch.no_grad()
-def attention_weights(
-    model: TrainedTransformer, source: Sequence[int], read: Sequence[int]
-) -> dict[str, Weights]:
-    """The weights of the three attentions, for a Transformer that was loaded without fairseq.
-
-    Args:
-        model: in evaluation mode.
-        source: numbers of the source's tokens, with its end.
-        read: numbers of the decoder's input tokens: the target shifted right.
-
-    Returns:
-        (N, H, T, S) of each kind.
-    """
-    device = model.decoder.projection.weight.device
-    encoded = model.encoder(torch.tensor([source], device=device), need_weights=True)
-    tokens = torch.tensor([read], device=device)
-    decoded = model.decoder(tokens, encoded.features, need_weights=True)
-    layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
-    return {
-        kind: torch.cat(found).float().cpu().numpy()  # of each layer (1, H, T, S)
-        for kind, found in zip(KINDS, layers, strict=True)
-    }

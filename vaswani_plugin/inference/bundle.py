@@ -1,26 +1,11 @@
-"""A bundle's model, ready to translate, without fairseq; text/settings.py says what a bundle holds.
+"""A bundle: the folder of a model and its text pipeline; text/settings.py says what it holds."""
 
-Axes: V symbols of a dictionary.
-"""
-
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.architectures import FAMILIES
-from vaswani_plugin.building.acceleration import accelerated
-from vaswani_plugin.building.sizes import TransformerSizes
-from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
-from vaswani_plugin.inference.transformer import TrainedTransformer
-from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.search.well_formed import Grammar
-from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.linearization import MAX_OPENINGS
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
@@ -28,10 +13,12 @@ from vaswani_plugin.text.settings import (
     Settings,
     TextSettings,
     TreeSettings,
-    dictionary_name,
     weights_path,
 )
-from vaswani_plugin.text.treebank_coding import JOINT, SYMBOLS, WORDS
+from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.checkpoint_models import Loaded
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
@@ -51,14 +38,6 @@ ROWS = {
 
 class ForeignModel(UserError):
     """A checkpoint whose model is not the one of `modules.transformer`: fairseq has to build it."""
-
-
-class Loaded(NamedTuple):
-    """A model in evaluation mode, on the CPU, and its dictionaries."""
-
-    model: TrainedTransformer
-    source: Dictionary
-    target: Dictionary
 
 
 @dataclass(frozen=True)
@@ -120,7 +99,7 @@ class Bundle:
                 f"{KINDS[type(self.pipeline.settings)][0]}"
             )
 
-    def load_transformer(self) -> Loaded:
+    def load_transformer(self) -> "Loaded":
         """Load the model and its dictionaries, with torch alone.
 
         Raises:
@@ -128,103 +107,7 @@ class Bundle:
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
             OSError: a file can't be read.
         """
-        path = weights_path(self.folder)
-        with untrusted(path):
-            state = load_checkpoint(path)
-            cfg = read_configuration(path, state)
-            self.require_task(cfg["task"].get("_name"))
-            if cfg["model"].get("_name") not in ROWS:
-                name = cfg["model"].get("_name")
-                raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
-            names = map(dictionary_name, self.languages)
-            source, target = (Dictionary.load(self.folder / name) for name in names)
-            check_digests(self.folder, state, source=source, target=target)
-            sizes = TransformerSizes.from_configuration(cfg["model"], cfg["task"])
-            model = make_transformer(sizes, source, target, state["model"], path)
-        return Loaded(model, source, target)
+        # Importing torch takes a second, and a bundle for CTranslate2 needs none.
+        from vaswani_plugin.inference.checkpoint_models import load_from_bundle
 
-
-def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
-    """Refuse dictionaries that differ from those of the training, even if their sizes agree.
-
-    Args:
-        folder: of the dictionaries, for messages.
-        state: the checkpoint.
-        dictionaries: by side, "source" or "target".
-
-    Raises:
-        UserError: a dictionary differs.
-    """
-    task_state = state.get("task_state") or {}
-    trained_with = task_state.get("dictionary_sha256") or {}
-    for side, dictionary in dictionaries.items():
-        if trained_with.get(side, dictionary.digest()) != dictionary.digest():
-            raise UserError(
-                f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
-                f"with; give the data folder (its dict.*.txt) it was trained on"
-            )
-
-
-def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
-    """A checkpoint's configuration, with the sections "model" and "task".
-
-    Raises:
-        ForeignModel: a section is missing; models that were registered without a dataclass have
-            flags instead.
-    """
-    cfg = state.get("cfg")
-    if isinstance(cfg, Mapping):
-        if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
-            return cfg
-    raise ForeignModel(f"{path} holds flags of a model that only fairseq builds")
-
-
-def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
-    """Refuse a checkpoint that lacks weights of its layers, before any layer is built.
-
-    A broken file may state any number of layers.
-
-    Args:
-        path: the checkpoint, for messages.
-        weights: by the names of a checkpoint.
-        layers: their number by side, "encoder" or "decoder".
-
-    Raises:
-        UserError: the last layer has no weights.
-    """
-    for side, count in layers.items():
-        if count > 0 and not any(k.startswith(f"{side}.layers.{count - 1}.") for k in weights):
-            raise UserError(
-                f"{path} should hold {count} layers of the {side} and holds fewer: copy it again, "
-                f"or use another one"
-            )
-
-
-def make_transformer(
-    sizes: TransformerSizes,
-    source: Dictionary,
-    target: Dictionary,
-    weights: Mapping[str, Tensor],
-    path: Path,
-) -> TrainedTransformer:
-    """Build a model with these weights, in evaluation mode.
-
-    Args:
-        sizes: of the model.
-        source: dictionary.
-        target: dictionary.
-        weights: by the names of a checkpoint.
-        path: the checkpoint, for messages.
-
-    Raises:
-        ValueError: sizes, dictionaries and weights don't fit together.
-    """
-    require_layers(path, weights, encoder=sizes.encoder_layers, decoder=sizes.decoder_layers)
-    words = None
-    if sizes.next_word:
-        grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
-        words = grammar.ends_word, grammar.is_word
-    model = TrainedTransformer(sizes, source, target, words)
-    with mismatches_explained(str(path)):
-        model.load_state_dict(weights)
-    return accelerated(model).eval()
+        return load_from_bundle(self)

@@ -15,13 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
+from vaswani_plugin.processor import instructions
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.corpus_io import read_json
 
@@ -53,17 +52,26 @@ def import_ctranslate2() -> ModuleType:
     Raises:
         ValueError: it isn't installed.
     """
-    if torch.cpu._is_avx2_supported() and not torch.cpu._is_vnni_supported():
+    known = instructions()
+    if "avx2" in known and "avx512_vnni" not in known:
         os.environ.setdefault("CT2_USE_MKL", "1")
     try:
         import ctranslate2
-        import ctranslate2.specs
     except ImportError as error:
         raise ValueError(
             f"CTranslate2 is not installed ({error}): pip install '.[ctranslate2]'"
         ) from error
     module: ModuleType = ctranslate2
     return module
+
+
+def has_gpu() -> bool:
+    """Return whether CTranslate2 finds a GPU that it can use.
+
+    Raises:
+        ValueError: CTranslate2 isn't installed.
+    """
+    return bool(import_ctranslate2().get_cuda_device_count())
 
 
 class CTranslate2Engine:

@@ -13,9 +13,8 @@ from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import (
-    KINDS,
-    ForeignModel,
+from vaswani_plugin.inference.bundle import KINDS, ForeignModel
+from vaswani_plugin.inference.checkpoint_models import (
     check_digests,
     read_configuration,
     require_layers,

@@ -17,7 +17,8 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import OwnSearch, Tokens
+from vaswani_plugin.inference.engine import Tokens
+from vaswani_plugin.inference.search_engine import OwnSearch
 from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS, dictionary_name
@@ -266,8 +267,9 @@ class OnnxEngine(OwnSearch):
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
         folder, names = bundle.folder, map(dictionary_name, bundle.languages)
         source, target = (Dictionary.load(folder / name) for name in names)
-        model = OnnxTransformer(folder, source.pad(), threads or torch.get_num_threads())
-        super().__init__(model, model, source, target, torch.device("cpu"))
+        threads = threads or torch.get_num_threads()
+        model = OnnxTransformer(folder, source.pad(), threads)
+        super().__init__(model, model, source, target, torch.device("cpu"), threads)
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
         """See `Engine`.

@@ -18,8 +18,8 @@ from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import (
-    Decoded,
+from vaswani_plugin.inference.engine import Decoded
+from vaswani_plugin.inference.search_engine import (
     TokenDictionary,
     make_decoded,
     make_sample,

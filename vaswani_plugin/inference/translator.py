@@ -3,28 +3,25 @@
     translator = Translator.from_pretrained("work/quickstart/model")
     print(translator.translate("The doctor sleeps.").text)
 
-A bundle with the Transformer of `modules` needs torch alone; a bundle that was exported for
-CTranslate2 or ONNX needs CTranslate2 or onnxruntime.
+A bundle with the Transformer of `modules` needs torch alone. A bundle that was exported for ONNX
+also needs onnxruntime; one for CTranslate2 needs CTranslate2 and no torch, so an engine is imported
+when a bundle asks for it.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Unpack, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
-import torch
 from tqdm import tqdm
 
-from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
-from vaswani_plugin.inference.bundle import Bundle, ForeignModel
-from vaswani_plugin.inference.checkpoint_models import load_with_data
-from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.inference.engine import Decoded, Engine, SearchEngine
-from vaswani_plugin.inference.onnx_engine import OnnxEngine
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.engine import Decoded, Engine
+from vaswani_plugin.inference.engines import BuildForeign, load_engine
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
 from vaswani_plugin.inference.sources import (
@@ -35,22 +32,12 @@ from vaswani_plugin.inference.sources import (
     read_source,
 )
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER, Settings
+from vaswani_plugin.text.settings import Settings
+
+if TYPE_CHECKING:
+    import torch
 
 BATCH_TOKENS = 4096
-ENGINES = ("torch", "ctranslate2", "onnxruntime")
-MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
-"""The engine of a bundle that holds this file."""
-CTRANSLATE2_TYPES = {
-    None: "default",
-    torch.float32: "float32",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-}
-"""A dtype as CTranslate2 names it."""
-LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
-BuildForeign = Callable[[Bundle, torch.device, torch.dtype | None], Engine]
-"""Builds an engine for a bundle whose model is not the Transformer of `modules`."""
 
 
 class Translator:
@@ -59,27 +46,25 @@ class Translator:
     Args:
         pipeline: of a translation model's bundle.
         engine: decodes subwords.
-        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
 
     Raises:
         UserError: the pipeline is a language model's or a parser's.
     """
 
-    def __init__(self, pipeline: Pipeline, engine: Engine, threads: int | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
         if not isinstance(pipeline.settings, Settings):
             raise UserError(f"{pipeline.folder} holds no translation model")
         self.pipeline = pipeline
         self.settings = pipeline.settings
         self.engine = engine
-        self.threads = torch.get_num_threads() if threads is None else threads
 
     @classmethod
     def from_pretrained(
         cls,
         folder: str | Path,
         *,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype | None = None,
+        device: "str | torch.device" = "cpu",
+        dtype: "str | torch.dtype | None" = None,
         threads: int | None = None,
         engine: str | None = None,
         build_foreign: BuildForeign | None = None,
@@ -89,9 +74,9 @@ class Translator:
         Args:
             folder: of the bundle.
             device: where to decode, such as "cpu" or "cuda".
-            dtype: of the weights, such as torch.bfloat16; None: as they are stored.
-            threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
-            engine: one of `ENGINES`; None: the one that the bundle was made for.
+            dtype: of the weights, such as torch.bfloat16 or "bfloat16"; None: as they are stored.
+            threads: of the CPU, for each call; None: the engine's choice.
+            engine: one of `engines.ENGINES`; None: the one that the bundle was made for.
             build_foreign: builds models that only fairseq can build;
                 `interchange.translation.load_translator` passes one.
 
@@ -101,35 +86,9 @@ class Translator:
                 used; names it.
             OSError: a file can't be read.
         """
-        if engine not in (None, *ENGINES):
-            raise UserError(f"engine is {engine!r}; it must be one of {', '.join(ENGINES)}")
         bundle = Bundle.load(Path(folder))
-        device = torch.device(device)
-        found: Engine
-        if engine is None:
-            made_for = (MADE_FOR[name] for name in MADE_FOR if (bundle.folder / name).is_file())
-            engine = next(made_for, None)
-        if engine == "ctranslate2":
-            kind = CTRANSLATE2_TYPES[dtype]
-            found = CTranslate2Engine(bundle.folder, device.type, kind, threads or 0)
-            return cls(bundle.pipeline, found, threads)
-        if engine == "onnxruntime":
-            if not runs_on_host(device) or dtype is not None:
-                raise UserError(
-                    "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
-                    "(device='cpu' in Python) and no other precision"
-                )
-            return cls(bundle.pipeline, OnnxEngine(bundle, threads), threads)
-        try:
-            found = SearchEngine(bundle.load_transformer(), device, dtype)
-        except ForeignModel as foreign:
-            if build_foreign is None:
-                raise ForeignModel(f"{foreign}: {LOAD_FOREIGN}") from foreign
-            try:
-                found = build_foreign(bundle, device, dtype)
-            except ModuleNotFoundError as error:
-                raise UserError(f"{foreign}, and fairseq can't be imported ({error})") from error
-        return cls(bundle.pipeline, found, threads)
+        found = load_engine(bundle, engine, device, dtype, threads, build_foreign)
+        return cls(bundle.pipeline, found)
 
     @classmethod
     def from_checkpoint(
@@ -138,8 +97,8 @@ class Translator:
         data: str | Path,
         codes: str | Path | None = None,
         *,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype | None = None,
+        device: "str | torch.device" = "cpu",
+        dtype: "torch.dtype | None" = None,
         threads: int | None = None,
     ) -> "Translator":
         """Load a checkpoint of the Transformer with its data; it takes tokenized text.
@@ -155,9 +114,14 @@ class Translator:
             FileNotFoundError: a file is missing.
             ValueError: a file can't be used; names it.
         """
+        import torch  # takes a second; CTranslate2's bundles don't need it
+
+        from vaswani_plugin.inference.checkpoint_models import load_with_data
+        from vaswani_plugin.inference.search_engine import SearchEngine
+
         loaded, languages = load_with_data(Path(path), Path(data))
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
-        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype), threads)
+        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype, threads))
 
     @property
     def source_language(self) -> str:
@@ -272,7 +236,6 @@ class Translator:
             for n, (source, target) in enumerate(pairs, start=1)
         ]
         found: dict[int, Score] = {}
-        self._set_threads()
         lengths = [1 + max(len(source), len(target)) for source, target in encoded]
         for batch in batches_by_length(lengths, batch_tokens):
             sources, targets = zip(*(encoded[n] for n in batch), strict=True)
@@ -297,7 +260,6 @@ class Translator:
         else:
             pipeline = self._target_pipeline
             target_tokens = encode_whole(target, pipeline, "the target", self.longest_target)
-        self._set_threads()
         raw = self.engine.attention(source_tokens, target_tokens)
         text = self.pipeline.decode(" ".join(target_tokens))
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
@@ -306,10 +268,6 @@ class Translator:
         """The subwords of the best translation."""
         search = make_search_options({}, self.settings.beam)
         return self.engine.decode([source], search)[0][0].tokens
-
-    def _set_threads(self) -> None:
-        if torch.get_num_threads() != self.threads:  # a setting of each Python thread
-            torch.set_num_threads(self.threads)
 
     def _read(self, texts: Iterable[str], options: TranslateOptions) -> Iterator[Source]:
         longest, long = self.longest_source, options.get("long", "error")
@@ -324,7 +282,6 @@ class Translator:
         pieces = [piece for source in sources for piece in source.pieces]
         lengths = [len(piece) + 1 for piece in pieces]
         found: dict[int, list[Decoded]] = {}
-        self._set_threads()
         with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
             batches = batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS))
             for number, batch in enumerate(batches):

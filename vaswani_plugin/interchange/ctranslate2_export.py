@@ -18,7 +18,7 @@ from torch import Tensor
 from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.building.sizes import TransformerSizes
-from vaswani_plugin.inference.bundle import check_digests
+from vaswani_plugin.inference.checkpoint_models import check_digests
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.ctranslate2_engine import PADDING, import_ctranslate2
 from vaswani_plugin.inference.untrusted import untrusted
@@ -48,7 +48,7 @@ def transformer_spec(weights: Weights, cfg: TransformerSizes, source: list[str],
     Raises:
         ValueError: CTranslate2 can't express the model, or a dictionary doesn't fit it.
     """
-    specs = import_ctranslate2().specs
+    specs = import_ctranslate2().specs  # imported when it is first used
     if cfg.attention_window:
         raise ValueError(
             f"CTranslate2 has no counterpart of --attention-window {cfg.attention_window}"

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import check_digests
+from vaswani_plugin.inference.checkpoint_models import check_digests
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import TASK, TRANSFORMER, make_transformer
+from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
+from vaswani_plugin.inference.checkpoint_models import make_transformer
 from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import require_finite

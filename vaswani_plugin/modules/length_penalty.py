@@ -1,9 +1,12 @@
 """The length penalty of beam search (section 6.1)."""
 
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+def length_penalty(length: "int | Tensor", alpha: float) -> "float | Tensor":
     """Wu et al. 2016, Eq. 14, used in section 6.1: lp(Y) = ((5 + |Y|) / 6)^alpha.
 
     Args:

@@ -1,0 +1,42 @@
+"""What /proc/cpuinfo says, and what holds where there is none."""
+
+import pytest
+
+from vaswani_plugin import processor
+
+CPUINFO = """processor\t: 0
+vendor_id\t: GenuineIntel
+model name\t: A processor: the second colon is its own
+flags\t\t: fpu avx2 avx512_vnni
+
+processor\t: 1
+vendor_id\t: Another
+flags\t\t: fpu
+"""
+
+
+@pytest.fixture(autouse=True)
+def read_anew():
+    processor._first_core.cache_clear()
+    yield
+    processor._first_core.cache_clear()
+
+
+def test_the_first_core_is_read(monkeypatch, tmp_path):
+    (tmp_path / "cpuinfo").write_text(CPUINFO)
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    assert processor.vendor() == "GenuineIntel"
+    assert processor.instructions() == {"fpu", "avx2", "avx512_vnni"}
+
+
+def test_without_the_file_nothing_is_known(monkeypatch, tmp_path):
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
+    assert processor.vendor() == "" and processor.instructions() == frozenset()
+
+
+def test_it_agrees_with_pytorch_on_this_processor():
+    torch = pytest.importorskip("torch")
+    if not processor.CPUINFO.exists():
+        pytest.skip("NOT TESTED: no /proc/cpuinfo here")
+    has_avx2 = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    assert not has_avx2 or "avx2" in processor.instructions() | {"asimd"}

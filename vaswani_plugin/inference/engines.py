@@ -1,0 +1,103 @@
+"""Chooses and loads the engine of a translation model's bundle.
+
+An engine is imported when it is chosen: torch takes a second to import, and CTranslate2's engine
+needs none.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.engine import Engine
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
+
+if TYPE_CHECKING:
+    import torch
+
+ENGINES = ("torch", "ctranslate2", "onnxruntime")
+MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
+"""The engine of a bundle that holds this file."""
+LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
+
+BuildForeign = Callable[[Bundle, "torch.device", "torch.dtype | None", int | None], Engine]
+"""Builds an engine for a bundle whose model is not the Transformer of `modules`.
+
+It takes the bundle, the device, the type of the weights and the number of threads.
+"""
+
+
+def engine_of(folder: Path) -> str:
+    """The engine, one of `ENGINES`, that a bundle was made for."""
+    return next((MADE_FOR[name] for name in MADE_FOR if (folder / name).is_file()), "torch")
+
+
+def load_engine(
+    bundle: Bundle,
+    name: str | None,
+    device: "str | torch.device",
+    dtype: "str | torch.dtype | None",
+    threads: int | None,
+    build_foreign: BuildForeign | None,
+) -> Engine:
+    """Load a bundle's model into an engine; see `Translator.from_pretrained`.
+
+    Args:
+        bundle: of a translation model.
+        name: one of `ENGINES`; None: the one that the bundle was made for.
+        device: where to decode, such as "cpu" or "cuda".
+        dtype: of the weights, such as "float16"; None: as they are stored.
+        threads: of the CPU; None: the engine's choice.
+        build_foreign: builds models that only fairseq can build.
+
+    Raises:
+        ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
+        ValueError: no engine of that name, or one that can't load the bundle.
+        OSError: a file can't be read.
+    """
+    if name not in (None, *ENGINES):
+        raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")
+    kind = str(device).partition(":")[0]  # without the number of the GPU
+    precision = None if dtype is None else str(dtype).removeprefix("torch.")
+    name = name or engine_of(bundle.folder)
+    if name == "ctranslate2":
+        from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
+
+        return CTranslate2Engine(bundle.folder, kind, precision or "default", threads or 0)
+    if name == "onnxruntime":
+        if kind != "cpu" or precision is not None:
+            raise UserError(
+                "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
+                "(device='cpu' in Python) and no other precision"
+            )
+        from vaswani_plugin.inference.onnx_engine import OnnxEngine
+
+        return OnnxEngine(bundle, threads)
+    return _load_torch_engine(bundle, str(device), precision, threads, build_foreign)
+
+
+def _load_torch_engine(
+    bundle: Bundle,
+    device: str,
+    precision: str | None,
+    threads: int | None,
+    build_foreign: BuildForeign | None,
+) -> Engine:
+    import torch
+
+    from vaswani_plugin.inference.search_engine import SearchEngine
+
+    place = torch.device(device)
+    dtype = None if precision is None else getattr(torch, precision, None)
+    if precision is not None and not isinstance(dtype, torch.dtype):
+        raise UserError(f"dtype is {precision!r}; PyTorch has no such type: give float16")
+    try:
+        return SearchEngine(bundle.load_transformer(), place, dtype, threads)
+    except ForeignModel as foreign:
+        if build_foreign is None:
+            raise ForeignModel(f"{foreign}: {LOAD_FOREIGN}") from foreign
+        try:
+            return build_foreign(bundle, place, dtype, threads)
+        except ModuleNotFoundError as error:
+            raise UserError(f"{foreign}, and fairseq can't be imported ({error})") from error

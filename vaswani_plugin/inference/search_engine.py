@@ -1,0 +1,233 @@
+"""Our own search as an `Engine`.
+
+Axes: B sentences of a batch, S longest source in tokens, P longest prefix, both with padding;
+N layers, H heads, T target tokens.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.attention import KINDS, RawAttention, Weights
+from vaswani_plugin.inference.checkpoint_models import Loaded
+from vaswani_plugin.inference.engine import Decoded, Tokens
+from vaswani_plugin.inference.forced import ForcedModel, ForcedScorer, ForcedTransformer
+from vaswani_plugin.inference.threads import use_threads
+from vaswani_plugin.inference.transformer import TrainedTransformer
+from vaswani_plugin.search.dictionary import Dictionary
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.packing import PackedWeights
+
+
+class TokenDictionary(Dictionary, Protocol):
+    """A dictionary that can also write a hypothesis: ours and fairseq's."""
+
+    def string(self, numbers: Any) -> str:
+        """Symbols joined by spaces, without starts and ends of sentence."""
+
+
+class OwnSearch:
+    """Our search over one model; a subclass adds `attention`.
+
+    Args:
+        model: an encoder-decoder with the interface of the search.
+        forced: the same model, to score given targets.
+        source: dictionary.
+        target: dictionary.
+        device: where to decode.
+        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        forced: ForcedModel,
+        source: TokenDictionary,
+        target: TokenDictionary,
+        device: torch.device,
+        threads: int | None = None,
+    ) -> None:
+        self.model = model
+        self.threads = threads or torch.get_num_threads()
+        self.source, self.target = source, target
+        self.device = device
+        self.weights = PackedWeights()
+        self.longest_source, self.longest_target = (length - 1 for length in forced.longest)
+        self.forced = ForcedScorer([forced], source, target, device)
+
+    def decode(
+        self,
+        sources: Sequence[Tokens],
+        options: SearchOptions,
+        prefixes: Sequence[Tokens] | None = None,
+        seed: int | None = None,
+    ) -> list[list[Decoded]]:
+        """See `Engine`.
+
+        Raises:
+            UserError: options that contradict each other, a prefix that is too long, or a batch
+                that doesn't fit into the GPU's memory.
+        """
+        use_threads(self.threads)
+        random = None
+        if seed is not None:
+            random = torch.Generator(self.device).manual_seed(seed)
+        generator = BeamSearchGenerator(
+            [self.model],
+            self.target,
+            options,
+            weights=self.weights,
+            with_attention=options.print_alignment is not None,
+            random=random,
+        )
+        sample = make_sample(sources, self.source, self.device)
+        prefix = None if prefixes is None else make_prefix(prefixes, self.target, self.device)
+        with memory_errors_explained(sample):
+            found = generator.generate([self.model], sample, prefix)
+        return [[make_decoded(h, self.target) for h in hypotheses] for hypotheses in found]
+
+    def score(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[tuple[float, ...]]:
+        """See `Engine`."""
+        use_threads(self.threads)
+        return score_pairs(self.forced, sources, targets)
+
+
+class SearchEngine(OwnSearch):
+    """Our search over a Transformer that was loaded without fairseq.
+
+    Args:
+        loaded: the model and its dictionaries.
+        device: where to decode.
+        dtype: of the weights; None leaves them as they are.
+        threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
+        threads: int | None = None,
+    ) -> None:
+        model = loaded.model.to(device=device, dtype=dtype)
+        dictionaries = loaded.source, loaded.target
+        super().__init__(model, ForcedTransformer(model), *dictionaries, device, threads)
+
+    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+        """See `Engine`."""
+        use_threads(self.threads)
+        ids = encode_pair(source, target, self.source, self.target)
+        return RawAttention(attention_weights(self.model, ids.source, ids.read), ids.unknown)
+
+
+def score_pairs(
+    forced: ForcedScorer, sources: Sequence[Tokens], targets: Sequence[Tokens]
+) -> list[tuple[float, ...]]:
+    """See `Engine.score`."""
+    encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
+    golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
+    most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
+    return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
+
+
+class EncodedPair(NamedTuple):
+    """Numbers of a pair's tokens, for one pass over the target.
+
+    Attributes:
+        source: with its end.
+        read: the decoder's input: the target shifted right.
+        unknown: how many tokens of the source and of the target the dictionaries lack.
+    """
+
+    source: list[int]
+    read: list[int]
+    unknown: tuple[int, int]
+
+
+def encode_pair(
+    source: Tokens, target: Tokens, of_source: Dictionary, of_target: Dictionary
+) -> EncodedPair:
+    """The numbers of a pair's tokens."""
+    ids = [*map(of_source.index, source)], [*map(of_target.index, target)]
+    unknown = ids[0].count(of_source.unk()), ids[1].count(of_target.unk())
+    return EncodedPair([*ids[0], of_source.eos()], [of_target.eos(), *ids[1]], unknown)
+
+
+@contextmanager
+def memory_errors_explained(sample: dict[str, Any]) -> Iterator[None]:
+    """Within the context, a UserError replaces PyTorch's error when a GPU's memory is full."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        sentences, longest = sample["net_input"]["src_tokens"].shape
+        raise UserError(
+            f"the GPU's memory does not hold a batch of {sentences} sentences of up to {longest} "
+            f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
+            f"Python), or decode on the CPU"
+        ) from error
+
+
+def make_sample(
+    sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device
+) -> dict[str, Any]:
+    """fairseq's batch: `net_input` with `src_tokens` (B, S), padded on the left, and `src_lengths`.
+
+    Each source gets its end of sentence.
+    """
+    rows = [[*map(dictionary.index, tokens), dictionary.eos()] for tokens in sources]
+    longest = max(map(len, rows))
+    padded = [[dictionary.pad()] * (longest - len(row)) + row for row in rows]
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return {
+        "net_input": {"src_tokens": torch.tensor(padded, device=device), "src_lengths": lengths}
+    }
+
+
+def make_prefix(prefixes: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
+    """The tokens that each output begins with, (B, P), padded on the right."""
+    rows = [[dictionary.index(token) for token in prefix] for prefix in prefixes]
+    longest = max(map(len, rows))
+    padded = [row + [dictionary.pad()] * (longest - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+
+
+def make_decoded(hypothesis: dict[str, Any], dictionary: TokenDictionary) -> Decoded:
+    """A generator's hypothesis as subwords: the dictionary's own text, as fairseq prints it."""
+    return Decoded(
+        tokens=tuple(dictionary.string(hypothesis["tokens"].tolist()).split()),
+        score=float(hypothesis["score"]),
+        token_scores=tuple(hypothesis["positional_scores"].float().tolist()),
+        alignment=tuple((int(s), int(t)) for s, t in hypothesis["alignment"]),
+    )
+
+
+@torch.no_grad()
+def attention_weights(
+    model: TrainedTransformer, source: Sequence[int], read: Sequence[int]
+) -> dict[str, Weights]:
+    """The weights of the three attentions, for a Transformer that was loaded without fairseq.
+
+    Args:
+        model: in evaluation mode.
+        source: numbers of the source's tokens, with its end.
+        read: numbers of the decoder's input tokens: the target shifted right.
+
+    Returns:
+        (N, H, T, S) of each kind.
+    """
+    device = model.decoder.projection.weight.device
+    encoded = model.encoder(torch.tensor([source], device=device), need_weights=True)
+    tokens = torch.tensor([read], device=device)
+    decoded = model.decoder(tokens, encoded.features, need_weights=True)
+    layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
+    return {
+        kind: torch.cat(found).float().cpu().numpy()  # of each layer (1, H, T, S)
+        for kind, found in zip(KINDS, layers, strict=True)
+    }

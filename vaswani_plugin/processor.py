@@ -1,0 +1,26 @@
+"""What Linux tells of the processor; nothing is known on other systems."""
+
+from functools import cache
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+@cache
+def _first_core() -> dict[str, str]:
+    """The lines of the first core in /proc/cpuinfo, by their names."""
+    if not CPUINFO.exists():
+        return {}
+    core = CPUINFO.read_text(encoding="utf-8").split("\n\n")[0]
+    pairs = (line.partition(":") for line in core.split("\n"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def vendor() -> str:
+    """Return the processor's vendor, such as "AuthenticAMD"; "" where it is unknown."""
+    return _first_core().get("vendor_id", "")
+
+
+def instructions() -> frozenset[str]:
+    """Return the processor's instruction sets as Linux names them, such as "avx2"."""
+    return frozenset(_first_core().get("flags", "").split())
