@@ -45,6 +45,8 @@ class Running:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.lines: list[str] = []
+        self.url = ""
+        """Without a slash at its end."""
         self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -57,15 +59,10 @@ class Running:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
-            if self.url:
+            if not self.url and self.events("ready"):
+                self.url = self.events("ready")[0]["url"].rstrip("/")
                 self._ready.set()
         self._ready.set()
-
-    @property
-    def url(self) -> str:
-        """Without a slash at its end."""
-        events = [event for event in self.events() if event["event"] == "ready"]
-        return events[0]["url"].rstrip("/") if events else ""
 
     @property
     def port(self) -> int:
