@@ -6,6 +6,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from meta import (
     HAVE_SOURCES,
+    KINDS,
     META,
     RECURRENT,
     ROWS,
@@ -15,6 +16,7 @@ from meta import (
     make_meta_model,
     make_meta_sample,
     make_meta_task,
+    shallow,
     train_step,
 )
 
@@ -68,11 +70,11 @@ def lengths_for(name: str) -> list[list[int] | None]:
     return list(LENGTHS.values()) if family.model in HAVE_SOURCES else [None]
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_an_update_of_every_architecture(name, counted):
+@pytest.mark.parametrize("name", KINDS)
+def test_an_update_of_every_kind_of_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
-    model = make_meta_model(family, row, task)
+    model = make_meta_model(family, row, task, **shallow(family))
     for lengths in lengths_for(name):
         counted.clear()
         loss = train_step(task, model, make_meta_sample(model, known_lengths=lengths))
@@ -80,11 +82,11 @@ def test_an_update_of_every_architecture(name, counted):
         assert len(counted) == (family.model in RECURRENT and lengths is None)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_an_evaluation_of_every_architecture(name, counted):
+@pytest.mark.parametrize("name", KINDS)
+def test_an_evaluation_of_every_kind_of_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
-    model = make_meta_model(family, row, task).eval()
+    model = make_meta_model(family, row, task, **shallow(family)).eval()
     for lengths in lengths_for(name):
         counted.clear()
         sample = make_meta_sample(model, known_lengths=lengths)

@@ -4,7 +4,16 @@ from collections import Counter
 
 import pytest
 import torch
-from meta import META, ROWS, launches_only, make_meta_model, make_meta_sample, make_meta_task
+from meta import (
+    KINDS,
+    META,
+    ROWS,
+    launches_only,
+    make_meta_model,
+    make_meta_sample,
+    make_meta_task,
+    shallow,
+)
 from search_setup import (
     make_generator,
     make_peaked_model,
@@ -28,10 +37,10 @@ from vaswani_plugin.search.selection import (
 
 BEAM, STEPS = 4, 8  # the first slots last for five
 DECODERS = [
-    *((name, 0) for name, (family, _) in ROWS.items() if family.model == "vaswani_transformer"),
+    *((name, 0) for name in KINDS if ROWS[name][0].model == "vaswani_transformer"),
     *(("vaswani_debug", 3), ("vaswani_parser_guided", 3)),
 ]
-LANGUAGE_MODELS = [name for name, (family, _) in ROWS.items() if family.model == "vaswani_lm"]
+LANGUAGE_MODELS = [name for name in KINDS if ROWS[name][0].model == "vaswani_lm"]
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 
@@ -51,7 +60,7 @@ def run_steps(beams, width: int, vocabulary: int) -> None:
 def test_a_decoder_advances(name, window):
     family, row = ROWS[name]
     task = make_meta_task(family)
-    model = make_meta_model(family, row, task, attention_window=window).eval()
+    model = make_meta_model(family, row, task, attention_window=window, **shallow(family)).eval()
     sample = make_meta_sample(model)
     with launches_only(), torch.no_grad():
         packed = PackedDecoder(model.decoder)
@@ -65,7 +74,7 @@ def test_a_decoder_advances(name, window):
 def test_a_language_model_advances(name):
     family, row = ROWS[name]
     task = make_meta_task(family)
-    model = make_meta_model(family, row, task).eval()
+    model = make_meta_model(family, row, task, **shallow(family)).eval()
     inputs = make_meta_sample(model)["net_input"]
     with launches_only(), torch.no_grad():
         beams = PackedLanguageModel(model.decoder).begin(inputs, BEAM)

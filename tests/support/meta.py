@@ -29,8 +29,27 @@ from vaswani_plugin.optim.adam import VaswaniAdam, VaswaniAdamConfig
 META = torch.device("meta")
 ROWS = {row.name: (family, row) for family in FAMILIES for row in family.rows}
 """Every architecture that the plugin registers, by name."""
+LAYERS = ("encoder_layers", "decoder_layers", "layers")
 RECURRENT = {"vaswani_seq2seq_lstm", "vaswani_attention_lstm"}
 HAVE_SOURCES = {"vaswani_transformer", *RECURRENT}
+
+
+def _kinds() -> list[str]:
+    kinds: dict[tuple, str] = {}
+    for name, (family, row) in ROWS.items():
+        values = sorted((family.base | row.changes).items())
+        same = ((k, v == 0 if type(v) in (int, float) else v) for k, v in values)
+        kinds.setdefault((family.title, *same), name)
+    return list(kinds.values())
+
+
+KINDS = _kinds()
+"""One of all rows that differ in sizes alone."""
+
+
+def shallow(family: Family) -> dict[str, int]:
+    """Changes that leave two layers to a model: the others launch the same once more."""
+    return {key: 2 for key in LAYERS if key in family.base}
 
 
 class CopyBetweenDevices(AssertionError):
