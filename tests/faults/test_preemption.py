@@ -3,8 +3,10 @@
 import os
 import signal
 
+import preloaded
 import pytest
 
+from tests.conftest import fairseq_environment
 from tests.faults.forks import as_worker, assert_same_weights, start_training, updates_in
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.training.trainer import VaswaniTrainer
@@ -66,6 +68,26 @@ def test_before_it_begins_there_is_nothing_to_save(start, tmp_path):
     run = start(tmp_path / "run", fault=fault)
     assert run.wait() == EXIT_CODE
     assert not list((tmp_path / "run").glob("*.pt"))
+
+
+ENDING = """
+import atexit, os, signal, sys
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+sys.argv[0] = "fairseq-train"
+import vaswani_plugin
+vaswani_plugin.register()
+from vaswani_plugin.training import preemption
+preemption.listen()
+assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+sys.exit(3)
+"""
+
+
+def test_while_it_ends_a_signal_changes_nothing():
+    """As to a worker that failed with the others: the one that started them signals the rest."""
+    options = {"capture_output": True, "text": True, "env": fairseq_environment()}
+    done = preloaded.run("-c", ENDING, **options)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 def test_a_whole_group_may_be_signalled(start, undisturbed, tmp_path):

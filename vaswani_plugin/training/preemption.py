@@ -5,6 +5,7 @@ update and saves a checkpoint. Then it exits before the next update: a validatio
 is due, is finished and saved as usual.
 """
 
+import atexit
 import logging
 import multiprocessing
 import os
@@ -84,6 +85,8 @@ def listen(is_training: bool = False) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _on_signal)
+            # A process that ends has nothing to save, and an exception would print a traceback.
+            atexit.register(signal.signal, number, signal.SIG_IGN)
     if is_training:
         _set_up_loader_workers()
 
