@@ -226,7 +226,7 @@ def test_an_interval_at_the_end_of_an_epoch_is_saved(
     """Epochs of 6 updates: every second interval of 3 meets the end of one."""
     flags = [toy_data_bin, "--arch", "vaswani_debug", "--task", "vaswani_translation"]
     flags += ["--batch-size", 10, "--required-batch-size-multiple", 1, "--max-epoch", epochs]
-    flags += ["--save-interval-updates", 3, "--no-epoch-checkpoints", *kept]
+    flags += ["--save-interval-updates", 3, "--no-epoch-checkpoints", *kept, "--num-workers", 0]
     run = train(tmp_path, *flags)
     assert run.code == 0, run.log
     saved = {int(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("checkpoint_*_*.pt")}
