@@ -8,7 +8,7 @@ import pytest
 
 # Imports once; each case is a fork that ends as Python ends.
 BUSY = """
-import json, os, sys, time, traceback
+import json, os, sys, time
 import torch
 import vaswani_plugin
 vaswani_plugin.register()
@@ -43,15 +43,14 @@ def leave_at_work(size, make):
 
 
 CASES = {"waiting": (1, inside_pytorch), "busy": (10**6, inside_pytorch), "stuck": (1, stuck)}
-ends = {}
+processes = {}
 for name, case in CASES.items():
-    sys.stdout.flush()
-    process = os.fork()
-    if not process:
+    processes[name] = os.fork()
+    if not processes[name]:
         leave_at_work(*case)
         sys.exit(7)
-    ends[name] = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-print(json.dumps(ends))
+ends = {name: os.waitpid(process, 0)[1] for name, process in processes.items()}
+print(json.dumps({name: os.waitstatus_to_exitcode(status) for name, status in ends.items()}))
 """
 
 
