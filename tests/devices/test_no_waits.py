@@ -5,8 +5,8 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from meta import (
+    EVERY_ROW,
     HAVE_SOURCES,
-    KINDS,
     META,
     RECURRENT,
     ROWS,
@@ -70,8 +70,8 @@ def lengths_for(name: str) -> list[list[int] | None]:
     return list(LENGTHS.values()) if family.model in HAVE_SOURCES else [None]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_update_of_every_kind_of_architecture(name, counted):
+@pytest.mark.parametrize("name", EVERY_ROW)
+def test_an_update_of_every_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task, **shallow(family))
@@ -82,8 +82,8 @@ def test_an_update_of_every_kind_of_architecture(name, counted):
         assert len(counted) == (family.model in RECURRENT and lengths is None)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_evaluation_of_every_kind_of_architecture(name, counted):
+@pytest.mark.parametrize("name", EVERY_ROW)
+def test_an_evaluation_of_every_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task, **shallow(family)).eval()

@@ -37,10 +37,18 @@ from vaswani_plugin.search.selection import (
 
 BEAM, STEPS = 4, 8  # the first slots last for five
 DECODERS = [
-    *((name, 0) for name in KINDS if ROWS[name][0].model == "vaswani_transformer"),
+    *(
+        pytest.param(name, 0, marks=() if name in KINDS else pytest.mark.slow)
+        for name, (family, _) in ROWS.items()
+        if family.model == "vaswani_transformer"
+    ),
     *(("vaswani_debug", 3), ("vaswani_parser_guided", 3)),
 ]
-LANGUAGE_MODELS = [name for name in KINDS if ROWS[name][0].model == "vaswani_lm"]
+LANGUAGE_MODELS = [
+    pytest.param(name, marks=() if name in KINDS else pytest.mark.slow)
+    for name, (family, _) in ROWS.items()
+    if family.model == "vaswani_lm"
+]
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY, FairseqLanguageModel
@@ -45,6 +46,11 @@ def _kinds() -> list[str]:
 
 KINDS = _kinds()
 """One of all rows that differ in sizes alone."""
+EVERY_ROW = [
+    *KINDS,
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ROWS if name not in KINDS),
+]
+"""Every architecture, for `parametrize`; the default run takes one of each kind."""
 
 
 def shallow(family: Family) -> dict[str, int]:
