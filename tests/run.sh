@@ -36,13 +36,29 @@ for argument in "$@"; do
 done
 cd "$root"
 
-failed=()
-check() { # NAME COMMAND...
+logs=$(mktemp -d)
+names=() processes=() failed=()
+check() { # NAME COMMAND...: starts it beside the others; `report` prints what it said
   local name=$1
   shift
-  printf '== %s\n' "$name"
-  "$@" || failed+=("$name")
+  "$@" >"$logs/${#names[@]}" 2>&1 &
+  names+=("$name") processes+=("$!")
 }
+
+report() {
+  local number
+  for number in "${!names[@]}"; do
+    wait "${processes[number]}" || failed+=("${names[number]}")
+    printf '== %s\n' "${names[number]}"
+    cat "$logs/$number"
+  done
+}
+
+stop_checks() {
+  kill ${processes[@]+"${processes[@]}"} 2>/dev/null || true
+  rm -rf "$logs"
+}
+trap stop_checks EXIT
 
 shell_files=()
 while IFS= read -r -d '' file; do shell_files+=("$file"); done < <(
@@ -62,10 +78,13 @@ if [[ -n "$fast" ]]; then
 else
   check "shellcheck" shellcheck -x "${shell_files[@]}"
 fi
-# A file's tests stay in one process, so that what they share is made once.
-check "pytest" python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
+# A file's tests stay in one process, so that what they share is made once. Python keeps the compiled
+# tests for the next run.
+printf '== pytest\n'
+env -u PYTHONDONTWRITEBYTECODE python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
   -n "${VASWANI_TEST_WORKERS:-$cores}" --dist loadfile -m "not slow and not gpu" \
-  ${arguments[@]+"${arguments[@]}"}
+  ${arguments[@]+"${arguments[@]}"} || failed+=(pytest)
+report
 
 if ((${#failed[@]})); then
   printf 'tests: FAILED (%s) after %d s\n' "$(IFS=,; echo "${failed[*]}")" "$SECONDS" >&2

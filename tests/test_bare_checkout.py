@@ -121,7 +121,10 @@ def data(bare, tmp_path_factory) -> Path:
     return folder / "bin"
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["one", "spawned"])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(1, id="one"), pytest.param(2, id="spawned", marks=pytest.mark.slow)],
+)
 def test_training_and_translating(bare, checkout, data, tmp_path, workers):
     """One worker's loader of batches is a process of its own; two are spawned, not forked."""
     relative = os.path.relpath(checkout / PLUGIN.name, tmp_path)

@@ -132,6 +132,7 @@ def test_the_second_run_does_nothing_and_continue_goes_on(finished, corpus, tmp_
     assert done.returncode == 1 and "there is no training in" in done.stderr
 
 
+@pytest.mark.slow  # test_killed.py does the same to another recipe
 def test_killed_while_training_it_goes_on(finished, corpus, tmp_path):
     work = tmp_path / "w k"
     shutil.copytree(finished[1], work)

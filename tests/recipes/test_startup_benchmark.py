@@ -45,6 +45,7 @@ def test_a_real_round(monkeypatch, capsys) -> None:
 
 def test_a_bundle_translates_a_sentence(monkeypatch, capsys, tmp_path) -> None:
     monkeypatch.setattr(startup, "COMMANDS", {})
+    monkeypatch.setattr(startup, "MEASURE", "import json")  # torch takes two seconds a round
     model = write_toy_bundle(tmp_path)
     startup.main(["--repetitions", "1", "--format", "json", "--model", str(model)])
     _, row = json.loads(capsys.readouterr().out)
@@ -63,6 +64,7 @@ def test_an_export_has_another_goal(monkeypatch, capsys, tmp_path) -> None:
 
 def test_bad_flags_and_commands(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(startup, "COMMANDS", {})
+    monkeypatch.setattr(startup, "MEASURE", "import json")
     with pytest.raises(InputError, match="--repetitions 0"):
         startup.main(["--repetitions", "0"])
     with pytest.raises(InputError, match="exit code 1"):

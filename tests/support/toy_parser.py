@@ -15,7 +15,7 @@ from vaswani_plugin.text.settings import TreeSettings
 TREES = list(toy_trees.distinct_trees(60, 1))
 TESTED = 16  # the first so many of them are the test set, too
 FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
-LIMITS = ("--max-source-positions", "150", "--max-target-positions", "500")
+LIMITS = ("--max-source-positions", "150", "--max-target-positions", "300")
 
 
 def write_parser_bundle(
