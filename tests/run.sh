@@ -78,10 +78,9 @@ if [[ -n "$fast" ]]; then
 else
   check "shellcheck" shellcheck -x "${shell_files[@]}"
 fi
-# A file's tests stay in one process, so that what they share is made once. Python keeps the compiled
-# tests for the next run.
+# A file's tests stay in one process, so that what they share is made once.
 printf '== pytest\n'
-env -u PYTHONDONTWRITEBYTECODE python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
+python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
   -n "${VASWANI_TEST_WORKERS:-$cores}" --dist loadfile -m "not slow and not gpu" \
   ${arguments[@]+"${arguments[@]}"} || failed+=(pytest)
 report
