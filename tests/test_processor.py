@@ -1,6 +1,7 @@
 """What /proc/cpuinfo says, and what holds where there is none."""
 
 import pytest
+import torch
 
 from vaswani_plugin import processor
 
@@ -25,18 +26,17 @@ def read_anew():
 def test_the_first_core_is_read(monkeypatch, tmp_path):
     (tmp_path / "cpuinfo").write_text(CPUINFO)
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    assert processor.name() == "A processor: the second colon is its own"
     assert processor.vendor() == "GenuineIntel"
     assert processor.instructions() == {"fpu", "avx2", "avx512_vnni"}
 
 
 def test_without_the_file_nothing_is_known(monkeypatch, tmp_path):
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
-    assert processor.vendor() == "" and processor.instructions() == frozenset()
+    assert processor.name() == processor.vendor() == "" and processor.instructions() == frozenset()
 
 
 def test_it_agrees_with_pytorch_on_this_processor():
-    torch = pytest.importorskip("torch")
-    if not processor.CPUINFO.exists():
-        pytest.skip("NOT TESTED: no /proc/cpuinfo here")
-    has_avx2 = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
-    assert not has_avx2 or "avx2" in processor.instructions() | {"asimd"}
+    if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+        pytest.skip("NOT TESTED: no AVX2 here")
+    assert "avx2" in processor.instructions()

@@ -16,6 +16,11 @@ def _first_core() -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def name() -> str:
+    """Return the processor's name, such as "AMD EPYC"; "" where it is unknown."""
+    return _first_core().get("model name", "")
+
+
 def vendor() -> str:
     """Return the processor's vendor, such as "AuthenticAMD"; "" where it is unknown."""
     return _first_core().get("vendor_id", "")

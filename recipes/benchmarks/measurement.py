@@ -16,6 +16,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
@@ -44,12 +45,9 @@ class Measurement:
 
 def processor_name() -> str:
     """Linux's name of the processor, with its vector instructions; elsewhere the architecture."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
-    flags = next((line.split() for line in lines if line.startswith("flags")), [])
-    wide = next((flag for flag in ("avx512f", "avx2") if flag in flags), "")
-    return f"{name} {wide}".strip() or platform.machine()
+    known = processor.instructions()
+    wide = next((each for each in ("avx512f", "avx2") if each in known), "")
+    return f"{processor.name()} {wide}".strip() or platform.machine()
 
 
 def session_memory(session: int) -> int:

@@ -288,16 +288,20 @@ def test_it_starts_without_torch(tmp_path):
     assert outputs[1] == (0, outputs[0][1], b"")
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize(
+    ("is_terminal", "flags", "times"),
+    [(True, [], 1), (False, [], 0), (True, ["--engine", "fairseq"], 0)],
+)
 def test_translate_says_at_a_terminal_that_ctranslate2_is_faster(
-    tmp_path, monkeypatch, capsys, is_terminal
+    tmp_path, monkeypatch, capsys, is_terminal, flags, times
 ):
     bundle = write_toy_bundle(tmp_path)
     (tmp_path / "in").touch()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    assert cli.main(["translate", "--cpu", "--model", str(bundle), str(tmp_path / "in")]) == 0
+    command = ["translate", "--cpu", "--model", str(bundle), *flags, str(tmp_path / "in")]
+    assert cli.main(command) == 0
     said = capsys.readouterr().err
-    assert said.count("`vaswani export --to ctranslate2") == int(is_terminal)
+    assert said.count("`vaswani export --to ctranslate2") == times
 
 
 def test_translate_names_what_is_missing(tmp_path, capsys):

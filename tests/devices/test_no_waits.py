@@ -5,12 +5,12 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from meta import (
-    EVERY_ROW,
     HAVE_SOURCES,
     META,
     RECURRENT,
     ROWS,
     CopyBetweenDevices,
+    every_row,
     launches_only,
     make_criterion,
     make_meta_model,
@@ -70,7 +70,7 @@ def lengths_for(name: str) -> list[list[int] | None]:
     return list(LENGTHS.values()) if family.model in HAVE_SOURCES else [None]
 
 
-@pytest.mark.parametrize("name", EVERY_ROW)
+@pytest.mark.parametrize("name", every_row())
 def test_an_update_of_every_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)
@@ -82,7 +82,7 @@ def test_an_update_of_every_architecture(name, counted):
         assert len(counted) == (family.model in RECURRENT and lengths is None)
 
 
-@pytest.mark.parametrize("name", EVERY_ROW)
+@pytest.mark.parametrize("name", every_row())
 def test_an_evaluation_of_every_architecture(name, counted):
     family, row = ROWS[name]
     task = make_meta_task(family)

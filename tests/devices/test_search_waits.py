@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 import torch
 from meta import (
-    KINDS,
     META,
     ROWS,
+    every_row,
     launches_only,
     make_meta_model,
     make_meta_sample,
@@ -37,18 +37,10 @@ from vaswani_plugin.search.selection import (
 
 BEAM, STEPS = 4, 8  # the first slots last for five
 DECODERS = [
-    *(
-        pytest.param(name, 0, marks=() if name in KINDS else pytest.mark.slow)
-        for name, (family, _) in ROWS.items()
-        if family.model == "vaswani_transformer"
-    ),
+    *every_row(0, model="vaswani_transformer"),
     *(("vaswani_debug", 3), ("vaswani_parser_guided", 3)),
 ]
-LANGUAGE_MODELS = [
-    pytest.param(name, marks=() if name in KINDS else pytest.mark.slow)
-    for name, (family, _) in ROWS.items()
-    if family.model == "vaswani_lm"
-]
+LANGUAGE_MODELS = every_row(model="vaswani_lm")
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 

@@ -46,11 +46,20 @@ def _kinds() -> list[str]:
 
 KINDS = _kinds()
 """One of all rows that differ in sizes alone."""
-EVERY_ROW = [
-    *KINDS,
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ROWS if name not in KINDS),
-]
-"""Every architecture, for `parametrize`; the default run takes one of each kind."""
+
+
+def every_row(*more: object, model: str | None = None) -> list:
+    """Every architecture, or those of a model, for `parametrize`; most are slow.
+
+    Args:
+        more: further values of each case.
+        model: as it is registered; None: all of them.
+    """
+    return [
+        pytest.param(name, *more, marks=() if name in KINDS else pytest.mark.slow)
+        for name, (family, _) in ROWS.items()
+        if model in (None, family.model)
+    ]
 
 
 def shallow(family: Family) -> dict[str, int]:

@@ -48,14 +48,15 @@ def load_translator(args: argparse.Namespace) -> "Translator":
         device = "cuda" if not args.cpu and has_gpu() else "cpu"
     else:
         device = flags.chosen_device(args).type
-        _suggest_ctranslate2(device)
+        if engine == "torch" and args.engine is None and device == "cpu":
+            _suggest_ctranslate2()
     precision = flags.chosen_precision(args, on_gpu=device == "cuda")
     return translation.load_translator(
         args.model, device=device, dtype=precision, threads=args.threads, engine=engine
     )
 
 
-def _suggest_ctranslate2(device: str) -> None:
-    """Tell a person who waits at a terminal for PyTorch on the CPU that CTranslate2 is here."""
-    if device == "cpu" and sys.stderr.isatty() and find_spec("ctranslate2"):
+def _suggest_ctranslate2() -> None:
+    """Tell a person at a terminal, who waits for PyTorch on the CPU, that CTranslate2 is here."""
+    if sys.stderr.isatty() and find_spec("ctranslate2"):
         print(FASTER, file=sys.stderr)
