@@ -247,7 +247,7 @@ stage_code() {
 }
 
 training_key() {
-  data_bin_digests 'train*' 'valid.*' 'dict.*'
+  work_digests 'data-bin/train*' 'data-bin/valid.*' 'data-bin/dict.*'
   printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s ratio %s device %s\n' \
     "$arch" "$seed" "$max_tokens" "$update_freq" "$warmup_updates" "$lr_factor" "$dropout" \
     "$ratio" "$(device_key)"

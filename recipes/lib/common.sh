@@ -194,8 +194,8 @@ complete_bundle() {
 
 stage_stamp() { echo "$work/.stages/$1"; }
 
-stage_is_done() { # NAME: finished, and with the current options
-  [[ -f "$(stage_stamp "$1")" && "$(<"$(stage_stamp "$1")")" == "$("key_$1")" ]]
+stage_is_done() { # NAME KEY: finished, and with this key
+  [[ -f "$(stage_stamp "$1")" && "$(<"$(stage_stamp "$1")")" == "$2" ]]
 }
 
 # digests FILE...: name and sum of each, for keys.
@@ -219,7 +219,7 @@ report_break() {
 }
 
 run_stages() {
-  local number name
+  local number name key
   current_stage=''
   trap report_break EXIT
   for ((number = 1; number <= last_stage; number++)); do
@@ -232,7 +232,8 @@ run_stages() {
       run_after "$name"
       continue
     fi
-    if stage_is_done "$name"; then
+    key=$("key_$name")
+    if stage_is_done "$name" "$key"; then
       ((number < first_stage)) || say "stage $number, $name: done before"
       run_after "$name"
       continue
@@ -246,7 +247,7 @@ run_stages() {
     "stage_$name"
     current_stage=''
     mkdir -p "$work/.stages"
-    "key_$name" >"$(stage_stamp "$name").part"
+    printf '%s\n' "$key" >"$(stage_stamp "$name").part"
     mv "$(stage_stamp "$name").part" "$(stage_stamp "$name")"
     run_after "$name"
   done

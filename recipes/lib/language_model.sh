@@ -112,7 +112,7 @@ stage_code() {
 training_key() { language_model_training_key; }
 
 language_model_training_key() {
-  data_bin_digests 'train.*' 'valid.*' 'dict.*'
+  work_digests 'data-bin/train.*' 'data-bin/valid.*' 'data-bin/dict.*'
   printf 'arch %s seed %s max-tokens %s sample %s update-freq %s warmup %s factor %s dropout %s options %s device %s\n' \
     "$arch" "$seed" "$max_tokens" "$tokens_per_sample" "$update_freq" "$warmup_updates" \
     "$lr_factor" "$dropout" "${training_options[*]-}" "$(device_key)"

@@ -157,11 +157,11 @@ stage_binarize() {
     --train "$work/$subwords/train" --valid "$work/$subwords/valid" --test "$work/$subwords/test"
 }
 
-# PATTERN...: names and sums of the binary data that match.
-data_bin_digests() {
+# PATTERN...: names and sums of files in the work folder that match.
+work_digests() {
   local pattern file files=()
   for pattern in "$@"; do
-    for file in "$work"/data-bin/$pattern; do files+=("$file"); done
+    for file in "$work"/$pattern; do files+=("$file"); done
   done
   digests "${files[@]}"
 }

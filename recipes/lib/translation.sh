@@ -152,7 +152,7 @@ choose_update_freq() {
 training_key() { translation_training_key; }
 
 translation_training_key() {
-  data_bin_digests 'train.*' 'valid.*' 'dict.*'
+  work_digests 'data-bin/train.*' 'data-bin/valid.*' 'data-bin/dict.*'
   local tokens="$max_tokens${real_tokens:+ real $real_tokens}"
   if [[ "$batch_order" != longer-side ]]; then tokens+=" order $batch_order"; fi
   printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s\n' \
@@ -331,8 +331,7 @@ stage_average() {
 }
 
 key_translate() {
-  digests "$work/averaged.pt"
-  data_bin_digests 'test.*' 'dict.*'
+  work_digests averaged.pt 'data-bin/test.*' 'data-bin/dict.*'
   printf 'beam %s subwords %s\n' "$beam" "$subwords"
 }
 

@@ -174,7 +174,7 @@ def test_keys_hold_the_workers_and_not_their_places(in_recipe, options, device):
 # The state of a training that was begun by 8 GPUs; then what a start does that has other options.
 BEGUN = """
 dry_run='' update_freq=1 gpus=8 device=gpu
-data_bin_digests() { echo "train.bin abc update-freq device"; }
+work_digests() { echo "train.bin abc update-freq device"; }
 fresh_folder "$work/checkpoints" "$(training_key)"
 touch "$work/checkpoints/checkpoint_last.pt"
 """

@@ -2,7 +2,8 @@
 
 Importing them takes five seconds, a test's training often one. A program that runs here has its own
 arguments, environment, working directory and standard streams, and ends as it would by itself. The
-plugin isn't imported before the fork.
+plugin isn't imported before the fork. Programs that need neither torch nor fairseq are forks of a
+smaller process: to fork a large one takes a tenth of a second.
 
     preloaded.run("-m", "fairseq_cli.train", ...)   as subprocess.run([sys.executable, "-m", ...])
     preloaded.run_with_torch("-c", ...)             the same, with torch alone imported
@@ -21,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from preloaded_client import is_text_program
+
 SECONDS_TO_START = 120
 SERVER = Path(__file__).with_name("preloaded_server.py")
 CLIENT = Path(__file__).with_name("preloaded_client.py")
@@ -35,7 +38,8 @@ def _folder(package: str = "fairseq") -> Path:
     """The folder of this process's server, which is started by the first call.
 
     Args:
-        package: what it has imported: "fairseq", or "torch" alone.
+        package: what it has imported: "fairseq", "torch" alone, or "text", which means the
+            packages that data-prep/ needs.
     """
     if package not in _servers:
         folder = Path(tempfile.mkdtemp(prefix="preloaded-"))
@@ -53,12 +57,6 @@ def _folder(package: str = "fairseq") -> Path:
             if process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"the process that preloads {package} did not start")
             time.sleep(0.05)
-        (folder / "bin").mkdir()
-        for name in COMMANDS:
-            program = Path(sys.executable).with_name(name)
-            command = shlex.join([*_client(folder), str(program)])
-            _write_command(folder / "bin" / name, command)
-        _write_command(folder / "bin" / "python", shlex.join(_client(folder)))
         _servers[package] = folder
     return _servers[package]
 
@@ -73,14 +71,21 @@ def _stop(server: subprocess.Popen, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _client(folder: Path) -> list[str]:
-    """The command of a client; only Python's own modules are imported, and quickly."""
-    return [sys.executable, "-I", "-S", str(CLIENT), str(folder / "socket"), sys.executable]
+def _client(*folders: Path) -> list[str]:
+    """The command of a client; only Python's own modules are imported, and quickly.
+
+    Args:
+        folders: of a server; and, where there are two, of the one for programs on text.
+    """
+    sockets = ",".join(str(folder / "socket") for folder in folders)
+    return [sys.executable, "-I", "-S", str(CLIENT), sockets, sys.executable]
 
 
 def run(*arguments: object, **options) -> subprocess.CompletedProcess:
     """`subprocess.run` of Python: ``-m MODULE ...``, ``-c CODE ...`` or ``FILE ...``."""
-    return subprocess.run([*_client(_folder()), *map(str, arguments)], **options)
+    words = [str(argument) for argument in arguments]
+    package = "text" if is_text_program(words) else "fairseq"
+    return subprocess.run([*_client(_folder(package)), *words], **options)
 
 
 def run_with_torch(*arguments: object, **options) -> subprocess.CompletedProcess:
@@ -95,4 +100,12 @@ def command_with_torch(*arguments: object) -> list[str]:
 
 def commands() -> str:
     """A folder with `COMMANDS` and python, to be put in front of PATH."""
-    return str(_folder() / "bin")
+    folder = _folder() / "bin"
+    if not folder.exists():
+        folder.mkdir()
+        client = _client(_folder(), _folder("text"))
+        for name in COMMANDS:
+            program = str(Path(sys.executable).with_name(name))
+            _write_command(folder / name, shlex.join([*client, program]))
+        _write_command(folder / "python", shlex.join(client))
+    return str(folder)

@@ -1,8 +1,9 @@
-"""The client of preloaded.py: has its server run a Python program with this process's streams.
+"""The client of preloaded.py: has a server run a Python program with this process's streams.
 
     preloaded_client.py SOCKET PYTHON ARGUMENTS...
+    preloaded_client.py SOCKET,TEXT_SOCKET PYTHON ARGUMENTS...
 
-Where a variable that Python or torch reads at its start differs from the server's, it starts a new
+The second form takes the server of TEXT_SOCKET for programs that work on text alone. Where a variable that Python or torch reads at its start differs from the server's, it starts a new
 Python instead. A test starts hundreds: it imports little.
 """
 
@@ -17,7 +18,24 @@ READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
     *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
 )
+TEXT_SCRIPTS = (
+    *("check_data", "compare_scores", "digests", "first_lines", "hypotheses", "result", "summary"),
+    "text_part",
+)
+"""Scripts of recipes/lib that import neither torch nor fairseq."""
+TEXT_COMMANDS = ("archs", "bleu", "evalb", "rouge")
+"""The like of `vaswani`."""
 READ_LATER = ("PYTHONPATH", "TORCHELASTIC_", "TORCH_NCCL_")  # torchrun sets the last two
+
+
+def is_text_program(arguments: list[str]) -> bool:
+    """Whether a program imports neither torch nor fairseq, as far as its name tells."""
+    folder, _, name = arguments[0].rpartition("/") if arguments else ("", "", "")
+    if folder.endswith("data-prep"):
+        return name != "bundle.py"
+    if folder.endswith("recipes/lib"):
+        return name.removesuffix(".py") in TEXT_SCRIPTS
+    return name == "vaswani" and arguments[1:2] != [] and arguments[1] in TEXT_COMMANDS
 
 
 def start_settings(environment: dict[str, str]) -> dict[str, str]:
@@ -64,7 +82,8 @@ def request(path: str, python: str, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = request(sys.argv[1], sys.argv[2], sys.argv[3:])
+    sockets = sys.argv[1].split(",")
+    code = request(sockets[-1 if is_text_program(sys.argv[3:]) else 0], sys.argv[2], sys.argv[3:])
     if code < 0:  # ended by a signal: so does this process
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)

@@ -2,8 +2,8 @@
 
     preloaded_server.py SOCKET PACKAGE
 
-PACKAGE is what it imports: "fairseq" with all that fairseq's commands import, or "torch" alone. It
-ends when its standard input is closed.
+PACKAGE is what it imports: "fairseq" with all that fairseq's commands import, "torch" alone, or
+"text", the packages that data-prep/ needs. It ends when its standard input is closed.
 """
 
 import array
@@ -183,7 +183,14 @@ def _keep_compiled(folder: str) -> None:
 
 def _preload(package: str) -> None:
     """Import torch, or what fairseq's commands import; the commands are left to the program."""
-    if package == "torch":
+    if package == "text":
+        import argparse  # noqa: F401
+        import tempfile  # noqa: F401
+
+        import numpy  # noqa: F401
+        import sacrebleu  # noqa: F401
+        import sacremoses  # noqa: F401
+    elif package == "torch":
         import torch  # noqa: F401
 
         with contextlib.suppress(ImportError):
