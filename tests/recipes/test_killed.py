@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -115,6 +116,11 @@ def test_killed_in_every_stage(uninterrupted, tmp_path):
 
 def test_killed_while_training(uninterrupted, tmp_path):
     work = tmp_path / "w k"
+    shutil.copytree(uninterrupted, work)
+    for name in ("model", "output", "checkpoints"):
+        shutil.rmtree(work / name)
+    for name in list(LAST_COMMAND)[list(LAST_COMMAND).index("train") :]:
+        (work / ".stages" / name).unlink()
     start_and_kill("train", work, tmp_path / "log")
     # The folder's lock goes with the last of the killed processes.
     done = run_bash(*COMMAND[1:], "--work", work, timeout=1500)
