@@ -6,8 +6,8 @@
 #   bash tests/run.sh -m slow              the slow ones
 #   bash tests/run.sh tests/modules -k mask
 #
-# All other arguments go to pytest. VASWANI_TEST_WORKERS sets its processes (default: one a core, at
-# most 4).
+# All other arguments go to pytest. VASWANI_TEST_WORKERS sets its processes (default: one more than
+# there are cores, at most 5, since some tests wait).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -82,7 +82,7 @@ fi
 # A file's tests stay in one process, so that what they share is made once.
 printf '== pytest\n'
 python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
-  -n "${VASWANI_TEST_WORKERS:-$cores}" --dist loadfile -m "not slow and not gpu" \
+  -n "${VASWANI_TEST_WORKERS:-$((cores + 1))}" --dist loadfile -m "not slow and not gpu" \
   ${arguments[@]+"${arguments[@]}"} || failed+=(pytest)
 report
 

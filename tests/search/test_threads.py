@@ -13,6 +13,7 @@ from search_setup import (
     outputs_of,
 )
 
+from vaswani_plugin.search import threads
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.threads import run_in_threads, split_among_threads
 
@@ -31,7 +32,11 @@ def sample():
 
 @pytest.fixture
 def threads_of_search(monkeypatch):
-    """Of each search of a batch: the thread, its sentences, and PyTorch's threads in it."""
+    """Of each search of a batch: the thread, its sentences, and PyTorch's threads in it.
+
+    Any work is worth PyTorch's threads.
+    """
+    monkeypatch.setattr(threads, "WORTH_THREADS", 0)
     found = []
     search = BeamSearchGenerator._search
 
@@ -163,6 +168,19 @@ def test_a_few_sentences_have_one_thread(threads_of_search):
     assert threads_of_search == [(threading.get_ident(), 15, 2)]
     generate(make_sample([[5, 6]] * 16), 2)
     assert [n for _, n, _ in threads_of_search[1:]] == [8, 8]
+
+
+@pytest.mark.parametrize("sentences", [3, 32])
+@pytest.mark.parametrize("more", [0, 1])
+def test_little_work_has_one_thread_inside(sentences, more, threads_of_search, monkeypatch):
+    weights = sum(p.numel() for p in make_peaked_model(SYMBOLS, 0).decoder.parameters())
+    monkeypatch.setattr(threads, "WORTH_THREADS", sentences * 4 * weights + more)
+    generate(make_sample([[5, 6]] * sentences), 4, beam=4)
+    found = {inside for _, _, inside in threads_of_search}
+    searches = len(threads_of_search)
+    assert searches == max(1, sentences // 8)
+    assert found == {1 if more else 4 // searches}
+    assert torch.get_num_threads() == 4
 
 
 @pytest.mark.parametrize("sentences", [0, 1, 15, 16, 33, 400])

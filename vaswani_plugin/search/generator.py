@@ -36,7 +36,7 @@ from vaswani_plugin.search.selection import (
     sampled_candidates,
 )
 from vaswani_plugin.search.stepping import Ensemble
-from vaswani_plugin.search.threads import run_in_threads, split_among_threads
+from vaswani_plugin.search.threads import run_in_threads, split_among_threads, threads_inside
 
 
 class BeamSearchGenerator:
@@ -106,6 +106,8 @@ class BeamSearchGenerator:
             self.rules = FairseqRules(lenpen)
         for model in models:
             model.eval()
+        decoders = [m.decoder for m in models if isinstance(m.decoder, torch.nn.Module)]
+        self.decoder_weights = sum(p.numel() for each in decoders for p in each.parameters())
 
     @torch.no_grad()
     def generate(
@@ -158,7 +160,9 @@ class BeamSearchGenerator:
             part = prefix_tokens[share], limits[share], known
             results[share] = self._search(rows, packed, *part, start, own)
 
-        run_in_threads(search, shares)
+        # A step multiplies each row with every weight of the decoders.
+        with threads_inside(len(limits) * self.options.beam * self.decoder_weights):
+            run_in_threads(search, shares)
         if not self.rules.by_sentence:
             self._repeat_given(results, prefix_tokens)
         if self.options.print_alignment:

@@ -5,11 +5,17 @@ other at its end; threads with their own sentences don't. (`vaswani_tiny`, 1,000
 6.6 s with two such threads, 7.3 s with two threads inside the operations, 11.3 s with one.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 
+WORTH_THREADS = 2**25
+"""Multiply-adds of a step from which PyTorch's threads gain inside its operations. With fewer, each
+operation waits for the other thread about as long as it computes; and where another process keeps
+a core busy, it waits for the scheduler. (One sentence, beam 4, two threads over one, AMD with AVX2:
+`vaswani_tiny` 1.0 times as fast, base 1.5 times; beside a busy process tiny 0.02 times.)"""
 LEAST_SHARE = 8
 """Fewest sentences of a thread."""
 MOST_SHARES = 4
@@ -20,6 +26,24 @@ def split_among_threads(sentences: int) -> list[slice]:
     """Give each of n threads every n-th sentence, to spread sentences of similar length evenly."""
     count = max(1, min(torch.get_num_threads(), sentences // LEAST_SHARE, MOST_SHARES))
     return [slice(first, None, count) for first in range(count)]
+
+
+@contextmanager
+def threads_inside(multiply_adds: int) -> Iterator[None]:
+    """Give PyTorch's operations one thread in the block, if a step has little to compute.
+
+    Args:
+        multiply_adds: of a step of the search, in all rows together.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or multiply_adds >= WORTH_THREADS:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
