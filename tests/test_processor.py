@@ -1,5 +1,7 @@
 """What /proc/cpuinfo says, and what holds where there is none."""
 
+import platform
+
 import pytest
 import torch
 
@@ -29,11 +31,13 @@ def test_the_first_core_is_read(monkeypatch, tmp_path):
     assert processor.name() == "A processor: the second colon is its own"
     assert processor.vendor() == "GenuineIntel"
     assert processor.instructions() == {"fpu", "avx2", "avx512_vnni"}
+    assert processor.description() == "A processor: the second colon is its own avx2"
 
 
 def test_without_the_file_nothing_is_known(monkeypatch, tmp_path):
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
     assert processor.name() == processor.vendor() == "" and processor.instructions() == frozenset()
+    assert processor.description() == platform.machine() != ""
 
 
 def test_it_agrees_with_pytorch_on_this_processor():

@@ -4,8 +4,9 @@ import importlib.metadata
 import platform
 from typing import Any
 
-from measurement import processor_name
 from training_runs import SIDES
+
+from vaswani_plugin import processor
 
 PRINTED_TFLOPS = {
     **{"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121},
@@ -18,7 +19,7 @@ def machine(device: str) -> dict[str, Any]:
     """Name, memory and software."""
     import torch
 
-    found: dict[str, Any] = {"name": processor_name(), "python": platform.python_version()}
+    found: dict[str, Any] = {"name": processor.description(), "python": platform.python_version()}
     if device == "gpu":
         properties = torch.cuda.get_device_properties(0)
         found |= {"name": properties.name, "gib": round(properties.total_memory / 2**30, 1)}

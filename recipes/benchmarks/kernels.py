@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from measurement import ROOT, processor_name  # noqa: E402
+from measurement import ROOT  # noqa: E402
 from training import figures  # noqa: E402
 from training_runs import (  # noqa: E402
     ARCHS,
@@ -27,6 +27,7 @@ from training_runs import (  # noqa: E402
     write_result,
 )
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
 
 sys.path.insert(0, str(ROOT))
@@ -170,7 +171,7 @@ def main(argv: list[str] | None = None) -> None:
         for mode in args.modes
         for threads in args.all_threads
     ]
-    result = {"benchmark": "kernels", "device": args.device, "processor": processor_name()}
+    result = {"benchmark": "kernels", "device": args.device, "processor": processor.description()}
     write_result(
         args.work / "kernels.json", result | {"lines": lines_of_code(), "cases": cases}, as_table
     )

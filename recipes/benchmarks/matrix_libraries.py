@@ -11,10 +11,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from measurement import ROOT, processor_name  # noqa: E402
+from measurement import ROOT  # noqa: E402
 
 sys.path.insert(0, str(ROOT))
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.matrix_library import (  # noqa: E402
     chosen_library,
     has_onednn,
@@ -71,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         print("this PyTorch has no oneDNN: there is nothing to choose")
         return 1
     capability = torch.backends.cpu.get_cpu_capability()
-    print(f"{processor_name()} ({vendor()}, {capability}); chosen: {chosen_library()}")
+    print(f"{processor.description()} ({vendor()}, {capability}); chosen: {chosen_library()}")
     print("GFLOP/s by PyTorch's library and by oneDNN: forward | gradient of x | of the weight")
     ratios = []
     for threads in args.threads:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import platform
 import resource
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
@@ -41,13 +39,6 @@ class Measurement:
     wall: float
     cpu: float
     peak: int
-
-
-def processor_name() -> str:
-    """Linux's name of the processor, with its vector instructions; elsewhere the architecture."""
-    known = processor.instructions()
-    wide = next((each for each in ("avx512f", "avx2") if each in known), "")
-    return f"{processor.name()} {wide}".strip() or platform.machine()
 
 
 def session_memory(session: int) -> int:

@@ -17,13 +17,14 @@ import sacrebleu
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from measurement import ROOT, processor_name  # noqa: E402
+from measurement import ROOT  # noqa: E402
 from peers_jobs import decoding_job, quality_job, training_job  # noqa: E402
 from peers_plan import PEERS, QUICK, Bench, Plan  # noqa: E402
 from peers_runs import interleaved, make_environment, run_job  # noqa: E402
 from peers_table import as_markdown, rows_of  # noqa: E402
 from training_runs import ARCHS  # noqa: E402
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_lines,
@@ -90,7 +91,7 @@ def compare(bench: Bench, peers: list[str]) -> dict[str, Any]:
     }
     return {
         "benchmark": "peers",
-        "machine": processor_name(),
+        "machine": processor.description(),
         "threads": bench.threads,
         "plan": asdict(bench.plan),
         "versions": versions_of(bench, peers),

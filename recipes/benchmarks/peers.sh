@@ -6,7 +6,7 @@
 #   bash recipes/benchmarks/peers.sh --data work/multi30k --quick      15 minutes on two free cores
 #   bash recipes/benchmarks/peers.sh --data work/multi30k              some four hours
 #
-# --help lists the options. Makes an environment for each peer from the package registry, pinned, in
+# --rounds N, --target-tokens N, --threads N, --sizes and --peers change the extent: see --help. Makes an environment for each peer from the package registry, pinned, in
 # WORK/envs (1 GB, linked to ours for PyTorch); then measures in interleaved processes: training
 # tokens/s and memory (tiny, base), perplexity and BLEU after the same number of target tokens,
 # decoding in batch and one at a time, start-up. Writes WORK/peers.md and WORK/peers.json. The same

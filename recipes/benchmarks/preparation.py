@@ -14,7 +14,6 @@ import argparse
 import filecmp
 import json
 import os
-import platform
 import sys
 from itertools import cycle, islice
 from pathlib import Path
@@ -25,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from measurement import Measurement, measure  # noqa: E402
 from preparation_steps import Pipelines  # noqa: E402
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically  # noqa: E402
 
 HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
@@ -221,7 +221,7 @@ def report(args: argparse.Namespace, figures: dict, distinct: int, plain_lines: 
         "operations": args.operations,
         "workers": args.workers,
         "identical": True,
-        "machine": platform.processor() or platform.machine(),
+        "machine": processor.description(),
         "steps": figures,
         "ratio": ratios,
     }

@@ -23,9 +23,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from measurement import ROOT, processor_name  # noqa: E402
+from measurement import ROOT  # noqa: E402
 from soak import verdict, watch  # noqa: E402
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.inference.translator import Translator  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
 
@@ -223,7 +224,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     texts = random.Random(1).choices(args.texts, k=args.requests)
     translator = Translator.from_pretrained(args.model, threads=args.threads)
     args.languages = (translator.source_language, translator.target_language)
-    result = {"benchmark": "serving", "processor": processor_name(), "threads": args.threads}
+    result = {"benchmark": "serving", "processor": processor.description(), "threads": args.threads}
     result |= {"clients": args.clients, "minutes": args.minutes}
     with serving(args) as (process, port, log):
         few = texts[: max(50, args.requests // 10)]

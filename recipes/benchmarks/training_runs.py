@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measurement import ROOT, processor_name
+from measurement import ROOT
 
+from vaswani_plugin import processor
 from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
 from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
 
@@ -278,7 +279,7 @@ def setting_of(args: argparse.Namespace, max_tokens: int, updates: int) -> Setti
 
 def write_result(path: Path, result: dict[str, Any], table: Callable[[dict], str]) -> None:
     """Write the result as JSON, with a description of the machine, and print it as a table."""
-    result["machine"] = processor_name()
+    result["machine"] = processor.description()
     if result["device"] == "gpu":
         import torch
 

@@ -16,7 +16,7 @@ from statistics import mean
 from typing import Any
 
 from ancestors_models import MODELS, SWEEP, Training, add_settings, settings_of, trainings_of
-from result import versions, write_json
+from result import provenance, write_json
 from tabulate import tabulate
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
@@ -230,7 +230,7 @@ def main() -> None:
     draw(lines, args.work / "ancestors.png")
     content = {"recipe": "ancestors", "title": args.title, "settings": vars(settings)}
     content |= {"rows": lines, "average_bleu": average(lines), "reversal": reversal(lines)}
-    content |= {"versions": versions(), "summary": f"ancestors, {args.title}: {summary(lines)}"}
+    content |= provenance() | {"summary": f"ancestors, {args.title}: {summary(lines)}"}
     write_json(content, str(args.work / "result.json"))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_json,
@@ -64,6 +65,11 @@ def describe_binarized(folder: Path, work: Path) -> list[dict[str, Any]]:
     found = (path for path in sorted(folder.iterdir()) if path.is_file())
     wanted = (p for p in found if p.suffix in (".bin", ".idx") or p.name.startswith("dict."))
     return [describe_file(path, work) for path in wanted]
+
+
+def provenance() -> dict[str, Any]:
+    """Returns what every result tells of its origin: versions of the software, and processor."""
+    return {"versions": versions(), "processor": processor.description()}
 
 
 def versions() -> dict[str, str | None]:
@@ -134,7 +140,7 @@ def write_result(args: argparse.Namespace) -> None:
         content["bleu"] = read_scores(args.tokenized, args.sacrebleu)
     for key, path in map(split_pair, args.also):
         content[key] = read_json(path, "run the recipe again")
-    content["versions"] = versions()
+    content |= provenance()
     write_json(content, args.output)
 
 

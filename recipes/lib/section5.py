@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from result import versions, write_json
+from result import provenance, write_json
 from section5_report import Columns, as_markdown, draw, summary
 from trainings import PLUGIN, begin, device_flags, execute, finished
 
@@ -256,7 +256,7 @@ def main() -> None:
     with write_atomically(args.work / "section5.md") as write:
         write("\n".join([heading, *tables]).removesuffix("\n"))
     draw(found, types, args.work / "section5.png")
-    content = {"recipe": "section5", "title": args.title, "parts": found, "versions": versions()}
+    content = {"recipe": "section5", "title": args.title, "parts": found, **provenance()}
     content |= {
         "settings": {k: str(v) for k, v in vars(args).items() if k not in ("work", "parts")}
     }

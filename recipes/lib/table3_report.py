@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any
 
-from result import versions, write_json
+from result import provenance, write_json
 from scipy.stats import spearmanr
 from table3_rows import (
     ROWS,
@@ -272,7 +272,7 @@ def main() -> None:
         draw(lines, args.work / "table3.png")
     content = {"recipe": "table3", "title": args.title, "settings": vars(settings)}
     content |= {"seeds": args.seeds, "base_seeds": args.base_seeds}
-    content |= {"rows": lines, "rank_correlation": found, "versions": versions()}
+    content |= {"rows": lines, "rank_correlation": found, **provenance()}
     content["summary"] = f"table3, {args.title}: {summary(lines, found)}"
     write_json(content, str(args.work / "result.json"))
 

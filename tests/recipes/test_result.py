@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_plugin import processor
 
 STAMP = "2026-01-01 00:00:00 | INFO | "
 HEAD = STAMP + "fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,234)"
@@ -98,7 +99,7 @@ def test_keys_data_and_scores(tmp_path):
     # Later work reads these names; a change of them is a change of the interface.
     assert list(result) == [
         "recipe", "arch", "parameters", "updates", "tokens_per_second", "wall_seconds", "data",
-        "paths", "binarized", "bleu", "versions",
+        "paths", "binarized", "bleu", "versions", "processor",
     ]  # fmt: skip
     digest = hashlib.sha256((tmp_path / "raw" / "test.en").read_bytes()).hexdigest()
     size = len("one\u2028line\ntwo\n".encode())
@@ -110,6 +111,7 @@ def test_keys_data_and_scores(tmp_path):
         "tokenized": 41.5, "compound_split": 42.5, "sacrebleu": 39.5, "signature": "nrefs:1",
     }  # fmt: skip
     assert set(result["versions"]) == {"torch", "fairseq", "plugin"}
+    assert result["processor"] == processor.description()
     done = run_script("recipes/lib/summary.py", tmp_path / "result.json", "--title", "T")
     assert done.stdout.startswith(
         "T: 41.50 tokenized BLEU, 42.50 compound-split BLEU, 39.50 sacreBLEU (a, 1,234 parameters"

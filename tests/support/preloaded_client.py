@@ -3,8 +3,9 @@
     preloaded_client.py SOCKET PYTHON ARGUMENTS...
     preloaded_client.py SOCKET,TEXT_SOCKET PYTHON ARGUMENTS...
 
-The second form takes the server of TEXT_SOCKET for programs that work on text alone. Where a variable that Python or torch reads at its start differs from the server's, it starts a new
-Python instead. A test starts hundreds: it imports little.
+The second form takes the server of TEXT_SOCKET for programs that work on text alone. Where a
+variable that Python or torch reads at its start differs from the server's, it starts a new Python
+instead. A test starts hundreds: it imports little.
 """
 
 import array
