@@ -6,11 +6,12 @@
 #   bash recipes/benchmarks/peers.sh --data work/multi30k --quick      15 minutes on two free cores
 #   bash recipes/benchmarks/peers.sh --data work/multi30k              some four hours
 #
-# --rounds N, --target-tokens N, --threads N, --sizes and --peers change the extent: see --help. Makes an environment for each peer from the package registry, pinned, in
-# WORK/envs (1 GB, linked to ours for PyTorch); then measures in interleaved processes: training
-# tokens/s and memory (tiny, base), perplexity and BLEU after the same number of target tokens,
-# decoding in batch and one at a time, start-up. Writes WORK/peers.md and WORK/peers.json. The same
-# command goes on where it was cut off. A peer that can't be installed or run is named with the reason.
+# --rounds N, --target-tokens N, --threads N, --sizes and --peers change the extent: see --help. It
+# makes an environment for each peer from the package registry, pinned, in WORK/envs (1 GB, linked to
+# ours for PyTorch). Then it measures in interleaved processes: training tokens/s and memory (tiny,
+# base), perplexity and BLEU after the same number of target tokens, decoding in batch and one at a
+# time, start-up. It writes WORK/peers.md and WORK/peers.json. The same command goes on where it was
+# cut off. A peer that can't be installed or run is named with the reason.
 # Batch: 4,096 tokens x 1 process x update-freq 1 (base: 1,024).
 set -euo pipefail
 

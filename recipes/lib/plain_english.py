@@ -7,6 +7,7 @@ The style is CONTRIBUTING.md's: short sentences, subject first, the words of doc
 line that needs such a phrase as an example ends in `plain-english: off`.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ INSTEAD = {
 }
 """By pattern (case is ignored), the advice on what to write instead."""
 
+_LINE_BREAK = re.compile(r"\n[ #*>]*")
 _COMPILED = [(re.compile(pattern, re.IGNORECASE), text) for pattern, text in INSTEAD.items()]
 
 
@@ -62,7 +64,11 @@ class Finding(NamedTuple):
 
 def findings(path: Path) -> Iterator[Finding]:
     """Yields the phrases in a file, also those with a line break."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    text = path.read_text(encoding="utf-8")
+    in_one_line = _LINE_BREAK.sub(" ", text)
+    if not any(pattern.search(in_one_line) for pattern, _ in _COMPILED):
+        return
+    lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         following = lines[number] if number < len(lines) else ""
         if OFF in line:
@@ -77,11 +83,10 @@ def findings(path: Path) -> Iterator[Finding]:
 def project_files() -> list[Path]:
     """Lists every text file of the project that people read."""
     found = []
-    for path in sorted(ROOT.rglob("*")):
-        parts = set(path.relative_to(ROOT).parts)
-        if path.suffix in SUFFIXES and not parts & OUTSIDE and path.is_file():
-            found.append(path)
-    return found
+    for folder, inside, names in os.walk(ROOT):
+        inside[:] = set(inside) - OUTSIDE
+        found += [Path(folder, name) for name in names if Path(name).suffix in SUFFIXES]
+    return sorted(found)
 
 
 def main(arguments: list[str]) -> int:
