@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # All checks: lint, format, types, shellcheck, pytest. Makes the environment when it is missing.
 #
-#   bash tests/run.sh                      everything but the slow tests and those that need a GPU
+#   bash tests/run.sh                      everything but the tests that are slow, need a GPU, or need
+#                                          real corpora
 #   bash tests/run.sh --fast               lint, types and the quick tests: for the edit loop
 #   bash tests/run.sh -m slow              the slow ones
+#   bash tests/run.sh -m shared_data       those on real corpora, in the folder VASWANI_DATA
 #   bash tests/run.sh tests/modules -k mask
 #
 # All other arguments go to pytest. VASWANI_TEST_WORKERS sets its processes (default: one more than
@@ -82,7 +84,7 @@ fi
 # A file's tests stay in one process, so that what they share is made once.
 printf '== pytest\n'
 python -m pytest -o cache_dir="$VASWANI_VENV/cache/pytest" \
-  -n "${VASWANI_TEST_WORKERS:-$((cores + 1))}" --dist loadfile -m "not slow and not gpu" \
+  -n "${VASWANI_TEST_WORKERS:-$((cores + 1))}" --dist loadfile -m "not slow and not gpu and not shared_data" \
   ${arguments[@]+"${arguments[@]}"} || failed+=(pytest)
 report
 

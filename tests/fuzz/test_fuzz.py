@@ -20,7 +20,7 @@ from tests.fuzz.payloads import CANARY, SECRET, Calls, bombs
 from tests.fuzz.sandbox import Outcome, run_cases
 from tests.support.scripts import run_script
 
-SAMPLE = 100
+SAMPLE = 60
 SEED = 1
 
 

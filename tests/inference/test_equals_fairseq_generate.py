@@ -68,7 +68,7 @@ def test_in_any_order_and_as_a_stream(translator, lines, expected):
 
 def test_from_eight_threads_at_once(translator, lines, expected):
     def work(number):
-        own = random.Random(number).sample(range(SENTENCES), 60)
+        own = random.Random(number).sample(range(SENTENCES), 30)
         found = translator.translate([lines[n] for n in own], beam=4, batch_tokens=100 * number)
         return found, [expected[n] for n in own]
 

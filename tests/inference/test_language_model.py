@@ -159,7 +159,7 @@ def test_windows_of_a_text(model):
 
 def test_eight_threads_at_once(model):
     """Scores, beams and samples, each by its own seed."""
-    prompts = [" ".join(toy.WORDS[n : n + n % 4]) for n in range(24)]
+    prompts = [" ".join(toy.WORDS[n : n + n % 4]) for n in range(12)]
 
     def work(number: int):
         drawn = {"sampling": True, "seed": number, "temperature": 3.0}
