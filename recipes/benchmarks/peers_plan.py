@@ -122,7 +122,7 @@ class Plan:
 QUICK = Plan(
     rounds=2,
     sizes={"tiny": (4096, 2, 6), "base": (1024, 1, 3)},
-    target_tokens=100_000,
+    target_tokens=50_000,
     quality_batch=2048,
     sentences=200,
     singles=20,
