@@ -62,8 +62,11 @@ def test_it_learns_as_in_float32(flags, run_fairseq, toy_data_bin, in_float32, t
     if REHEARSES and any("fp16" in flag for flag in flags):
         pytest.skip("--fp16 is for GPUs")
     found = train(run_fairseq, toy_data_bin, tmp_path, 60, *flags)
-    # With --memory-efficient-bf16 the weights themselves are rounded to 8 bits after each update.
-    tolerance = 0.06 if "--memory-efficient-bf16" in flags else 0.03
+    # Rounded products lead a training elsewhere, in either direction: on a processor with AVX2 bf16
+    # ended 7% below float32. The first loss, where a training stays that does not learn, is more than
+    # a tenth above it.
+    rounded = any("16" in flag or flag == "--amp" for flag in flags)
+    tolerance = 0.1 if rounded else 0.03
     assert found[-1] == pytest.approx(in_float32, rel=tolerance)
 
 
