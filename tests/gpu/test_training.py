@@ -63,8 +63,8 @@ def test_it_learns_as_in_float32(flags, run_fairseq, toy_data_bin, in_float32, t
         pytest.skip("--fp16 is for GPUs")
     found = train(run_fairseq, toy_data_bin, tmp_path, 60, *flags)
     # Rounded products lead a training elsewhere, in either direction: on a processor with AVX2 bf16
-    # ended 7% below float32. The first loss, where a training stays that does not learn, is more than
-    # a tenth above it.
+    # ended 7% below float32. A training that does not learn stays at the first loss, which is more
+    # than a tenth above.
     rounded = any("16" in flag or flag == "--amp" for flag in flags)
     tolerance = 0.1 if rounded else 0.03
     assert found[-1] == pytest.approx(in_float32, rel=tolerance)
