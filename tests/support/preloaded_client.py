@@ -25,7 +25,7 @@ TEXT_SCRIPTS = (
 )
 """Scripts of recipes/lib that import neither torch nor fairseq."""
 TEXT_COMMANDS = ("archs", "bleu", "evalb", "rouge")
-"""The like of `vaswani`."""
+"""Commands of `vaswani` that import neither."""
 READ_LATER = ("PYTHONPATH", "TORCHELASTIC_", "TORCH_NCCL_")  # torchrun sets the last two
 
 

@@ -182,7 +182,7 @@ def _keep_compiled(folder: str) -> None:
 
 
 def _preload(package: str) -> None:
-    """Import torch, or what fairseq's commands import; the commands are left to the program."""
+    """Import the packages of `package`; what a command itself imports is left to the program."""
     if package == "text":
         import argparse  # noqa: F401
         import tempfile  # noqa: F401

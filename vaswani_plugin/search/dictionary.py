@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from vaswani_plugin.errors import UserError
+
 
 class Dictionary(Protocol):
     """Symbols by number."""
@@ -20,3 +22,19 @@ class Dictionary(Protocol):
 
     def unk(self) -> int:
         """Number of the unknown symbol."""
+
+
+def require_one_dictionary(models: list, dictionary: Dictionary) -> None:
+    """Check that every model of an ensemble has this target dictionary.
+
+    Raises:
+        UserError: when one has another.
+    """
+    for number, model in enumerate(models, start=1):
+        own = getattr(model.decoder, "dictionary", None)
+        if own is not None and own != dictionary:
+            raise UserError(
+                f"model {number} of {len(models)} has another target dictionary ({len(own)} "
+                f"tokens) than the task ({len(dictionary)}); an ensemble needs models that were "
+                f"trained on the same binarized data"
+            )

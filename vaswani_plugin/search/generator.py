@@ -24,7 +24,7 @@ from vaswani_plugin.search.constraints import (
     block_repeats,
     forbid,
 )
-from vaswani_plugin.search.dictionary import Dictionary
+from vaswani_plugin.search.dictionary import Dictionary, require_one_dictionary
 from vaswani_plugin.search.hypotheses import Hypothesis
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import Packed, PackedWeights
@@ -77,7 +77,7 @@ class BeamSearchGenerator:
         with_attention: bool = True,
         random: torch.Generator | None = None,
     ) -> None:
-        _require_one_dictionary(models, dictionary)
+        require_one_dictionary(models, dictionary)
         if options.beam > len(dictionary) - 1:
             raise UserError(
                 f"--beam is {options.beam} and the target dictionary has {len(dictionary)} tokens; "
@@ -297,14 +297,3 @@ class BeamSearchGenerator:
             for hypothesis in hypotheses:
                 weights, tokens = hypothesis["attention"].T, hypothesis["tokens"]
                 hypothesis["alignment"] = align(weights, source, tokens, self.pad, self.eos)
-
-
-def _require_one_dictionary(models: list, dictionary: Dictionary) -> None:
-    for number, model in enumerate(models, start=1):
-        own = getattr(model.decoder, "dictionary", None)
-        if own is not None and own != dictionary:
-            raise UserError(
-                f"model {number} of {len(models)} has another target dictionary ({len(own)} "
-                f"tokens) than the task ({len(dictionary)}); an ensemble needs models that were "
-                f"trained on the same binarized data"
-            )
