@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What the choices of sections 5 and 6.1 do, each measured on the validation set: label smoothing,
-# checkpoint averaging, the length penalty, warm-up and the factor of the learning rate.
+# checkpoint averaging, the length penalty, the order of batches, warm-up and the factor of the
+# learning rate.
 #
-#   bash recipes/section5.sh                                     # Multi30k, all four
+#   bash recipes/section5.sh                                     # Multi30k, all five
 #   bash recipes/section5.sh penalty averaging --data-bin work/multi30k/data-bin --seeds 1,2,3
 #   bash recipes/section5.sh --scale tiny                        # does everything run?
 #
@@ -10,9 +11,11 @@
 #   smoothing   0, 0.1 and 0.2, each with every seed: perplexity and BLEU
 #   averaging   the mean of the last 1, 2, 3, 5 and 10 of 20 checkpoints
 #   penalty     alpha from 0 to 1.4
+#   order       batches cut by the longer side, or as fairseq cuts them, each with every seed, until
+#               they have seen the same number of target tokens: perplexity and BLEU
 #   warmup      3 warm-ups x 4 factors, a quarter of the updates, the first seed
-# averaging and penalty take smoothing's trainings with 0.1. With all parts that is 3 trainings for
-# each seed and 12 of a quarter.
+# averaging, penalty and order take smoothing's trainings with 0.1. With all parts that is 4 trainings
+# for each seed and 12 of a quarter.
 # Batch: 4,096 tokens x 1 GPU (or the CPU) x update-freq 1.
 # Expected (Vaswani et al. 2017): smoothing hurts perplexity and helps BLEU; alpha 0.6 was chosen on a
 # development set, as was a warm-up of 4,000 updates.
@@ -36,6 +39,7 @@ arch='' max_tokens='' max_update='' warmup_updates='' lr_factor=''
 beam=4
 seeds=1,2,3
 threads=1
+parallel=''
 
 recipe_usage() {
   cat <<'HELP'
@@ -51,7 +55,9 @@ Options of this recipe (defaults: full, --scale tiny):
   --lr-factor F              (1.79, 1: a highest rate of 5e-3 for vaswani_tiny)
   --beam N                   (4)
   --seeds S,S                (1,2,3; 1)
-  --threads N                of a training on a CPU (1)
+  --parallel N               trainings to run at the same time, each on --gpus / N GPUs (as many as
+                             GPUs; 1 on a CPU)
+  --threads N                CPU threads of each training (1)
 HELP
 }
 
@@ -64,6 +70,7 @@ recipe_option() {
     --lr-factor) lr_factor=$2 ;;
     --beam) beam=$2 ;;
     --seeds) seeds=$2 ;;
+    --parallel) parallel=$2 ;;
     --threads) threads=$2 ;;
     *) data_option "$@" ;;
   esac
@@ -86,6 +93,10 @@ recipe_defaults() {
   need_count --warmup-updates "$warmup_updates"
   need_count --beam "$beam"
   need_count --threads "$threads"
+  if [[ "$device" == gpu ]]; then parallel=${parallel:-$gpus}; fi
+  parallel=${parallel:-1}
+  need_count --parallel "$parallel"
+  ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
   need_number --lr-factor "$lr_factor"
   need_seeds --seeds "$seeds"
   ((max_update >= 20)) || die "--max-update $max_update: at least 20, one for each checkpoint"
@@ -99,7 +110,7 @@ set_flags() { # sets `flags`
   flags=(--work "$work" --data-bin "$data_bin" --data-key "$key" --title "$title" --arch "$arch"
     --seeds "$seeds" --max-tokens "$max_tokens" --max-update "$max_update"
     --warmup-updates "$warmup_updates" --lr-factor "$lr_factor" --beam "$beam"
-    --threads "$threads" --gpus "$gpus")
+    --threads "$threads" --gpus "$gpus" --parallel "$parallel")
 }
 
 key_measure() {

@@ -1,6 +1,6 @@
 """Trains and measures what recipes/section5.sh compares, and prints it.
 
-    section5.py smoothing penalty --work W --data-bin D --data-key K --seeds 1,2,3 ...
+    section5.py smoothing penalty --work W --data-bin D --data-key K --seeds 1,2,3 --parallel 2 ...
 
 Every figure is of the validation set. Each training has WORK/models/NAME with logs/train.log,
 checkpoints/, outputs/ and, once it is finished, result.json; translations that are there are not
@@ -10,29 +10,34 @@ made again. Writes WORK/section5.md, .png and result.json.
 import argparse
 import json
 import math
-import os
-import re
 import shlex
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from fairseq.data import data_utils
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from result import provenance, write_json
 from section5_report import Columns, as_markdown, draw, summary
-from trainings import PLUGIN, begin, device_flags, execute, finished
+from trainings import PLUGIN, Devices, begin, device_flags, execute, finished
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
+from vaswani_plugin.tasks._pairs import by_longer_side
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records
 
-PARTS = ("smoothing", "averaging", "penalty", "warmup")
+PARTS = ("smoothing", "averaging", "penalty", "order", "warmup")
 SMOOTHINGS = (0.0, 0.1, 0.2)
 AVERAGED = (1, 2, 3, 5, 10)
 """Numbers of checkpoints."""
 PENALTIES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.4)
 """Alpha, the exponent of the length penalty."""
+ORDERS = ("longer-side", "fairseq")
+"""Values of --batch-order."""
 WARMUPS = (1 / 16, 1 / 4, 1.0)
 """Of --warmup-updates."""
 FACTORS = (0.25, 1.0, 4.0, 16.0)
@@ -52,6 +57,7 @@ class Training:
         factor: of the learning rate, Eq. 3.
         smoothing: of the labels.
         seed: of initial weights, dropout and batches.
+        order: of the pairs from which batches are cut, a value of --batch-order.
     """
 
     name: str
@@ -60,12 +66,15 @@ class Training:
     factor: float
     smoothing: float
     seed: int
+    order: str = ORDERS[0]
 
     def flags(self, args: argparse.Namespace) -> list[str]:
         """The flags of `fairseq-train`, without those for data, folders and devices."""
         flags = ["--arch", args.arch, "--max-tokens", str(args.max_tokens)]
         flags += ["--warmup-updates", str(self.warmup), "--lr-factor", f"{self.factor:g}"]
         flags += ["--label-smoothing", f"{self.smoothing:g}", "--seed", str(self.seed)]
+        if self.order != ORDERS[0]:
+            flags += ["--batch-order", self.order]
         return [*flags, "--max-update", str(self.updates)]
 
 
@@ -75,9 +84,44 @@ def smoothed(args: argparse.Namespace, smoothing: float, seed: int) -> Training:
     return Training(name, args.max_update, args.warmup_updates, args.lr_factor, smoothing, seed)
 
 
+def ordered(args: argparse.Namespace, order: str, seed: int) -> Training:
+    """The training with an order of batches and a seed.
+
+    The updates are such that a training in either order sees the same number of target tokens.
+    """
+    if order == ORDERS[0]:
+        return smoothed(args, 0.1, seed)
+    usual, here = (batches(args.data_bin, each, args.max_tokens) for each in (ORDERS[0], order))
+    updates = round(args.max_update * here / usual)
+    name = f"order-{order}-seed-{seed}"
+    return Training(name, updates, args.warmup_updates, args.lr_factor, 0.1, seed, order)
+
+
+@cache
+def batches(data_bin: Path, order: str, max_tokens: int) -> int:
+    """Counts the batches of an epoch.
+
+    Args:
+        data_bin: the binarized data.
+        order: a value of --batch-order.
+        max_tokens: of the longer side of a batch, padding included.
+    """
+    source, target = data_utils.infer_language_pair(str(data_bin))
+    prefix = str(data_bin / f"train.{source}-{target}.")
+    sides = [MMapIndexedDataset(prefix + language) for language in (source, target)]
+    sizes = [side.sizes.astype(np.int64) for side in sides]
+    indices = by_longer_side(*sizes) if order == "longer-side" else np.lexsort(sizes[::-1])
+    longer = np.maximum(*sizes)[indices]
+    found = data_utils.batch_by_size(
+        indices, None, longer, max_tokens, required_batch_size_multiple=8
+    )
+    return len(found)
+
+
 def say(text: str) -> None:
     """Prints a progress line on stderr."""
-    print(f"section5: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"section5: {text}\n")  # one write, so lines of parallel trainings don't mix
+    sys.stderr.flush()
 
 
 def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
@@ -95,14 +139,16 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
     say(f"{training.name} begins: {folder / 'logs' / 'train.log'}")
     begin(folder, key)
     every = str(max(1, training.updates // SAVES))
-    command = ["fairseq-train", str(args.data_bin), *PLUGIN, *flags, *device_flags(args.gpus)]
+    command = ["fairseq-train", str(args.data_bin), *PLUGIN, *flags]
+    command += device_flags(args.devices.gpus_each)
     command += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
     command += ["--save-interval-updates", every, "--keep-interval-updates", str(max(AVERAGED))]
     command += ["--save-interval", "1000000", "--validate-interval", "1000000"]
     command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
     log, trained = folder / "logs" / "train.log", folder / "trained"
     if not trained.exists():  # fairseq-train would add an update to a complete training
-        execute(command, log, environment(args))
+        with args.devices.share() as environment:
+            execute(command, log, environment)
         trained.touch()
     curve = read_curves(read_records(list(read_lines(log))), str(log)).get("valid", [])
     if not curve or curve[-1]["num_updates"] < training.updates:
@@ -112,11 +158,6 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
         write(json.dumps(result, indent=2))
     say(f"{training.name}: validation PPL {result['ppl']:.2f}")
     return result
-
-
-def environment(args: argparse.Namespace) -> dict[str, str]:
-    """The environment of fairseq's commands."""
-    return dict(os.environ) | {"OMP_NUM_THREADS": str(args.threads)}
 
 
 def translate(
@@ -144,7 +185,8 @@ def translate(
         if not checkpoint.exists():
             command = ["vaswani", "average", "--inputs", str(inputs)]
             command += ["--last-updates", str(averaged), "--output", str(checkpoint)]
-            execute(command, log, environment(args))
+            with args.devices.share() as environment:
+                execute(command, log, environment)
     output = folder / "outputs" / f"average-{averaged}-alpha-{alpha:g}.txt"
     if not output.exists():
         partial = output.with_suffix(".partial")
@@ -152,7 +194,10 @@ def translate(
         command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
         command += ["--path", str(checkpoint), "--beam", str(args.beam), "--lenpen", f"{alpha:g}"]
         command += ["--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
-        execute(command if args.gpus else [*command, "--cpu"], partial, environment(args))
+        if not args.devices.gpus_each:
+            command.append("--cpu")
+        with args.devices.share() as environment:
+            execute(command, partial, environment)
         partial.rename(output)
     found = read_generate_output(output)
     score = tokenized_score(found.hypotheses, [found.references])
@@ -162,53 +207,74 @@ def translate(
     return {"bleu": score.score, "length": words[0] / words[1]}
 
 
+def perplexities(trainings: list[Training], args: argparse.Namespace) -> list[float]:
+    """Validation perplexity of each training, which is trained first where it is not finished."""
+    return [found["ppl"] for found in args.devices.map(lambda each: train(each, args), trainings)]
+
+
+def translations(
+    trainings: list[Training], args: argparse.Namespace, **settings: Any
+) -> dict[str, list[float]]:
+    """What `translate` returns for finished trainings: a list for each of its figures."""
+    found = args.devices.map(lambda each: translate(each, args, **settings), trainings)
+    return {name: [figures[name] for figures in found] for name in ("bleu", "length")}
+
+
+def perplexity_and_bleu(rows: list[list[Training]], args: argparse.Namespace) -> Columns:
+    """PPL and BLEU of rows of trainings; all are trained before the first is translated."""
+    ppl = iter(perplexities([training for row in rows for training in row], args))
+    columns: Columns = {"PPL": [[next(ppl) for _ in row] for row in rows]}
+    return columns | {"BLEU": [translations(row, args)["bleu"] for row in rows]}
+
+
 def smoothing(args: argparse.Namespace) -> Columns:
     """Perplexity and BLEU over the label smoothing (section 5.4)."""
-    columns: Columns = {"label smoothing": [], "PPL": [], "BLEU": []}
-    for value in SMOOTHINGS:
-        trainings = [smoothed(args, value, seed) for seed in args.seeds]
-        columns["label smoothing"].append(value)
-        columns["PPL"].append([train(training, args)["ppl"] for training in trainings])
-        columns["BLEU"].append([translate(training, args)["bleu"] for training in trainings])
-    return columns
+    rows = [[smoothed(args, value, seed) for seed in args.seeds] for value in SMOOTHINGS]
+    return {"label smoothing": list(SMOOTHINGS)} | perplexity_and_bleu(rows, args)
 
 
 def averaging(args: argparse.Namespace) -> Columns:
     """BLEU over the number of averaged checkpoints (section 6.1)."""
     trainings = [smoothed(args, 0.1, seed) for seed in args.seeds]
-    for training in trainings:
-        train(training, args)
-    bleu = [[translate(t, args, averaged=n)["bleu"] for t in trainings] for n in AVERAGED]
+    perplexities(trainings, args)
+    bleu = [translations(trainings, args, averaged=number)["bleu"] for number in AVERAGED]
     return {"averaged checkpoints": list(AVERAGED), "BLEU": bleu}
 
 
 def penalty(args: argparse.Namespace) -> Columns:
     """BLEU and length over the exponent of the length penalty (section 6.1)."""
     trainings = [smoothed(args, 0.1, seed) for seed in args.seeds]
-    for training in trainings:
-        train(training, args)
-    found = [[translate(t, args, alpha=alpha) for t in trainings] for alpha in PENALTIES]
+    perplexities(trainings, args)
+    found = [translations(trainings, args, alpha=alpha) for alpha in PENALTIES]
     columns: Columns = {"alpha": list(PENALTIES)}
-    columns["BLEU"] = [[each["bleu"] for each in row] for row in found]
-    columns["length / reference"] = [[each["length"] for each in row] for row in found]
+    columns["BLEU"] = [row["bleu"] for row in found]
+    columns["length / reference"] = [row["length"] for row in found]
     return columns
+
+
+def order(args: argparse.Namespace) -> Columns:
+    """Perplexity and BLEU over the order of batches (section 5.1)."""
+    rows = [[ordered(args, value, seed) for seed in args.seeds] for value in ORDERS]
+    columns: Columns = {"order of batches": list(ORDERS)}
+    columns["updates"] = [row[0].updates for row in rows]
+    return columns | perplexity_and_bleu(rows, args)
 
 
 def warmup(args: argparse.Namespace) -> Columns:
     """Perplexity over warm-up and factor of the learning rate (section 5.3), one seed."""
     columns: Columns = {"warm-up": [], "factor": [], "highest rate / default": [], "PPL": []}
+    trainings = []
     for share in WARMUPS:
         for times in FACTORS:
             updates = max(1, round(args.warmup_updates * share))
             factor = args.lr_factor * times
             name = f"warmup-{updates}-factor-{factor:g}"
-            training = Training(
-                name, max(1, args.max_update // SHORTER), updates, factor, 0.1, args.seeds[0]
-            )
+            shorter = max(1, args.max_update // SHORTER)
+            trainings.append(Training(name, shorter, updates, factor, 0.1, args.seeds[0]))
             columns["warm-up"].append(updates)
             columns["factor"].append(factor)
             columns["highest rate / default"].append(times / math.sqrt(share))
-            columns["PPL"].append([train(training, args)["ppl"]])
+    columns["PPL"] = [[ppl] for ppl in perplexities(trainings, args)]
     return columns
 
 
@@ -236,17 +302,24 @@ def main() -> None:
     parser.add_argument("--title", required=True, help="what is trained on")
     parser.add_argument("--arch", required=True)
     parser.add_argument("--seeds", required=True, help="such as 1,2,3")
-    for name in ("max-tokens", "max-update", "warmup-updates", "beam", "threads", "gpus"):
+    for name in ("max-tokens", "max-update", "warmup-updates", "beam"):
+        parser.add_argument("--" + name, type=int, required=True)
+    for name in ("threads", "gpus", "parallel"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--lr-factor", type=float, required=True)
     args = parser.parse_args()
     for name in args.parts:
         if name not in PARTS:
             raise InputError(f"{name}: no part; the parts are {' '.join(PARTS)}")
-    args.seeds = [int(seed) for seed in re.split(",", args.seeds)]
+    args.seeds = [int(seed) for seed in args.seeds.split(",")]
+    args.devices = Devices(args.parallel, args.gpus, args.threads)
     types = vocabulary_size(args.data_bin)
-    measure = {"smoothing": smoothing, "averaging": averaging, "penalty": penalty, "warmup": warmup}
-    found = {name: measure[name](args) for name in PARTS if not args.parts or name in args.parts}
+    measures = (smoothing, averaging, penalty, order, warmup)
+    found = {
+        name: measure(args)
+        for name, measure in zip(PARTS, measures, strict=True)
+        if not args.parts or name in args.parts
+    }
     heading = (
         f"# Section 5's choices on {args.title}\n\n{args.arch}, {args.max_update:,} updates of "
         f"{args.max_tokens:,} tokens, seeds {', '.join(map(str, args.seeds))}; all figures are of "
@@ -257,9 +330,8 @@ def main() -> None:
         write("\n".join([heading, *tables]).removesuffix("\n"))
     draw(found, types, args.work / "section5.png")
     content = {"recipe": "section5", "title": args.title, "parts": found, **provenance()}
-    content |= {
-        "settings": {k: str(v) for k, v in vars(args).items() if k not in ("work", "parts")}
-    }
+    others = ("work", "parts", "devices")
+    content |= {"settings": {k: str(v) for k, v in vars(args).items() if k not in others}}
     content["summary"] = f"section 5, {args.title}: {summary(found)}"
     write_json(content, str(args.work / "result.json"))
 

@@ -20,6 +20,7 @@ TITLES = {
     "smoothing": "Label smoothing (section 5.4: it hurts perplexity and helps BLEU)",
     "averaging": "Checkpoint averaging (section 6.1: the last 5 of base, the last 20 of big)",
     "penalty": "Length penalty (section 6.1: alpha 0.6)",
+    "order": "Order of batches (section 5.1: by approximate length), equal target tokens",
     "warmup": "Warm-up and factor of the rate (section 5.3, Eq. 3), a quarter of the updates",
 }
 
@@ -43,7 +44,7 @@ def as_markdown(part: str, columns: Columns, types: int) -> str:
             elif isinstance(value, list):
                 shown.append(over_seeds(value, DIGITS[name]))
             else:
-                shown.append(f"{value:g}")
+                shown.append(value if isinstance(value, str) else f"{value:g}")
         rows.append(shown)
     table = tabulate(rows, list(columns), "github", disable_numparse=True)
     return f"## {TITLES[part]}\n\n{table}\n"
@@ -79,7 +80,7 @@ def draw(found: dict[str, Columns], types: int, path: Path) -> None:
         panel.set(xlabel=name, ylabel="BLEU")
         if part == "penalty":
             panel.axvline(0.6, color="0.7", linestyle=":")
-        if part == "smoothing":
+        if "PPL" in columns:
             other = panel.twinx()
             _errorbar(other, places, columns["PPL"], "C1")
             other.set_ylabel("PPL", color="C1")
@@ -101,5 +102,5 @@ def summary(found: dict[str, Columns]) -> str:
         name, places = next(iter(columns.items()))
         means = [fmean(values) for values in columns["BLEU"]]
         best = places[means.index(max(means))]
-        texts.append(f"{part}: best BLEU {max(means):.1f} at {name} {best:g}")
+        texts.append(f"{part}: best BLEU {max(means):.1f} at {name} {best}")
     return "; ".join(texts)

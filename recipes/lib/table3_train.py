@@ -9,14 +9,10 @@ from its last checkpoint. A training with other settings or other data runs agai
 
 import argparse
 import json
-import os
 import shlex
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from table3_rows import (
@@ -29,7 +25,7 @@ from table3_rows import (
     training_flags,
     trainings_of,
 )
-from trainings import PLUGIN, begin, device_flags, execute
+from trainings import PLUGIN, Devices, begin, device_flags, execute
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -127,31 +123,16 @@ def read_figures(log: Path, updates: int) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def borrowed(devices: SimpleQueue) -> Iterator[dict[str, str]]:
-    """Reserves devices for a training; yields the environment that selects them."""
-    mine = devices.get()
-    try:
-        yield dict(os.environ) | mine
-    finally:
-        devices.put(mine)
-
-
 def train_all(trainings: list[Training], args: argparse.Namespace) -> None:
     """Does all trainings, `--parallel` at a time.
 
     Raises:
         InputError: some trainings failed; the others ran to their end.
     """
-    devices: SimpleQueue = SimpleQueue()
-    share = args.gpus // args.parallel
-    for number in range(args.parallel):
-        visible = ",".join(str(number * share + index) for index in range(share))
-        threads = {"OMP_NUM_THREADS": str(args.threads)}
-        devices.put(threads | ({"CUDA_VISIBLE_DEVICES": visible} if share else {}))
+    devices = Devices(args.parallel, args.gpus, args.threads)
 
     def work(training: Training) -> dict[str, Any]:
-        with borrowed(devices) as environment:
+        with devices.share() as environment:
             say(f"{training.name}: begins; {training.folder(args.work) / 'logs' / 'train.log'}")
             return finish(training, args, environment)
 

@@ -4,9 +4,14 @@ A training's folder has a file `key`, which lists everything that its result dep
 it is finished, `result.json`.
 """
 
+import os
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
@@ -18,6 +23,49 @@ PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_transla
 def device_flags(gpus: int) -> list[str]:
     """Returns the flags for training on `gpus` GPUs of this machine; 0 means the CPU."""
     return ["--distributed-world-size", str(gpus)] if gpus else ["--cpu"]
+
+
+class Devices:
+    """The devices of this machine, in equal shares for commands that run at the same time.
+
+    Args:
+        parallel: number of shares.
+        gpus: GPUs of all shares together, a multiple of `parallel`; 0 for the CPU.
+        threads: CPU threads of each command.
+    """
+
+    def __init__(self, parallel: int, gpus: int, threads: int) -> None:
+        self.parallel = parallel
+        self.gpus_each = gpus // parallel
+        self._shares: SimpleQueue[dict[str, str]] = SimpleQueue()
+        for number in range(parallel):
+            first = number * self.gpus_each
+            visible = ",".join(map(str, range(first, first + self.gpus_each)))
+            share = {"OMP_NUM_THREADS": str(threads)}
+            self._shares.put(share | ({"CUDA_VISIBLE_DEVICES": visible} if gpus else {}))
+
+    @contextmanager
+    def share(self) -> Iterator[dict[str, str]]:
+        """Reserves a share, waiting for one; yields the environment variables that select it."""
+        mine = self._shares.get()
+        try:
+            yield dict(os.environ) | mine
+        finally:
+            self._shares.put(mine)
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """Calls `work` with each item, `parallel` at a time; returns the results in order.
+
+        Raises:
+            Exception: the first error of a call; the calls that had begun run to their end.
+        """
+        with ThreadPoolExecutor(self.parallel) as pool:
+            running = [pool.submit(work, item) for item in items]
+            try:
+                return [future.result() for future in running]
+            finally:
+                for future in running:
+                    future.cancel()
 
 
 def begin(folder: Path, key: str) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
+from fairseq import tasks
+from fairseq_flags import training_config
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
 
@@ -17,6 +19,7 @@ sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 
 import section5
 import section5_report
+from trainings import Devices
 
 RECIPE = ROOT / "recipes" / "section5.sh"
 SMALL = ("--scale", "tiny", "--cpu", "--max-tokens", 200)
@@ -87,13 +90,40 @@ def test_alpha_is_given_to_the_search(monkeypatch, tmp_path) -> None:
         output.write_text("T-0\ta b c d e\nH-0\t-1\ta b c d e f\nD-0\t-1\ta b c d e f\n")
 
     monkeypatch.setattr(section5, "execute", execute)
-    args = arguments(work=tmp_path, data_bin=tmp_path, beam=3, threads=1, gpus=0)
+    args = arguments(work=tmp_path, data_bin=tmp_path, beam=3)
     found = section5.translate(section5.smoothed(args, 0.1, 7), args, alpha=1.4)
     (command,) = commands
     assert command[command.index("--lenpen") + 1] == "1.4"
     assert command[command.index("--beam") + 1] == "3"
     assert command[command.index("--path") + 1].endswith("seed-7/checkpoints/checkpoint_last.pt")
     assert found["length"] == 6 / 5
+
+
+@pytest.mark.parametrize("order", section5.ORDERS)
+def test_batches_are_those_of_a_training(toy_data_bin, order) -> None:
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--batch-order", order)
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    task.load_dataset("train")
+    made = task.get_batch_iterator(
+        task.dataset("train"), max_tokens=70, required_batch_size_multiple=8
+    )
+    assert section5.batches(toy_data_bin, order, 70) == len(made.frozen_batches)
+
+
+def test_both_orders_see_the_same_number_of_tokens(stand_in, monkeypatch) -> None:
+    monkeypatch.setattr(section5, "batches", lambda data, order, size: {"fairseq": 5}.get(order, 4))
+    args = arguments(data_bin=None, max_tokens=70)
+    columns = section5.order(args)
+    assert columns["order of batches"] == ["longer-side", "fairseq"]
+    assert columns["updates"] == [100, 125]
+    rows = [section5.ordered(args, order, 1) for order in section5.ORDERS]
+    assert rows[0] == section5.smoothed(args, 0.1, 1)
+    flags = rows[1].flags(argparse.Namespace(arch="vaswani_tiny", max_tokens=70))
+    assert flags[flags.index("--batch-order") + 1] == "fairseq"
+    text = section5_report.as_markdown("order", columns, 100)
+    assert "| fairseq            | 125       | 5.30 \u00b1 0.06 |" in text
 
 
 @pytest.fixture
@@ -113,6 +143,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> dict[str, argparse.Namespace]:
 
 def arguments(**changes: object) -> argparse.Namespace:
     plain = {"max_update": 100, "warmup_updates": 16, "lr_factor": 0.5, "seeds": [1, 2, 3]}
+    plain["devices"] = Devices(parallel=2, gpus=0, threads=1)
     return argparse.Namespace(**plain | changes)
 
 
@@ -138,7 +169,8 @@ def test_a_divergence_is_told(stand_in, tmp_path) -> None:
     assert rates[16, 0.5] == 1 and rates[4, 0.5] == 2 and rates[1, 2.0] == 16
     text = section5_report.as_markdown("warmup", columns, 100)
     assert text.count("diverged") == sum(values == [math.inf] for values in columns["PPL"]) > 0
-    section5_report.draw({"warmup": columns}, 100, tmp_path / "plot.png")
+    orders = {"order of batches": ["a", "b"], "PPL": [[5.0], [6.0]], "BLEU": [[20.0], [21.0]]}
+    section5_report.draw({"warmup": columns, "order": orders}, 100, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -160,7 +192,9 @@ def test_an_unknown_part_is_told(toy_data_bin, tmp_path) -> None:
         RECIPE, "nonsense", *SMALL, "--data-bin", toy_data_bin, "--work", tmp_path, cwd=tmp_path
     )
     assert done.returncode != 0
-    assert "nonsense: no part; the parts are smoothing averaging penalty warmup" in done.stderr
+    assert (
+        "nonsense: no part; the parts are smoothing averaging penalty order warmup" in done.stderr
+    )
     assert not (tmp_path / "models").exists()
 
 
