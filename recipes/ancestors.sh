@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # The ancestors: trains LSTM encoder-decoders, fairseq's ConvS2S and the Transformer on one data set,
-# each with the same budget, and compares them in one table and three plots. From one LSTM to the
-# next the decoder sees more of the source, from one state to scaled dot-product attention.
+# each with the same budget and number of parameters, and compares their BLEU, and the FLOPs and the
+# time that it costs, in two tables and five plots. From one LSTM to the next the decoder sees more of
+# the source, from one state to scaled dot-product attention.
 #
 #   bash recipes/ancestors.sh                                  # Multi30k, 15 minutes a training
-#   bash recipes/ancestors.sh --data-bin work/multi30k/data-bin --seeds 1,2 --budget-seconds 900
+#   bash recipes/ancestors.sh forwards seq2seq --data-bin work/multi30k/data-bin --seeds 1,2
+#   bash recipes/ancestors.sh seq2seq attention convolution transformer --seeds 1,2,3 --parallel 2
 #   bash recipes/ancestors.sh attention transformer --corpus tatoeba --max-update 4000
 #   bash recipes/ancestors.sh --scale tiny                     # checks that everything runs
 #
@@ -18,8 +20,8 @@
 #   convolution, transformer   Gehring et al. 2017; Vaswani et al. 2017
 #   sweep               the Transformer with d_k of 8, 32, 128 and 512, its scores divided by
 #                       sqrt(d_k) or not (--attention-scale)
-# With 10,000 subwords all models have two to three million parameters, except for the wider ones of
-# the sweep; the table prints the numbers. Their training:
+# With 10,000 subwords all models have 2.5 to 2.6 million parameters, except for the wider ones of the
+# sweep; the table prints the numbers. Their training:
 #   all           Adam (0.9, 0.98, 1e-9), the learning rate of Eq. 3 (warm-up, then inverse square
 #                 root), dropout 0.1; 2,048 tokens x 1 CPU or GPU per update
 #   LSTMs         peak rate 8e-3 (4e-3 with attention or a context at every step), gradients clipped
@@ -50,8 +52,9 @@ by_content=(models)
 splits_used=(train valid test)
 models=()
 budget_seconds='' max_update='' points='' max_tokens='' warmup_updates=''
-seeds=1,2
+seeds=1
 threads=1
+parallel=1
 
 recipe_usage() {
   cat <<'HELP'
@@ -65,7 +68,10 @@ Options of this recipe (in brackets: the defaults of --scale full, of --scale ti
   --points N                 validations and translations during the training, the end included (6, 2)
   --max-tokens N             tokens in a batch, padding included (2048, 500)
   --warmup-updates N         updates during which the learning rate rises (200, 4)
-  --seeds S,S                random seeds of forwards and seq2seq; other models take the first (1,2)
+  --seeds S,S                random seeds of each model (1)
+  --parallel N               trainings to run at the same time, each on --gpus / N GPUs; on a CPU
+                             they share the memory's bandwidth, so that within a time each has fewer
+                             updates than alone (1)
   --threads N                CPU threads of each training (1)
 HELP
 }
@@ -78,6 +84,7 @@ recipe_option() {
     --max-tokens) max_tokens=$2 ;;
     --warmup-updates) warmup_updates=$2 ;;
     --seeds) seeds=$2 ;;
+    --parallel) parallel=$2 ;;
     --threads) threads=$2 ;;
     *) data_option "$@" ;;
   esac
@@ -101,6 +108,8 @@ recipe_defaults() {
   need_count --max-tokens "$max_tokens"
   need_count --warmup-updates "$warmup_updates"
   need_count --threads "$threads"
+  need_count --parallel "$parallel"
+  ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
   need_seeds --seeds "$seeds"
   if [[ -n "$max_update" ]] && ((points > max_update)); then
     die "--points $points: more than --max-update $max_update"
@@ -115,7 +124,7 @@ set_flags() { # sets `flags`: the flags of both scripts
   flags=(--work "$work" --data-bin "$data_bin" --data-key "$key" --seeds "$seeds"
     --budget-seconds "${budget_seconds:-0}" --max-update "${max_update:-0}" --points "$points"
     --max-tokens "$max_tokens" --warmup-updates "$warmup_updates" --threads "$threads"
-    --gpus "$gpus")
+    --gpus "$gpus" --parallel "$parallel")
 }
 
 key_models() {

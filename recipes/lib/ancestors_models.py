@@ -1,7 +1,7 @@
 """The models that recipes/ancestors.sh compares: their flags, training recipes and cost.
 
-All have two to three million parameters with some 10,000 subwords. They differ in what the decoder
-can read of the source: one state, all states, or the states of all layers.
+With 10,000 subwords all have as many parameters as the Transformer, within 4 %. They differ in what
+the decoder can read of the source: one state, all states, or the states of all layers.
 """
 
 import argparse
@@ -28,9 +28,12 @@ from vaswani_plugin.text.corpus_io import InputError
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes
-_LSTM_WIDTH, _LSTM_LAYERS = RECURRENT_TINY["d_model"], RECURRENT_TINY["layers"]
-_EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 96, 128, 3, 4, 3
+_LSTM_WIDTH, _LSTM_LAYERS = 170, RECURRENT_TINY["layers"]
+_EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 82, 128, 3, 4, 3
 _CONVOLUTION = f"[({_CHANNELS}, {_KERNEL})]"
+
+
+_WIDE = ("--d-model", str(_LSTM_WIDTH))
 
 
 def _lstm(both_ways: bool, attention: str = "none") -> Callable[[int], Sizes]:
@@ -58,7 +61,6 @@ class Model:
 
     width: d_model in its schedule (Eq. 3). rate: the highest learning rate, at the end of the
     warm-up. sizes: function from the vocabulary size to the sizes that determine the cost.
-    several: whether it is trained with every seed.
     """
 
     name: str
@@ -67,7 +69,6 @@ class Model:
     width: int
     rate: float
     sizes: Callable[[int], Sizes]
-    several: bool = False
 
     def flops(self, vocabulary: int, batch: Positions) -> int:
         """FLOPs of one epoch of training, forward and backward, without padding."""
@@ -76,7 +77,7 @@ class Model:
 
 def _looking(name: str, title: str, attention: str, rate: float) -> Model:
     """A Bi-LSTM model with the given attention of its decoder."""
-    flags = ("--arch", "vaswani_attention_lstm_tiny", "--attention", attention)
+    flags = ("--arch", "vaswani_attention_lstm_tiny", *_WIDE, "--attention", attention)
     counted = attention.removeprefix("scaled-")
     return Model(name, title, flags, _LSTM_WIDTH, rate, _lstm(True, counted))
 
@@ -92,16 +93,13 @@ def _sweep(d_k: int, scaled: bool) -> Model:
     )
 
 
-_SEQ2SEQ = ("--arch", "vaswani_seq2seq_lstm_tiny")
+_SEQ2SEQ = ("--arch", "vaswani_seq2seq_lstm_tiny", *_WIDE)
 MODELS = (
     Model(
         "forwards", "LSTM, source forwards", (*_SEQ2SEQ, "--no-reverse-source"),
-        _LSTM_WIDTH, 8e-3, _lstm(False), several=True,
+        _LSTM_WIDTH, 8e-3, _lstm(False),
     ),
-    Model(
-        "seq2seq", "LSTM, source reversed", _SEQ2SEQ,
-        _LSTM_WIDTH, 8e-3, _lstm(False), several=True,
-    ),
+    Model("seq2seq", "LSTM, source reversed", _SEQ2SEQ, _LSTM_WIDTH, 8e-3, _lstm(False)),
     _looking("both-ways", "Bi-LSTM encoder, no attention", "none", 8e-3),
     _looking("mean", "Bi-LSTM, mean of its states at every step", "mean", 4e-3),
     _looking("additive", "Bi-LSTM, additive attention", "additive", 4e-3),
@@ -151,7 +149,8 @@ class Settings:
     """The settings that all trainings share.
 
     A training ends after budget_seconds, or after max_update updates if budget_seconds is 0. It is
-    validated and translates `points` times, evenly spaced.
+    validated and translates `points` times, evenly spaced. threads and gpus are those of one
+    training.
     """
 
     budget_seconds: int
@@ -217,12 +216,8 @@ class Training:
 
 
 def trainings_of(models: list[Model], seeds: list[int]) -> list[Training]:
-    """Pairs models with seeds: models with `several` with every seed, others with the first."""
-    return [
-        Training(model, seed)
-        for model in models
-        for seed in (seeds if model.several else seeds[:1])
-    ]
+    """Pairs each model with each seed."""
+    return [Training(model, seed) for model in models for seed in seeds]
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -231,10 +226,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-bin", type=Path, required=True)
     parser.add_argument("--data-key", required=True, help="a text that changes with the data")
     parser.add_argument("--seeds", required=True, help="random seeds, such as 1,2")
+    parser.add_argument("--parallel", type=int, default=1, help="trainings at the same time")
     for name in Settings.__dataclass_fields__:
         parser.add_argument("--" + name.replace("_", "-"), type=int, required=True)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Makes `Settings` from the flags of `add_settings`."""
-    return Settings(**{name: getattr(args, name) for name in Settings.__dataclass_fields__})
+    """Makes `Settings` from the flags of `add_settings`; --gpus are those of all trainings."""
+    given = {name: getattr(args, name) for name in Settings.__dataclass_fields__}
+    return Settings(**given | {"gpus": args.gpus // args.parallel})

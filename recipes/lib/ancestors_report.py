@@ -17,6 +17,7 @@ from typing import Any
 
 from ancestors_models import MODELS, SWEEP, Training, add_settings, settings_of, trainings_of
 from result import provenance, write_json
+from section5_report import over_seeds
 from tabulate import tabulate
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
@@ -47,6 +48,8 @@ BUCKETS = {
     "by_average_rank": "average frequency rank of the source words",
     "by_rarest_word": "frequency of the rarest source word",
 }
+LEVELS = (5, 10, 15, 20, 25, 30, 35, 40)
+"""BLEU of the validation set, greedy, for which the cost is told."""
 Line = dict[str, Any]
 
 
@@ -124,6 +127,8 @@ def line_of(training: Training, result: Line, corpus: Corpus, work: Path) -> Lin
     line |= {name: result[name] for name in (*kept, "sentences_per_second", "command")}
     line["epochs"] = passes
     line["flops"] = passes * model.flops(result["vocabulary"], batch)
+    share = line["flops"] / result["updates"]
+    line["points"] = [point | {"flops": point["updates"] * share} for point in result["points"]]
     return line | corpus.score(training.folder(work) / "test.txt")
 
 
@@ -134,6 +139,53 @@ def as_markdown(lines: list[Line], heading: str) -> str:
     align = ("left", *["right"] * (len(columns) - 1))
     heads = [COLUMNS[name][0] for name in columns]
     return f"{heading}\n\n{tabulate(rows, heads, 'github', disable_numparse=True, colalign=align)}"
+
+
+def reached(points: list[dict[str, float]], level: float, cost: str) -> float | None:
+    """Computes at what cost a training reached a BLEU, between its points in proportion.
+
+    Args:
+        points: of the training, in their order.
+        level: the BLEU.
+        cost: "flops" or "seconds".
+
+    Returns:
+        The cost; None if no point reaches the level.
+    """
+    before = {"bleu": 0.0, cost: 0.0}
+    for point in points:
+        if point["bleu"] >= level:
+            share = (level - before["bleu"]) / (point["bleu"] - before["bleu"])
+            return before[cost] + share * (point[cost] - before[cost])
+        before = point
+    return None
+
+
+def costs(lines: list[Line]) -> str:
+    """Formats the second table: a line for each model, with standard errors over its seeds.
+
+    The last columns tell the FLOPs and minutes at which all of its seeds had reached a BLEU.
+    """
+    models: dict[str, list[Line]] = {}
+    for line in lines:
+        models.setdefault(line["title"], []).append(line)
+    levels = [n for n in LEVELS if any(reached(x["points"], n, "flops") for x in lines)]
+    rows = []
+    for title, own in models.items():
+        row = [title, len(own)]
+        row += [over_seeds([x[name] for x in own], 2) for name in ("ppl", "tokenized")]
+        for level in levels:
+            found = [[reached(x["points"], level, c) for x in own] for c in ("flops", "seconds")]
+            if None in found[0]:
+                row.append("")
+            else:
+                row.append(f"{mean(found[0]):.1e}, {mean(found[1]) / 60:.0f}")
+        rows.append(row)
+    heads = ["model", "seeds", "validation PPL", "BLEU"]
+    heads += [f"{level} BLEU: FLOPs, min" for level in levels]
+    align = ("left", *["right"] * (len(heads) - 1))
+    table = tabulate(rows, heads, "github", disable_numparse=True, colalign=align)
+    return f"Costs to reach a BLEU are of the validation set, translated greedily:\n\n{table}"
 
 
 def average(lines: list[Line]) -> dict[str, float]:
@@ -162,27 +214,29 @@ def summary(lines: list[Line]) -> str:
 
 
 def draw(lines: list[Line], path: Path) -> None:
-    """Draws BLEU over wall time, sentence length and rarity of words.
+    """Draws BLEU over FLOPs, wall time, sentence length and rarity of words.
 
     Each model has a colour, each seed a line.
 
     Raises:
         OSError: the picture can't be written.
     """
-    figure = new_figure(23, 5)
-    panels = figure.subplots(1, 1 + len(BUCKETS))
+    figure = new_figure(28, 5)
+    panels = figure.subplots(1, 2 + len(BUCKETS))
     names = list(dict.fromkeys(line["model"] for line in lines))
     for line in lines:
         first = line["seed"] == min(x["seed"] for x in lines if x["model"] == line["model"])
         style = {"color": f"C{names.index(line['model'])}", "marker": "o", "markersize": 4}
         style |= {"label": line["title"] if first else None, "linestyle": "-" if first else "--"}
-        times = [point["seconds"] / 60 for point in line["points"]]
-        panels[0].plot(times, [point["bleu"] for point in line["points"]], **style)
-        for panel, name in zip(panels[1:], BUCKETS, strict=True):
+        scores = [point["bleu"] for point in line["points"]]
+        panels[0].semilogx([point["flops"] for point in line["points"]], scores, **style)
+        panels[1].plot([point["seconds"] / 60 for point in line["points"]], scores, **style)
+        for panel, name in zip(panels[2:], BUCKETS, strict=True):
             panel.plot([row["sacrebleu"] for row in line[name]], **style)
-    panels[0].set(xlabel="minutes of training", ylabel="validation BLEU, greedy")
+    panels[0].set(xlabel="training FLOPs", ylabel="validation BLEU, greedy")
+    panels[1].set(xlabel="minutes of training", ylabel="validation BLEU, greedy")
     panels[0].legend(fontsize=8)
-    for panel, (name, label) in zip(panels[1:], BUCKETS.items(), strict=True):
+    for panel, (name, label) in zip(panels[2:], BUCKETS.items(), strict=True):
         ticks = [f"{row['bucket']}\n({row['sentences']})" for row in lines[0][name]]
         panel.set_xticks(range(len(ticks)), ticks, fontsize=8)
         panel.set(xlabel=f"{label} (sentences)", ylabel="test BLEU, beam 4")
@@ -225,7 +279,7 @@ def main() -> None:
         f". {summary(lines)}."
     )
     with write_atomically(args.work / "ancestors.md") as write:
-        write(as_markdown(lines, heading))
+        write(f"{as_markdown(lines, heading)}\n\n{costs(lines)}")
     write_csv(lines, args.work / "ancestors.csv")
     draw(lines, args.work / "ancestors.png")
     content = {"recipe": "ancestors", "title": args.title, "settings": vars(settings)}

@@ -1,4 +1,4 @@
-"""Trains the models of recipes/ancestors.sh one after the other, and translates with each.
+"""Trains the models of recipes/ancestors.sh with each seed, and translates with each of them.
 
     ancestors_train.py seq2seq transformer --work W --data-bin D --data-key K --seeds 1,2 ...
 
@@ -9,7 +9,6 @@ It runs from point to point; an interrupted training continues from the last poi
 
 import argparse
 import json
-import os
 import re
 import shlex
 import sys
@@ -23,7 +22,7 @@ from ancestors_models import (
     settings_of,
     trainings_of,
 )
-from trainings import PLUGIN, begin, device_flags, execute
+from trainings import PLUGIN, Devices, begin, device_flags, execute
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -39,7 +38,8 @@ _GREEDY = ("--beam", "1")
 
 def say(text: str) -> None:
     """Prints a progress line on stderr."""
-    print(f"ancestors: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"ancestors: {text}\n")  # one write, so lines of parallel trainings don't mix
+    sys.stderr.flush()
 
 
 def training_command(training: Training, args: argparse.Namespace, point: int) -> list[str]:
@@ -59,7 +59,7 @@ def translation_command(
     command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", subset]
     command += ["--path", str(training.folder(args.work) / "checkpoints" / "checkpoint_last.pt")]
     command += [*search, "--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
-    return command if args.gpus else [*command, "--cpu"]
+    return command if settings_of(args).gpus else [*command, "--cpu"]
 
 
 def read_point(log: Path, before: float) -> dict[str, float]:
@@ -166,13 +166,18 @@ def main() -> None:
             ):
                 print("+", shlex.join(command), file=sys.stderr)
         return
-    environment = dict(os.environ) | {"OMP_NUM_THREADS": str(settings.threads)}
-    for number, training in enumerate(trainings, start=1):
+    devices = Devices(args.parallel, args.gpus, args.threads)
+
+    def work(number: int) -> None:
+        training = trainings[number]
         if training.result(args.work, settings, args.data_key) is not None:
             say(f"{training.name} was finished before")
-            continue
-        say(f"{training.name} ({number} of {len(trainings)}) begins")
-        finish(training, args, environment)
+            return
+        with devices.share() as environment:
+            say(f"{training.name} ({number + 1} of {len(trainings)}) begins")
+            finish(training, args, environment)
+
+    devices.map(work, range(len(trainings)))
 
 
 if __name__ == "__main__":

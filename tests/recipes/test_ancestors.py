@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from fairseq import tasks
+from fairseq_flags import training_config
 
 from tests.conftest import write_toy_corpus
 from tests.support.scripts import ROOT, assert_one_line_error, quick_environment, run_bash
@@ -27,6 +29,7 @@ SCRIPT = ROOT / "recipes" / "ancestors.sh"
 NAMES = ["seq2seq", "attention", "convolution", "transformer"]
 SETTINGS = {"budget_seconds": 0, "max_update": 4, "points": 2, "max_tokens": 200}
 SETTINGS |= {"warmup_updates": 2, "threads": 1, "gpus": 0}
+PARALLEL = 2
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +45,13 @@ def data_bin(toy_data_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def flags(work: Path, data_bin: Path, seeds: str = "1,2") -> list[str]:
     options = SETTINGS | {"work": work, "data_bin": data_bin, "data_key": "d", "seeds": seeds}
+    options |= {"parallel": PARALLEL}
     return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 def arguments(work: Path, data_bin: Path) -> argparse.Namespace:
-    return argparse.Namespace(work=work, data_bin=data_bin, data_key="d", **SETTINGS)
+    given = {"work": work, "data_bin": data_bin, "data_key": "d", "parallel": PARALLEL}
+    return argparse.Namespace(**given, **SETTINGS)
 
 
 def call(module, monkeypatch: pytest.MonkeyPatch, *argv: str) -> None:
@@ -126,10 +131,11 @@ def test_the_cost_is_that_of_what_was_trained(finished: tuple, data_bin: Path) -
     texts = [(data_bin.parent / "tok" / f"train.{side}").read_text() for side in ("src", "tgt")]
     source, target = (sum(len(x.split()) + 1 for x in text.split("\n")[:-1]) for text in texts)
     vocabulary = 4 + len((data_bin / "dict.tgt.txt").read_text().split("\n")) - 1
-    # Two LSTMs of 2 layers, 192 wide, and the projection; 2 FLOPs, forward and twice backward.
-    layers = 2 * 4 * 192 * (192 + 192)
-    once = 6 * (layers * (source + target) + 192 * vocabulary * target)
+    # Two LSTMs of 2 layers, 170 wide, and the projection; 2 FLOPs, forward and twice backward.
+    layers = 2 * 4 * 170 * (170 + 170)
+    once = 6 * (layers * (source + target) + 170 * vocabulary * target)
     assert row["flops"] == pytest.approx(row["epochs"] * once)
+    assert [point["flops"] for point in row["points"]] == [row["flops"] / 2, row["flops"]]
     # Four batches of at most 200 padded tokens of 60 sentences of some 6 tokens.
     assert 200 < row["epochs"] * target <= 800
 
@@ -217,11 +223,10 @@ def test_training_recipes() -> None:
     assert ["--no-reverse-source" in model.flags for model in MODELS] == [True, *[False] * 8]
 
 
-def test_seeds_are_for_the_reversal() -> None:
+def test_each_model_has_each_seed() -> None:
     names = [training.name for training in trainings_of(list(MODELS), [1, 2])]
     assert names[:4] == ["forwards-1", "forwards-2", "seq2seq-1", "seq2seq-2"]
-    ladder = ["both-ways", "mean", "additive", "attention", "scaled"]
-    assert names[4:] == [f"{name}-1" for name in (*ladder, "convolution", "transformer")]
+    assert len(names) == len(set(names)) == 2 * len(MODELS)
     with pytest.raises(InputError, match="lstm: no model here; they are forwards seq2seq"):
         choose_models(["lstm"])
 
@@ -240,11 +245,53 @@ def test_the_reversal_is_compared_by_seed() -> None:
     assert text.endswith("+1.8 (by seed: +3.0, +0.5)")
 
 
+def test_the_cost_of_a_score() -> None:
+    points = [
+        {"bleu": 4.0, "flops": 1e12, "seconds": 60.0},
+        {"bleu": 3.0, "flops": 2e12, "seconds": 120.0},
+        {"bleu": 11.0, "flops": 3e12, "seconds": 300.0},
+    ]
+    assert ancestors_report.reached(points, 1, "flops") == pytest.approx(0.25e12)
+    assert ancestors_report.reached(points, 5, "flops") == pytest.approx(2.25e12)
+    assert ancestors_report.reached(points, 10, "seconds") == pytest.approx(120 + 180 * 7 / 8)
+    assert ancestors_report.reached(points, 11, "seconds") == 300
+    assert ancestors_report.reached(points, 12, "flops") is None
+    lines = [row("seq2seq", 1, 10.0), row("seq2seq", 2, 14.0), row("attention", 1, 20.0)]
+    for line, last in zip(lines, (11.0, 6.0, 30.0), strict=True):
+        line |= {"ppl": 8.0, "points": [*points[:2], points[2] | {"bleu": last}]}
+    lines[2]["points"][2]["bleu"] = 30.0
+    cells = [[c.strip() for c in text.split("|")[1:-1]]
+             for text in ancestors_report.costs(lines).split("\n")[2:]]  # fmt: skip
+    assert cells[0][4:] == [f"{level} BLEU: FLOPs, min" for level in (5, 10, 15, 20, 25, 30)]
+    # Standard error of 10 and 14: 2. Only the first seed has reached 10, so the cell is empty.
+    assert cells[2] == ["SEQ2SEQ", "2", "8.00 \u00b1 0.00", "12.00 \u00b1 2.00",
+                        "2.5e+12, 3", *[""] * 5]  # fmt: skip
+    assert cells[3][:4] == ["ATTENTION", "1", "8.00", "20.00"] and cells[3][-1] == "3.0e+12, 5"
+
+
+def test_all_models_have_as_many_parameters(data_bin: Path) -> None:
+    words = data_bin.parent / "words"
+    words.mkdir(exist_ok=True)
+    for name in data_bin.iterdir():
+        if name.name.startswith("dict."):
+            text = "".join(f"w{number} 1\n" for number in range(9_996))
+            (words / name.name).write_text(text, encoding="utf-8")
+    counts = {}
+    for model in MODELS:
+        cfg = training_config("--task", "vaswani_translation", *model.flags).copy()
+        cfg.task.data, cfg.task.source_lang, cfg.task.target_lang = str(words), "src", "tgt"
+        built = tasks.setup_task(cfg.task).build_model(cfg.model)
+        counts[model.name] = sum(p.numel() for p in built.parameters())
+    assert max(counts.values()) <= 1.01 * counts["transformer"]
+    assert min(counts.values()) >= 0.96 * counts["transformer"]
+
+
 def test_the_table(finished: tuple) -> None:
     work, _ = finished
     text = (work / "ancestors.md").read_text(encoding="utf-8")
     assert text.startswith("toy: 4 updates each, 200 tokens a batch, 1 CPU thread(s). BLEU ")
-    cells = [[c.strip() for c in line.split("|")[1:-1]] for line in text.split("\n")[2:-1]]
+    table = text.split("\n\n")[1].split("\n")
+    cells = [[c.strip() for c in line.split("|")[1:-1]] for line in table]
     assert cells[0][:2] == ["model", "seed"] and "compound-split" not in cells[0]
     assert [line[0] for line in cells[2:]] == [m.title for m in MODELS if m.name in NAMES]
     with open(work / "ancestors.csv", newline="", encoding="utf-8") as stream:
@@ -299,6 +346,7 @@ def test_bad_options(tmp_path: Path) -> None:
         (["--seeds", "1,x"], "--seeds 1,x: must be whole numbers from 1 on, such as 1,2"),
         (["--max-update", 3, "--points", 4], "--points 4: more than --max-update 3"),
         (["--data-bin", tmp_path], "no binarized data (dict.*.txt) there"),
+        (["--parallel", "0"], "--parallel 0: must be a whole number from 1 on"),
     ):
         assert_one_line_error(dry_run("--work", tmp_path / "w", *options), message)
 
