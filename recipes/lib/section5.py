@@ -17,16 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from fairseq.data import data_utils
-from fairseq.data.indexed_dataset import MMapIndexedDataset
 from result import provenance, write_json
 from section5_report import Columns, as_markdown, draw, summary
 from trainings import PLUGIN, Devices, begin, device_flags, execute, finished
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.tasks._pairs import by_longer_side
+from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records
 
@@ -105,17 +102,27 @@ def batches(data_bin: Path, order: str, max_tokens: int) -> int:
         data_bin: the binarized data.
         order: a value of --batch-order.
         max_tokens: of the longer side of a batch, padding included.
+
+    Raises:
+        InputError: the folder has no training set.
     """
-    source, target = data_utils.infer_language_pair(str(data_bin))
-    prefix = str(data_bin / f"train.{source}-{target}.")
-    sides = [MMapIndexedDataset(prefix + language) for language in (source, target)]
-    sizes = [side.sizes.astype(np.int64) for side in sides]
-    indices = by_longer_side(*sizes) if order == "longer-side" else np.lexsort(sizes[::-1])
-    longer = np.maximum(*sizes)[indices]
-    found = data_utils.batch_by_size(
-        indices, None, longer, max_tokens, required_batch_size_multiple=8
-    )
-    return len(found)
+    names = sorted(str(path).removesuffix(".idx") for path in data_bin.glob("train.*-*.*.idx"))
+    if len(names) != 2:
+        raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
+    if names[0].rpartition(".")[2] != Path(names[0]).name.split(".")[1].partition("-")[0]:
+        names.reverse()  # the source first
+    pairs = list(zip(*(read_sizes(name).tolist() for name in names), strict=True))
+    if order == "fairseq":
+        pairs.sort()
+    else:  # by the longer side, then by the other one, up and down in turn
+        pairs.sort(key=lambda pair: (max(pair), (pair[0] - pair[1]) * (-1) ** max(pair)))
+    count, begun = 1, []
+    for pair in pairs:
+        begun.append(max(pair))
+        if len(begun) * max(begun) > max_tokens:
+            size = len(begun) - 1  # a multiple of 8 where it can be
+            count, begun = count + 1, begun[size // 8 * 8 or size :]
+    return count + (len(begun) > 8 and len(begun) % 8 > 0)
 
 
 def say(text: str) -> None:

@@ -100,16 +100,22 @@ def test_alpha_is_given_to_the_search(monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("order", section5.ORDERS)
-def test_batches_are_those_of_a_training(toy_data_bin, order) -> None:
+@pytest.mark.parametrize("max_tokens", [12, 70, 100, 500])
+def test_batches_are_those_of_a_training(toy_data_bin, order, max_tokens) -> None:
     flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--batch-order", order)
     cfg = training_config(*flags).copy()
     cfg.task.data = str(toy_data_bin)
     task = tasks.setup_task(cfg.task)
     task.load_dataset("train")
     made = task.get_batch_iterator(
-        task.dataset("train"), max_tokens=70, required_batch_size_multiple=8
+        task.dataset("train"), max_tokens=max_tokens, required_batch_size_multiple=8
     )
-    assert section5.batches(toy_data_bin, order, 70) == len(made.frozen_batches)
+    assert section5.batches(toy_data_bin, order, max_tokens) == len(made.frozen_batches)
+
+
+def test_data_without_a_training_set(tmp_path) -> None:
+    with pytest.raises(section5.InputError, match="no train.SOURCE-TARGET"):
+        section5.batches(tmp_path, "fairseq", 70)
 
 
 def test_both_orders_see_the_same_number_of_tokens(stand_in, monkeypatch) -> None:
