@@ -16,6 +16,7 @@
 #   --preprocessing paper      the published setting, the default: lower-cased text, punctuation
 #                              normalized, tokenized, joint BPE of 10,000 operations; tokenized BLEU
 #   --preprocessing cased      cased text, tokenized, BPE; sacreBLEU of the detokenized output
+#   --train-pairs N            train on the first N pairs (default: all 29,000)
 set -euo pipefail
 
 recipe=multi30k
@@ -24,6 +25,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
 
 commit=a3d2e0d26b56f3846f66a952536ffed4e401d05a
 preprocessing=paper
+train_pairs=''
 lr_factor=2.5298
 dropout=0.3
 
@@ -55,6 +57,7 @@ recipe_option() {
   case $1 in
     --pair) pair=$2 ;;
     --preprocessing) preprocessing=$2 ;;
+    --train-pairs) train_pairs=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
 }
@@ -72,6 +75,11 @@ recipe_defaults() {
   esac
   for split in train val test_2016_flickr; do archives+=("$split.${pair%-*}.gz" "$split.${pair#*-}.gz"); done
   title="multi30k $pair, $preprocessing, test2016"
+  if [[ -n "$train_pairs" ]]; then
+    need_count --train-pairs "$train_pairs"
+    lines=("$train_pairs" 0 0)
+    title+=", trained on the first $train_pairs pairs"
+  fi
   check_translation_options
 }
 

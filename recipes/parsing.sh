@@ -38,6 +38,9 @@
 #   --symbols tags|XX    write a word as its tag, or as XX (default: tags)
 #   --closings labelled|plain   write a closing bracket as )NP, or as ) (default: labelled)
 #   --pcfg-words N       longest sentence that the PCFG parses, in words (default: 25)
+#   --train-trees N      train the parser and the PCFG on the first N trees (default: all)
+#   --scored-trees N     validate on the first N trees of that set, score the first N of the test set
+#                        (default: all)
 
 # shellcheck disable=SC2034,SC2154  # what translation.sh reads and sets
 # shellcheck disable=SC2128  # `data` is a local array elsewhere
@@ -65,6 +68,7 @@ also=''
 ratio=1
 scored='test'
 pcfg_words=25
+train_trees=0 scored_trees=0 # 0: all
 pairs=(2000 100 200)
 
 # All but the sizes, the vocabulary and the search is as for translation.
@@ -92,6 +96,8 @@ recipe_option() {
     --closings) closings=$2 ;;
     --scored) scored=$2 ;;
     --pcfg-words) pcfg_words=$2 ;;
+    --train-trees) need_count "$1" "$2" && train_trees=$2 ;;
+    --scored-trees) need_count "$1" "$2" && scored_trees=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
 }
@@ -130,6 +136,8 @@ recipe_defaults() {
   if [[ "$scale" == tiny ]]; then arch=${arch:-vaswani_parser_debug} beam=4; fi
   pair=words-symbols
   check_translation_options
+  if ((train_trees)); then lines[0]=$train_trees; fi
+  if ((scored_trees)); then lines[1]=$scored_trees lines[2]=$scored_trees; fi
   if ((save_interval == 0)); then save_interval=$(((max_update + 19) / 20)); fi
 }
 
@@ -148,6 +156,8 @@ choose_layout() {
   elif [[ -d "$(wsj_folder)" ]]; then
     layout=wsj title="parsing WSJ, section 23"
   fi
+  if ((scored_trees)); then title+=", first $scored_trees trees"; fi
+  if ((train_trees)); then title+=", trained on the first $train_trees"; fi
 }
 
 wsj_folder() { # the folder of the sections, if there is one
@@ -216,7 +226,7 @@ stage_clean() {
   esac
   for index in 0 1 2; do
     split=${splits[index]}
-    if ((lines[index])) && [[ "$layout" != made ]]; then
+    if ((lines[index])); then
       run_to "$work/trees/$split.first" python "$lib/first_lines.py" "${lines[index]}" "$work/trees/$split.trees"
       run mv "$work/trees/$split.first" "$work/trees/$split.trees"
     fi

@@ -49,6 +49,7 @@ recipe_usage() {
 Options of this recipe (in brackets: the defaults of --scale tiny, of --scale full):
   --corpus multi30k|tatoeba|wmt14_en_de|quickstart   data set, by its recipe (multi30k, wmt14_en_de)
   --pair en-de               languages, for multi30k and tatoeba: also de-en, en-fr, fr-en
+  --train-pairs N            the first N pairs of multi30k (all)
   --data-bin DIR             binarized data, instead of --corpus
   --width-divisor D          divide d_model, d_ff, d_k and d_v of every row by D (8, 1)
   --depth-divisor D          divide the number of layers N of every row by D (2, 1)

@@ -7,6 +7,7 @@ lib=$VASWANI_ROOT/recipes/lib
 corpus=''
 pair=en-de
 data_bin=''
+train_pairs='' # of multi30k; none: all
 splits_used=(train valid) # splits that the key of the data covers, in addition to the dictionaries
 prepare_options=()
 prepare_until=binarize   # the last stage of the recipe of the corpus
@@ -16,6 +17,7 @@ data_option() { # NAME VALUE
     --corpus) corpus=$2 ;;
     --pair) pair=$2 ;;
     --data-bin) data_bin=$2 ;;
+    --train-pairs) train_pairs=$2 ;;
     *) return 1 ;;
   esac
 }
@@ -30,6 +32,13 @@ choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data
     quickstart) prepare_options=(--seed "$seed") ;;
   esac
   title="$corpus $pair"
+  if [[ -n "$train_pairs" ]]; then
+    need_count --train-pairs "$train_pairs"
+    [[ -z "$data_bin" && "$corpus" == multi30k ]] ||
+      die "--train-pairs $train_pairs: only for --corpus multi30k"
+    prepare_options+=(--train-pairs "$train_pairs")
+    title+=", the first $train_pairs pairs"
+  fi
   if [[ -n "$data_bin" ]]; then
     [[ -z "$data" ]] || die "--data-bin: binarized data take no --data $data"
     compgen -G "$data_bin/dict.*.txt" >/dev/null ||

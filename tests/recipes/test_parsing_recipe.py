@@ -39,16 +39,17 @@ def test_a_parser_from_nothing_with_parsed_trees_beside(tmp_path):
     pretty = "".join(f"{tree.replace(' (VP', chr(10) + '  (VP-X')}\n\n" for tree in TREES)
     also.write_bytes(gzip.compress(pretty.encode()))
     flags = ("--also", also, "--ratio", 3, "--pcfg-words", 12, "--scored", "both")
+    flags += ("--train-trees", 200, "--scored-trees", 25)
     done = run_recipe(work, *flags)
     assert stages_run(done) == STAGES
-    assert "loaded 300 examples" in done.stdout and "loaded 30 examples" in done.stdout
+    assert "loaded 200 examples" in done.stdout and "loaded 30 examples" in done.stdout
     assert "1,030" not in done.stderr
     result = json.loads((work / "result.json").read_text())
     assert (result["recipe"], result["arch"]) == ("parsing", "vaswani_parser_debug")
-    assert result["updates"] == 20 and result["f1"]["all"]["valid_sentence"] == 30
+    assert result["updates"] == 20 and result["f1"]["all"]["valid_sentence"] == 25
     assert result["f1"]["all"]["error_sentence"] == result["f1"]["without_tree"] == 0
     assert result["f1"]["pcfg"]["f1"] > 80 > result["f1"]["right_branching_f1"] > 0
-    assert [entry["lines"] for entry in result["data"]] == [300, 30, 30, 30]
+    assert [entry["lines"] for entry in result["data"]] == [200, 25, 25, 30]
     right, found = (lines_of(work / kind / "valid.trees") for kind in ("trees", "output"))
     tagged = [
         with_tags(parse_tree(tree), parse_tree(gold))
@@ -71,7 +72,8 @@ def test_a_parser_from_nothing_with_parsed_trees_beside(tmp_path):
         assert words[0] == words[1]
     assert "labelled F1" in done.stdout
     last = done.stdout.strip().split("\n")[-1]
-    assert last.startswith("parsing made-up sentences, test: ") and "malformed" in last
+    title = "parsing made-up sentences, test, first 25 trees, trained on the first 200: "
+    assert last.startswith(title) and "malformed" in last
     before = {path: path.stat().st_mtime_ns for path in work.rglob("*") if path.is_file()}
     assert stages_run(run_recipe(work, *flags)) == []
     assert before == {path: path.stat().st_mtime_ns for path in before}
@@ -151,6 +153,8 @@ def test_the_setting_of_section_6_3(tmp_path):
         (("--closings", "no"), ("--closings no",)),
         (("--scored", "train"), ("--scored train", "test both")),
         (("--pcfg-words", "x"), ("--pcfg-words x",)),
+        (("--train-trees", "x"), ("--train-trees x",)),
+        (("--scored-trees", "0"), ("--scored-trees 0",)),
         (("--data", ROOT / "docs"), ("train.mrg is missing",)),
     ],
 )

@@ -101,6 +101,20 @@ def test_an_option_wins_over_the_paper():
     assert binarize[binarize.index("--padding-factor") + 1] == "8192"
 
 
+def test_a_part_of_the_training_set():
+    done = dry_run("multi30k", "--cpu", "--train-pairs", 7250)
+    cuts = [words for words in commands(done) if words[1].endswith("first_lines.py")]
+    assert {(w[2], "train." in w[3]) for w in cuts} == {("7250", True), ("0", False)}
+    assert len(cuts) == 6
+    assert_one_line_error(dry_run("multi30k", "--train-pairs", "x"), "--train-pairs x: must be")
+    done = dry_run("table3", "--cpu", "--scale", "tiny", "--train-pairs", 7250)
+    assert "multi30k.sh --pair en-de --train-pairs 7250" in done.stderr
+    assert_one_line_error(
+        dry_run("section5", "--corpus", "tatoeba", "--train-pairs", 9),
+        "--train-pairs 9: only for --corpus multi30k",
+    )
+
+
 def test_the_order_of_batches():
     """The default is the task's own: a training that was begun before the flag goes on."""
     assert "--batch-order" not in flags_of(dry_run("multi30k", "--cpu"), "fairseq-train")

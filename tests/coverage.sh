@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Branch coverage: which lines and branches of the paper's code do its tests run?
+#
+#   bash tests/coverage.sh                       # modules, search, metrics, optim and text
+#   bash tests/coverage.sh --fail-under 95       # exits with 2 where less is covered
+#
+# Runs the tests of these rooms, without the slow ones. What they start as processes of their own is not
+# counted, so the figures are lower bounds. All arguments go to `coverage report`.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# shellcheck source=recipes/lib/env.sh
+source "$root/recipes/lib/env.sh"
+cd "$root"
+
+# Only this command needs coverage, so it lies beside the environment's own packages.
+tools=$VASWANI_VENV/coverage
+if [[ ! -d "$tools/coverage" ]]; then
+  python -m pip install -qqq --disable-pip-version-check --target "$tools" coverage==7.11.0
+fi
+
+rooms=(modules search metrics optim text)
+tests=(tests/models/test_equals_fairseq.py tests/models/test_recurrent.py tests/data_prep)
+files=()
+for room in "${rooms[@]}"; do
+  tests+=("tests/$room")
+  files+=("vaswani_plugin/$room/*")
+done
+
+export PYTHONPATH=$root:$tools COVERAGE_FILE=$tools/data OMP_NUM_THREADS=1
+python -m coverage run --branch --include "$(IFS=,; echo "${files[*]}")" \
+  -m pytest -q -o cache_dir="$VASWANI_VENV/cache/pytest" -p no:xdist \
+  -m "not slow and not gpu and not shared_data" "${tests[@]}" \
+  --deselect tests/data_prep/test_bpe.py::test_an_endless_word_takes_no_time # tracing multiplies it
+python -m coverage report --show-missing --skip-covered "$@"
