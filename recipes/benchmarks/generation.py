@@ -47,7 +47,11 @@ def fairseq_command(args: argparse.Namespace, engine: str, mode: str, output: Pa
     """fairseq-generate with the stock model, or with ours under either length penalty."""
     arguments = [BIN / "fairseq-generate", args.data_bin, "--gen-subset", args.subset]
     arguments += ["--beam", args.beam, "--lenpen", 0.6]
-    arguments += ["--max-len-a", 1, "--max-len-b", args.max_len_b]
+    if args.output_length:
+        length = args.output_length
+        arguments += ["--min-len", length, "--max-len-a", 0, "--max-len-b", length]
+    else:
+        arguments += ["--max-len-a", 1, "--max-len-b", args.max_len_b]
     arguments += ["--max-tokens", args.max_tokens, *MODES[mode], *([] if args.gpu else ["--cpu"])]
     if engine == "stock":
         arguments += ["--task", "translation", "--path", args.work / "stock.pt"]
@@ -61,7 +65,9 @@ def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output
     """The command that runs this file as the process in which CTranslate2 translates."""
     arguments = [sys.executable, __file__, "--translate-with", args.work / engine]
     arguments += ["--beam", args.beam, "--threads", args.threads, "--max-tokens", args.max_tokens]
-    arguments += ["--max-decoding-length", args.max_decoding_length]
+    arguments += ["--max-decoding-length", args.output_length or args.max_decoding_length]
+    if args.output_length:
+        arguments += ["--output-length", args.output_length]
     arguments += ["--one"] if mode == "one" else []
     arguments += ["--gpu"] if args.gpu else []
     return Command(arguments, stdin=args.work / "sources", stdout=output)
@@ -85,6 +91,7 @@ def translate_with_ctranslate2(args: argparse.Namespace) -> None:
         max_batch_size=1 if args.one else args.max_tokens,
         batch_type="examples" if args.one else "tokens",
         max_decoding_length=args.max_decoding_length,
+        min_decoding_length=args.output_length or 1,
     )
     print("\n".join(" ".join(result.hypotheses[0]) for result in results))
 
@@ -218,6 +225,11 @@ def options() -> argparse.ArgumentParser:
         type=int,
         default=256,
         help="output length of CTranslate2 at most N (default: 256)",
+    )
+    parser.add_argument(
+        "--output-length",
+        type=int,
+        help="every output has N subwords: for models that are not trained (default: as searched)",
     )
     parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))
     parser.add_argument("--mode", choices=[*MODES, "both"], default="both")

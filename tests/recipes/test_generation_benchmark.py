@@ -1,0 +1,57 @@
+"""recipes/benchmarks/generation.sh: its commands, and a small run with every engine."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import ROOT, run_bash
+
+sys.path.insert(0, str(ROOT / "recipes" / "benchmarks"))
+
+import generation
+
+
+def flags_of(command, *names: str) -> list[str]:
+    words = [str(word) for word in command.arguments]
+    return [words[words.index(name) + 1] for name in names]
+
+
+def test_a_given_length_is_asked_of_every_engine(tmp_path: Path) -> None:
+    args = generation.options().parse_args(["--work", str(tmp_path), "--output-length", "30"])
+    for engine in ("stock", "ours-paper", "ours-fairseq"):
+        command = generation.fairseq_command(args, engine, "batch", tmp_path)
+        asked = flags_of(command, "--min-len", "--max-len-a", "--max-len-b")
+        assert asked == ["30", "0", "30"]
+    command = generation.ctranslate2_command(args, "ctranslate2-float32", "one", tmp_path)
+    assert flags_of(command, "--output-length", "--max-decoding-length") == ["30", "30"]
+    args = generation.options().parse_args(["--work", str(tmp_path)])
+    command = generation.fairseq_command(args, "stock", "one", tmp_path)
+    assert flags_of(command, "--max-len-a", "--max-len-b", "--batch-size") == ["1", "50", "1"]
+    assert "--min-len" not in command.arguments
+
+
+@pytest.mark.slow
+def test_every_engine_writes_the_length(run_fairseq, toy_data_bin: Path, tmp_path: Path) -> None:
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--max-tokens", "200")
+    done = run_fairseq(
+        "train", toy_data_bin, *flags, "--max-update", 2, "--save-dir", tmp_path / "trained"
+    )
+    assert done.returncode == 0, done.stderr
+    options = ["--model", tmp_path / "trained" / "checkpoint_last.pt", "--data-bin", toy_data_bin]
+    options += ["--work", tmp_path / "w", "--mode", "batch", "--repeats", 1, "--threads", 1]
+    # A multiple of 8: stock fairseq leaves the rest out.
+    script = ROOT / "recipes" / "benchmarks" / "generation.sh"
+    done = run_bash(script, *options, "--output-length", 7, "--sentences", 24)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads((tmp_path / "w" / "result.json").read_text(encoding="utf-8"))
+    engines = {"stock", "ours-fairseq", "ours-paper", *generation.QUANTIZATIONS}
+    assert result["batch"].keys() == engines and result["sentences"] == 24
+    for engine in engines:
+        path = tmp_path / "w" / f"batch-{engine}.txt"
+        if engine in generation.QUANTIZATIONS:
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        else:
+            lines = list(generation.hypotheses(path).values())
+        assert [len(line.split()) for line in lines] == [7] * 24, engine
