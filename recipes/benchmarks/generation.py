@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from measurement import ROOT, Command, Measurement, measure  # noqa: E402
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import read_lines, run, write_atomically  # noqa: E402
 
 BIN = Path(sys.executable).parent
@@ -178,7 +179,8 @@ def benchmark(args: argparse.Namespace) -> dict:
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     engines = prepare(args)
     sources = list(read_lines(args.work / "sources"))
-    result = {"beam": args.beam, "threads": args.threads, "sentences": len(sources)}
+    result = {"processor": processor.description(), "beam": args.beam, "threads": args.threads}
+    result |= {"sentences": len(sources), "output_length": args.output_length}
     for mode in MODES if args.mode == "both" else [args.mode]:
         runs = {engine: [] for engine in engines}
         for _ in range(args.repeats):
