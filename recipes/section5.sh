@@ -12,7 +12,8 @@
 #   averaging   the mean of the last 1, 2, 3, 5 and 10 of 20 checkpoints
 #   penalty     alpha from 0 to 1.4
 #   order       batches cut by the longer side, or as fairseq cuts them, each with every seed, until
-#               they have seen the same number of target tokens: perplexity and BLEU
+#               they have seen the same number of target tokens: perplexity, BLEU, and BLEU of the mean
+#               of the last 10 checkpoints
 #   warmup      3 warm-ups x 4 factors, a quarter of the updates, the first seed
 # averaging, penalty and order take smoothing's trainings with 0.1. With all parts that is 4 trainings
 # for each seed and 12 of a quarter.

@@ -15,7 +15,7 @@ from vaswani_plugin.analysis.figures import new_figure, save_figure
 
 Columns = dict[str, list[Any]]
 
-DIGITS = {"PPL": 2, "BLEU": 1, "length / reference": 3}
+DIGITS = {"PPL": 2, "BLEU": 2, "BLEU, 10 averaged": 2, "length / reference": 3}
 TITLES = {
     "smoothing": "Label smoothing (section 5.4: it hurts perplexity and helps BLEU)",
     "averaging": "Checkpoint averaging (section 6.1: the last 5 of base, the last 20 of big)",
@@ -76,20 +76,26 @@ def draw(found: dict[str, Columns], types: int, path: Path) -> None:
             panel.legend(fontsize=7)
             continue
         name, places = next(iter(columns.items()))
-        _errorbar(panel, places, columns["BLEU"], "C0")
+        for label, marker in (("BLEU", "o"), ("BLEU, 10 averaged", "^")):
+            if label in columns:
+                _errorbar(panel, places, columns[label], "C0", marker, label)
         panel.set(xlabel=name, ylabel="BLEU")
+        panel.legend(fontsize=7)
         if part == "penalty":
             panel.axvline(0.6, color="0.7", linestyle=":")
         if "PPL" in columns:
             other = panel.twinx()
-            _errorbar(other, places, columns["PPL"], "C1")
+            _errorbar(other, places, columns["PPL"], "C1", "s", "PPL")
             other.set_ylabel("PPL", color="C1")
     save_figure(figure, path)
 
 
-def _errorbar(panel: Any, places: list[float], values: list[list[float]], colour: str) -> None:
+def _errorbar(
+    panel: Any, places: list[Any], values: list[list[float]], colour: str, marker: str, label: str
+) -> None:
     errors = [stdev(v) / math.sqrt(len(v)) if len(v) > 1 else 0 for v in values]
-    panel.errorbar(places, [fmean(v) for v in values], errors, fmt="o-", color=colour, capsize=2)
+    style = {"color": colour, "capsize": 2, "label": label, "linestyle": "-", "marker": marker}
+    panel.errorbar(places, [fmean(v) for v in values], errors, **style)
 
 
 def summary(found: dict[str, Columns]) -> str:

@@ -129,7 +129,8 @@ def test_both_orders_see_the_same_number_of_tokens(stand_in, monkeypatch) -> Non
     flags = rows[1].flags(argparse.Namespace(arch="vaswani_tiny", max_tokens=70))
     assert flags[flags.index("--batch-order") + 1] == "fairseq"
     text = section5_report.as_markdown("order", columns, 100)
-    assert "| fairseq            | 125       | 5.30 \u00b1 0.06 |" in text
+    row = [cell.strip() for cell in text.strip().split("\n")[-1].split("|")[1:-1]]
+    assert row == ["fairseq", "125", "5.30 \u00b1 0.06", "23.00 \u00b1 0.58", "32.00 \u00b1 0.58"]
 
 
 @pytest.fixture
@@ -141,7 +142,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> dict[str, argparse.Namespace]:
         return {"ppl": float("inf") if rate > 1 else 5 + training.smoothing + training.seed / 10}
 
     def translate(training, args, averaged=1, alpha=0.6):
-        return {"bleu": 20 + 10 * training.smoothing + training.seed, "length": 1.0}
+        bleu = 20 + 10 * training.smoothing + training.seed + averaged - 1
+        return {"bleu": bleu, "length": 1.0}
 
     monkeypatch.setattr(section5, "train", train)
     monkeypatch.setattr(section5, "translate", translate)
@@ -159,8 +161,8 @@ def test_means_and_standard_errors(stand_in, tmp_path) -> None:
     rows = section5_report.as_markdown("smoothing", columns, 100).split("\n")[4:7]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     # The deviation of 1, 2, 3 is 1, so the standard error is 1 / sqrt(3).
-    assert cells[0] == ["0", "5.20 \u00b1 0.06", "22.0 \u00b1 0.6"]
-    assert cells[2] == ["0.2", "5.40 \u00b1 0.06", "24.0 \u00b1 0.6"]
+    assert cells[0] == ["0", "5.20 \u00b1 0.06", "22.00 \u00b1 0.58"]
+    assert cells[2] == ["0.2", "5.40 \u00b1 0.06", "24.00 \u00b1 0.58"]
     assert "smoothing: best BLEU 24.0 at label smoothing 0.2" in section5_report.summary(
         {"smoothing": columns}
     )
