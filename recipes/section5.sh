@@ -48,7 +48,7 @@ recipe_usage() {
 Options of this recipe (defaults: full, --scale tiny):
   --corpus multi30k|tatoeba|quickstart   the recipe that prepares it (multi30k, quickstart)
   --pair en-de               for multi30k and tatoeba: also de-en, en-fr, fr-en
-  --train-pairs N          the first N pairs of multi30k (all)
+  --train-pairs N            the first N pairs of multi30k (all)
   --data-bin DIR             binarized data instead of a corpus
   --arch NAME                (vaswani_tiny, vaswani_debug)
   --max-tokens N             of a batch, padded (4096, 500)

@@ -31,8 +31,6 @@ _TRANSFORMER = row_of("vaswani_tiny").changes
 _LSTM_WIDTH, _LSTM_LAYERS = 170, RECURRENT_TINY["layers"]
 _EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 82, 128, 3, 4, 3
 _CONVOLUTION = f"[({_CHANNELS}, {_KERNEL})]"
-
-
 _WIDE = ("--d-model", str(_LSTM_WIDTH))
 
 

@@ -49,7 +49,7 @@ BUCKETS = {
     "by_rarest_word": "frequency of the rarest source word",
 }
 LEVELS = (5, 10, 15, 20, 25, 30, 35, 40)
-"""BLEU of the validation set, greedy, for which the cost is told."""
+"""Columns of the table of costs: BLEU of the validation set, translated greedily."""
 Line = dict[str, Any]
 
 

@@ -1,0 +1,75 @@
+"""One training of recipes/section5.sh, and how many batches an epoch of it has."""
+
+import argparse
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vaswani_plugin.text.binary import read_sizes
+from vaswani_plugin.text.corpus_io import InputError
+
+ORDERS = ("longer-side", "fairseq")
+"""Values of --batch-order."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training: what it changes.
+
+    Args:
+        name: of its folder.
+        updates: their number.
+        warmup: updates over which the rate grows.
+        factor: of the learning rate, Eq. 3.
+        smoothing: of the labels.
+        seed: of initial weights, dropout and batches.
+        order: of the pairs from which batches are cut, a value of --batch-order.
+    """
+
+    name: str
+    updates: int
+    warmup: int
+    factor: float
+    smoothing: float
+    seed: int
+    order: str = ORDERS[0]
+
+    def flags(self, args: argparse.Namespace) -> list[str]:
+        """The flags of `fairseq-train`, without those for data, folders and devices."""
+        flags = ["--arch", args.arch, "--max-tokens", str(args.max_tokens)]
+        flags += ["--warmup-updates", str(self.warmup), "--lr-factor", f"{self.factor:g}"]
+        flags += ["--label-smoothing", f"{self.smoothing:g}", "--seed", str(self.seed)]
+        if self.order != ORDERS[0]:
+            flags += ["--batch-order", self.order]
+        return [*flags, "--max-update", str(self.updates)]
+
+
+@cache
+def batches(data_bin: Path, order: str, max_tokens: int) -> int:
+    """Counts the batches of an epoch.
+
+    Args:
+        data_bin: the binarized data.
+        order: a value of --batch-order.
+        max_tokens: of the longer side of a batch, padding included.
+
+    Raises:
+        InputError: the folder has no training set.
+    """
+    names = sorted(str(path).removesuffix(".idx") for path in data_bin.glob("train.*-*.*.idx"))
+    if len(names) != 2:
+        raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
+    if names[0].rpartition(".")[2] != Path(names[0]).name.split(".")[1].partition("-")[0]:
+        names.reverse()  # the source first
+    pairs = list(zip(*(read_sizes(name).tolist() for name in names), strict=True))
+    if order == "fairseq":
+        pairs.sort()
+    else:  # by the longer side, then by the other one, up and down in turn
+        pairs.sort(key=lambda pair: (max(pair), (pair[0] - pair[1]) * (-1) ** max(pair)))
+    count, begun = 1, []
+    for pair in pairs:
+        begun.append(max(pair))
+        if len(begun) * max(begun) > max_tokens:
+            size = len(begun) - 1  # a multiple of 8 where it can be
+            count, begun = count + 1, begun[size // 8 * 8 or size :]
+    return count + (len(begun) > 8 and len(begun) % 8 > 0)
