@@ -8,8 +8,8 @@ from pathlib import Path
 from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.corpus_io import InputError
 
-ORDERS = ("longer-side", "fairseq")
-"""Values of --batch-order."""
+ORDERS = ("fairseq", "longer-side")
+"""Values of --batch-order, the default first."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ update_freq=''
 batch_gpus=0
 real_tokens='' # of a batch, a side: --max-tokens is lowered to it; none: --max-tokens as it is
 dropout='' # none: the architecture's own
-batch_order=longer-side
+batch_order=fairseq
 # No options:
 average=10          # checkpoints, the last ones
 average_over=epochs # or updates: those written every `save_interval` updates, and the final state;
@@ -72,7 +72,7 @@ Options of every translation recipe (in brackets: the default of this one):
   --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
 $(schedule_usage)
   --save-interval-updates N   updates between checkpoints (${save_interval:-by --arch}); 0: one each epoch
-  --batch-order ORDER      longer-side: batches with little padding; fairseq: as fairseq makes them
+  --batch-order ORDER      fairseq: as fairseq makes batches; longer-side: batches with little padding
                            (${batch_order})
   --padding-factor N       round the rows of the embedding matrix up to a multiple of N (${padding_factor})
 HELP
@@ -106,8 +106,8 @@ check_translation_options() {
   need_count --max-update "$max_update"
   need_count --warmup-updates "$warmup_updates"
   need_count --padding-factor "$padding_factor"
-  [[ "$batch_order" =~ ^(longer-side|fairseq)$ ]] ||
-    die "--batch-order $batch_order: must be longer-side or fairseq"
+  [[ "$batch_order" =~ ^(fairseq|longer-side)$ ]] ||
+    die "--batch-order $batch_order: must be fairseq or longer-side"
   [[ "$max_epoch" == 0 ]] || need_count --max-epoch "$max_epoch"
   [[ "$save_interval" == 0 ]] || need_count --save-interval-updates "$save_interval"
   need_number --lr-factor "$lr_factor"
@@ -154,7 +154,7 @@ training_key() { translation_training_key; }
 translation_training_key() {
   work_digests 'data-bin/train.*' 'data-bin/valid.*' 'data-bin/dict.*'
   local tokens="$max_tokens${real_tokens:+ real $real_tokens}"
-  if [[ "$batch_order" != longer-side ]]; then tokens+=" order $batch_order"; fi
+  if [[ "$batch_order" != fairseq ]]; then tokens+=" order $batch_order"; fi
   printf 'arch %s seed %s max-tokens %s update-freq %s warmup %s factor %s dropout %s device %s\n' \
     "$arch" "$seed" "$tokens" "$update_freq" "$warmup_updates" \
     "$lr_factor" "$dropout" "$(device_key)"
@@ -174,7 +174,7 @@ training_command() { # sets `command`
     --seed "$seed" --save-dir "$work/checkpoints" ${model_options[@]+"${model_options[@]}"}
     --no-progress-bar --log-format simple --log-interval 50)
   if [[ -n "$real_tokens" ]]; then command+=(--real-tokens "$real_tokens"); fi
-  if [[ "$batch_order" != longer-side ]]; then command+=(--batch-order "$batch_order"); fi
+  if [[ "$batch_order" != fairseq ]]; then command+=(--batch-order "$batch_order"); fi
   if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
   if [[ "$average_over" == best ]]; then
     add_early_stopping

@@ -294,7 +294,7 @@ def test_sources_alone_are_fairseqs():
     assert dataset.ordered_indices().tolist() == [1, 2, 0]
 
 
-@pytest.mark.parametrize("flags", [(), ("--batch-order", "fairseq")])
+@pytest.mark.parametrize("flags", [(), ("--batch-order", "longer-side")])
 def test_the_flag_is_for_training(toy_data_bin, flags):
     cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
     cfg.task.data = str(toy_data_bin)
@@ -302,7 +302,7 @@ def test_the_flag_is_for_training(toy_data_bin, flags):
     for split in ("train", "valid", "test"):
         task.load_dataset(split)
         assert type(task.dataset(split)) is SentencePairs
-        assert task.dataset(split).by_longer_side == (split == "train" and not flags)
+        assert task.dataset(split).by_longer_side == (split == "train" and bool(flags))
     trained = task.get_batch_iterator(task.dataset("train"), max_tokens=50).next_epoch_itr()
     assert sorted(i for batch in trained for i in batch["id"].tolist()) == list(range(60))
 

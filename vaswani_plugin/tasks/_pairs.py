@@ -28,12 +28,12 @@ CHANGES_OF_A_PAIR = "append_eos_to_target append_bos remove_eos_from_source".spl
 class BatchOrderConfig(FairseqDataclass):
     """The flag of the tasks that learn from pairs."""
 
-    batch_order: ChoiceEnum(["longer-side", "fairseq"]) = field(
-        default="longer-side",
+    batch_order: ChoiceEnum(["fairseq", "longer-side"]) = field(
+        default="fairseq",
         metadata={
-            "help": "which pairs share a batch in training: neighbours by the longer side, then by "
-            "the other one, up and down in turn (longer-side: the fullest batches), or by the "
-            "source, then by the target (fairseq)"
+            "help": "which pairs share a batch in training: neighbours by the source's length, then "
+            "by the target's (fairseq), or by the longer side, then by the other one, up and down "
+            "in turn (longer-side: the fullest batches)"
         },
     )
 
