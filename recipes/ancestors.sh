@@ -109,8 +109,7 @@ recipe_defaults() {
   need_count --max-tokens "$max_tokens"
   need_count --warmup-updates "$warmup_updates"
   need_count --threads "$threads"
-  need_count --parallel "$parallel"
-  ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
+  choose_parallel
   need_seeds --seeds "$seeds"
   if [[ -n "$max_update" ]] && ((points > max_update)); then
     die "--points $points: more than --max-update $max_update"

@@ -40,7 +40,6 @@ arch='' max_tokens='' max_update='' warmup_updates='' lr_factor=''
 beam=4
 seeds=1,2,3
 threads=1
-parallel=''
 
 recipe_usage() {
   cat <<'HELP'
@@ -95,10 +94,7 @@ recipe_defaults() {
   need_count --warmup-updates "$warmup_updates"
   need_count --beam "$beam"
   need_count --threads "$threads"
-  if [[ "$device" == gpu ]]; then parallel=${parallel:-$gpus}; fi
-  parallel=${parallel:-1}
-  need_count --parallel "$parallel"
-  ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
+  choose_parallel
   need_number --lr-factor "$lr_factor"
   need_seeds --seeds "$seeds"
   ((max_update >= 20)) || die "--max-update $max_update: at least 20, one for each checkpoint"
@@ -112,7 +108,7 @@ set_flags() { # sets `flags`
   flags=(--work "$work" --data-bin "$data_bin" --data-key "$key" --title "$title" --arch "$arch"
     --seeds "$seeds" --max-tokens "$max_tokens" --max-update "$max_update"
     --warmup-updates "$warmup_updates" --lr-factor "$lr_factor" --beam "$beam"
-    --threads "$threads" --gpus "$gpus" --parallel "$parallel")
+    --threads "$threads" --gpus "$gpus")
 }
 
 key_measure() {
@@ -124,7 +120,7 @@ key_measure() {
 stage_measure() {
   local flags
   set_flags
-  run python "$lib/section5.py" ${parts[@]+"${parts[@]}"} "${flags[@]}"
+  run python "$lib/section5.py" ${parts[@]+"${parts[@]}"} "${flags[@]}" --parallel "$parallel"
 }
 
 show_result() {

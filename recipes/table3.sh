@@ -41,7 +41,6 @@ width_divisor='' depth_divisor='' max_tokens='' max_update='' warmup_updates='' 
 seeds=1
 base_seeds=''
 threads=1
-parallel=''
 
 recipe_usage() {
   cat <<'HELP'
@@ -96,8 +95,7 @@ recipe_defaults() {
     max_tokens=${max_tokens:-4096} max_update=${max_update:-100000}
     warmup_updates=${warmup_updates:-4000} lr_factor=${lr_factor:-1.0}
   fi
-  if [[ "$device" == gpu ]]; then parallel=${parallel:-$gpus}; fi
-  parallel=${parallel:-1}
+  choose_parallel
   need_count --width-divisor "$width_divisor"
   need_count --depth-divisor "$depth_divisor"
   need_count --max-tokens "$max_tokens"
@@ -107,7 +105,6 @@ recipe_defaults() {
   base_seeds=${base_seeds:-$seeds}
   need_seeds --base-seeds "$base_seeds"
   need_count --threads "$threads"
-  need_count --parallel "$parallel"
   need_number --lr-factor "$lr_factor"
   max_update_big=$((longer * max_update))
   choose_devices "$batch_gpus"
@@ -117,7 +114,6 @@ recipe_defaults() {
 choose_devices() { # GPUS that the batch is meant for; sets update_freq
   local share=1
   if [[ "$device" == gpu ]]; then
-    ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
     share=$((gpus / parallel))
   fi
   update_freq=1

@@ -17,8 +17,8 @@ from typing import Any
 
 from ancestors_models import MODELS, SWEEP, Training, add_settings, settings_of, trainings_of
 from result import provenance, write_json
-from section5_report import over_seeds
 from tabulate import tabulate
+from trainings import over_seeds
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
 from vaswani_plugin.metrics.bleu_input import Segments

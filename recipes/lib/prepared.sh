@@ -9,6 +9,7 @@ pair=en-de
 data_bin=''
 train_pairs='' # of multi30k; none: all
 splits_used=(train valid) # splits that the key of the data covers, in addition to the dictionaries
+parallel=''
 prepare_options=()
 prepare_until=binarize   # the last stage of the recipe of the corpus
 
@@ -62,6 +63,13 @@ stage_prepare() {
   fi
   if [[ -n "$data" ]]; then command+=(--data "$data"); fi
   run "${command[@]}"
+}
+
+choose_parallel() { # sets `parallel`: as many trainings at a time as asked for, or one on each GPU
+  if [[ "$device" == gpu ]]; then parallel=${parallel:-$gpus}; fi
+  parallel=${parallel:-1}
+  need_count --parallel "$parallel"
+  ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
 }
 
 data_digests() {

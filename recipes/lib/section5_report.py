@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from tabulate import tabulate
+from trainings import over_seeds
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
 
@@ -23,14 +24,6 @@ TITLES = {
     "order": "Order of batches (section 5.1: by approximate length), equal target tokens",
     "warmup": "Warm-up and factor of the rate (section 5.3, Eq. 3), a quarter of the updates",
 }
-
-
-def over_seeds(values: list[float], digits: int = 1) -> str:
-    """The mean of values, with their standard error where there are several."""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    error = stdev(values) / math.sqrt(len(values))
-    return f"{fmean(values):.{digits}f} \u00b1 {error:.{digits}f}"
 
 
 def as_markdown(part: str, columns: Columns, types: int) -> str:

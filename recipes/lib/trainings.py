@@ -1,9 +1,10 @@
-"""Functions for recipes with several trainings: folders, commands, and resuming.
+"""Functions for recipes with several trainings: folders, commands, resuming, means.
 
 A training's folder has a file `key`, which lists everything that its result depends on, and, when
 it is finished, `result.json`.
 """
 
+import math
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import fmean, stdev
 from typing import Any
 
 from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
@@ -111,3 +113,11 @@ def execute(command: list[str], output: Path, environment: dict[str, str]) -> No
     if done.returncode:
         last = output.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
         raise InputError(f"{output}: {command[0]} ended with {done.returncode}: {last[:300]}")
+
+
+def over_seeds(values: list[float], digits: int = 1) -> str:
+    """The mean of values, with their standard error where there are several."""
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    error = stdev(values) / math.sqrt(len(values))
+    return f"{fmean(values):.{digits}f} \u00b1 {error:.{digits}f}"
