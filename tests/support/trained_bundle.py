@@ -11,7 +11,7 @@ from tests.conftest import PLUGIN, binarize, run_module, write_toy_corpus
 
 TRAINING = (
     *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--d-model", "32"),
-    *("--max-tokens", "800", "--max-update", "200", "--dropout", "0", "--label-smoothing", "0"),
+    *("--max-tokens", "800", "--max-update", "300", "--dropout", "0", "--label-smoothing", "0"),
     *("--lr-scheduler", "fixed", "--lr", "0.004", "--num-workers", "0", "--cpu"),
     *("--disable-validation", "--no-epoch-checkpoints", "--no-progress-bar"),
 )

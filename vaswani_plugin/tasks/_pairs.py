@@ -31,9 +31,9 @@ class BatchOrderConfig(FairseqDataclass):
     batch_order: ChoiceEnum(["fairseq", "longer-side"]) = field(
         default="fairseq",
         metadata={
-            "help": "which pairs share a batch in training: neighbours by the source's length, then "
-            "by the target's (fairseq), or by the longer side, then by the other one, up and down "
-            "in turn (longer-side: the fullest batches)"
+            "help": "which pairs share a batch in training: neighbours by the length of the "
+            "source, then of the target (fairseq), or by the longer side, then by the other one, "
+            "up and down in turn (longer-side: the fullest batches)"
         },
     )
 
