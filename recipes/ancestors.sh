@@ -63,6 +63,7 @@ Options of this recipe (in brackets: the defaults of --scale full, of --scale ti
   --corpus multi30k|tatoeba|quickstart   data set, by its recipe (multi30k, quickstart)
   --pair en-de               languages, for multi30k and tatoeba: also de-en, en-fr, fr-en
   --train-pairs N            the first N pairs of multi30k (all)
+  --operations N             BPE merges of multi30k and tatoeba (10,000; 8,000)
   --data-bin DIR             binarized data in a recipe's work folder, instead of --corpus
   --budget-seconds N         training time of each model (900)
   --max-update N             updates of each model, instead of a time (none, 6)

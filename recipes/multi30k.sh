@@ -17,6 +17,7 @@
 #                              normalized, tokenized, joint BPE of 10,000 operations; tokenized BLEU
 #   --preprocessing cased      cased text, tokenized, BPE; sacreBLEU of the detokenized output
 #   --train-pairs N            train on the first N pairs (default: all 29,000)
+#   --operations N             BPE merge operations (default: 10,000)
 set -euo pipefail
 
 recipe=multi30k
@@ -58,6 +59,7 @@ recipe_option() {
     --pair) pair=$2 ;;
     --preprocessing) preprocessing=$2 ;;
     --train-pairs) train_pairs=$2 ;;
+    --operations) operations=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
 }
@@ -75,6 +77,7 @@ recipe_defaults() {
   esac
   for split in train val test_2016_flickr; do archives+=("$split.${pair%-*}.gz" "$split.${pair#*-}.gz"); done
   title="multi30k $pair, $preprocessing, test2016"
+  need_count --operations "$operations"
   if [[ -n "$train_pairs" ]]; then
     need_count --train-pairs "$train_pairs"
     lines=("$train_pairs" 0 0)

@@ -48,6 +48,7 @@ Options of this recipe (defaults: full, --scale tiny):
   --corpus multi30k|tatoeba|quickstart   the recipe that prepares it (multi30k, quickstart)
   --pair en-de               for multi30k and tatoeba: also de-en, en-fr, fr-en
   --train-pairs N            the first N pairs of multi30k (all)
+  --operations N             BPE merges of multi30k and tatoeba (10,000; 8,000)
   --data-bin DIR             binarized data instead of a corpus
   --arch NAME                (vaswani_tiny, vaswani_debug)
   --max-tokens N             of a batch, padded (4096, 500)

@@ -94,7 +94,7 @@ recipe_option() {
     --stack-size) stack_size=$2 ;;
     --nbest) nbest=$2 ;;
     --threads) threads=$2 ;;
-    --data-bin) return 1 ;;
+    --data-bin | --operations) return 1 ;;
     *) data_option "$@" ;;
   esac
 }

@@ -19,6 +19,7 @@
 #
 # Options:
 #   --pair en-de|en-fr         languages, also de-en, fr-en (default: en-de)
+#   --operations N             BPE merge operations (default: 8,000)
 set -euo pipefail
 
 recipe=tatoeba
@@ -50,6 +51,7 @@ unpack_archives() {
 recipe_option() {
   case $1 in
     --pair) pair=$2 ;;
+    --operations) operations=$2 ;;
     *) translation_option "$1" "$2" ;;
   esac
 }
@@ -60,6 +62,7 @@ recipe_defaults() {
     en-fr | fr-en) archives=(fra-eng.zip) ;;
     *) die "--pair $pair: must be en-de, en-fr, de-en or fr-en" ;;
   esac
+  need_count --operations "$operations"
   corpora=("all ${archives[0]} sentences")
   title="tatoeba $pair"
   check_translation_options

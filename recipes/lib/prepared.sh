@@ -8,6 +8,7 @@ corpus=''
 pair=en-de
 data_bin=''
 train_pairs='' # of multi30k; none: all
+operations=''  # of multi30k and tatoeba: BPE merges; none: the recipe's own number
 splits_used=(train valid) # splits that the key of the data covers, in addition to the dictionaries
 parallel=''
 prepare_options=()
@@ -19,6 +20,7 @@ data_option() { # NAME VALUE
     --pair) pair=$2 ;;
     --data-bin) data_bin=$2 ;;
     --train-pairs) train_pairs=$2 ;;
+    --operations) operations=$2 ;;
     *) return 1 ;;
   esac
 }
@@ -39,6 +41,13 @@ choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data
       die "--train-pairs $train_pairs: only for --corpus multi30k"
     prepare_options+=(--train-pairs "$train_pairs")
     title+=", the first $train_pairs pairs"
+  fi
+  if [[ -n "$operations" ]]; then
+    need_count --operations "$operations"
+    [[ -z "$data_bin" && "$corpus" =~ ^(multi30k|tatoeba)$ ]] ||
+      die "--operations $operations: only for --corpus multi30k and tatoeba"
+    prepare_options+=(--operations "$operations")
+    title+=", $operations BPE merges"
   fi
   if [[ -n "$data_bin" ]]; then
     [[ -z "$data" ]] || die "--data-bin: binarized data take no --data $data"

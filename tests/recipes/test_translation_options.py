@@ -115,8 +115,26 @@ def test_a_part_of_the_training_set():
     )
 
 
+def test_the_number_of_merges():
+    for recipe in ("multi30k", "tatoeba"):
+        learn = next(
+            words
+            for words in commands(dry_run(recipe, "--cpu", "--operations", 2500))
+            if words[1].endswith("bpe.py") and words[2] == "learn"
+        )
+        assert learn[learn.index("--operations") + 1] == "2500"
+        message = "--operations 0: must be"
+        assert_one_line_error(dry_run(recipe, "--operations", 0), message)
+    done = dry_run("table3", "--cpu", "--corpus", "tatoeba", "--operations", 2500)
+    assert "tatoeba.sh --pair en-de --operations 2500" in done.stderr
+    assert_one_line_error(
+        dry_run("table3", "--corpus", "quickstart", "--operations", 2500),
+        "--operations 2500: only for --corpus multi30k and tatoeba",
+    )
+
+
 def test_the_order_of_batches():
-    """The default is the task's own: a training that was begun before the flag goes on."""
+    """The default is the task's own."""
     assert "--batch-order" not in flags_of(dry_run("multi30k", "--cpu"), "fairseq-train")
     done = dry_run("multi30k", "--cpu", "--batch-order", "longer-side")
     assert flags_of(done, "fairseq-train")["--batch-order"] == "longer-side"
