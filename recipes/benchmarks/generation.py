@@ -14,7 +14,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measurement import ROOT, Command, Measurement, measure  # noqa: E402
 
 from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import read_lines, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import (  # noqa: E402
+    InputError,
+    read_lines,
+    run,
+    write_atomically,
+)
 
 BIN = Path(sys.executable).parent
 MODES = {"batch": [], "one": ["--batch-size", "1"]}
@@ -72,6 +77,14 @@ def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output
     arguments += ["--one"] if mode == "one" else []
     arguments += ["--gpu"] if args.gpu else []
     return Command(arguments, stdin=args.work / "sources", stdout=output)
+
+
+def bundle_command(args: argparse.Namespace, bundle: Path, output: Path) -> Command:
+    """`vaswani translate` from raw text to raw text, in batches."""
+    arguments = [BIN / "vaswani", "translate", "--model", bundle, "--beam", args.beam]
+    arguments += ["--threads", args.threads, "--batch-tokens", args.max_tokens]
+    arguments += [] if args.gpu else ["--cpu"]
+    return Command(arguments, stdin=args.work / "lines", stdout=output)
 
 
 def translate_with_ctranslate2(args: argparse.Namespace) -> None:
@@ -171,6 +184,13 @@ def prepare(args: argparse.Namespace) -> list[str]:
     with write_atomically(args.work / "sources") as put:
         for number in sorted(found):
             put(found[number])
+    if args.bundle:
+        lines = list(read_lines(args.lines))[: args.sentences]
+        if len(lines) != len(found):
+            raise InputError(f"{args.lines}: {len(lines)} lines for {len(found)} sentences")
+        with write_atomically(args.work / "lines") as put:
+            for line in lines:
+                put(line)
     return engines
 
 
@@ -182,12 +202,16 @@ def benchmark(args: argparse.Namespace) -> dict:
     result = {"processor": processor.description(), "beam": args.beam, "threads": args.threads}
     result |= {"sentences": len(sources), "output_length": args.output_length}
     for mode in MODES if args.mode == "both" else [args.mode]:
-        runs = {engine: [] for engine in engines}
+        bundles = {f"translate-{b.name}": b for b in args.bundle} if mode == "batch" else {}
+        runs = {engine: [] for engine in (*engines, *bundles)}
         for _ in range(args.repeats):
-            for engine in engines:
+            for engine in runs:
                 output = args.work / f"{mode}-{engine}.txt"
-                make = ctranslate2_command if engine in QUANTIZATIONS else fairseq_command
-                command = make(args, engine, mode, output)
+                if engine in bundles:
+                    command = bundle_command(args, bundles[engine], output)
+                else:
+                    make = ctranslate2_command if engine in QUANTIZATIONS else fairseq_command
+                    command = make(args, engine, mode, output)
                 runs[engine].append(measure(len(sources), [command]))
         stock, ours = (
             hypotheses(args.work / f"{mode}-{name}.txt") for name in ("stock", "ours-fairseq")
@@ -233,6 +257,14 @@ def options() -> argparse.ArgumentParser:
         type=int,
         help="every output has N subwords: for models that are not trained (default: as searched)",
     )
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="also `vaswani translate` of these bundles, from --lines, in batches",
+    )
+    parser.add_argument("--lines", type=Path, help="raw text of the subset, a sentence a line")
     parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))
     parser.add_argument("--mode", choices=[*MODES, "both"], default="both")
     parser.add_argument("--beam", type=int, default=4)
@@ -260,6 +292,10 @@ def main() -> None:
         return
     if not args.model or not args.data_bin:
         parser.error("give --model and --data-bin")
+    if args.bundle and not args.lines:
+        parser.error("--bundle: give --lines too")
+    if len({bundle.name for bundle in args.bundle}) < len(args.bundle):
+        parser.error("--bundle: the folders need different names")
     text = json.dumps(benchmark(args), indent=2)
     with write_atomically(args.work / "result.json") as put:
         put(text)

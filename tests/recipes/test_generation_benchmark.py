@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trained_bundle import TrainedBundle
 
 from tests.support.scripts import ROOT, run_bash
 
@@ -32,22 +33,35 @@ def test_a_given_length_is_asked_of_every_engine(tmp_path: Path) -> None:
     assert "--min-len" not in command.arguments
 
 
+@pytest.mark.parametrize(
+    ("bundles", "error"),
+    [(["a"], "give --lines too"), (["a", "b/a", "--lines", "x"], "need different names")],
+)
+def test_bundles_that_can_not_be_measured(capsys, monkeypatch, bundles, error) -> None:
+    given = ["--model", "m", "--data-bin", "d", "--bundle", *bundles]
+    monkeypatch.setattr(sys, "argv", ["generation.sh", *given])
+    with pytest.raises(SystemExit) as found:
+        generation.main()
+    assert found.value.code == 2 and error in capsys.readouterr().err
+
+
 @pytest.mark.slow
-def test_every_engine_writes_the_length(run_fairseq, toy_data_bin: Path, tmp_path: Path) -> None:
-    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--max-tokens", "200")
-    done = run_fairseq(
-        "train", toy_data_bin, *flags, "--max-update", 2, "--save-dir", tmp_path / "trained"
-    )
-    assert done.returncode == 0, done.stderr
-    options = ["--model", tmp_path / "trained" / "checkpoint_last.pt", "--data-bin", toy_data_bin]
+def test_every_engine_writes_the_length(tmp_path: Path) -> None:
+    trained = TrainedBundle(tmp_path)
+    options = ["--model", trained.folder / "model.pt", "--data-bin", trained.data]
+    options += ["--bundle", trained.folder, "--lines", trained.text / "train.src"]
     options += ["--work", tmp_path / "w", "--mode", "batch", "--repeats", 1, "--threads", 1]
-    # A multiple of 8: stock fairseq leaves the rest out.
+    options += ["--subset", "train", "--output-length", 7]
     script = ROOT / "recipes" / "benchmarks" / "generation.sh"
-    done = run_bash(script, *options, "--output-length", 7, "--sentences", 24)
+    done = run_bash(script, *options, "--sentences", 24)  # stock leaves out the rest of a multiple
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((tmp_path / "w" / "result.json").read_text(encoding="utf-8"))
     engines = {"stock", "ours-fairseq", "ours-paper", *generation.QUANTIZATIONS}
-    assert result["batch"].keys() == engines and result["sentences"] == 24
+    bundle = f"translate-{trained.folder.name}"
+    assert result["batch"].keys() == {*engines, bundle} and result["sentences"] == 24
+    translated = (tmp_path / "w" / f"batch-{bundle}.txt").read_text(encoding="utf-8")
+    right = zip(translated.split("\n")[:-1], trained.lines("train.tgt")[:24], strict=True)
+    assert sum(ours == line for ours, line in right) > 20
     for engine in engines:
         path = tmp_path / "w" / f"batch-{engine}.txt"
         if engine in generation.QUANTIZATIONS:
