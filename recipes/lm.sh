@@ -53,7 +53,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/language_model.sh"
 # shellcheck source=recipes/lib/perplexity.sh
 source "$VASWANI_ROOT/recipes/lib/perplexity.sh"
 stages=(fetch unpack code train average bundle evaluate sample)
-by_content=(unpack code train evaluate)
+by_content=(unpack code train)
 
 corpus=wikitext-2
 projections=yes

@@ -50,7 +50,7 @@ recipe=parsing
 # shellcheck source=recipes/lib/translation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
 stages=(fetch clean code train average bundle parse evalb)
-by_content=(code train parse)
+by_content=(code train)
 
 default_arch=vaswani_parser_tiny
 max_tokens=4096
@@ -183,12 +183,6 @@ source_files() { # the input files, one a line
     files) for split in train valid test; do tree_file "$split"; done ;;
   esac
   if [[ -n "$also" ]]; then echo "$also"; fi
-}
-
-listed_digests() { # digests of the files that standard input names, one a line
-  local file files=()
-  while IFS= read -r file; do files+=("$file"); done
-  digests "${files[@]}"
 }
 
 key_fetch() { printf 'layout %s data %s\n' "$layout" "$data"; }

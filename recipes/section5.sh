@@ -115,7 +115,7 @@ set_flags() { # sets `flags`
 key_measure() {
   local flags
   set_flags
-  printf 'parts %s flags %s\n' "${parts[*]-}" "${flags[*]}"
+  printf 'parts %s flags %s gpus each %s\n' "${parts[*]-}" "${flags[*]}" $((gpus / parallel))
 }
 
 stage_measure() {

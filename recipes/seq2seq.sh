@@ -125,8 +125,7 @@ recipe_defaults() {
   need_number --epochs "$epochs"
   awk "BEGIN { exit !($epochs >= 1.5) }" || die "--epochs $epochs: must be at least 1.5: the first epoch has a constant rate"
   [[ "$arch" =~ ^vaswani_seq2seq_lstm ]] || die "--arch $arch: must be a vaswani_seq2seq_lstm (see \`vaswani archs\`)"
-  [[ "$seeds" =~ ^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*$ ]] ||
-    die "--seeds $seeds: must be whole numbers from 1 on, such as 1,2"
+  need_seeds --seeds "$seeds"
   ((gpus <= 1)) || die "--gpus $gpus: a batch of 128 sentences is one GPU's; run other seeds on other GPUs"
   choose_data wmt14_en_fr multi30k tatoeba quickstart
   if [[ -n "$nbest" ]]; then
@@ -190,6 +189,7 @@ stage_words() {
 key_baseline() {
   key_words
   printf 'pairs %s lists %s stack %s nbest %s\n' "$baseline_pairs" "$lists" "$stack_size" "$nbest"
+  if [[ -n "$nbest" ]]; then digests "$nbest"/{valid,test}.nbest; fi
 }
 
 stage_baseline() {
@@ -249,20 +249,24 @@ train_command() { # MODEL-SEED: sets `command`
 }
 
 stage_train() {
-  local command model key
+  local command model key folder log
   for model in $(model_names); do
     train_command "$model"
     key=$(
       key_words
       printf '%s\n' "${command[*]}"
     )
-    fresh_folder "$work/models/$model" "$key"
-    if [[ -f "$work/models/$model/.finished" ]]; then
+    folder=$work/models/$model log=$work/logs/$model.log
+    if [[ -z "$dry_run" && -f "$folder/checkpoint_last.pt" && "$(<"$folder/.key")" != "$key" ]]; then
+      set_aside "$folder" "$log" "of a training with other options or data"
+    fi
+    fresh_folder "$folder" "$key"
+    if [[ -f "$folder/.finished" ]]; then
       say "$model: the training was complete"
       continue
     fi
-    run_logged "$work/logs/$model.log" "${command[@]}"
-    run touch "$work/models/$model/.finished"
+    run_logged "$log" "${command[@]}"
+    run touch "$folder/.finished"
   done
 }
 

@@ -35,7 +35,7 @@ recipe=summarization
 # shellcheck source=recipes/lib/language_model.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/language_model.sh"
 stages=(fetch unpack code train average bundle summarize score)
-by_content=(unpack code train summarize)
+by_content=(unpack code train)
 
 corpus=scitldr
 summary_tokens=64

@@ -130,7 +130,7 @@ set_flags() { # sets `flags`: the flags of both scripts
     --depth-divisor "$depth_divisor" --max-tokens "$max_tokens" --update-freq "$update_freq"
     --max-update "$max_update" --max-update-big "$max_update_big"
     --warmup-updates "$warmup_updates" --lr-factor "$lr_factor" --seeds "$seeds"
-    --base-seeds "$base_seeds")
+    --base-seeds "$base_seeds" --gpus-each $((gpus / parallel)))
 }
 
 key_rows() {
@@ -143,7 +143,7 @@ stage_rows() {
   local flags
   set_flags
   run_models "$lib/table3_train.py" ${rows[@]+"${rows[@]}"} "${flags[@]}" --data-bin "$data_bin" \
-    --parallel "$parallel" --gpus "$gpus" --threads "$threads"
+    --parallel "$parallel" --threads "$threads"
 }
 
 key_table() { key_rows; }

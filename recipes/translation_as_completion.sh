@@ -27,7 +27,7 @@ recipe=translation_as_completion
 # shellcheck source=recipes/lib/language_model.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/language_model.sh"
 stages=(unpack code train average bundle translate score)
-by_content=(unpack code train translate)
+by_content=(unpack code train)
 
 languages=en-de
 target_tokens=96

@@ -12,6 +12,7 @@ equal lines for float32, and int8 within 0.5 BLEU.
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -95,10 +96,10 @@ def main() -> int:
     rows = {"torch": ours}
     for name, flags in EXPORTS.items():
         folder = args.work / f"{args.to}-{name}"
-        if not folder.exists():
-            export = ["export", "--to", args.to, "--model", str(args.model)]
-            if code := cli.main([*export, "--output", str(folder), *flags]):
-                return code
+        shutil.rmtree(folder, ignore_errors=True)  # of another model
+        export = ["export", "--to", args.to, "--model", str(args.model)]
+        if code := cli.main([*export, "--output", str(folder), *flags]):
+            return code
         rows[f"{args.to} {name}"] = translate(folder, lines, references, args.beam)
     for name, row in rows.items():
         texts = [translation.text for translation in row.translations]

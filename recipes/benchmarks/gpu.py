@@ -131,8 +131,9 @@ def decoding(args: argparse.Namespace) -> dict[str, Any]:
     # fairseq's own positions: the stock model needs them.
     train += ["--arch", ARCHS[args.decode_size], "--positions", "sinusoidal-fairseq"]
     train += ["--max-tokens", "400", "--max-update", "1", "--disable-validation", "--seed", "1"]
-    train += ["--save-dir", work / "model", "--no-epoch-checkpoints", "--num-workers", "0"]
-    checkpoint = work / "model" / "checkpoint_last.pt"
+    model = work / f"model-{args.decode_size}-{args.vocabulary}"
+    train += ["--save-dir", model, "--no-epoch-checkpoints", "--num-workers", "0"]
+    checkpoint = model / "checkpoint_last.pt"
     if not checkpoint.is_file():
         call(train, args.seconds["decoding"], args.work / "decode-train.log")
     sentences = sentences_to_decode(data, work / "data-bin", args.sentences)
@@ -235,9 +236,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sizes", nargs="+", choices=ARCHS, help="models to train (default: base big)"
     )
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, help="of training and decoding (default: bf16)"
-    )
+    parser.add_argument("--precision", choices=PRECISIONS, help="of training (default: bf16)")
     parser.add_argument("--max-tokens", type=int, help="tokens in a batch, padding included")
     parser.add_argument(
         "--updates", type=int, help="updates to measure, after five of warm-up (default: 20)"

@@ -19,6 +19,7 @@ Expected: all lines, less than 1e-4, at least 99%.
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -142,10 +143,10 @@ def main() -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folder = args.work / "huggingface"
-    if not folder.exists():
-        export = ["export", "--to", "huggingface", "--model", str(args.model)]
-        if code := cli.main([*export, "--output", str(folder)]):
-            return code
+    shutil.rmtree(folder, ignore_errors=True)  # of another model
+    export = ["export", "--to", "huggingface", "--model", str(args.model)]
+    if code := cli.main([*export, "--output", str(folder)]):
+        return code
     bundle = Bundle.load(args.model)
     loaded = bundle.load_transformer()
     theirs = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()

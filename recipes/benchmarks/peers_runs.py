@@ -21,6 +21,7 @@ from measurement import ROOT  # noqa: E402
 from peers_plan import DRIVERS, PEERS, Bench  # noqa: E402
 from training_runs import PLUGIN  # noqa: E402
 
+from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically  # noqa: E402
 
 
@@ -81,7 +82,9 @@ def run_job(bench: Bench, peer: str, name: str, what: str, job: dict[str, Any]) 
     driver = DRIVERS / f"run_{PEERS[peer].driver}.py"
     code = [driver, DRIVERS / "job.py"]
     code += sorted(PLUGIN.rglob("*.py")) if peer == "ours" else []
-    key = {"job": job, "code": digest(code)}
+    code += sorted(DRIVERS.glob(f"requirements-{PEERS[peer].environment}.txt"))
+    key = {"job": job, "code": digest(code), "processor": processor.description()}
+    key["dictionaries"] = digest(sorted(bench.data.glob("data-bin/dict.*")))
     if report.is_file():
         found = read_json(report, "remove it, and it is measured again")
         if found["key"] == key:

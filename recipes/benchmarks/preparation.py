@@ -1,8 +1,8 @@
 """Measures our data preparation and the plain pipeline of sacremoses, subword-nmt and fairseq.
 
 Four steps: normalize and tokenize; learn joint BPE codes and each language's vocabulary; apply them
-with a vocabulary threshold; binarize. In each step the plain commands run first, then ours. Both
-must write the same files, byte for byte.
+with a vocabulary threshold; binarize. In each step ours runs first, then the plain commands, which
+read the same files. Both must write the same files, byte for byte.
 
 The corpus consists of all files train.SRC and train.TGT below --data (plain or .gz), repeated up to
 --lines. Repeated text favours caches of words; with --lines below the number of distinct lines,

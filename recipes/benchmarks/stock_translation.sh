@@ -28,13 +28,17 @@ train() { # NAME FLAG...
   begin_side "$name" "$data_bin seed $seed max-tokens $max_tokens"
   local translations=$name-$updates.txt
   if [[ -s "$work/$translations" ]]; then return; fi
-  # Without the plugin fairseq can't read its own checkpoints unless PyTorch trusts all files.
-  TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 fairseq-train "$data_bin" --cpu --seed "$seed" \
-    --max-tokens "$max_tokens" --required-batch-size-multiple 1 --max-update "$updates" \
-    --warmup-updates 400 --dropout 0.3 --label-smoothing 0.1 \
-    --save-interval-updates "$interval" --keep-interval-updates "$averaged" --no-epoch-checkpoints \
-    --validate-interval 1000000 --save-dir "$work/$name" --no-progress-bar --log-format json \
-    --log-interval 50 "$@" >>"$work/$name.log" 2>&1
+  # Without the plugin fairseq adds an update to a complete training, and can't read its own
+  # checkpoints unless PyTorch trusts all files.
+  if [[ ! -f "$work/$name/trained-$updates" ]]; then
+    TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 fairseq-train "$data_bin" --cpu --seed "$seed" \
+      --max-tokens "$max_tokens" --required-batch-size-multiple 1 --max-update "$updates" \
+      --warmup-updates 400 --dropout 0.3 --label-smoothing 0.1 --save-interval-updates "$interval" \
+      --keep-interval-updates "$averaged" --no-epoch-checkpoints --validate-interval 1000000 \
+      --save-dir "$work/$name" --no-progress-bar --log-format json --log-interval 50 "$@" \
+      >>"$work/$name.log" 2>&1
+    touch "$work/$name/trained-$updates"
+  fi
   vaswani average --inputs "$work/$name" --last-updates "$averaged" \
     --output "$work/$name/averaged.pt" >&2
   fairseq-generate "$data_bin" "${plugin[@]}" --task vaswani_translation --cpu \
@@ -43,6 +47,7 @@ train() { # NAME FLAG...
   mv "$work/.$translations" "$work/$translations"
 }
 
+set -m # each side is a process group, which ends with this script
 train ours "${plugin[@]}" --task vaswani_translation --batch-order fairseq --arch vaswani_tiny \
   --lr-factor 0.5657 &
 ours=$!
@@ -52,6 +57,7 @@ train stock --task translation --arch transformer --share-all-embeddings \
   --decoder-layers 4 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256 \
   --decoder-attention-heads 4 --criterion label_smoothed_cross_entropy "${stock_optimization[@]}" &
 stock=$!
+trap 'kill -- "-$ours" "-$stock" 2>/dev/null || true' EXIT
 wait "$ours"
 wait "$stock"
 

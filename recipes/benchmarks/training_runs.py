@@ -121,9 +121,10 @@ def run_training(
     saves_memory = "--checkpoint-activations" in command
     flags = ["--synchronize"] if synchronize else []
     flags += [f"--idle-after={setting.warm_up}"] if idle else []
-    code = _plugin_digest() if str(PLUGIN) in command else None
-    key = {"command": command, "threads": setting.threads, "code": code, "flags": flags}
-    key["kernels"] = setting.kernels
+    # Both sides have all of it in their keys, so that they are always measured in turn.
+    key = {"command": command, "threads": setting.threads, "flags": flags}
+    key |= {"kernels": setting.kernels, "code": _plugin_digest()}
+    key |= {"processor": processor.description(), "torch": importlib.metadata.version("torch")}
     if report.is_file():
         found = read_json(report, "remove it, and the training is run again")
         if found["key"] == key:

@@ -17,6 +17,9 @@
 # to one that is named in `by_content`: the key of such a stage holds the sums of the files that it
 # reads, which tell by themselves whether it has to run again.
 
+# In bash 4.4 and later, a command that fails inside $(...) ends the recipe as it does elsewhere.
+shopt -s inherit_errexit 2>/dev/null || true
+
 work=''
 data=''
 scale=full
@@ -67,8 +70,13 @@ need_count() { is_count "$2" || die "$1 $2: must be a whole number from 1 on"; }
 need_number() { [[ "$2" =~ ^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$ ]] || die "$1 $2: must be a number"; }
 
 need_seeds() { # FLAG VALUE
+  local seed before=,
   [[ "$2" =~ ^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*$ ]] ||
     die "$1 $2: must be whole numbers from 1 on, such as 1,2"
+  for seed in ${2//,/ }; do
+    [[ "$before" != *",$seed,"* ]] || die "$1 $2: names $seed twice"
+    before+=$seed,
+  done
 }
 
 parse_options() {
@@ -179,6 +187,15 @@ fresh_folder() {
   if [[ -n "$key" ]]; then printf '%s\n' "$key" >"$folder/.key"; fi
 }
 
+# set_aside FOLDER LOG REASON: a training that can't go on is kept beside the new one.
+set_aside() {
+  local number=1
+  while [[ -e "$1.$number" ]]; do number=$((number + 1)); done
+  mv "$1" "$1.$number"
+  if [[ -f "$2" ]]; then mv "$2" "$1.$number/train.log"; fi
+  say "the checkpoints here are $3: they are kept in $1.$number; training from the start"
+}
+
 # remove_leftovers PREFIX...: temporary files of an earlier try that was killed.
 remove_leftovers() {
   local prefix
@@ -200,6 +217,12 @@ stage_is_done() { # NAME KEY: finished, and with this key
 
 # digests FILE...: name and sum of each, for keys.
 digests() { python "$VASWANI_ROOT/recipes/lib/digests.py" --cache "$work/.stages/digests.json" "$@"; }
+
+listed_digests() { # digests of the files that standard input names, one a line
+  local file files=()
+  while IFS= read -r file; do files+=("$file"); done
+  ((${#files[@]} == 0)) || digests "${files[@]}"
+}
 
 forget_stages_from() { # NUMBER: this stage and the following ones, up to the first in `by_content`
   local index

@@ -109,14 +109,12 @@ download() { # NAME
 }
 
 key_unpack() {
-  local file files=()
-  printf 'layout %s lines %s corpora %s\n' "$layout" "${lines[*]}" "${corpora[*]-}"
+  printf 'pair %s layout %s lines %s corpora %s\n' "$pair" "$layout" "${lines[*]}" "${corpora[*]-}"
   case $layout in
-    made) printf 'pair %s pairs %s seed %s\n' "$pair" "${pairs[*]}" "$seed" ;;
+    made) printf 'pairs %s seed %s\n' "${pairs[*]}" "$seed" ;;
     *) if [[ -z "$data" ]]; then cat "$published/SHA256SUMS" && return; fi ;;
   esac
-  while IFS= read -r file; do files+=("$file"); done < <(source_files)
-  digests "${files[@]}"
+  source_files | listed_digests
 }
 
 stage_unpack() {

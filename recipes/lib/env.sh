@@ -4,7 +4,8 @@
 #
 #   VASWANI_VENV         folder of the environment (default: .venv in the repository)
 #   PYTHON               interpreter to make it with (default: python3.11, 3.12, 3.13, python3)
-#   VASWANI_TORCH_INDEX  one more package index for torch, such as a CUDA or a ROCm one
+#   VASWANI_TORCH_INDEX  one more package index for torch, such as a CUDA or a ROCm one; an
+#                        environment that was made without it has to be removed first
 #
 # A stamp in the environment holds what it was made from, so that a second start costs some
 # milliseconds. All the installing is in install.sh, which runs as a process of its own: what

@@ -83,14 +83,8 @@ check_local_files() {
   done < <(source_files)
 }
 
-listed_digests() { # digests of the files that standard input names, one a line
-  local file files=()
-  while IFS= read -r file; do files+=("$file"); done
-  digests "${files[@]}"
-}
-
 key_unpack() {
-  printf 'layout %s lines %s seed %s\n' "$layout" "${lines[*]}" "$seed"
+  printf 'corpus %s layout %s lines %s seed %s\n' "${corpus-}" "$layout" "${lines[*]}" "$seed"
   source_files | listed_digests
 }
 

@@ -46,7 +46,13 @@ launch_option() { # NAME VALUE
   esac
 }
 
-gpus_present() {
+gpus_present() { # those that CUDA_VISIBLE_DEVICES names, where it is set
+  local named
+  if [[ -n "${CUDA_VISIBLE_DEVICES-}" ]]; then
+    IFS=, read -ra named <<<"$CUDA_VISIBLE_DEVICES"
+    echo "${#named[@]}"
+    return
+  fi
   { command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -c '^GPU'; } || true
 }
 

@@ -12,7 +12,7 @@ source "$VASWANI_ROOT/recipes/lib/own_text.sh"
 
 stages=(corpus code train average bundle evaluate sample)
 if [[ -n "$fine_tunes" ]]; then stages=(corpus code train average bundle evaluate compare sample); fi
-by_content=(code train evaluate)
+by_content=(code train)
 beam=1
 small_arch=vaswani_lm_tiny large_arch=vaswani_lm_base debug_arch=vaswani_lm_debug
 
@@ -75,7 +75,6 @@ table_size() { # a pair of the table for each 100 characters
 }
 
 use_choices() {
-  if [[ "$scale" != tiny ]]; then choose save-interval-updates "$save_interval"; fi
   if [[ -n "$init_from" ]]; then
     use_architecture
     vocabulary="of the bundle"

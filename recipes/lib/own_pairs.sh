@@ -107,7 +107,7 @@ bundle_setting() { # KEY of preprocessing.json
 
 # --init-from: the bundle's languages, subwords and rules of text.
 use_bundle() {
-  local split=$init_from/../raw languages name
+  local split=$init_from/../raw languages
   [[ " $given " != *" tokenizer "* && " $given " != *" vocabulary "* && " $given " != *" arch "* ]] ||
     die "--init-from: the model has its tokenizer, vocabulary and architecture; leave out --tokenizer, --vocabulary, --arch"
   languages=$(bundle_setting source_language)-$(bundle_setting target_language)

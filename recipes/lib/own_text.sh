@@ -81,9 +81,7 @@ source_files() { # all input files, one a line
 }
 
 key_corpus() {
-  local file files=()
-  while IFS= read -r file; do files+=("$file"); done < <(source_files)
-  digests "${files[@]}"
+  source_files | listed_digests
   printf '%s ' "pair $pair task $task scale $scale length $max_length ratio $max_ratio copies $copies"
   printf 'valid %s test %s mix %s\n' "$valid_size" "$test_size" "$mix_ratio"
   printf 'files %s\n' "${#train_files[@]} ${#valid_files[@]} ${#test_files[@]} ${#old_files[@]} ${#old_test_files[@]}"

@@ -26,9 +26,15 @@ data_option() { # NAME VALUE
 }
 
 choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data_bin if it is to be made
-  local known
+  local known corpus_pair
   known=$(printf ', %s' "$@")
   [[ "$known," == *", $corpus,"* ]] || die "--corpus $corpus: must be ${known:2}"
+  case $corpus in
+    wmt14_en_fr) corpus_pair=en-fr ;;
+    wmt14_en_de | quickstart) corpus_pair=en-de ;;
+    *) corpus_pair=$pair ;;
+  esac
+  [[ "$pair" == "$corpus_pair" ]] || die "--pair $pair: --corpus $corpus is $corpus_pair"
   case $corpus in
     multi30k | tatoeba) prepare_options=(--pair "$pair") ;;
     wmt14_en_de) prepare_options=(--padding-factor 8192) ;; # the 40,960 rows of the printed counts
@@ -61,7 +67,10 @@ choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data
   fi
 }
 
-key_prepare() { printf 'corpus %s options %s data %s bin %s\n' "$corpus" "${prepare_options[*]-}" "$data" "$data_bin"; }
+key_prepare() {
+  printf 'corpus %s options %s data %s bin %s\n' "$corpus" "${prepare_options[*]-}" "$data" "$data_bin"
+  if [[ -n "$data" ]]; then find "$data" -maxdepth 2 -type f | LC_ALL=C sort | listed_digests; fi
+}
 
 stage_prepare() {
   local command=(bash "$VASWANI_ROOT/recipes/$corpus.sh" ${prepare_options[@]+"${prepare_options[@]}"} --work "$work/data"
@@ -86,7 +95,7 @@ data_digests() {
   for name in "${splits_used[@]}" dict; do
     for file in "$data_bin/$name".*; do files+=("$file"); done
   done
-  digests "${files[@]}" | sed 's|.*/||' # independent of the folder
+  digests "${files[@]}"
 }
 
 data_key() { # changes with the data

@@ -72,7 +72,7 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
     """
     folder = args.work / "models" / training.name
     flags = training.flags(args)
-    key = f"data {args.data_key} {' '.join(flags)}"
+    key = f"data {args.data_key} gpus {args.devices.gpus_each} {' '.join(flags)}"
     found = finished(folder, key)
     if found is not None:
         return found
@@ -127,7 +127,7 @@ def translate(
             command += ["--last-updates", str(averaged), "--output", str(checkpoint)]
             with args.devices.share() as environment:
                 execute(command, log, environment)
-    output = folder / "outputs" / f"average-{averaged}-alpha-{alpha:g}.txt"
+    output = folder / "outputs" / f"average-{averaged}-beam-{args.beam}-alpha-{alpha:g}.txt"
     if not output.exists():
         partial = output.with_suffix(".partial")
         partial.unlink(missing_ok=True)
@@ -148,8 +148,14 @@ def translate(
 
 
 def perplexities(trainings: list[Training], args: argparse.Namespace) -> list[float]:
-    """Validation perplexity of each training, which is trained first where it is not finished."""
-    return [found["ppl"] for found in args.devices.map(lambda each: train(each, args), trainings)]
+    """Validation perplexity of each training, which is trained first where it is not finished.
+
+    A training that is named twice is trained once.
+    """
+    different = list(dict.fromkeys(trainings))
+    found = args.devices.map(lambda each: train(each, args)["ppl"], different)
+    ppl = dict(zip(different, found, strict=True))
+    return [ppl[training] for training in trainings]
 
 
 def translations(
@@ -219,7 +225,8 @@ def warmup(args: argparse.Namespace) -> Columns:
             trainings.append(Training(name, shorter, updates, factor, 0.1, args.seeds[0]))
             columns["warm-up"].append(updates)
             columns["factor"].append(factor)
-            columns["highest rate / default"].append(times / math.sqrt(share))
+            rate = times * math.sqrt(args.warmup_updates / updates)
+            columns["highest rate / default"].append(rate)
     columns["PPL"] = [[ppl] for ppl in perplexities(trainings, args)]
     return columns
 

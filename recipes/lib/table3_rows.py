@@ -89,7 +89,7 @@ class Settings:
     """The settings that all rows share, so that they can be compared.
 
     All rows have max_update updates, except big, which has `max_update_big`. A batch has
-    max_tokens x update_freq tokens on each device.
+    max_tokens x update_freq tokens on each device, of which a row has gpus_each GPUs, or none.
     """
 
     width_divisor: int
@@ -100,6 +100,7 @@ class Settings:
     max_update_big: int
     warmup_updates: int
     lr_factor: float
+    gpus_each: int
 
     def updates(self, row: Row) -> int:
         """Returns the number of updates of a row."""
@@ -177,7 +178,8 @@ class Training:
 
     def key(self, settings: Settings, data_key: str) -> str:
         """Everything on which the result depends, as a text."""
-        return f"data {data_key} {' '.join(training_flags(self.row, settings, self.seed))}"
+        flags = " ".join(training_flags(self.row, settings, self.seed))
+        return f"data {data_key} gpus {settings.gpus_each} {flags}"
 
     def result(self, work: Path, settings: Settings, data_key: str) -> dict[str, Any] | None:
         """Reads the result; None if it is missing or belongs to other settings or data.

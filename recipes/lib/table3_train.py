@@ -11,7 +11,6 @@ import argparse
 import json
 import shlex
 import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,6 @@ def subword_flag(data_bin: Path) -> str:
 def commands(training: Training, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Returns the commands that train a row with a seed and translate with it."""
     folder, row, settings = training.folder(args.work), training.row, settings_of(args)
-    gpus = args.gpus // args.parallel
     never = "1000000"  # epochs: rows are compared by updates
     train = [
         "fairseq-train",
@@ -69,13 +67,13 @@ def commands(training: Training, args: argparse.Namespace) -> tuple[list[str], l
     train += ["--save-interval", never, "--validate-interval", never]
     train += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
     train += ["--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple"]
-    train += ["--log-interval", "50", *device_flags(gpus)]
+    train += ["--log-interval", "50", *device_flags(settings.gpus_each)]
     # No checkpoint averaging, as in the paper's Table 3.
     translate = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
     translate += ["--path", str(folder / "checkpoints" / "checkpoint_last.pt")]
     translate += ["--beam", "4", "--lenpen", "0.6", "--max-tokens", "8192", "--no-progress-bar"]
     translate += ["--post-process", args.post_process]
-    return train, translate if gpus else [*translate, "--cpu"]
+    return train, translate if settings.gpus_each else [*translate, "--cpu"]
 
 
 def finish(
@@ -129,29 +127,25 @@ def train_all(trainings: list[Training], args: argparse.Namespace) -> None:
     Raises:
         InputError: some trainings failed; the others ran to their end.
     """
-    devices = Devices(args.parallel, args.gpus, args.threads)
-
-    def work(training: Training) -> dict[str, Any]:
-        with devices.share() as environment:
-            say(f"{training.name}: begins; {training.folder(args.work) / 'logs' / 'train.log'}")
-            return finish(training, args, environment)
+    devices = Devices(args.parallel, args.gpus_each * args.parallel, args.threads)
 
     failures = []
-    with ThreadPoolExecutor(args.parallel) as pool:
-        running = {pool.submit(work, training): training for training in trainings}
-        for count, future in enumerate(as_completed(running), start=1):
-            name, error = running[future].name, future.exception()
-            if error is None:
-                found = future.result()
-                say(
-                    f"{name}: PPL {found['ppl']:.2f}, BLEU {found['bleu']:.1f}, "
-                    f"{found['seconds']:.0f} s of training ({count} of {len(trainings)})"
-                )
-            elif isinstance(error, (InputError, ValueError, OSError)):
-                failures.append(name)
-                say(f"{name}: error: {error}")
+
+    def work(training: Training) -> None:
+        with devices.share() as environment:
+            say(f"{training.name}: begins; {training.folder(args.work) / 'logs' / 'train.log'}")
+            try:
+                found = finish(training, args, environment)
+            except (InputError, ValueError, OSError) as error:
+                failures.append(training.name)
+                say(f"{training.name}: error: {error}")
             else:
-                raise error
+                say(
+                    f"{training.name}: PPL {found['ppl']:.2f}, BLEU {found['bleu']:.1f}, "
+                    f"{found['seconds']:.0f} s of training"
+                )
+
+    devices.map(work, trainings)
     if failures:
         raise InputError(
             f"these trainings failed: {' '.join(failures)}; the same command tries again"
@@ -169,9 +163,6 @@ def main() -> None:
     parser.add_argument("--data-bin", type=Path, required=True)
     parser.add_argument(
         "--parallel", type=int, required=True, help="trainings to run at the same time"
-    )
-    parser.add_argument(
-        "--gpus", type=int, required=True, help="GPUs for all trainings; 0: the CPU"
     )
     parser.add_argument("--threads", type=int, required=True, help="threads of each training")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")

@@ -30,6 +30,8 @@ def device_flags(gpus: int) -> list[str]:
 class Devices:
     """The devices of this machine, in equal shares for commands that run at the same time.
 
+    Where the environment variable CUDA_VISIBLE_DEVICES names GPUs, only those are used.
+
     Args:
         parallel: number of shares.
         gpus: GPUs of all shares together, a multiple of `parallel`; 0 for the CPU.
@@ -40,9 +42,10 @@ class Devices:
         self.parallel = parallel
         self.gpus_each = gpus // parallel
         self._shares: SimpleQueue[dict[str, str]] = SimpleQueue()
+        present = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
         for number in range(parallel):
             first = number * self.gpus_each
-            visible = ",".join(map(str, range(first, first + self.gpus_each)))
+            visible = ",".join(present.split(",")[first : first + self.gpus_each])
             share = {"OMP_NUM_THREADS": str(threads)}
             self._shares.put(share | ({"CUDA_VISIBLE_DEVICES": visible} if gpus else {}))
 

@@ -205,8 +205,8 @@ add_early_stopping() {
 stage_train() {
   local command
   training_command
-  forget_overtrained_checkpoints
   keep_training_of_other_workers
+  set_other_trainings_aside
   fresh_folder "$work/checkpoints" "$(training_key)"
   if [[ -n "$dry_run" ]]; then
     run_logged "$work/logs/train.log" "${command[@]}"
@@ -274,17 +274,22 @@ whole_batches() { # KEY of a training: workers x update-freq instead of either
        { print }' <<<"$1"
 }
 
-# The update of the training's last save.
-saved_updates() { sed -n 's/.*"updates": \([0-9]*\).*/\1/p' "$work/checkpoints/.progress.json"; }
+# The update of the training's last save; nothing where none is noted.
+saved_updates() {
+  local notes=$work/checkpoints/.progress.json
+  if [[ -f "$notes" ]]; then sed -n 's/.*"updates": \([0-9]*\).*/\1/p' "$notes"; fi
+}
 
-# A training with more updates than are wanted now can't be shortened: it starts again.
-forget_overtrained_checkpoints() {
-  local updates
-  [[ -z "$dry_run" && -f "$work/checkpoints/.progress.json" ]] || return 0
+# A training can't go on with other options or data, or be shortened to fewer updates: a new one starts,
+# and the other one's checkpoints and log are kept beside it.
+set_other_trainings_aside() {
+  local folder=$work/checkpoints updates
+  [[ -z "$dry_run" && -f "$folder/checkpoint_last.pt" ]] || return 0
   updates=$(saved_updates)
   if ((${updates:-0} > max_update)); then
-    say "the checkpoints here are of $updates updates, more than --max-update $max_update: training from the start"
-    rm -rf "$work/checkpoints"
+    set_aside "$folder" "$work/logs/train.log" "of $updates updates, more than --max-update $max_update"
+  elif [[ ! -f "$folder/.key" || "$(<"$folder/.key")" != "$(training_key)" ]]; then
+    set_aside "$folder" "$work/logs/train.log" "of a training with other options or data"
   fi
 }
 

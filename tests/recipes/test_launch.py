@@ -210,7 +210,7 @@ def test_a_training_of_fewer_updates_begins_anew(in_recipe, tmp_path, saved, wan
     """What counts is how far it came, as the plugin notes it, not what was asked for before."""
     in_recipe(BEGUN, "--gpus", 8, "--max-update", 900)
     write_progress(tmp_path / "work" / "checkpoints", saved)
-    now = BEGUN + "forget_overtrained_checkpoints"
+    now = BEGUN + "set_other_trainings_aside"
     found = in_recipe(now.replace("touch", ": not") + GO_ON, "--gpus", 8, "--max-update", wanted)
     assert ("checkpoint_last.pt" in found) == kept
 

@@ -239,6 +239,8 @@ def test_more_updates_continue_the_training(quickstart, tmp_path):
     done = run_recipe("quickstart", work, "--max-update", 12, "--stop-stage", "train")
     assert stages_run(done) == ["train"]
     assert "training from the start" in done.stderr
+    kept = work / "checkpoints.1"  # nothing is lost
+    assert (kept / "checkpoint_last.pt").is_file() and (kept / "train.log").is_file()
     done = run_recipe("quickstart", work)
     assert stages_run(done) == STAGES[6:]
     assert "@ 12 updates" in (work / "logs" / "train.log").read_text()
@@ -252,6 +254,9 @@ def test_an_unknown_architecture_is_named(quickstart, tmp_path):
     assert done.returncode != 0
     assert "nonsense" in done.stdout + done.stderr
     assert "stage train ended with exit code" in done.stderr
+    assert "of a training with other options or data: they are kept in" in done.stderr
+    before = (quickstart[1] / "checkpoints" / "checkpoint_last.pt").read_bytes()
+    assert (work / "checkpoints.1" / "checkpoint_last.pt").read_bytes() == before
 
 
 @pytest.mark.shared_data

@@ -145,7 +145,8 @@ def hypotheses(folder: Path, output: str, lines: int):
 def test_translations_in_the_order_of_the_corpus(tmp_path):
     output = (
         "S-1\tx\nT-1\tref\nH-1\t-0.1\tan@@ other\nD-1\t-0.1\tanother\u2028\tb\nP-1\t-0.1\n"
-        "D-1\t-0.5\tsecond best\nS-0\tx\nD-0\t-0.2\t\nGenerate test: done\n"
+        "D-1\t-0.5\tsecond best\nS-0\tx\nT-0\ty\nH-0\t-0.2\t\nD-0\t-0.2\t\n"
+        "Generate test: done\n"
     )
     assert hypotheses(tmp_path, output, 2).returncode == 0
     assert (tmp_path / "hyp").read_bytes() == "\nanother\u2028\tb\n".encode()
@@ -154,10 +155,11 @@ def test_translations_in_the_order_of_the_corpus(tmp_path):
 @pytest.mark.parametrize(
     ("output", "lines", "part"),
     [
-        ("D-0\t-1\ta\nD-2\t-1\tc\n", 3, "2 translations"),
-        ("D-0\t-1\ta\nD-1\t-1\tc\n", 1, "2 translations"),
-        ("S-0\tx\n", 1, "no translation"),
-        ("D-x\t-1\ta\n", 1, "gen:1"),
+        ("H-0\t-1\ta\nD-0\t-1\ta\nH-2\t-1\tc\nD-2\t-1\tc\n", 3, "no H line of sentence 1"),
+        ("H-0\t-1\ta\nD-0\t-1\ta\n", 2, "1 translations"),
+        ("H-0\t-1\ta\nD-0\t-1\ta\nH-1\t-1\tc\nD-1\t-1\tc\n", 1, "2 translations"),
+        ("S-0\tx\n", 1, "no H lines"),
+        ("H-0\t-1\ta\nD-0\t-1\n", 1, "gen, line 2"),
     ],
 )
 def test_missing_translations_are_an_error(tmp_path, output, lines, part):

@@ -43,7 +43,7 @@ def test_a_part_from_end_to_end(finished) -> None:
     (folder,) = (work / "models").iterdir()
     assert folder.name == "smoothing-0.1-seed-1"
     for number, (score,) in zip((1, 2, 3, 5, 10), averaging["BLEU"], strict=True):
-        output = folder / "outputs" / f"average-{number}-alpha-0.6.txt"
+        output = folder / "outputs" / f"average-{number}-beam-4-alpha-0.6.txt"
         parts = [line.rstrip("\n").split("\t") for line in output.open(encoding="utf-8")]
         target = {p[0][2:]: p[1] for p in parts if p[0].startswith("T-")}
         found = {p[0][2:]: p[2] for p in parts if p[0].startswith("H-")}
@@ -71,7 +71,7 @@ def test_a_part_from_end_to_end(finished) -> None:
 def test_translations_are_not_made_again(finished, monkeypatch) -> None:
     work = finished[1]
     monkeypatch.setattr(section5, "execute", None)
-    args = arguments(work=work, seeds=[1], max_update=20)
+    args = arguments(work=work, seeds=[1], max_update=20, beam=4)
     training = section5.smoothed(args, 0.1, 1)
     found = section5.translate(training, args, averaged=5)
     assert (
@@ -97,6 +97,9 @@ def test_alpha_is_given_to_the_search(monkeypatch, tmp_path) -> None:
     assert command[command.index("--beam") + 1] == "3"
     assert command[command.index("--path") + 1].endswith("seed-7/checkpoints/checkpoint_last.pt")
     assert found["length"] == 6 / 5
+    args.beam = 4  # not the translations of another beam
+    section5.translate(section5.smoothed(args, 0.1, 7), args, alpha=1.4)
+    assert [command[command.index("--beam") + 1] for command in commands] == ["3", "4"]
 
 
 @pytest.mark.parametrize("order", section5.ORDERS)
@@ -181,6 +184,18 @@ def test_a_divergence_is_told(stand_in, tmp_path) -> None:
     orders = {"order of batches": ["a", "b"], "PPL": [[5.0], [6.0]], "BLEU": [[20.0], [21.0]]}
     section5_report.draw({"warmup": columns, "order": orders}, 100, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_equal_points_of_the_grid_are_trained_once(monkeypatch) -> None:
+    """A sixteenth and a quarter of four updates of warm-up are both one update."""
+    trained = []
+    monkeypatch.setattr(section5, "train", lambda each, args: trained.append(each) or {"ppl": 5.0})
+    columns = section5.warmup(arguments(warmup_updates=4))
+    assert len(columns["PPL"]) == 12 and len(trained) == len(set(trained)) == 8
+    rates = zip(
+        columns["warm-up"], columns["factor"], columns["highest rate / default"], strict=True
+    )
+    assert {rate for updates, factor, rate in rates if (updates, factor) == (1, 0.5)} == {2}
 
 
 def test_bad_options(tmp_path) -> None:

@@ -34,7 +34,7 @@ d_eps00 4.67 25.3 -     d_eps02 5.47 25.7 -     e_learned 4.92 25.7 -   big 4.33
 """.split()
 FULL = Settings(
     width_divisor=1, depth_divisor=1, max_tokens=4096, update_freq=8, max_update=100_000,
-    max_update_big=300_000, warmup_updates=4000, lr_factor=1.0,
+    max_update_big=300_000, warmup_updates=4000, lr_factor=1.0, gpus_each=0,
 )  # fmt: skip
 TINY = Settings(**vars(FULL) | {"width_divisor": 8, "depth_divisor": 2, "max_update_big": 100_000})
 
@@ -177,7 +177,7 @@ def test_the_same_command_does_nothing(finished, toy_data_bin) -> None:
 
 def arguments(work: Path, **changes: object) -> argparse.Namespace:
     """What `table3_train.main` makes of its command line."""
-    plain = vars(TINY) | {"work": work, "data_key": "d", "data_bin": Path("bin"), "gpus": 0}
+    plain = vars(TINY) | {"work": work, "data_key": "d", "data_bin": Path("bin")}
     plain |= {
         "parallel": 1,
         "threads": 1,
@@ -248,7 +248,7 @@ def test_rows_may_be_added(stand_ins, tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "dict.en.txt").write_text("a 1\n", encoding="utf-8")
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in vars(TINY).items()]
     flags += [f"--work={tmp_path}", f"--data-bin={tmp_path}", "--data-key=d"]
-    flags += ["--parallel=1", "--gpus=0", "--threads=1", "--seeds=1"]
+    flags += ["--parallel=1", "--threads=1", "--seeds=1"]
     for rows, base_seeds in ((["base"], "1"), (["base", "b"], "1,2"), (["b"], "1")):
         given = [*rows, *flags, f"--base-seeds={base_seeds}"]
         monkeypatch.setattr(sys, "argv", ["table3_train.py", *given])
@@ -272,7 +272,7 @@ def test_a_failing_row_leaves_the_others(stand_ins, tmp_path, capsys) -> None:
 
 
 def test_rows_in_parallel_have_gpus_of_their_own(stand_ins, tmp_path) -> None:
-    args = arguments(tmp_path, gpus=4, parallel=2)
+    args = arguments(tmp_path, gpus_each=2, parallel=2)
     table3_train.train_all(trainings_of(choose_rows(["a"]), "1", "1"), args)
     assert sorted(stand_ins.devices) == ["0,1", "0,1", "2,3", "2,3"]
     for command in stand_ins.commands:
@@ -408,7 +408,7 @@ def test_the_full_scale_is_the_papers(tmp_path) -> None:
     assert "--max-tokens 4096 --update-freq 8 --max-update 100000 --max-update-big 300000" in (
         done.stderr
     )
-    assert "--parallel 8 --gpus 8" in done.stderr
+    assert "--gpus-each 1" in done.stderr and "--parallel 8" in done.stderr
     done = dry_run("base", "--work", tmp_path / "w", "--gpus", 8, "--parallel", 2)
     assert "--update-freq 2 " in done.stderr and "table3_train.py base --work" in done.stderr
     assert not (tmp_path / "w").exists()
@@ -420,6 +420,8 @@ def test_bad_options(tmp_path) -> None:
         (["--corpus", "nonsense"], "--corpus nonsense: must be multi30k, tatoeba"),
         (["--data-bin", tmp_path], "no binarized data (dict.*.txt) there"),
         (["--seeds", "1;2"], "--seeds 1;2: must be whole numbers from 1 on, such as 1,2"),
+        (["--seeds", "1,11,1"], "--seeds 1,11,1: names 1 twice"),
+        (["--pair", "de-en"], "--pair de-en: --corpus wmt14_en_de is en-de"),
         (["--max-update", "0"], "--max-update 0: must be a whole number"),
         (["--scale", "tiny", "base"], "base: no option of this recipe"),
     ):

@@ -43,6 +43,13 @@ def test_shares_of_gpus_do_not_overlap() -> None:
         assert again["CUDA_VISIBLE_DEVICES"] in ("0,1,2", "3,4,5")
 
 
+def test_only_the_visible_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-8a1f,6")
+    devices = Devices(2, gpus=2, threads=1)
+    with devices.share() as first, devices.share() as second:
+        assert {first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]} == {"4", "GPU-8a1f"}
+
+
 def test_an_error_begins_nothing_more() -> None:
     devices, begun = Devices(1, gpus=0, threads=1), []
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import GZIP_ERRORS, MOST_DIGITS, open_binary
+from vaswani_plugin.text.corpus_io import GZIP_ERRORS, MOST_DIGITS, InputError, open_binary
 
 
 def read_lines(path: Path) -> list[str]:
@@ -15,15 +15,15 @@ def read_lines(path: Path) -> list[str]:
 
     Raises:
         OSError: the file can't be read.
-        ValueError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
+        InputError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
     """
     try:
         with open_binary(path) as stream:
             data = stream.read()
     except GZIP_ERRORS as error:
-        raise ValueError(f"{path}: broken .gz file ({error}): fetch it again") from error
+        raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
     if not data:
-        raise ValueError(f"{path}: the file is empty")
+        raise InputError(f"{path}: the file is empty")
     lines = data.removesuffix(b"\n").split(b"\n")
     return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
 
@@ -32,7 +32,7 @@ def _decode(path: Path, number: int, line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise InputError(
             f"{path}, line {number}: not UTF-8 (byte {error.start + 1} is "
             f"0x{line[error.start]:02x}); convert the file, for example with iconv"
         ) from error
@@ -61,7 +61,7 @@ def read_generate_output(path: Path) -> GenerateOutput:
 
     Raises:
         OSError: the file can't be read.
-        ValueError: a file without H lines, a broken line, or a sentence number that is missing.
+        InputError: a file without H lines, a broken line, or a sentence number that is missing.
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     for number, line in enumerate(read_lines(path), 1):
@@ -71,13 +71,13 @@ def read_generate_output(path: Path) -> GenerateOutput:
         if kind not in found or dash != "-" or not fields[0].isdecimal():
             continue
         if len(fields[0]) > MOST_DIGITS:
-            raise ValueError(f"{path}, line {number}: no sentence has a number of so many digits")
+            raise InputError(f"{path}, line {number}: no sentence has a number of so many digits")
         text = fields[1:] if kind == "T" else fields[2:]
         if not text:
-            raise ValueError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
+            raise InputError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
         found[kind].setdefault(int(fields[0]), "\t".join(text))
     if not found["H"]:
-        raise ValueError(
+        raise InputError(
             f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
         )
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
@@ -91,7 +91,7 @@ def _check_complete(path: Path, kind: str, texts: dict[int, str], last: int) -> 
     first = first_gap(texts)
     if first <= last:
         missing = sum(number > last for number in texts) + last + 1 - len(texts)
-        raise ValueError(
+        raise InputError(
             f"{path}: no {kind} line of sentence {first} ({missing} of {last + 1} "
             "missing): the file is cut off, or fairseq-generate dropped sentences"
         )
