@@ -14,6 +14,7 @@ import vaswani_plugin
 from tests.conftest import RunFairseq
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.interchange.checkpoint_choice import choose_best
 
 Save = Callable[..., Path]
 
@@ -108,6 +109,8 @@ def test_best_goes_by_the_metrics_direction(
     save("checkpoint_best.pt", 100.0)
     assert averaged(tmp_path, "--best", 2) == expected
     assert averaged(tmp_path, "--best", 4) == 5.75
+    best = choose_best(list(tmp_path.rglob("checkpoint.best_*.pt")), 4)[-1]
+    assert best.name == f"checkpoint.best_loss_{10.0 if maximize else 2.0:.3f}.pt"
 
 
 def test_files_are_averaged_without_a_flag(

@@ -192,6 +192,16 @@ def test_loss_is_logged_in_bits_and_ppl_is_its_power():
     assert "accuracy" not in values
 
 
+def test_the_vocabulary_decides_how_large_epsilon_may_be():
+    """(V - 1) (1 - epsilon) >= epsilon, or each other token would get more than the gold one."""
+    dictionary = make_task().target_dictionary
+    task = SimpleNamespace(target_dictionary=dictionary)
+    most = (len(dictionary) - 1) / len(dictionary)
+    assert ours(task, most - 1e-3).epsilon > 0.5
+    with pytest.raises(ValueError, match="gives the gold token less than each other one"):
+        ours(task, most + 1e-3)
+
+
 @pytest.mark.parametrize("epsilon", [1.0, -0.5])
 def test_bad_smoothing_is_refused_at_start(epsilon):
     task = SimpleNamespace(target_dictionary=make_task().target_dictionary)

@@ -4,6 +4,7 @@ import argparse
 import os
 import pickle
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,23 @@ def test_round_trip(tmp_path: Path) -> None:
     assert torch.equal(loaded["model"]["w"], STATE["model"]["w"])
     assert loaded["cfg"] == STATE["cfg"]
     assert os.listdir(tmp_path) == ["a.pt"]
+
+
+def test_several_threads_load_at_once(tmp_path: Path) -> None:
+    """What the unpickler allows is a setting of the whole process."""
+    path = tmp_path / "a.pt"
+    torch.save(STATE | {"args": argparse.Namespace(arch="x")}, path)
+
+    def load_often(_: int) -> int:
+        return sum(load_checkpoint(path)["args"].arch == "x" for _ in range(100))
+
+    kept = torch.serialization.get_safe_globals()
+    try:
+        torch.serialization.clear_safe_globals()
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(load_often, range(4))) == [100] * 4
+    finally:
+        torch.serialization.add_safe_globals(kept)
 
 
 @pytest.mark.parametrize("before", [[], [argparse.Namespace]])

@@ -264,6 +264,10 @@ def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
         ({"max_new_tokens": 32}, "give at most 31"),
         ({"max_new_tokens": 4, "min_new_tokens": 5}, "lower it"),
         ({"sampling": True, "temperature": 0.0}, "--temperature is 0.0"),
+        ({"max_new_tokens": 0}, "--max-new-tokens 0: must be at least 1"),
+        ({"nbest": 0}, "--nbest 0: must be at least 1"),
+        ({"sampling": True, "top_p": 3.0}, "--top-p 3.0: must be above 0 and at most 1"),
+        ({"sampling": True, "top_p": 0.5, "top_k": 3}, "--top-k and --top-p exclude each other"),
     ],
 )
 def test_options_that_do_not_fit(ours, options, message):

@@ -200,6 +200,27 @@ def test_samples_repeat_with_a_seed(translator):
     assert [own[0][1] for own in cold] == [t.tokens for t in greedy]
 
 
+def test_other_seeds_are_independent(translator):
+    """Seed 6 of a text was seed 5 of the next text, where each is a batch of its own."""
+    texts = ["a bird"] * 4
+
+    def sample(seed):
+        options = {"sampling": True, "nbest": 5, "temperature": 3.0, "batch_tokens": 1}
+        return [own for (own,) in zip(outputs(translator.translate(texts, seed=seed, **options)))]
+
+    first, second = sample(5), sample(6)
+    assert all(a != b for a in first for b in second)
+
+
+def test_a_prefix_may_repeat_words(translator):
+    word = translator.pipeline.encode("the").split()
+    for more in ({}, {"sampling": True, "seed": 3}):
+        options = {"prefix": "the the", "no_repeat_ngram": 1, **more}
+        found = translator.translate("a bird", **options)
+        assert list(found.tokens[: 2 * len(word)]) == 2 * word
+        assert len(set(found.tokens)) == len(found.tokens) - len(word)
+
+
 @pytest.mark.parametrize(
     ("options", "part"),
     [
@@ -211,6 +232,7 @@ def test_samples_repeat_with_a_seed(translator):
         ({"top_k": 3}, "top_k goes with sampling"),
         ({"seed": 3}, "seed goes with sampling"),
         ({"sampling": True, "top_p": 1.5}, "top_p is 1.5"),
+        ({"sampling": True, "top_p": 0.5, "top_k": 3}, "top_k and top_p exclude each other"),
         ({"temperature": 0}, "temperature is 0"),
         ({"beams": 3}, "beams: no option of that name"),
         ({"prefix": ["a", "b"]}, "2 prefixes of 1 texts"),

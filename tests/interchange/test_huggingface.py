@@ -176,6 +176,7 @@ def test_the_columns_of_sines_come_first():
         (("--d-k", 4), "no counterpart of --d-k 4 .*--to ctranslate2 can"),
         (("--positions", "learned"), "no counterpart of --positions learned; --to fairseq can"),
         (("--attention-window", 3), "no counterpart of --attention-window 3$"),
+        (("--attention-scale", "none"), "no counterpart of --attention-scale none$"),
         (("--layer-norm-eps", "1e-3"), "no counterpart of --layer-norm-eps 0.001"),
     ],
 )

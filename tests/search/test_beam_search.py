@@ -20,6 +20,7 @@ from search_setup import (
     outputs_of,
 )
 
+from vaswani_plugin.search.beam_search import BeamSearch
 from vaswani_plugin.search.decoder_beams import DecoderBeams
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.rules import PaperRules
@@ -269,6 +270,34 @@ def test_stopping_early_loses_nothing(monkeypatch, alpha, beam):
     assert rows[PaperRules] <= rows[Unhurried]
     if alpha < 1:  # above, the bound lets the longest outputs hope to the end
         assert rows[PaperRules] < rows[Unhurried]
+
+
+def test_the_bound_is_the_likeliest_hypothesis_of_a_diverse_group(monkeypatch):
+    """A group chooses by a lowered log P: its likeliest hypothesis need not be its first."""
+    task, compared, unlike_first = make_translation_task(20), 0, 0
+    extend, latest = BeamSearch._extend_beams, []
+
+    def extend_and_note(self, *args):
+        extend(self, *args)
+        latest[:] = [self.log_p.unflatten(1, (self.groups, -1))]  # (B, G, w)
+
+    class Compared(PaperRules):
+        def done(self, kept, best_open, *args):
+            nonlocal compared, unlike_first
+            (log_p,) = latest
+            assert best_open.tolist() == log_p.max(dim=2).values.flatten().tolist()
+            compared += 1
+            unlike_first += bool(log_p[..., 0].flatten().ne(best_open).any())
+            return super().done(kept, best_open, *args)
+
+    monkeypatch.setattr(BeamSearch, "_extend_beams", extend_and_note)
+    model = eager_to_end(make_peaked_model(20, peak=1.0), 2.0)
+    options = {"beam": 6, "diverse_beam_groups": 2, "diverse_beam_strength": 3.0}
+    few = [FIRST_WORD, FIRST_WORD + 1]  # so that a group takes what others took, too
+    generator = make_generator(task, [model], few, max_len_b=12, **options)
+    generator.rules = Compared(0.6)
+    generator.generate([model], make_sample(SHORT_SOURCES))
+    assert compared > unlike_first > 0
 
 
 def test_fairseqs_penalty_is_fairseqs_search_hypothesis_for_hypothesis(model):

@@ -83,6 +83,23 @@ def test_a_source_that_fills_the_positions(task, model):
     assert max(len(h["tokens"]) for h in found) == 64
 
 
+@pytest.mark.parametrize("more", [{}, {"sampling": True}, {"sampling": True, "sampling_topk": 2}])
+def test_constraints_that_leave_no_output(task, model, more):
+    """A sentence may never end, so at its limit nothing is allowed."""
+    options = {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6], "max_len_b": 5, **more}
+    generator = make_generator(task, [model], **options)
+    with pytest.raises(ValueError, match="no output of a sentence meets all constraints"):
+        generator.generate([model], make_sample([[5], [6, 7]]))
+
+
+@pytest.mark.parametrize("length_penalty", ["paper", "fairseq"])
+def test_constraints_in_python_are_fairseqs_alone(model, length_penalty):
+    task = make_translation_task(SYMBOLS, length_penalty=length_penalty)
+    with pytest.raises(ValueError, match="our search has none; take fairseq's own generator"):
+        generator = make_generator(task, [model])
+        generator.generate([model], make_sample([[5]]), constraints=torch.tensor([[5]]))
+
+
 def test_min_len_above_the_limit(task, model):
     generator = make_generator(task, [model], max_len_a=0, max_len_b=3, min_len=4)
     with pytest.raises(ValueError, match="--min-len 4 exceeds .* 3; lower it"):

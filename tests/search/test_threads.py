@@ -106,7 +106,7 @@ SHARED = {
 ALONE = {
     "sampling": {"sampling": True},
     "decoded by its own forward": {"own": False},
-    "allowed": {"prefix_allowed_tokens_fn": lambda sentence, tokens: [5, 6]},
+    "allowed": {"prefix_allowed_tokens_fn": lambda sentence, tokens: [2, 5, 6]},  # 2: the end
 }
 
 

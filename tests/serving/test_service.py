@@ -128,6 +128,14 @@ def test_errors_of_routes_have_it_too(service, method, path, status):
     assert answer.status_code == status and set(answer.json()) == {"error"}
 
 
+def test_a_query_of_too_many_fields_is_refused(service):
+    answer = post(service, "/translate?" + 1001 * "&", json=GOOD)
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": "The query has more than 1000 fields"},
+    )
+
+
 def test_a_failing_text_costs_no_other_one(service):
     with ThreadPoolExecutor(8) as pool:
         texts = ["one", "fail", "two", "refuse"] * 5

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from model_factory import make_dictionary
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.tasks import _pairs
+from vaswani_plugin.tasks import _pairs, translation
 from vaswani_plugin.tasks._pairs import SentencePairs, by_longer_side
-from vaswani_plugin.tasks._real_tokens import fitting_max_tokens
+from vaswani_plugin.tasks._real_tokens import fitting_max_tokens, indices_in_training
 
 PAD, EOS = 1, 2
 SENTENCE = st.lists(st.integers(PAD, 30), min_size=1, max_size=9).map(torch.tensor)
@@ -335,17 +335,47 @@ def real_tokens(dataset, max_tokens: int, multiple: int) -> float:
 def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, longer_side):
     dataset = make_dataset(20_000)
     dataset.by_longer_side = longer_side
-    limit = fitting_max_tokens(dataset, 3 * wanted, wanted, multiple)
+    indices = indices_in_training(dataset, None)
+    limit = fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
     assert real_tokens(dataset, limit, multiple) == pytest.approx(wanted, rel=0.03)
-    assert limit == fitting_max_tokens(dataset, 3 * wanted, wanted, multiple)
+    assert limit == fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
 
 
 def test_real_tokens_that_cannot_be_reached():
     dataset = make_dataset()
+    indices = indices_in_training(dataset, None)
     with pytest.raises(UserError, match="--real-tokens 900: .* --max-tokens 900 hold .*; raise"):
-        fitting_max_tokens(dataset, 900, 900, 8)
+        fitting_max_tokens(dataset, indices, 900, 900, 8)
     with pytest.raises(UserError, match="--real-tokens 20: the longest training pair has"):
-        fitting_max_tokens(dataset, 900, 20, 1)
+        fitting_max_tokens(dataset, indices, 900, 20, 1)
+
+
+def test_pairs_that_the_model_can_not_take_do_not_count():
+    """fairseq leaves them out of the training."""
+    sizes = np.array([20] * 3000 + [3000])
+    words = make_dictionary(3)
+    side = [torch.full((size,), 5) for size in sizes]
+    dataset = SentencePairs(LanguagePairDataset(side, sizes, words, side, sizes, words))
+    with pytest.raises(UserError, match="the longest training pair has 3000 tokens"):
+        fitting_max_tokens(dataset, indices_in_training(dataset, None), 4096, 1000, 8)
+    indices = indices_in_training(dataset, (1024, 1024))
+    assert sorted(indices) == list(range(3000))
+    assert fitting_max_tokens(dataset, indices, 4096, 1000, 8) == pytest.approx(1000, rel=0.05)
+
+
+def test_real_tokens_are_fitted_once(toy_data_bin, monkeypatch):
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task, fitted = tasks.setup_task(cfg.task), []
+    monkeypatch.setattr(translation, "fitting_max_tokens", lambda *args: fitted.append(args) or 90)
+    for load in (True, False, True):  # the third: as sharded data are loaded again
+        if load:
+            task.load_dataset("train")
+        batches = task.get_batch_iterator(task.dataset("train"), max_tokens=200).frozen_batches
+        sizes = task.dataset("train").src_sizes
+        assert max(sizes[batch].max() * len(batch) for batch in batches) <= 90
+    assert len(fitted) == 2
 
 
 def test_real_tokens_are_those_of_training(toy_data_bin, caplog):

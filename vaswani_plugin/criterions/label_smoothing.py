@@ -57,13 +57,14 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         unfused_loss: keep the plain loss.
 
     Raises:
-        UserError: when label_smoothing is not in [0, 1).
+        UserError: when label_smoothing is below 0, or so large that the gold token would get less
+            probability than another one.
     """
 
     def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
         super().__init__(task)
         with value_errors_as_user_errors():  # a bad epsilon is refused at the start
-            smoothing_weights(label_smoothing, vocabulary=2)
+            smoothing_weights(label_smoothing, len(task.target_dictionary))
         self.sentence_avg = sentence_avg
         self.epsilon = label_smoothing
         self.report_accuracy = report_accuracy

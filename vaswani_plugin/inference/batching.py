@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
+
+
+def seed_of(seed: int, number: int) -> int:
+    """A seed of its own for batch or text `number`: other seeds give other ones for all numbers."""
+    words = np.random.SeedSequence((seed % 2**64, number)).generate_state(2, np.uint32)
+    return int(words[0]) << 31 | int(words[1]) >> 1
 
 
 def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:

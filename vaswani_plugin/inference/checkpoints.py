@@ -10,6 +10,7 @@ import os
 import pickle
 import re
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.inference.safetensors_file import load_safetensors
 
 Checkpoint = dict[str, Any]
+
+_LOADING = threading.Lock()
+"""What PyTorch's unpickler allows and how it refuses are settings of the whole process."""
 
 # The unpickler's errors for bytes that are a broken pickle, or no pickle at all.
 _UNREADABLE = (
@@ -45,11 +49,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """
     if path.suffix == ".safetensors":
         return load_safetensors(path)
-    # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
-    added: list[Any] = [
-        kind for kind in HARMLESS_GLOBALS if kind not in torch.serialization.get_safe_globals()
-    ]
-    with open(path, "rb") as file, torch.serialization.safe_globals(added), _short_refusals():
+    with open(path, "rb") as file, _LOADING, _harmless_globals(), _short_refusals():
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
         except OSError as error:
@@ -72,6 +72,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise ValueError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
     checkpoint: Checkpoint = state
     return checkpoint
+
+
+def _harmless_globals() -> contextlib.AbstractContextManager[None]:
+    """Within the context, `HARMLESS_GLOBALS` are allowed."""
+    # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
+    allowed = torch.serialization.get_safe_globals()
+    added: list[Any] = [kind for kind in HARMLESS_GLOBALS if kind not in allowed]
+    return torch.serialization.safe_globals(added)
 
 
 @contextlib.contextmanager

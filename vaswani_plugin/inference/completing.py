@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.inference.batching import batches_by_length
+from vaswani_plugin.inference.batching import batches_by_length, seed_of
 from vaswani_plugin.inference.completion import (
     REPLACEMENT,
     UNKNOWN,
@@ -135,7 +135,7 @@ class Completer:
             if options.seed is None:
                 random.seed()
             else:
-                random.manual_seed(options.seed + prompts[0].number)
+                random.manual_seed(seed_of(options.seed, prompts[0].number))
         found = self.search(
             [[self.dictionary.index(unit) for unit in prompt.units] for prompt in prompts],
             options.search_options(),

@@ -81,6 +81,18 @@ class CompletionKeywords(TypedDict, total=False):
     batch_tokens: int
 
 
+LEAST = {
+    "beam": 1,
+    "nbest": 1,
+    "max_new_tokens": 1,
+    "min_new_tokens": 0,
+    "no_repeat_ngram": 0,
+    "top_k": 1,
+    "batch_tokens": 1,
+}
+"""The smallest value of each numeric option."""
+
+
 @dataclass(frozen=True)
 class CompletionOptions:
     """How texts are completed.
@@ -127,6 +139,14 @@ class CompletionOptions:
         Raises:
             UserError: names the option, as a flag, and the remedy.
         """
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
+        if self.top_k is not None and self.top_p is not None:
+            raise UserError("--top-k and --top-p exclude each other")
         if not self.sampling:
             for name in ("top_k", "top_p", "temperature", "seed"):
                 if getattr(self, name) is not None:

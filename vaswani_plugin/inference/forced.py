@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.transformer import TrainedTransformer
+from vaswani_plugin.inference.transformer import (
+    TrainedTransformer,
+    projected_log_probabilities,
+)
 from vaswani_plugin.modules.masks import padding_mask
 from vaswani_plugin.search.dictionary import Dictionary
 
-CHUNK = 2**22
-"""Logits formed at a time: 16 MiB in float32."""
 Encoded = Sequence[int]
 Pair = tuple[int, int]
 """(number of a source, place among its targets)."""
@@ -60,15 +60,10 @@ class ForcedTransformer:
         memory = encoder(sources).features[rows]  # (R, S, D)
         mask = padding_mask(sources, encoder.padding_idx)[rows]
         features = decoder(previous, memory, mask, right_padded=True).features  # (R, T, D)
+        rows, gold = features.flatten(0, 1), target.flatten()
         vocabulary = decoder.projection.weight.size(0)
-        found = []
-        count = max(1, CHUNK // vocabulary)
-        for start in range(0, target.numel(), count):
-            part = slice(start, start + count)
-            logits = decoder.project(features.flatten(0, 1)[part]).float()
-            gold = target.flatten()[part]
-            found.append(-F.cross_entropy(logits, gold, reduction="none"))
-        return torch.cat(found).view(target.shape)
+        log_p = projected_log_probabilities(rows, gold, decoder.project, vocabulary)
+        return log_p.view(target.shape)
 
 
 class ForcedScorer:

@@ -98,6 +98,8 @@ def check_options(given: TranslateOptions) -> None:
             raise UserError(f"{name} is {value}; it must be at least {bound}")
     if (top_p := given.get("top_p")) is not None and not 0 < top_p <= 1:
         raise UserError(f"top_p is {top_p}; it must be above 0 and at most 1")
+    if given.get("top_k") is not None and top_p is not None:
+        raise UserError("top_k and top_p exclude each other")
     if given.get("long", "error") not in LONG:
         raise UserError(f"long is {given['long']!r}; it must be one of {', '.join(LONG)}")
     if not given.get("sampling", False):

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention
-from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
+from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.engines import BuildForeign, load_engine
@@ -290,7 +290,7 @@ class Translator:
                     [pieces[n] for n in batch],
                     search,
                     prefixes and [prefixes[n] for n in batch],
-                    None if seed is None else seed + number,
+                    None if seed is None else seed_of(seed, number),
                 )
                 found.update(zip(batch, decoded, strict=True))
                 bar.update(len(batch))

@@ -115,7 +115,7 @@ def choose_best(files: list[Path], count: int) -> list[Path]:
             "checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, or train on"
         )
     values = sorted((float(match[2]), path) for path, match in matches.items())
-    if len(matches) > count and not _high_is_good(values[0][1]):
+    if not _high_is_good(values[0][1]):
         values.reverse()
     return [path for _, path in values[-count:]]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
+from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
@@ -101,7 +102,7 @@ def _has_raw_pieces(settings: Settings) -> bool:
 
 def _refuse_other_models(sizes: TransformerSizes) -> None:
     """Refuse a model that Marian can't express; name the option and an export that supports it."""
-    d_k, d_v = sizes.d_k or sizes.d_model // sizes.heads, sizes.d_v or sizes.d_model // sizes.heads
+    d_k, d_v = head_sizes(sizes)
     fits_heads = d_k * sizes.heads == d_v * sizes.heads == sizes.d_model
     reasons = {
         f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}": (
@@ -110,12 +111,14 @@ def _refuse_other_models(sizes: TransformerSizes) -> None:
         f"--positions {sizes.positions}": sizes.positions != "sinusoidal",
         f"--attention-window {sizes.attention_window}": sizes.attention_window != 0,
         "--next-word": sizes.next_word,
+        f"--attention-scale {sizes.attention_scale}": sizes.attention_scale != "sqrt",
         f"--layer-norm-eps {sizes.layer_norm_eps:g}": sizes.layer_norm_eps > MARIANS_EPSILON,
     }
+    no_other = sizes.attention_window or sizes.next_word or sizes.attention_scale != "sqrt"
     for option, is_in_the_way in reasons.items():
         if is_in_the_way:
             other = "fairseq" if "--positions" in option else "ctranslate2"
-            also = "" if sizes.attention_window or sizes.next_word else f"; --to {other} can"
+            also = "" if no_other else f"; --to {other} can"
             raise UserError(f"Hugging Face's Marian has no counterpart of {option}{also}")
 
 

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
@@ -91,8 +92,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
 
 def _refuse_other_models(sizes: TransformerSizes) -> None:
     """Refuse what OpenAI's GPT can't express; name the option."""
-    per_head = sizes.d_model // sizes.heads
-    d_k, d_v = sizes.d_k or per_head, sizes.d_v or per_head
+    d_k, d_v = head_sizes(sizes)
     fits_heads = d_k * sizes.heads == d_v * sizes.heads == sizes.d_model
     reasons = {
         f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}": (

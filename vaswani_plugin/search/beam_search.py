@@ -115,7 +115,8 @@ class BeamSearch:
             The hypotheses of each sentence as fairseq's dictionaries, the best score first.
 
         Raises:
-            UserError: when a model's output is not a number.
+            UserError: when a model's output is not a number, or when the constraints leave a
+                sentence without any output.
         """
         for step in range(self.last_step + 1):
             attention = self.ensemble.advance(self.tokens, self.parents)
@@ -232,7 +233,7 @@ class BeamSearch:
 
     def _update_done(self, step: int) -> None:
         """Mark the searches that are done; drop finished sentences when a check is due."""
-        best_open = self.log_p.unflatten(1, (self.groups, -1))[:, :, 0].flatten()
+        best_open = self.log_p.unflatten(1, (self.groups, -1)).amax(dim=2).flatten()
         limits = self.limits.repeat_interleave(self.groups)
         done = self.rules.done(self.finished.rank, best_open, step, limits)
         self.finished.done |= done | limits.le(step) | best_open.eq(-torch.inf)
@@ -269,6 +270,11 @@ class BeamSearch:
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         for number, sentence in enumerate(sentences):
             own = found[number * self.groups : (number + 1) * self.groups]
+            if not any(own):
+                raise UserError(
+                    "no output of a sentence meets all constraints; take some back (no repeated "
+                    "n-grams, a prefix, allowed tokens, a least length)"
+                )
             results[sentence] = sorted(
                 (h for group in own for h in group), key=lambda h: -h["score"].item()
             )

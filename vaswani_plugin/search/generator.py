@@ -133,9 +133,11 @@ class BeamSearchGenerator:
             `attention` (S, T) and `alignment`, which are empty unless asked for.
 
         Raises:
-            UserError: when a source is empty or too long, the limits contradict each other,
-                or a model's output is not a number.
+            UserError: when a source is empty or too long, the limits or the constraints contradict
+                each other, or a model's output is not a number.
         """
+        if constraints is not None:
+            raise UserError("constraints: our search has none; take fairseq's own generator")
         net_input = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
         sources = net_input["src_tokens"]
         if prefix_tokens is None:
@@ -234,7 +236,7 @@ class BeamSearchGenerator:
         return [partial(self._constrain, prefix=prefix, given=given), *self.more]
 
     def _constrain(self, log_p: Tensor, step: Step, prefix: Tensor, given: Tensor) -> None:
-        """Apply the options' constraints; forced tokens are exempt from min_len and suppression."""
+        """Apply the options' constraints; tokens that the prefix forces are exempt from them."""
         forbid(log_p, self.pad)
         if self.options.unkpen:
             log_p[..., self.unk] -= self.options.unkpen
@@ -246,8 +248,14 @@ class BeamSearchGenerator:
             free = ~given[step.sentences, step.number, None]
             for token in forbidden:
                 log_p[..., token].masked_fill_(free, -torch.inf)
-        if self.options.no_repeat_ngram_size > 0:
-            block_repeats(log_p, step.history(), self.options.no_repeat_ngram_size)
+        size = self.options.no_repeat_ngram_size
+        if size > 0 and step.number < prefix.size(1):
+            forced = given[step.sentences, step.number, None, None]
+            free = log_p.clone()
+            block_repeats(free, step.history(), size)
+            torch.where(forced, log_p, free, out=log_p)
+        elif size > 0:
+            block_repeats(log_p, step.history(), size)
 
     def _limits(self, sources: Tensor, prefix: Tensor) -> tuple[list[int], np.ndarray | None]:
         """Compute the greatest number of tokens before the end of each sentence.

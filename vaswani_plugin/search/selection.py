@@ -21,7 +21,10 @@ WORTH_BLOCKS = 2**16
 
 
 class Candidates(NamedTuple):
-    """Continuations of each group, the best first: three tensors (b, G, C)."""
+    """Continuations of each group in the order of choice, first the best: three tensors (b, G, C).
+
+    Diverse groups choose by a lowered log P, so that of the first may not be the greatest.
+    """
 
     log_probabilities: Tensor
     tokens: Tensor
@@ -134,7 +137,8 @@ def sampled_candidates(
         kept, tokens = log_p.topk(min(top_k, log_p.size(2)), dim=2)
     else:
         kept, tokens = log_p, None
-    weights = kept.softmax(dim=2)
+    # Where every token is ruled out, any one is drawn; its log P of -inf ends the sample.
+    weights = kept.softmax(dim=2).nan_to_num(1.0)
     draws = beam if log_p.size(1) == 1 else 1
     drawn = weights.flatten(0, 1).multinomial(draws, replacement=True, generator=random)
     drawn = drawn.view(-1, beam)  # (b, W)

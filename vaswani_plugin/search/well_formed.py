@@ -24,8 +24,6 @@ from vaswani_plugin.search.constraints import Step
 from vaswani_plugin.search.dictionary import Dictionary
 
 OPEN, PLACEHOLDER, CLOSE = 1, 2, 3
-BOTTOM = 0
-"""The node below all others."""
 
 
 def kind_of(symbol: str) -> int:

@@ -26,7 +26,10 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     Raises:
         Refusal: too large (413), too slow (408), not readable (400).
     """
-    query = _form_fields(parse_qsl(request.url.query, max_num_fields=MOST_FIELDS))
+    try:
+        query = _form_fields(parse_qsl(request.url.query, max_num_fields=MOST_FIELDS))
+    except ValueError as error:
+        raise Refusal(400, f"The query has more than {MOST_FIELDS} fields") from error
     try:
         async with asyncio.timeout(limits.body_seconds):
             body = await _read(request, limits.body_bytes)

@@ -45,21 +45,42 @@ class BatchTokens(NamedTuple):
         return (self.source + self.target) / 2
 
 
-def tokens_of_batches(pairs: LanguagePairDataset, batches: int) -> BatchTokens:
-    """Real tokens of an average batch if all pairs are divided into `batches` batches.
+def indices_in_training(
+    pairs: LanguagePairDataset, max_positions: tuple[int, int] | None
+) -> np.ndarray:
+    """Numbers of the pairs, (N,), in their order, without those that fairseq leaves out.
 
     Args:
         pairs: of the training set.
+        max_positions: longest source and target that the model takes, in tokens; None: any.
+    """
+    with data_utils.numpy_seed(0):
+        indices = pairs.ordered_indices()
+    if max_positions is not None:
+        indices, _ = pairs.filter_indices_by_size(indices, max_positions)
+    return indices
+
+
+def tokens_of_batches(pairs: LanguagePairDataset, indices: np.ndarray, batches: int) -> BatchTokens:
+    """Real tokens of an average batch if pairs are divided into `batches` batches.
+
+    Args:
+        pairs: of the training set.
+        indices: numbers of the pairs, (N,).
         batches: number of batches.
     """
-    return BatchTokens(pairs.src_sizes.sum() / batches, pairs.tgt_sizes.sum() / batches)
+    sides = (sizes[indices].sum() / batches for sizes in (pairs.src_sizes, pairs.tgt_sizes))
+    return BatchTokens(*sides)
 
 
-def fitting_max_tokens(pairs: LanguagePairDataset, most: int, wanted: int, multiple: int) -> int:
+def fitting_max_tokens(
+    pairs: LanguagePairDataset, indices: np.ndarray, most: int, wanted: int, multiple: int
+) -> int:
     """The --max-tokens with which an average batch holds `wanted` real tokens per side.
 
     Args:
         pairs: of the training set, with targets.
+        indices: numbers of the pairs that are trained on, (N,), in the order of the batches.
         most: the given --max-tokens; the result is at most this.
         wanted: real tokens of a batch, the mean of source and target.
         multiple: --required-batch-size-multiple.
@@ -70,10 +91,8 @@ def fitting_max_tokens(pairs: LanguagePairDataset, most: int, wanted: int, multi
     Raises:
         UserError: batches of `most` hold fewer tokens, or the longest pair alone has more.
     """
-    sizes = np.maximum(pairs.src_sizes, pairs.tgt_sizes).astype(np.int64)  # (N,)
-    longest = int(sizes.max())
-    with data_utils.numpy_seed(0):
-        indices = pairs.ordered_indices()
+    sizes = np.maximum(pairs.src_sizes, pairs.tgt_sizes).astype(np.int64)
+    longest = int(sizes[indices].max())
 
     def measured(limit: int) -> float:
         batches = data_utils.batch_by_size(
@@ -83,7 +102,7 @@ def fitting_max_tokens(pairs: LanguagePairDataset, most: int, wanted: int, multi
             max_tokens=limit,
             required_batch_size_multiple=multiple,
         )
-        return tokens_of_batches(pairs, len(batches)).mean
+        return tokens_of_batches(pairs, indices, len(batches)).mean
 
     limit, found = most, measured(most)
     if found < wanted * (1 - TOLERANCE):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
@@ -27,6 +28,7 @@ from vaswani_plugin.tasks._precision import AutocastOnCPU
 from vaswani_plugin.tasks._real_tokens import (
     RealTokensConfig,
     fitting_max_tokens,
+    indices_in_training,
     tokens_of_batches,
 )
 
@@ -65,6 +67,12 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
     cfg: VaswaniTranslationConfig
     decoding = PAPER_DECODING
 
+    def __init__(
+        self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
+    ) -> None:
+        super().__init__(cfg, src_dict, tgt_dict)
+        self._max_tokens: WeakKeyDictionary[FairseqDataset, int | None] = WeakKeyDictionary()
+
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the task's flags; in generation, make the paper's values the defaults."""
@@ -100,15 +108,20 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         )
         if not is_training or dataset.tgt is None:
             return super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
-        if self.cfg.real_tokens and max_tokens is not None:
+        if dataset in self._max_tokens:  # each epoch asks again
+            return super().get_batch_iterator(dataset, self._max_tokens[dataset], *args, **kwargs)
+        indices = indices_in_training(dataset, kwargs.get("max_positions"))
+        if self.cfg.real_tokens and max_tokens is not None and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
-            max_tokens = fitting_max_tokens(dataset, max_tokens, self.cfg.real_tokens, multiple)
+            wanted = self.cfg.real_tokens
+            max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
+        self._max_tokens[dataset] = max_tokens
         batches = super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
         count = len(batches.frozen_batches)
         logger.info(
             "%d training batches of --max-tokens %s hold on average %.0f source and %.0f target"
             " tokens, padding left out",
-            *(count, max_tokens, *tokens_of_batches(dataset, max(1, count))),
+            *(count, max_tokens, *tokens_of_batches(dataset, indices, max(1, count))),
         )
         return batches
 

@@ -35,7 +35,7 @@ class PairFiles:
             and "target") is a heading of the columns and is skipped.
 
     Raises:
-        InputError: a file does not exist, or there are more than two.
+        InputError: there are more than two files, or none.
     """
 
     paths: tuple[str, ...]
