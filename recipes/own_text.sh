@@ -18,6 +18,7 @@
 #   to 1 mill.   8,000       vaswani_tiny     0.1      8,192       2,000    5.0e-3     50,000
 #                            (on GPUs vaswani_c_d256, warm-up 4,000, peak rate 9.9e-4)
 #   more         32,000      vaswani_base     0.1      4,096 x 8   4,000    7.0e-4     100,000
+# Where the table chooses, the defaults that are printed further below don't hold.
 # A language model takes the row of one pair for each 100 characters. Its architectures are
 # vaswani_lm_tiny and vaswani_lm_base, its peak rates 2.5e-3 up to 1 million.
 # Expected: nothing is published for your text. 2,000 pairs take about 5 minutes on 2 cores.
@@ -37,7 +38,6 @@
 #   --tokenizer none|moses  none: word pieces of the raw text, for any language; moses: Moses'
 #                           tokenizer and BPE, for languages with spaces between words (none)
 #   --vocabulary N          subwords, in addition to the characters of the text and to bytes
-#   --dropout P             dropout
 #   --patience N            stop after N validations without a better loss (8; fine-tuning 5)
 #   --init-from BUNDLE      fine-tune this model, with its vocabulary and a lower learning rate
 #   --mix-old [FILE [FILE]] with --init-from: add pairs of the old training text (default: that of

@@ -12,7 +12,7 @@
 # the options. The table shows every row that was trained in WORK with the same options, so that
 # rows may be added later.
 #
-# Batch, --scale full: 4,096 tokens x 8 GPUs, as recipes/wmt14_en_de.sh, 100,000 updates (big:
+# Batch, --scale full: 4,096 tokens x 8 GPUs, padding included, 100,000 updates (big:
 # 300,000); with fewer GPUs a row accumulates gradients over more batches. Expected on newstest2013:
 # PPL 4.92 and 25.8 BLEU for base, 4.33 and 26.4 for big (Vaswani et al. 2017, Table 3).
 # --scale tiny, on Multi30k: every width divided by 8 (d_model 64, d_ff 256, d_k 8), N by 2, 1,024

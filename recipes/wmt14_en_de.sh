@@ -2,15 +2,14 @@
 # WMT14 English-German (4.5M pairs): the paper's base and big models, scored on newstest2014.
 #
 #   bash recipes/wmt14_en_de.sh --gpus 8
-#   bash recipes/wmt14_en_de.sh --gpus 8 --arch vaswani_big
+#   bash recipes/wmt14_en_de.sh --gpus 8 --arch vaswani_big --work work/wmt14_en_de_big
 #   bash recipes/wmt14_en_de.sh --gpus 1        # the same batch size, by gradient accumulation
 #   bash recipes/wmt14_en_de.sh --scale tiny --data /data/newstest
 #
 # Batch: 3,125 tokens per side without padding x 8 GPUs x update-freq 1 = the paper's 25,000 per
 # update, source and target averaged; one GPU: 3,125 x 1 x update-freq 8. --max-tokens counts the
 # longer side with padding. The recipe lowers it from 4,096 until a batch holds 3,125 real tokens
-# (--real-tokens), and logs the number. --max-tokens N is used as given (the authors' 4,096 x 8 holds
-# more real tokens here than in their code, because these batches have less padding).
+# (--real-tokens), and logs the number. --max-tokens N is used as given.
 # Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
 # (600) updates, are averaged; beam 4, alpha 0.6. Text: punctuation normalized, tokenized by Moses'
 # rules, pairs of 1 to 250 tokens (of any ratio: the paper kept all 4.5M), one joint BPE of 37,000
