@@ -28,7 +28,7 @@ from vaswani_plugin.text.binary import (
     write_dictionary,
 )
 from vaswani_plugin.text.binary import binarize as binarize_file
-from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.corpus_io import InputError, check_replaceable, run
 from vaswani_plugin.text.parallel import count_lines
 
 SPLITS = ("train", "valid", "test")
@@ -77,8 +77,10 @@ def binarize(
         its special symbols; `types.LANGUAGE` for each language where there are two dictionaries.
 
     Raises:
-        InputError: a file is missing or invalid.
+        InputError: a file is missing or invalid, or `output` holds other files.
     """
+    files = (f"{prefix}.{language}" for prefix in prefixes.values() for language in pair)
+    check_replaceable(output, files)
     report = {split: check_split(split, prefix, pair) for split, prefix in prefixes.items()}
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
@@ -135,7 +137,7 @@ def parse_arguments() -> argparse.Namespace:
             type=int,
             metavar="N",
             help=f"a {side} dictionary of its own, of the most frequent words: N rows at most, the "
-            "special symbols included; both sides need one",
+            "special symbols included, before --padding-factor rounds up; both sides need one",
         )
     parser.add_argument(
         "--padding-factor",

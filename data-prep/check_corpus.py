@@ -56,21 +56,21 @@ def main() -> None:
     parser.add_argument("target", help="target text, plain or .gz")
     clean_files = {"metavar": ("OUT_SOURCE", "OUT_TARGET"), "help": "write a cleaned copy"}
     parser.add_argument("--clean", nargs=2, **clean_files)
-    parser.add_argument("--min-length", type=int, default=1, help="least words (default: 1)")
-    parser.add_argument("--max-length", type=int, default=250, help="most words (default: 250)")
-    parser.add_argument(
-        "--max-ratio",
-        type=float,
-        default=1.5,
-        help="most words of one side per word of the other (default: 1.5)",
-    )
-    parser.add_argument("--drop-duplicates", action="store_true", help="drop repeated pairs")
+    limits = parser.add_argument_group("with --clean").add_argument
+    limits("--min-length", type=int, help="least words (default: 1)")
+    limits("--max-length", type=int, help="most words (default: 250)")
+    ratio = "most words of one side per word of the other (default: 1.5)"
+    limits("--max-ratio", type=float, help=ratio)
+    limits("--drop-duplicates", action="store_true", default=None, help="drop repeated pairs")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
     args = parser.parse_args()
-    rules = Rules(args.min_length, args.max_length, args.max_ratio, args.drop_duplicates)
+    names = ("min_length", "max_length", "max_ratio", "drop_duplicates")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
     if args.clean:
         check_outputs(args.clean, [args.source, args.target])
-        result = clean(args.source, args.target, tuple(args.clean), rules)
+        result = clean(args.source, args.target, tuple(args.clean), Rules(**given))
+    elif given:
+        raise InputError(f"--{next(iter(given)).replace('_', '-')} goes with --clean")
     else:
         result = check(args.source, args.target)
     print(json.dumps(result) if args.format == "json" else text_report(result))

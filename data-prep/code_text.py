@@ -42,7 +42,13 @@ from vaswani_plugin.text.binary import (
     write_dictionary,
 )
 from vaswani_plugin.text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
-from vaswani_plugin.text.corpus_io import InputError, read_pairs, run, write_atomically
+from vaswani_plugin.text.corpus_io import (
+    InputError,
+    check_replaceable,
+    read_pairs,
+    run,
+    write_atomically,
+)
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import (
     SETTINGS,
@@ -139,9 +145,11 @@ def code_text(
         A line for people about each split.
 
     Raises:
-        InputError: a file is empty or no text, or two files don't correspond.
+        InputError: a file is empty or no text, two files don't correspond, or `output` holds other
+            files.
         OSError: a file can't be read or written.
     """
+    check_replaceable(output, (path for files in splits.values() for path in files))
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
         parts, folder = Path(parent), Path(parent) / "data-bin"
@@ -176,6 +184,15 @@ def code_text(
     return [*report, f"{output}: {rows:,} rows in the dictionary"]
 
 
+DEFAULTS = {
+    "operations": (8000, "BPE merge operations"),
+    "min_frequency": (2, "least frequency of a merged pair"),
+    "threshold": (0, "replace rarer words or characters by <unk>"),
+    "padding_factor": (1, "round the rows of the dictionary up to a multiple of N"),
+}
+"""By flag, for tokens that are made here: its default and its help."""
+
+
 def parse_arguments() -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(
@@ -192,14 +209,9 @@ def parse_arguments() -> argparse.Namespace:
     for side in ("article", "summary"):
         what = f"with --summaries: most tokens of the {side}"
         parser.add_argument(f"--{side}-tokens", type=int, metavar="N", help=what)
-    for name, default, what in (
-        ("--operations", 8000, "BPE merge operations"),
-        ("--min-frequency", 2, "least frequency of a merged pair"),
-        ("--threshold", 0, "replace rarer words or characters by <unk>"),
-        ("--padding-factor", 1, "round the rows of the dictionary up to a multiple of N"),
-    ):
-        what = f"{what} (default: {default})"
-        parser.add_argument(name, type=int, default=default, metavar="N", help=what)
+    for name, (default, what) in DEFAULTS.items():
+        flag, what = f"--{name.replace('_', '-')}", f"{what} (default: {default})"
+        parser.add_argument(flag, type=int, metavar="N", help=what)
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
     )
@@ -211,13 +223,17 @@ def check_arguments(args: argparse.Namespace) -> None:
     if (args.coding is None) == (args.like is None):
         raise InputError(f"give either --coding ({', '.join(CODINGS)}) or --like BUNDLE")
     for name in ("operations", "min_frequency", "padding_factor", "workers"):
-        if getattr(args, name) < 1:
-            flag = name.replace("_", "-")
-            raise InputError(f"--{flag} {getattr(args, name)}: must be at least 1")
+        if (value := getattr(args, name)) is not None and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
     if args.threshold and args.coding == "bpe":
         raise InputError("--threshold: BPE has no unknown units; leave it out")
     both = args.article_tokens is not None and args.summary_tokens is not None
     neither = args.article_tokens is None and args.summary_tokens is None
+    if args.like is not None:
+        for name in DEFAULTS:
+            if getattr(args, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise InputError(f"{flag}: leave it out with --like, whose tokens are used")
     if args.summaries and not both or not args.summaries and not neither:
         raise InputError("--summaries goes with --article-tokens N and --summary-tokens N")
 
@@ -245,17 +261,18 @@ def main() -> None:
         settings = TextSettings(args.coding, codes, args.article_tokens, args.summary_tokens)
     else:
         settings = bundle_settings(args.like)
-    report = code_text(
-        splits,
-        settings,
-        args.output,
-        args.operations,
-        args.min_frequency,
-        args.threshold,
-        args.padding_factor,
-        args.workers,
-        args.like,
+        lengths = args.article_tokens, args.summary_tokens
+        if lengths != (settings.article_tokens, settings.summary_tokens):
+            raise InputError(
+                f"--like {args.like}: its --article-tokens and --summary-tokens are "
+                f"{settings.article_tokens} and {settings.summary_tokens}, not {lengths[0]} and "
+                f"{lengths[1]} (None: it makes no summaries): give the same"
+            )
+    numbers = (
+        default if getattr(args, name) is None else getattr(args, name)
+        for name, (default, _) in DEFAULTS.items()
     )
+    report = code_text(splits, settings, args.output, *numbers, args.workers, args.like)
     print("\n".join(report))
 
 

@@ -28,7 +28,7 @@ import checkout  # noqa: F401
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.coding import bpe_units, to_letters
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, check_replaceable, run, write_atomically
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name
@@ -109,9 +109,10 @@ def code_trees(
         Lines for people.
 
     Raises:
-        InputError: a tree is bad, or there is no tree.
+        InputError: a tree is bad, there is no tree, or `output` holds other files.
         OSError: a file can't be read or written.
     """
+    check_replaceable(output, (path for files in splits.values() for path in files))
     output.parent.mkdir(parents=True, exist_ok=True)
     report = []
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:

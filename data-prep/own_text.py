@@ -43,10 +43,7 @@ def parse_arguments() -> argparse.Namespace:
     ):
         parser.add_argument(f"--{name}", nargs="+", required=needed, metavar="FILE", help=help_text)
     parser.add_argument(
-        "--mix-ratio",
-        type=float,
-        default=1.0,
-        help="with --mix-old: old pairs for each new pair (default: 1)",
+        "--mix-ratio", type=float, help="with --mix-old: old pairs for each new pair (default: 1)"
     )
     for name in ("valid", "test"):
         parser.add_argument(
@@ -54,20 +51,14 @@ def parse_arguments() -> argparse.Namespace:
             type=int,
             help="pairs to hold out (default: a twentieth, 50 to 2000, at most a tenth)",
         )
-    parser.add_argument(
-        "--max-length", type=int, default=1000, help="longest side in bytes (default: 1000)"
-    )
+    parser.add_argument("--max-length", type=int, help="longest side in bytes (default: 1000)")
     parser.add_argument(
         "--max-ratio",
         type=float,
-        default=3.0,
         help="drop a pair if a side is so many times longer than expected (default: 3)",
     )
     parser.add_argument(
-        "--copies",
-        choices=("drop", "keep"),
-        default="drop",
-        help="pairs with equal sides (default: drop)",
+        "--copies", choices=("drop", "keep"), help="pairs with equal sides (default: drop)"
     )
     parser.add_argument("--output", type=Path, required=True, help="folder of the splits to write")
     parser.add_argument("--report", required=True, help="JSON file to write")
@@ -88,12 +79,16 @@ def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
         files(args.valid),
         files(args.test),
         files(args.mix_old),
-        args.mix_ratio,
+        1.0 if args.mix_ratio is None else args.mix_ratio,
         files(args.keep_out),
         args.valid_size,
         args.test_size,
     )
-    rules = PairRules(args.max_length, args.max_ratio, args.copies == "drop")
+    rules = PairRules(
+        1000 if args.max_length is None else args.max_length,
+        3.0 if args.max_ratio is None else args.max_ratio,
+        args.copies != "keep",
+    )
     return OwnCorpus(inputs, rules, args.output).prepare()
 
 
@@ -104,8 +99,9 @@ def prepare_lines(args: argparse.Namespace) -> dict[str, Any]:
             raise InputError(
                 f"--{name.replace('_', '-')}: a language model takes one file, not more"
             )
-    if args.mix_old:
-        raise InputError("--mix-old: goes with --pair")
+    for name in ("mix_old", "mix_ratio", "max_length", "max_ratio", "copies"):
+        if getattr(args, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')}: goes with --pair")
     names = ("train", "valid", "test", "keep_out")
     train, valid, test, keep_out = ((getattr(args, name) or (None,))[0] for name in names)
     sizes = args.valid_size, args.test_size
@@ -133,6 +129,10 @@ def main() -> None:
         for path in paths or ():
             if path == "-" or Path(path).is_fifo():
                 raise InputError(f"{path}: a pipe can't be read twice: give a file")
+    for name in ("valid", "test"):
+        size = getattr(args, f"{name}_size")
+        if size is not None and size < 1:
+            raise InputError(f"--{name}-size {size}: must be at least 1")
     args.output.mkdir(parents=True, exist_ok=True)
     report = prepare_pairs(args) if args.pair else prepare_lines(args)
     with write_atomically(args.report) as write:

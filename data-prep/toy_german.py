@@ -76,7 +76,6 @@ _EIN_WORDS = {
     "their": "ihr",
 }
 POSSESSIVES = ("my", "your", "his", "her", "our", "their")
-DEFINITE = ("the", "this", *POSSESSIVES)
 
 
 def _ending(table: dict[str, str], gender: str, case: str) -> str:

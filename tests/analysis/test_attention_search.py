@@ -136,6 +136,8 @@ def test_p_values_count_the_draws_above():
 
 def test_a_pair_is_the_nearest_on_its_side_at_the_least_distance():
     pairs = Pairs(frozenset({"his"}), frozenset({"man", "boy"}), "before")
+    words = "A man and a boy, with \u201chis\u201d man".split()  # as word pieces join them
+    assert Rule((pairs,)).find(words) == [(6, 4)]
     words = "A man and a boy with his man".split()
     assert Rule((pairs,)).find(words) == [(6, 4)]
     assert Rule((pairs,), 3).find(words) == [(6, 1)]

@@ -477,7 +477,9 @@ def test_a_search_ranks_every_encoder_head_and_draws_the_first(attend, searched,
     [
         (["--source", "x", "--search", "pronoun"], "give one file of sources"),
         (["--corpus", "a", "b", "--search", "pronoun"], "give one file of sources"),
-        (["--corpus", "a", "--search", "pronoun", "--kind", "cross"], "and no --kind"),
+        (["--corpus", "a", "--search", "pronoun", "--kind", "cross"], "--kind goes with --source"),
+        (["--corpus", "a", "--kind", "encoder"], "--kind goes with --source, not with --corpus"),
+        (["--corpus", "a", "--layer", "0"], "--layer goes with --source, not with --corpus"),
         (["--corpus", "a", "--least-distance", "2"], "--least-distance goes with --search"),
     ],
 )

@@ -270,7 +270,7 @@ def test_bad_input_is_one_line(files: dict, tmp_path: Path, capsys: pytest.Captu
     error = error_of(command(files), capsys)
     assert f"{hypothesis} has 2 segments, {files['reference']} has 3" in error
     hypothesis.write_bytes(b"ok\nb\xf6se\nok\n")
-    assert f"{hypothesis}, line 2: not UTF-8" in error_of(command(files), capsys)
+    assert f"{hypothesis}:2: invalid UTF-8" in error_of(command(files), capsys)
     hypothesis.write_bytes(b"")
     assert f"{hypothesis}: the file is empty" in error_of(command(files), capsys)
     write(files["reference"], ["", " ", ""])

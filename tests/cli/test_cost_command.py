@@ -171,6 +171,7 @@ def test_a_run_of_a_language_model_is_counted(work: Path, capsys: pytest.Capture
     assert main(["cost", "--run", str(log)]) == 0
     shown = capsys.readouterr().out
     assert "vaswani_lm_debug, 12,345 parameters" in shown and "by counting: 1.33e+09" in shown
+    assert "\nours: " not in shown and "None" not in shown  # Table 2 is of two pairs of languages
 
 
 @pytest.mark.parametrize(
@@ -203,6 +204,8 @@ def test_bad_input_is_one_line(work: Path, capsys: pytest.CaptureFixture) -> Non
     for flags, message in (
         (["--hours", "1"], "--hours needs a rate: give --device or --teraflops"),
         (["--device", "P100"], "need --hours or --run"),
+        (["--updates", "5"], "--updates need --arch"),
+        (["--vocab", "7", "--hours", "1", "--device", "P100"], "--vocab, --sentences, "),
         (["--hours", "-1", "--teraflops", "1"], "time is -3600.0; it must be more than 0"),
         (["--hours", "1", "--teraflops", "1", "--devices", "0"], "devices is 0"),
         (["--arch", "transformer"], "transformer: can't be counted; these can: vaswani_base"),

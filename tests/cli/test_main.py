@@ -1,6 +1,7 @@
 """The `vaswani` command: its listing, each command's help, exit codes, errors in one line."""
 
 import argparse
+import logging
 import os
 import subprocess
 import sys
@@ -173,6 +174,18 @@ def test_module_runs_as_a_program() -> None:
     message = "vaswani bleu: error: absent: No such file or directory"
     assert result.stderr.rstrip("\n").split("\n")[-1] == message
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("level", ["", "info", "nonsense"])
+def test_the_level_of_the_log(fake: ModuleType, capsys, monkeypatch, level: str) -> None:
+    before = logging.getLogger().level
+    monkeypatch.setenv("LOGLEVEL", level)
+    try:
+        code = cli.main(["fake"])
+    finally:
+        logging.getLogger().setLevel(before)
+    error = capsys.readouterr().err
+    assert (code == 1 and "NONSENSE" in error) if level == "nonsense" else code == 0
 
 
 def test_reader_that_leaves_early_is_no_error() -> None:

@@ -459,6 +459,14 @@ def test_lists_whose_scale_nobody_knows(world, rescore, tmp_path):
         assert code == 1 and (part in err or "missing" in err or "comes again" in err)
 
 
+def test_tokens_whose_bits_are_rounded_to_zero(tmp_path):
+    """fairseq prints the score in full and the bits of tokens in four decimals."""
+    path = tmp_path / "list"
+    path.write_text("S-0\ta\nH-0\t-1.2e-05\ta\nP-0\t-0.0000 -0.0000\n", encoding="utf-8")
+    ((entry,),) = read_nbest(path).lists
+    assert entry.score == -1.2e-05 and entry.per_nat == pytest.approx(1 / math.log(2))
+
+
 def test_no_fairseq_is_needed_for_our_transformer(world):
     flags = ["rescore", "--data", world.folder, "--system", f"own={world.transformer}", "--cpu"]
     flags += ["--nbest", world.fairseq, "--average"]

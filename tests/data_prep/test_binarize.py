@@ -238,6 +238,25 @@ def test_a_second_run_replaces_the_first(text):
     assert not stale.exists()
 
 
+def test_other_files_are_never_replaced(text):
+    """Neither a folder of something else, nor one with the texts in it."""
+
+    def binarize_into(output):
+        prefixes = [part for name in SENTENCES for part in (f"--{name}", text / name)]
+        script = ("data-prep/binarize.py", "--pair", "en-de", "--workers", 1)
+        return run_script(*script, *prefixes, "--output", output)
+
+    before = {path.name: path.read_bytes() for path in text.iterdir()}
+    assert_one_line_error(binarize_into(text), "is no folder of binarized data")
+    (text / "dict.en.txt").write_text("a 1\n")
+    assert_one_line_error(binarize_into(text), "train.en lies in it: give another folder")
+    (text / "dict.en.txt").unlink()
+    assert_one_line_error(binarize_into(text / "train.en"), "is no folder of binarized data")
+    assert {path.name: path.read_bytes() for path in text.iterdir()} == before
+    (text.parent / "empty").mkdir()
+    assert binarize_into(text.parent / "empty").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("spoil", "parts"),
     [

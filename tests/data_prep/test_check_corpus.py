@@ -110,7 +110,14 @@ def test_a_broken_pair_leaves_no_cleaned_file(tmp_path):
 )
 def test_impossible_limits(tmp_path, flags):
     pair = write_pair(tmp_path, b"a\n", b"a\n")
-    assert_one_line_error(check(*pair, *flags), flags[0], flags[1])
+    cleaned = ("--clean", tmp_path / "o.en", tmp_path / "o.de")
+    assert_one_line_error(check(*pair, *cleaned, *flags), flags[0], flags[1])
+
+
+def test_limits_are_of_the_cleaned_copy(tmp_path):
+    pair = write_pair(tmp_path, b"a b\n", b"a b\n")
+    for flags in (("--max-length", "1"), ("--drop-duplicates",)):
+        assert_one_line_error(check(*pair, *flags), f"{flags[0]} goes with --clean")
 
 
 def test_clean_never_overwrites_what_it_reads(tmp_path):

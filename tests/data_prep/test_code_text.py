@@ -177,6 +177,8 @@ def test_rare_words_become_unknown(text, run):
         (["--coding", "bpe", "--threshold", 2], "--threshold: BPE has no unknown units"),
         (["--coding", "bpe", "--operations", 0], "--operations 0: must be at least 1"),
         (["--coding", "words", "--workers", 0], "--workers 0: must be at least 1"),
+        (["--like", "bundle", "--threshold", 2], "--threshold: leave it out with --like"),
+        (["--like", "bundle", "--operations", 8000], "--operations: leave it out with --like"),
     ],
 )
 def test_flags_that_do_not_fit(text, run, flags, part):

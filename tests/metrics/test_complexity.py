@@ -6,6 +6,7 @@ import numpy
 import pytest
 
 from vaswani_plugin.metrics.complexity import fitted_exponent, table_1
+from vaswani_plugin.metrics.complexity_report import layers_to_join
 
 
 def test_table_1_by_hand() -> None:
@@ -28,13 +29,14 @@ def test_table_1_by_hand() -> None:
     ]
 
 
-@pytest.mark.parametrize(("n", "k"), [(81, 3), (128, 2), (625, 5)])
+@pytest.mark.parametrize(("n", "k"), [(81, 3), (128, 2), (125, 5), (625, 5), (126, 5)])
 def test_path_of_convolutions_by_walking(n: int, k: int) -> None:
     # Dilated by k^layer, a position sees k times as many in each further layer.
     seen, layers = 1, 0
     while seen < n:
         seen, layers = seen * k, layers + 1
     assert math.ceil(table_1(n, 8, k, 1)[2].path_length - 1e-9) == layers
+    assert layers_to_join(n, k) == layers
 
 
 @pytest.mark.parametrize(

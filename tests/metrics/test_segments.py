@@ -22,13 +22,20 @@ def test_lines_are_split_at_newline_only(tmp_path: Path) -> None:
 
 def test_invalid_utf8_is_named_by_line_and_byte(tmp_path: Path) -> None:
     path = write(tmp_path / "latin", b"gut\nsch\xf6n\n")
-    with pytest.raises(ValueError, match=r"latin, line 2: not UTF-8 \(byte 4 is 0xf6\)"):
+    with pytest.raises(ValueError, match=r"latin:2: invalid UTF-8 \(byte 0xf6 at offset 3 of"):
         read_lines(path)
 
 
 def test_empty_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing: the file is empty"):
         read_lines(write(tmp_path / "nothing", b""))
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_no_text(tmp_path: Path) -> None:
+    assert read_lines(write(tmp_path / "windows", b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\r\n")) == [
+        "one",
+        "\ufefftwo",
+    ]
 
 
 def test_blank_lines_are_lines(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def test_only_the_text_of_html_is_translated():
         ("a<script>b</scripts>c</SCRIPT >d", ["a", "d"]),
         ("a<\u017fcript>b", ["a<\u017fcript>b"]),
         ("<svg>a<code>b</svg>c", ["c"]),
+        ("<p>a <svg width='1'/> b</p><math/>c", ["a", "b", "c"]),
+        ("<svg><style/><g/></svg><p>a</p><code/>b", ["a"]),
         ("a&lt;b&gt;c &unknown; &#x41;", ["a<b>c &unknown; A"]),
     ],
 )

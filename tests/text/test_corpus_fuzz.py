@@ -3,6 +3,7 @@
 References count in other ways than the code: bytes cut at "\\n", the Unicode database, sets.
 """
 
+import codecs
 import gzip
 import io
 import tempfile
@@ -69,8 +70,10 @@ class Dribble(io.BytesIO):
 @given(BYTES, st.booleans())
 @example(b"a\r\nb\r", True)
 @example(b"\r\n\r\n", True)
+@example(codecs.BOM_UTF8 + b"a\n" + codecs.BOM_UTF8, True)
 def test_bytes_are_read_as_their_lines_or_refused(content, dribble):
     expected = raw_lines(content)
+    expected[:1] = [line.removeprefix(codecs.BOM_UTF8) for line in expected[:1]]
     found = []
     try:
         for line in corpus_io.decode_lines((Dribble if dribble else io.BytesIO)(content), "x"):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
-from vaswani_plugin.text import corpus_io, expansion, messages
+from vaswani_plugin.text import corpus_io, expansion, messages, parallel
 from vaswani_plugin.text.progress import progress
 
 SEPARATORS = "one\u0085still one\u2028and one\x0b\x0c\x1c\x1d\x1e\u2029"
@@ -42,6 +42,18 @@ def test_what_is_written_is_read(tmp_path, lines):
 def test_windows_line_ends_and_a_missing_last_one(tmp_path):
     (tmp_path / "a").write_bytes(b"one\r\ntwo\rtwo\nthree")
     assert list(corpus_io.read_lines(tmp_path / "a")) == ["one", "two\rtwo", "three"]
+
+
+def test_a_byte_order_mark_is_removed_at_the_start_alone(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "a").write_bytes(mark + b"one\n" + mark + b"two\n")
+    assert list(corpus_io.read_lines(tmp_path / "a")) == ["one", "\ufefftwo"]
+    assert [block.lines() for block in parallel.read_blocks(str(tmp_path / "a"), 1)] == [
+        ["one"],
+        ["\ufefftwo"],
+    ]
+    (tmp_path / "b").write_bytes(mark)
+    assert list(corpus_io.read_lines(tmp_path / "b")) == [""]
 
 
 def test_invalid_utf8_is_named_with_its_line(tmp_path):

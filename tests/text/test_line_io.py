@@ -1,6 +1,7 @@
 """Lines with their places, output that is kept after an error, and the progress bar."""
 
 import gzip
+import os
 import sys
 
 import pytest
@@ -47,6 +48,16 @@ def test_the_bar_is_hidden_unless_it_is_seen_undisturbed(monkeypatch, tmp_path):
     bar = line_progress(inputs, None)
     assert (bar.disable, bar.total) == (False, 3)
     assert line_progress(["-"], None).total is None
+    packed = tmp_path / "cut.gz"
+    packed.write_bytes(gzip.compress(b"a\n" * 5000)[:-20])
+    assert line_progress([str(packed)], None).total is None  # its reader tells the fault
+    out, into = os.pipe()
+    os.write(into, b"x\ny\n")
+    os.close(into)
+    pipe = f"/dev/fd/{out}"
+    assert line_progress([pipe], None).total is None
+    assert list(LocatedLines([pipe])) == ["x", "y"]  # nothing of it was read
+    os.close(out)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert line_progress(inputs, None).disable
     assert not line_progress(inputs, tmp_path / "out").disable

@@ -235,11 +235,17 @@ def test_pipes_and_other_mistakes(tmp_path):
         (("--train", "-"), "-: a pipe can't be read twice"),
         (("--train", tmp_path / "none.aa", files[1]), "none.aa: No such file"),
         (("--train", *files, "--test-size", 0), "--test-size 0"),
+        (("--train", *files, "--valid-size", -5), "--valid-size -5: must be at least 1"),
         (("--train", *files, "--test-size", 5000), "5000 pairs for test: the corpus has too few"),
         (("--train", *files, "--mix-ratio", -1), "--mix-ratio -1"),
         (("--train", *files, "--max-length", 0), "--max-length 0"),
     ]:
         assert_one_line_error(run(tmp_path, *flags), part)
+    for flags in (("--max-length", 9), ("--copies", "keep"), ("--mix-ratio", 1)):
+        done = run(tmp_path, "--train", files[0], *flags, pair=False)
+        assert_one_line_error(done, f"{flags[0]}: goes with --pair")
+    done = run(tmp_path, "--train", files[0], "--valid-size", 0, pair=False)
+    assert_one_line_error(done, "--valid-size 0: must be at least 1")
     done = run(tmp_path, "--train", *files, "--pair", "aa-aa", pair=False)
     assert_one_line_error(done, "--pair aa-aa: two different languages")
 

@@ -20,18 +20,18 @@ def check_flags(args: argparse.Namespace) -> None:
     if args.least_distance is not None and not searches:
         raise ValueError("--least-distance goes with --search or --pairs")
     if searches:
-        if args.corpus is None or len(args.corpus) > 1 or args.kind is not None:
+        if args.corpus is None or len(args.corpus) > 1:
             raise ValueError(
                 "--search and --pairs look at the encoder over --corpus FILE: give one file of "
-                "sources, and no --kind"
+                "sources"
             )
     if args.corpus is not None:
         if len(args.corpus) > 2:
             raise ValueError(f"--corpus takes one file or two, not {len(args.corpus)}")
         of_sentence = {"--target": args.target, "--word": args.word, "--lines": args.lines}
-        of_sentence |= {"--layer": args.layer, "--heads": args.heads}
+        of_sentence |= {"--layer": args.layer, "--heads": args.heads, "--kind": args.kind}
         for flag, value in of_sentence.items():
-            if value:
+            if value is not None and value is not False:
                 raise ValueError(f"{flag} goes with --source, not with --corpus")
     for path in args.output or []:
         if path.suffix == ".html" and args.corpus is not None and not searches:

@@ -4,11 +4,14 @@ The lists are closed classes of English words and frequent nouns, so that no tag
 `read_rule` reads others.
 """
 
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vaswani_plugin.text.corpus_io import InputError, read_lines
+
+PUNCTUATION = string.punctuation + "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u2026"
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,11 @@ class Rule:
     least_distance: int = 1
 
     def find(self, words: Sequence[str]) -> list[tuple[int, int]]:
-        """Returns the positions (query, partner) in a sentence; a query has one partner."""
-        words = [word.casefold() for word in words]
+        """Returns the positions (query, partner) in a sentence; a query has one partner.
+
+        Case does not count, nor does punctuation around a word.
+        """
+        words = [word.casefold().strip(PUNCTUATION) for word in words]
         found = []
         for query, word in enumerate(words):
             for pairs in self.pairs:
@@ -144,11 +150,16 @@ def read_rule(path: Path) -> tuple[Pairs, ...]:
     return tuple(pairs)
 
 
-def choose_rule(name: str | None, pairs: Path | None, least_distance: int | None) -> Rule:
-    """Returns the rule of a name in `RULES` or of a file, with a least distance in words, if given.
+def choose_rule(name: str | None, pairs: Path, least_distance: int | None) -> Rule:
+    """Returns the rule of a name in `RULES` or, without a name, of a file.
+
+    Args:
+        name: a key of `RULES`, or None.
+        pairs: the file.
+        least_distance: in words; None: the rule's own.
 
     Raises:
         InputError, OSError: as for `read_rule`.
     """
-    rule = RULES[name] if name else Rule(read_rule(pairs)) if pairs else Rule(())
+    rule = RULES[name] if name else Rule(read_rule(pairs))
     return rule if least_distance is None else Rule(rule.pairs, least_distance)

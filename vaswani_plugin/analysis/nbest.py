@@ -11,6 +11,8 @@ from pathlib import Path
 
 from vaswani_plugin.metrics.segments import first_gap, read_lines
 
+ROUNDED = 0.01
+"""Bits: what rounding the tokens of a sentence may add up to."""
 _MOSES = re.compile(r"\s*\d+ \|\|\| ")
 _ID = re.compile(r"[0-9]{1,18}")
 _FAIRSEQ = re.compile(r"([SHTDP])-([0-9]{1,18})\t")
@@ -177,13 +179,18 @@ def _one_per_hypothesis(
 
 
 def _per_nat(path: Path, identity: int, score: float, bits: float) -> float:
-    """`Entry.per_nat`; `bits` is log2 P of a hypothesis, `score` is `bits` over its penalty."""
-    if score * bits < 0 or (score == 0) != (bits == 0):
+    """`Entry.per_nat`; `bits` is log2 P of a hypothesis, `score` is `bits` over its penalty.
+
+    The output has the bits of each token in four decimals only; next to 0 nothing can be said.
+    """
+    if abs(score) < ROUNDED and abs(bits) < ROUNDED:
+        return 1.0 / math.log(2)
+    if score * bits <= 0:
         raise ValueError(
             f"{path}: sentence {identity} has the score {score:g} and token scores that sum to "
             f"{bits:g}: the file was edited"
         )
-    return (score / bits if bits else 1.0) / math.log(2)
+    return score / bits / math.log(2)
 
 
 def _one_per_list(path: Path, kind: str, lists: _Lists, count: int) -> list[str] | None:

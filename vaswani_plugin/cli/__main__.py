@@ -70,17 +70,15 @@ def main(argv: list[str] | None = None) -> int:
         print(overview(), file=sys.stderr)
         return 2
     name = argv[0]
-    if name in ("-h", "--help"):
-        print(overview())
-        return 0
-    if name not in COMMANDS:
+    is_help = name in ("-h", "--help")
+    if not is_help and name not in COMMANDS:
         print(f"{PROGRAM}: error: {_unknown(name)}", file=sys.stderr)
         return 2
-    args = command_parser(name).parse_args(argv[1:])
-    # Importing fairseq sets the root logger to DEBUG, and every library then logs.
-    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
+    args = None if is_help else command_parser(name).parse_args(argv[1:])
     try:
-        code = load_command(name).run(args)
+        # Importing fairseq sets the root logger to DEBUG, and every library then logs.
+        logging.getLogger().setLevel((os.environ.get("LOGLEVEL") or "WARNING").upper())
+        code = load_command(name).run(args) if args else print(overview()) or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:

@@ -13,6 +13,15 @@ HELP = "Table 2: training cost in FLOPs, from the time, from the model's size or
 EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"
 
 
+COUNTED = {
+    "vocab": (PAPER_VOCABULARY, "rows of the shared embedding matrix"),
+    "sentences": (1000, "sentences in a batch"),
+    "source_length": (25, "tokens in a source sentence, padding included"),
+    "target_length": (25, "tokens in a target sentence, padding included"),
+}
+"""By flag: its default and its help."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     time = parser.add_argument_group("by the paper's method: time x devices x TFLOP/s")
@@ -25,14 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rate.add_argument("--teraflops", type=float, metavar="T", help=teraflops)
     count = parser.add_argument_group("by counting multiply-adds")
     count.add_argument("--arch", metavar="NAME", help="an architecture of `vaswani archs`")
-    for flag, default, what in (
-        ("--vocab", PAPER_VOCABULARY, "rows of the shared embedding matrix"),
-        ("--sentences", 1000, "sentences in a batch"),
-        ("--source-length", 25, "tokens in a source sentence, padding included"),
-        ("--target-length", 25, "tokens in a target sentence, padding included"),
-    ):
-        what = f"{what} (default: %(default)s)"
-        count.add_argument(flag, type=int, default=default, metavar="N", help=what)
+    for name, (default, what) in COUNTED.items():
+        flag = f"--{name.replace('_', '-')}"
+        count.add_argument(flag, type=int, metavar="N", help=f"{what} (default: {default})")
     updates = "training updates (default: the paper's, 100,000, or 300,000 for vaswani_big)"
     count.add_argument("--updates", type=int, metavar="N", help=updates)
     runs = "finished runs: a recipe's work folder, its result.json, or a log of fairseq-train"
@@ -49,6 +53,10 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.hours is None and not args.run and (args.device or args.teraflops or args.devices):
         raise ValueError("--devices, --device and --teraflops need --hours or --run")
+    counted = {name: getattr(args, name) for name in (*COUNTED, "updates")}
+    if args.arch is None and any(value is not None for value in counted.values()):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in counted)
+        raise ValueError(f"{flags} need --arch")
     from vaswani_plugin.metrics import cost_report as report
     from vaswani_plugin.metrics.run_cost import run_cost
 
@@ -57,8 +65,11 @@ def run(args: argparse.Namespace) -> int:
     if args.hours is not None:
         result["by_time"] = report.by_time(args.hours, args.devices, *rate)
     if args.arch is not None:
-        batch = args.sentences, args.source_length, args.target_length
-        result["by_counting"] = report.by_counting(args.arch, args.vocab, batch, args.updates)
+        vocab, *batch = (
+            default if counted[name] is None else counted[name]
+            for name, (default, _) in COUNTED.items()
+        )
+        result["by_counting"] = report.by_counting(args.arch, vocab, tuple(batch), args.updates)
     result["runs"] = [run_cost(path, *rate, args.devices) for path in args.run]
     result["table_2"] = report.table_2()
     result["devices"] = [vars(device) for device in DEVICES.values()]

@@ -66,7 +66,7 @@ def check_flags(args: argparse.Namespace) -> None:
         ),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
         (not subject, "no text: give --text FILE or --data-bin DIR"),
-        (args.counts and scored, "--counts goes with --figure alone: give --text or --data-bin"),
+        (args.counts and (scored or subject != args.counts), "--counts goes with --figure alone"),
         (args.dynamic and not args.model, "--dynamic needs --model PATH"),
         (args.line_scores and not args.model, "--line-scores needs --model PATH"),
         (

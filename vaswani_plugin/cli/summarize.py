@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli._types import positive_int
+from vaswani_plugin.cli._types import non_negative_int, positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     longest = "most subwords of a summary (default: the most in training)"
     add("--max-length", type=positive_int, metavar="N", help=longest)
     ngram = "never repeat N successive subwords in a summary (default: 0, no limit)"
-    add("--no-repeat-ngram-size", type=positive_int, default=0, metavar="N", help=ngram)
+    add("--no-repeat-ngram-size", type=non_negative_int, default=0, metavar="N", help=ngram)
     flags.add_buffer(parser, 256)
     flags.add_batch_tokens(parser, 4096, "subwords of articles")
     flags.add_format(parser, FORMAT)

@@ -1,6 +1,5 @@
 """Table 1 with real numbers, and the times of its layers, as text."""
 
-import math
 from typing import Any
 
 from tabulate import tabulate
@@ -31,11 +30,19 @@ def as_text(result: dict[str, Any]) -> str:
     lines.append(
         f"Self-attention costs {n / d:.3g} times what the recurrent layer does (n / d), "
         f"{n / r:.3g} times what the restricted one does (n / r). A convolution needs "
-        f"{math.ceil(rows[2].path_length)} layers to join all positions."
+        f"{layers_to_join(n, k)} layers to join all positions."
     )
     if "measured" in result:
         lines += ["", _measured_text(result["measured"])]
     return "\n".join(lines)
+
+
+def layers_to_join(n: int, k: int) -> int:
+    """log_k(n), rounded up: the least number of layers of width k over n positions."""
+    layers, reach = 0, 1
+    while reach < n:
+        layers, reach = layers + 1, reach * k
+    return layers
 
 
 def _number(formula: str, value: float) -> str:

@@ -184,7 +184,8 @@ def _table_text(rows: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
         bleu, flops = _bleu(printed_bleu(run["bleu"] or {})), _flops(_cost(run))
         label = f"ours: {run['run']}, {run['pair']}, {run['arch']} *"
         columns = {"en-de": [bleu, "", flops, ""], "en-fr": ["", bleu, "", flops]}
-        table.append([label, *columns.get(run["pair"], ["", "", flops, ""])])
+        if run["pair"] in columns:
+            table.append([label, *columns[run["pair"]]])
     headers = ["Table 2", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR"]
     lines = [tabulate(table, headers=headers, disable_numparse=True)]
     if runs:

@@ -5,37 +5,21 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import GZIP_ERRORS, MOST_DIGITS, InputError, open_binary
+from vaswani_plugin.text import corpus_io
+from vaswani_plugin.text.corpus_io import MOST_DIGITS, InputError
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file (plain, or `.gz`), split at "\n" only, without it.
-
-    str.splitlines also splits at U+0085 and U+2028, which occur inside real sentences.
+    """The lines of a UTF-8 file, plain or `.gz`; see `corpus_io.read_lines`.
 
     Raises:
         OSError: the file can't be read.
         InputError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
     """
-    try:
-        with open_binary(path) as stream:
-            data = stream.read()
-    except GZIP_ERRORS as error:
-        raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
-    if not data:
+    lines = list(corpus_io.read_lines(path))
+    if not lines:
         raise InputError(f"{path}: the file is empty")
-    lines = data.removesuffix(b"\n").split(b"\n")
-    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
-
-
-def _decode(path: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number}: not UTF-8 (byte {error.start + 1} is "
-            f"0x{line[error.start]:02x}); convert the file, for example with iconv"
-        ) from error
+    return lines
 
 
 def remove_bpe(line: str) -> str:

@@ -27,7 +27,7 @@ def read_keys(path: Path) -> dict[str, int | None]:
     """
     keys: dict[str, int | None] = {}
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8; write the keys in plain text") from error
     for number, line in enumerate(lines, start=1):

@@ -28,7 +28,7 @@ class Limits:
         texts: of a request that gives a list; more is answered by 413.
         alternatives: translations beside the best one that a request may ask for.
         queue_lines: lines that wait or are being translated; more are answered by 503.
-        seconds: from the first byte of a body to the answer; later requests get 503.
+        seconds: from the complete body to the answer; later requests get 503.
         header_seconds: for a request line and its headers; then the connection is closed.
         body_seconds: for a body; then the answer is 408.
         requests_per_minute: of a client address without a key; more are answered by 429.

@@ -11,6 +11,8 @@ RAW = ("script", "style", "textarea", "xmp", "iframe", "noembed", "noframes")
 """Elements in which only their own end tag is a tag."""
 VERBATIM = {*RAW, "code", "pre", "kbd", "samp", "svg", "math", "template"}
 """Elements whose content is no running text."""
+FOREIGN = {"svg", "math"}
+"""Elements of other languages than HTML."""
 
 _NAME = re.compile(r"</?([a-z][^\t\n\f\r />]*)", re.I | re.A)
 _BETWEEN = re.compile(r"[\t\n\f\r /]*")
@@ -72,7 +74,10 @@ def split_markup(html: str) -> list[tuple[str, bool]]:
             continue
         add(at, not open_names)
         start = at
-        if name in _RAW_END:
+        closes_itself = html[at:end].endswith("/>")
+        if closes_itself and (name in FOREIGN or not FOREIGN.isdisjoint(open_names)):
+            pass  # in HTML only these elements end at "/>"
+        elif name in _RAW_END:
             raw = _RAW_END[name].search(html, end)
             end = raw.start() if raw else len(html)
         elif name in VERBATIM:

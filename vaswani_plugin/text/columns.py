@@ -6,13 +6,11 @@ from itertools import chain
 
 from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs
 
-BYTE_ORDER_MARK = "\ufeff"
-"""The byte order mark: some programs write it at the beginning of a file; it is no text."""
 SIDES = ("source", "target")
 
 
 def read_text(path: str) -> Iterator[str]:
-    """Yields lines as `read_lines` does, without a byte order mark.
+    """Yields lines as `read_lines` does.
 
     Raises:
         InputError: the file is empty, or `read_lines` raises it.
@@ -22,7 +20,7 @@ def read_text(path: str) -> Iterator[str]:
     first = next(lines, None)
     if first is None:
         raise InputError(f"{path}: the file is empty: give one with a sentence a line")
-    return chain((first.removeprefix(BYTE_ORDER_MARK),), lines)
+    return chain((first,), lines)
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,6 @@ class PairFiles:
         """
         if len(self.paths) == 2:
             for number, (left, right) in enumerate(read_pairs(*self.paths), start=1):
-                if number == 1:
-                    left, right = (line.removeprefix(BYTE_ORDER_MARK) for line in (left, right))
                 yield number, left, right
             return
         for number, line in enumerate(read_text(self.paths[0]), start=1):

@@ -13,7 +13,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +24,8 @@ from vaswani_plugin.text.messages import InputError, message_line
 
 BLOCK_BYTES = 1 << 18
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
+BYTE_ORDER_MARK = "\ufeff"
+"""The byte order mark: some programs write it at the beginning of a file; it is no text."""
 MOST_DIGITS = 18
 """The most digits of a number in a file, so that it fits into 64 bits."""
 
@@ -89,6 +91,8 @@ def _split(block: bytes) -> list[str]:
 def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
     """Yields a binary stream's lines without their line ends ("\\n", or Windows' "\\r\\n").
 
+    A byte order mark at the start is removed.
+
     Args:
         stream: anything with `read1`.
         name: the file's name in error messages.
@@ -96,6 +100,14 @@ def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
     Raises:
         InputError: invalid UTF-8 (the message names the line), or a broken .gz file.
     """
+    lines = _decoded(stream, name)
+    first = next(lines, None)
+    if first is not None:
+        yield first.removeprefix(BYTE_ORDER_MARK)
+        yield from lines
+
+
+def _decoded(stream: IO[bytes], name: str) -> Iterator[str]:
     number = 0
     try:
         for block in _whole_lines(stream):
@@ -232,6 +244,28 @@ def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
     with write_bytes_atomically(path) as stream:
         put = stream.write
         yield lambda line: put(line.encode("utf-8") + b"\n")
+
+
+def check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
+    """Check that a new data folder can take the place of `output` without a loss.
+
+    Args:
+        output: the folder; it may be missing.
+        inputs: the files that are read.
+
+    Raises:
+        InputError: `output` is a file, holds something other than binarized data, or an input.
+    """
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output.is_dir() and any(output.glob("dict*.txt"))):
+        raise InputError(
+            f"--output {output}: it exists and is no folder of binarized data, which alone is "
+            "replaced: give a new folder"
+        )
+    for path in inputs:
+        if Path(path).resolve().is_relative_to(output.resolve()):
+            raise InputError(f"--output {output}: {path} lies in it: give another folder")
 
 
 def _umask() -> int:

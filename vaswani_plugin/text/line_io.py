@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from vaswani_plugin.text.columns import BYTE_ORDER_MARK
-from vaswani_plugin.text.corpus_io import decode_lines, open_binary
+from vaswani_plugin.text.corpus_io import InputError, decode_lines, open_binary
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 class LocatedLines:
     """The lines of several files in order; knows the file and the line number of each.
-
-    A byte order mark at the start of a file is removed.
 
     Args:
         paths: the files, plain or .gz; `-` is standard input.
@@ -44,9 +41,9 @@ class LocatedLines:
             name = "standard input" if path == "-" else path
             self._starts.append((count, name))
             with open_binary(path) as stream:
-                for number, line in enumerate(decode_lines(stream, name)):
+                for line in decode_lines(stream, name):
                     count += 1
-                    yield line if number else line.removeprefix(BYTE_ORDER_MARK)
+                    yield line
 
     def place(self, number: int) -> str:
         """Returns ``FILE:LINE`` of a line that has been yielded.
@@ -106,16 +103,23 @@ def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
     It is shown on a terminal, unless the results go to the terminal too.
 
     Args:
-        inputs: the files, as for `LocatedLines`; with `-` among them the bar has no total.
+        inputs: the files, as for `LocatedLines`. If one is a pipe, which can't be read twice, or
+            damaged, the bar has no total.
         output: the file of the results; None is standard output.
     """
     from tqdm import tqdm
 
     is_shown = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
-    total = sum(map(_count_lines, inputs)) if is_shown and "-" not in inputs else None
+    total = _count_lines(inputs) if is_shown else None
     return tqdm(total=total, unit=" lines", disable=not is_shown)
 
 
-def _count_lines(path: str) -> int:
-    with open_binary(path) as stream:
-        return sum(1 for _ in stream)
+def _count_lines(paths: list[str]) -> int | None:
+    from vaswani_plugin.text.parallel import count_lines
+
+    if not all(Path(path).is_file() for path in paths):
+        return None
+    try:
+        return sum(map(count_lines, paths))
+    except InputError:  # a broken .gz file: its reader reports it, after the lines before it
+        return None

@@ -61,17 +61,13 @@ class Inputs:
     test_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks the numbers.
+        """Checks the ratio.
 
         Raises:
-            InputError: a number is negative or nan.
+            InputError: it is negative or nan.
         """
         if not self.mix_ratio >= 0:  # also refuses nan
             raise InputError(f"--mix-ratio {self.mix_ratio:g}: must be at least 0")
-        for name in ("valid", "test"):
-            size = getattr(self, f"{name}_size")
-            if size is not None and size < 1:
-                raise InputError(f"--{name}-size {size}: must be at least 1")
 
 
 class _HeldOut:

@@ -27,16 +27,15 @@ def report(
     for language, path in train.items():
         characters = words = 0
         for line in read_lines(path):
-            letters.update(line)
+            letters.update(unicodedata.normalize("NFKC", line))
             characters += len(line)
             words += len(line.split())
         sides.append({"language": language, "characters": characters, "words": words})
         tokenizer = sacrebleu_tokenizer(language, characters, words)
-    normal = set(unicodedata.normalize("NFKC", "".join(letters)))
     files = {name: found.as_json() for name, found in dropped.items()}
     return {
         "splits": counts,
-        "letters": len(normal),
+        "letters": len(letters),
         "sides": sides,
         "sacrebleu_tokenizer": tokenizer,
         "files": files,

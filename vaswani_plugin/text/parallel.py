@@ -18,7 +18,13 @@ from itertools import chain, islice
 from multiprocessing import parent_process
 from typing import Any, TypeVar
 
-from vaswani_plugin.text.corpus_io import GZIP_ERRORS, InputError, open_binary, write_atomically
+from vaswani_plugin.text.corpus_io import (
+    BYTE_ORDER_MARK,
+    GZIP_ERRORS,
+    InputError,
+    open_binary,
+    write_atomically,
+)
 
 Result = TypeVar("Result")
 BLOCK_BYTES = 1 << 19
@@ -39,7 +45,7 @@ class Block:
     data: bytes
 
     def text(self) -> str:
-        """Decodes the lines; each ends in "\\n".
+        """Decodes the lines, without a byte order mark; each ends in "\\n".
 
         Raises:
             InputError: invalid UTF-8; names the line.
@@ -53,6 +59,8 @@ class Block:
                 f"{self.path}:{number}: invalid UTF-8 (byte 0x{self.data[error.start]:02x} at "
                 f"offset {offset} of the line): convert the file with iconv, or remove the line"
             ) from error
+        if self.first == 1:
+            text = text.removeprefix(BYTE_ORDER_MARK)
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")
         return text if text.endswith("\n") else text + "\n"
