@@ -22,24 +22,19 @@ from ancestors_models import (
     settings_of,
     trainings_of,
 )
-from trainings import PLUGIN, Devices, begin, device_flags, execute
+from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records, read_training
 
+say = progress_of("ancestors")
 _DONE = re.compile(r"done training in ([\d.]+) seconds")
 _TRANSLATED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.]+) sentences/s")
 _AGAIN = "remove it, and this part is done again"
 _BEAM = ("--beam", "4", "--lenpen", "0.6")
 _GREEDY = ("--beam", "1")
-
-
-def say(text: str) -> None:
-    """Prints a progress line on stderr."""
-    sys.stderr.write(f"ancestors: {text}\n")  # one write, so lines of parallel trainings don't mix
-    sys.stderr.flush()
 
 
 def training_command(training: Training, args: argparse.Namespace, point: int) -> list[str]:

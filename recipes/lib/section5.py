@@ -11,20 +11,20 @@ import argparse
 import json
 import math
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 from result import provenance, write_json
 from section5_report import Columns, as_markdown, draw, summary
 from section5_trainings import ORDERS, Training, batches
-from trainings import PLUGIN, Devices, begin, device_flags, execute, finished
+from trainings import PLUGIN, Devices, begin, device_flags, execute, finished, progress_of
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records
 
+say = progress_of("section5")
 PARTS = ("smoothing", "averaging", "penalty", "order", "warmup")
 SMOOTHINGS = (0.0, 0.1, 0.2)
 AVERAGED = (1, 2, 3, 5, 10)
@@ -56,12 +56,6 @@ def ordered(args: argparse.Namespace, order: str, seed: int) -> Training:
     updates = round(args.max_update * here / usual)
     name = f"order-{order}-seed-{seed}"
     return Training(name, updates, args.warmup_updates, args.lr_factor, 0.1, seed, order)
-
-
-def say(text: str) -> None:
-    """Prints a progress line on stderr."""
-    sys.stderr.write(f"section5: {text}\n")  # one write, so lines of parallel trainings don't mix
-    sys.stderr.flush()
 
 
 def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:

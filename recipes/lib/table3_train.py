@@ -24,20 +24,15 @@ from table3_rows import (
     training_flags,
     trainings_of,
 )
-from trainings import PLUGIN, Devices, begin, device_flags, execute
+from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records, read_training
 
+say = progress_of("table3")
 SAVES = 6  # checkpoints of a training, from which it can resume; each is also validated
-
-
-def say(text: str) -> None:
-    """Prints a progress line on stderr."""
-    sys.stderr.write(f"table3: {text}\n")  # one write, so lines of parallel rows don't mix
-    sys.stderr.flush()
 
 
 def subword_flag(data_bin: Path) -> str:

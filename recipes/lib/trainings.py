@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,16 @@ PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_transla
 def device_flags(gpus: int) -> list[str]:
     """Returns the flags for training on `gpus` GPUs of this machine; 0 means the CPU."""
     return ["--distributed-world-size", str(gpus)] if gpus else ["--cpu"]
+
+
+def progress_of(recipe: str) -> Callable[[str], None]:
+    """Returns a function that prints a progress line of a recipe on stderr."""
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{recipe}: {text}\n")  # one write, so that parallel lines don't mix
+        sys.stderr.flush()
+
+    return say
 
 
 class Devices:
