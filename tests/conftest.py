@@ -12,6 +12,11 @@ from pathlib import Path
 
 import preloaded
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Examples may take any time: the processes of a run share the cores.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 REPO = Path(__file__).resolve().parent.parent
 PLUGIN = REPO / "vaswani_plugin"

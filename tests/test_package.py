@@ -130,4 +130,4 @@ def test_metadata_stands_in_one_place():
     assert f"version: {project['version']}" in citation
     assert f"license: {project['license']}" in citation
     changes = (REPO / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"## [{project['version']}]" in changes or "## [Unreleased]" in changes
+    assert f"## [{project['version']}]" in changes

@@ -75,7 +75,3 @@ def test_the_tests_of_everything_else_pass(plain_tree, tests):
         *("-m", "pytest", "-q", "-p", "no:xdist", "-m", "not slow and not gpu", *tests.split()),
         timeout=1800,
     )
-
-
-def test_the_modules_tests_pass(plain_tree):
-    run(plain_tree, "-m", "pytest", "-q", "-p", "no:xdist", "tests/modules", timeout=600)

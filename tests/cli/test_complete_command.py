@@ -403,5 +403,5 @@ def test_commands_for_translation_models_refuse_it(words, arguments, capsys, mon
     name, *flags = [argument.replace("OUT", str(tmp_path / "out")) for argument in arguments]
     assert main([name, "--model", str(words), *flags]) == 1
     errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and "vaswani_lm" in errors or "language model" in errors
+    assert errors.count("\n") == 1 and ("vaswani_lm" in errors or "language model" in errors)
     assert not list(tmp_path.iterdir())

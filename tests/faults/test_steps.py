@@ -12,7 +12,7 @@ from vaswani_plugin.optim.adam import VaswaniAdam
 from vaswani_plugin.training.nonfinite import first_nonfinite
 from vaswani_plugin.training.trainer import VaswaniTrainer
 
-PARAMETER = "encoder.layers.0.feed_forward.inner.weight"
+PARAMETER = "encoder.layers.0.feed_forward.w_1.weight"
 
 
 def spoiled(value, when):
@@ -25,9 +25,8 @@ def spoiled(value, when):
             tries.append(1)
             if when(len(tries)):
                 parameters = dict(self.get_model().named_parameters())
-                name = PARAMETER if PARAMETER in parameters else sorted(parameters)[0]
-                parameters[name].grad.view(-1)[0] = value
-                print("spoiled", name, flush=True)
+                parameters[PARAMETER].grad.view(-1)[0] = value
+                print("spoiled", PARAMETER, flush=True)
             return clip(self, clip_norm)
 
         VaswaniTrainer.clip_grad_norm = clip_grad_norm

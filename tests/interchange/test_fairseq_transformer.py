@@ -244,7 +244,7 @@ def test_export_gives_the_same_outputs_and_import_the_same_bits(positions, shari
     task = make_task()
     model, state = ours_with(task, positions=positions, share_embeddings=sharing)
     stock = exported(state)
-    assert difference(model, loaded_by_fairseq(stock, task), task) < 1e-5
+    assert difference(model, loaded_by_fairseq(stock, task), task) < 3e-5
     weights, config = convert(stock, task)
     assert weights.keys() == state["model"].keys()
     assert all(torch.equal(weights[name], state["model"][name]) for name in weights)

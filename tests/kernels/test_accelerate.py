@@ -18,6 +18,8 @@ from vaswani_plugin.modules.transformer import Transformer
 
 @pytest.fixture(autouse=True)
 def onednn(monkeypatch):
+    if not matrix_library.has_onednn():
+        pytest.skip("this PyTorch was built without oneDNN")
     monkeypatch.setattr(kernels, "chosen_library", lambda: "onednn")
     monkeypatch.setattr(matrix_library, "chosen_library", lambda: "onednn")
     monkeypatch.delenv(kernels.VARIABLE, raising=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash, stages_run
 from vaswani_plugin.text.pipeline import Pipeline
 
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
@@ -22,13 +22,6 @@ def run_recipe(name: str, work: Path, *args: object, timeout: float = 900):
     """Runs a recipe at --scale tiny; returns the process."""
     script = ROOT / "recipes" / f"{name}.sh"
     return run_bash(script, "--scale", "tiny", "--cpu", "--work", work, *args, timeout=timeout)
-
-
-def stages_run(done) -> list[str]:
-    """The stages that did something."""
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line for line in done.stderr.split("\n") if ": stage " in line]
-    return [line.split(", ")[1] for line in lines if "done before" not in line]
 
 
 def lines_of(path: Path) -> list[str]:

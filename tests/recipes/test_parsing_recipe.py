@@ -9,7 +9,7 @@ import pytest
 import toy_trees
 from parsing_scores import with_tags
 
-from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash, stages_run
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import leaves, parse_tree, to_line
 
@@ -21,13 +21,6 @@ def run_recipe(work: Path, *args: object):
     """Runs the recipe; returns the process."""
     script = ROOT / "recipes" / "parsing.sh"
     return run_bash(script, "--scale", "tiny", "--cpu", "--work", work, *args)
-
-
-def stages_run(done) -> list[str]:
-    """The stages that did something."""
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line for line in done.stderr.split("\n") if ": stage " in line]
-    return [line.split(", ")[1] for line in lines if "done before" not in line]
 
 
 def lines_of(path: Path) -> list[str]:

@@ -5,14 +5,13 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import preloaded
 import pytest
 
 from tests.support import published
-from tests.support.scripts import ROOT, run_bash
+from tests.support.scripts import ROOT, run_bash, stages_run
 
 TINY = ("--scale", "tiny", "--cpu")
 REAL_DATA = Path(os.environ.get("VASWANI_DATA", ROOT.parent / "shared" / "data"))
@@ -25,13 +24,6 @@ def run_recipe(name: str, work: Path, *args: object, timeout: float = 1500):
     """Runs a recipe at --scale tiny; returns the process."""
     script = ROOT / "recipes" / f"{name}.sh"
     return run_bash(script, *TINY, "--work", work, *args, timeout=timeout)
-
-
-def stages_run(done: subprocess.CompletedProcess) -> list[str]:
-    """The stages that did something."""
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line for line in done.stderr.split("\n") if ": stage " in line]
-    return [line.split(", ")[1] for line in lines if "done before" not in line]
 
 
 @pytest.fixture(scope="module")

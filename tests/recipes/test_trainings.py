@@ -16,7 +16,7 @@ from trainings import Devices
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_only_so_many_at_a_time(parallel: int) -> None:
     devices, lock = Devices(parallel, gpus=0, threads=2), threading.Lock()
-    running, most, seen = 0, 0, []
+    running, most, seen, begun = 0, 0, [], threading.Barrier(parallel, timeout=60)
 
     def work(item: int) -> int:
         nonlocal running, most
@@ -25,7 +25,8 @@ def test_only_so_many_at_a_time(parallel: int) -> None:
                 running += 1
                 most = max(most, running)
                 seen.append((environment["OMP_NUM_THREADS"], "PATH" in environment))
-            time.sleep(0.02)
+            if item < parallel:
+                begun.wait()  # the first ones at the same time
             with lock:
                 running -= 1
         return item * item

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from vaswani_plugin.matrix_library import LEAST_ROWS, has_onednn
 from vaswani_plugin.search import packed_linear
 from vaswani_plugin.search.packed_linear import PackedLinear
 
@@ -12,7 +13,13 @@ from vaswani_plugin.search.packed_linear import PackedLinear
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_packed_is_plain(rows, sizes, bias, relu, dtype):
+@pytest.mark.parametrize("library", ["pytorch", "onednn"])
+def test_packed_is_plain(rows, sizes, bias, relu, dtype, library, monkeypatch):
+    calls, product = [], packed_linear.onednn_product
+    monkeypatch.setattr(packed_linear, "chosen_library", lambda: library)
+    monkeypatch.setattr(
+        packed_linear, "onednn_product", lambda *given: calls.append(1) or product(*given)
+    )
     torch.manual_seed(1)
     linear = torch.nn.Linear(*sizes, bias=bias, dtype=dtype)
     x = torch.randn(rows, sizes[0], dtype=dtype)
@@ -22,7 +29,9 @@ def test_packed_is_plain(rows, sizes, bias, relu, dtype):
         expected += linear.bias.double() if bias else 0
         expected = expected.clamp(min=0) if relu else expected
         torch.testing.assert_close(packed(x).double(), expected, atol=1e-5, rtol=1e-5)
-    assert packed.packed == (packed.onednn and sizes == (600, 500))
+    has, is_large = dtype == torch.float32 and has_onednn(), sizes == (600, 500)
+    assert packed.packed == (has and is_large)
+    assert bool(calls) == (has and (is_large or (rows >= LEAST_ROWS and library == "onednn")))
 
 
 def test_without_onednn_it_is_plain_pytorch(monkeypatch):

@@ -117,13 +117,13 @@ def test_they_find_what_one_finds(sample, threads_of_search, case):
     assert len(threads_of_search) == 1
     shared = generate(sample, 3, **options)
     assert sorted(n for _, n, _ in threads_of_search[1:]) == [12, 12, 13]
-    assert len({thread for thread, *_ in threads_of_search}) == 4
+    assert threading.get_ident() not in {thread for thread, *_ in threads_of_search[1:]}
     for one, other in zip(alone, shared, strict=True):
         for (tokens, score), (same_tokens, same_score) in zip(
             outputs_of(one), outputs_of(other), strict=True
         ):
             assert tokens == same_tokens
-            assert score == pytest.approx(same_score, abs=1e-5)
+            assert score == pytest.approx(same_score, abs=1e-5, rel=1e-5)
         assert str(one[0]["alignment"]) == str(other[0]["alignment"])
 
 

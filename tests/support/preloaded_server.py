@@ -36,8 +36,9 @@ def _serve(path: str, package: str) -> None:
     added = {name: value for name, value in os.environ.items() if name not in given}
     selector = selectors.DefaultSelector()
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
+    listener.bind(f"{path}.new")
     listener.listen(8)
+    os.rename(f"{path}.new", path)  # a client that finds it can connect
     awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)

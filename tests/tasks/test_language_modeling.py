@@ -15,7 +15,7 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq_cli import eval_lm, preprocess, train
 from fairseq_flags import PLUGIN, training_config
 from model_factory import make_dictionary
-from toy_language_model import OURS, build, stream_of, write_data, write_lines
+from toy_language_model import OURS, STOCK, build, stream_of, write_data, write_lines
 
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.defaults import report
@@ -162,10 +162,18 @@ def test_translation_smooths_as_ever():
     assert "changed" not in report(cfg) and "cross-entropy" not in report(cfg)
 
 
-def test_stock_criterion_and_model_train_in_the_task(data):
-    flags = ("--arch", "transformer_lm", "--criterion", "label_smoothed_cross_entropy")
-    cfg = training_config(*TASK, *flags, "--label-smoothing", "0.2")
+def test_stock_criterion_and_model_train_in_the_task(data, tmp_path, caplog):
+    smoothed = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.2")
+    cfg = training_config(
+        *(*TASK, *STOCK[2:], *smoothed, "--tokens-per-sample", "32", "--max-tokens", "256"),
+        *("--max-update", "2", "--cpu", "--no-save", "--num-workers", "0"),
+        *("--disable-validation", "--no-progress-bar"),
+    ).copy()
     assert cfg.criterion.label_smoothing == 0.2
+    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(tmp_path)
+    with caplog.at_level("INFO"):
+        train.main(cfg)
+    assert "num_updates: 2" in caplog.text or "num_updates 2" in caplog.text
 
 
 def make_summary_task(summaries: Path, *flags: str) -> VaswaniLanguageModelingTask:

@@ -42,7 +42,6 @@ def losses(run_fairseq, toy_data_bin):
 
 
 def test_it_learns_as_float32_does(losses):
-    assert losses["amp"] != losses["float32"]
     assert losses["amp"] == pytest.approx(losses["float32"], rel=0.01)
 
 

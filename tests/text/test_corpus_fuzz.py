@@ -8,13 +8,12 @@ import gzip
 import io
 import tempfile
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
 import unpack
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vaswani_plugin.text import cleaning, corpus_io, markup
@@ -31,16 +30,6 @@ PIECES += [b"\xc3", b"\xef\xbb\xbf", "ä".encode(), b"<seg id='1'>", b"</seg>", 
 BYTES = st.lists(st.sampled_from(PIECES) | st.binary(max_size=2), max_size=20).map(b"".join)
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> Iterator[None]:
-    profile = settings(max_examples=120, deadline=None)
-    settings.register_profile("corpus", profile)
-    before = settings.get_current_profile_name()
-    settings.load_profile("corpus")
-    yield
-    settings.load_profile(before)
 
 
 def raw_lines(content: bytes) -> list[bytes]:
