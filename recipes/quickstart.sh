@@ -8,7 +8,7 @@
 # Batch: 2,048 tokens x 1 (CPU, or one GPU) x update-freq 1. Peak learning rate
 # lr-factor x 128^-0.5 x warmup^-0.5 = 2.5e-3 (twice that can get stuck).
 # Expected: about 95 sacreBLEU on the held-out test set (its sentences never occur in training). The
-# last line prints the training time: 4 minutes on 2 free cores with AVX-512. The corpus is made up:
+# last line prints the training time: 2 to 5 minutes on 2 free cores with AVX-512. The corpus is made up:
 # the score shows that everything works, not how well the model would translate real text.
 #
 # --seed changes both the model and the corpus. --data DIR takes {train,valid,test}.{en,de} from DIR
