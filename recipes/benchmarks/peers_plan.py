@@ -124,7 +124,7 @@ QUICK = Plan(
     sizes={"tiny": (4096, 2, 6), "base": (1024, 1, 3)},
     target_tokens=50_000,
     quality_batch=2048,
-    sentences=200,
+    sentences=96,
     singles=20,
     timeout=900,
 )
