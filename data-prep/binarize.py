@@ -24,11 +24,12 @@ import checkout  # noqa: F401
 from vaswani_plugin.text.binary import (
     SPECIAL_SYMBOLS,
     build_dictionary,
+    check_replaceable,
     read_dictionary,
     write_dictionary,
 )
 from vaswani_plugin.text.binary import binarize as binarize_file
-from vaswani_plugin.text.corpus_io import InputError, check_replaceable, run
+from vaswani_plugin.text.corpus_io import InputError, run
 from vaswani_plugin.text.parallel import count_lines
 
 SPLITS = ("train", "valid", "test")

@@ -37,6 +37,7 @@ from vaswani_plugin.text.binary import (
     UNKNOWN,
     binarize,
     build_dictionary,
+    check_replaceable,
     read_dictionary,
     type_code,
     write_dictionary,
@@ -44,7 +45,6 @@ from vaswani_plugin.text.binary import (
 from vaswani_plugin.text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
 from vaswani_plugin.text.corpus_io import (
     InputError,
-    check_replaceable,
     read_pairs,
     run,
     write_atomically,

@@ -26,9 +26,14 @@ from pathlib import Path
 import checkout  # noqa: F401
 
 from vaswani_plugin.text import bpe
-from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
+from vaswani_plugin.text.binary import (
+    binarize,
+    build_dictionary,
+    check_replaceable,
+    write_dictionary,
+)
 from vaswani_plugin.text.coding import bpe_units, to_letters
-from vaswani_plugin.text.corpus_io import InputError, check_replaceable, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name

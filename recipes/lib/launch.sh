@@ -48,7 +48,7 @@ launch_option() { # NAME VALUE
 
 gpus_present() { # those that CUDA_VISIBLE_DEVICES names, where it is set
   local named
-  if [[ -n "${CUDA_VISIBLE_DEVICES-}" ]]; then
+  if [[ -n "${CUDA_VISIBLE_DEVICES+set}" ]]; then
     IFS=, read -ra named <<<"$CUDA_VISIBLE_DEVICES"
     echo "${#named[@]}"
     return

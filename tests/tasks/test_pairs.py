@@ -377,6 +377,8 @@ def test_real_tokens_are_fitted_once(toy_data_bin, monkeypatch):
         sizes = task.dataset("train").src_sizes
         assert max(sizes[batch].max() * len(batch) for batch in batches) <= 90
     assert len(fitted) == 2
+    task.get_batch_iterator(task.dataset("train"), max_tokens=150)
+    assert [most for _, _, most, *_ in fitted] == [200, 200, 150]
 
 
 def test_real_tokens_are_those_of_training(toy_data_bin, caplog):

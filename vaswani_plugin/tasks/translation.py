@@ -71,7 +71,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
-        self._max_tokens: WeakKeyDictionary[FairseqDataset, int | None] = WeakKeyDictionary()
+        # By data set: the given --max-tokens, and what --real-tokens lowered it to.
+        self._fitted: WeakKeyDictionary[FairseqDataset, dict] = WeakKeyDictionary()
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -108,14 +109,16 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         )
         if not is_training or dataset.tgt is None:
             return super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
-        if dataset in self._max_tokens:  # each epoch asks again
-            return super().get_batch_iterator(dataset, self._max_tokens[dataset], *args, **kwargs)
+        fitted = self._fitted.setdefault(dataset, {})
+        if max_tokens in fitted:  # each epoch asks again
+            return super().get_batch_iterator(dataset, fitted[max_tokens], *args, **kwargs)
+        given = max_tokens
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
         if self.cfg.real_tokens and max_tokens is not None and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
             wanted = self.cfg.real_tokens
             max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
-        self._max_tokens[dataset] = max_tokens
+        fitted[given] = max_tokens
         batches = super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
         count = len(batches.frozen_batches)
         logger.info(

@@ -13,7 +13,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -244,28 +244,6 @@ def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
     with write_bytes_atomically(path) as stream:
         put = stream.write
         yield lambda line: put(line.encode("utf-8") + b"\n")
-
-
-def check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
-    """Check that a new data folder can take the place of `output` without a loss.
-
-    Args:
-        output: the folder; it may be missing.
-        inputs: the files that are read.
-
-    Raises:
-        InputError: `output` is a file, holds something other than binarized data, or an input.
-    """
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if not (output.is_dir() and any(output.glob("dict*.txt"))):
-        raise InputError(
-            f"--output {output}: it exists and is no folder of binarized data, which alone is "
-            "replaced: give a new folder"
-        )
-    for path in inputs:
-        if Path(path).resolve().is_relative_to(output.resolve()):
-            raise InputError(f"--output {output}: {path} lies in it: give another folder")
 
 
 def _umask() -> int:

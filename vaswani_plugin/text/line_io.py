@@ -117,7 +117,7 @@ def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
 def _count_lines(paths: list[str]) -> int | None:
     from vaswani_plugin.text.parallel import count_lines
 
-    if not all(Path(path).is_file() for path in paths):
+    if not all(path != "-" and Path(path).is_file() for path in paths):
         return None
     try:
         return sum(map(count_lines, paths))
