@@ -136,7 +136,7 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
         nonlocal bad
         bad += 1
         if on_bad is None:
-            raise InputError(f"{message}: mend it")
+            raise InputError(f"{message}: correct the file")
         on_bad(message)
 
     try:
