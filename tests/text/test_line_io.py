@@ -3,6 +3,7 @@
 import gzip
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,27 @@ def test_output_gets_its_name_at_the_end(tmp_path):
         write(["a", "b"])
         assert not path.exists() and (tmp_path / "out.part").read_bytes() == b"a\nb\n"
     assert path.read_bytes() == b"a\nb\n" and not (tmp_path / "out.part").exists()
+
+
+def test_output_through_a_link_keeps_the_link(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    link.symlink_to(target)
+    for text in ("new", "again"):
+        with open_output(link) as write:
+            write([text])
+            assert (tmp_path / "folder" / "target.part").exists()
+        assert link.is_symlink() and target.read_text() == f"{text}\n"
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
+
+
+def test_output_through_a_link_to_a_pipe():
+    out, into = os.pipe()
+    with open_output(Path(f"/dev/fd/{into}")) as write:
+        write(["a"])
+    os.close(into)
+    assert os.read(out, 9) == b"a\n"
+    os.close(out)
 
 
 def test_results_before_an_error_are_kept(tmp_path):

@@ -1,9 +1,9 @@
 """Plots by matplotlib (the extra "plots"), without a screen; files are written atomically."""
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vaswani_plugin.text.corpus_io import write_bytes_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,12 +43,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure atomically: after an error there is no partial file.
+    """Write a figure as `write_bytes_atomically` does: after an error there is no partial file.
 
     Raises:
         OSError: the file can't be written.
     """
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        partial = Path(folder, path.name)
-        figure.savefig(partial, dpi=150)
-        os.replace(partial, path)
+    with write_bytes_atomically(path) as output:
+        figure.savefig(output, format=path.suffix[1:], dpi=150)

@@ -60,7 +60,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     """Yields a function that writes lines without a buffer.
 
     A file is written as FILE.part and renamed at the end; after an error FILE.part is kept. Devices
-    and pipes are written directly.
+    and pipes are written directly. A link keeps its target, which is the file that is written.
 
     Args:
         path: the file; None is standard output.
@@ -73,6 +73,8 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
         yield lambda lines: _write(sys.stdout.buffer, "standard output", lines)
         return
     is_device = path.exists() and not path.is_file()  # a folder gives an error by itself
+    if path.is_symlink() and not is_device:  # a pipe's link, such as /dev/stdout, names no file
+        path = Path(os.path.realpath(path))
     partial = path if is_device else path.with_name(f"{path.name}.part")
     try:
         with open(partial, "wb") as stream:
