@@ -369,6 +369,8 @@ def test_faults_of_fairseqs_output(world, rescore, tmp_path, fault):
             "--weights best: no feature of that name; there are score, words",
         ),
         (["--weights", "words"], "--weights words: must be NAME=NUMBER"),
+        (["--weights", "score=nan"], "--weights score=nan: must be NAME=NUMBER"),
+        (["--weights", "words=1", "score=-inf"], "--weights score=-inf: must be NAME=NUMBER"),
         (["--system", "lstm=x"], "'lstm' is taken"),
         (["--system", "words=x"], "'words' is taken"),
         (["--system", "x"], "--system x: must be NAME=CHECKPOINT"),

@@ -6,6 +6,7 @@ the oracle.
 Axes: N lists, K hypotheses of a list.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -68,7 +69,9 @@ def read_weights(given: Sequence[str], systems: Iterable[str]) -> dict[str, floa
         try:
             weights[name] = float(value)
         except ValueError:
-            raise ValueError(f"--weights {text}: must be NAME=NUMBER") from None
+            weights[name] = math.nan
+        if not math.isfinite(weights[name]):
+            raise ValueError(f"--weights {text}: must be NAME=NUMBER")
         known = (SCORE, WORDS, *systems)
         if name not in known:
             raise ValueError(
