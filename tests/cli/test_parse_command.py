@@ -12,6 +12,7 @@ from toy_parser import TREES, write_parser_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree
 
 LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:3]]
@@ -103,6 +104,17 @@ def test_lines_that_are_too_long(parse, tmp_path):
     assert code == 1 and out.count("\n") == 1
     assert f"{path}:2: the line has " in err and "the model takes 149: divide it" in err
     assert err.count("\n") == 1
+
+
+def test_every_line_is_encoded_once(parse, monkeypatch):
+    lines, encode = [], Pipeline.encode
+
+    def counted(pipeline: Pipeline, line: str) -> str:
+        lines.append(line)
+        return encode(pipeline, line)
+
+    monkeypatch.setattr(Pipeline, "encode", counted)
+    assert parse(LINES)[0] == 0 and lines == LINES
 
 
 def test_codes_of_another_bundle(parse, folder, tmp_path):

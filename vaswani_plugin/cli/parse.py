@@ -8,7 +8,6 @@ output that is no tree.
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.parsing import ParsedSentence, Parser
+    from vaswani_plugin.inference.parsing import ParsedSentence
 
 HELP = "parse tokenized sentences into constituency trees with a bundle"
 EXAMPLE = "vaswani parse --model work/parsing/model --pretty < sentences"
@@ -53,12 +52,14 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.pretty and args.format == "json":
         raise ValueError("--pretty and --format json exclude each other; drop one")
+    from vaswani_plugin.inference.sources import TextTooLong
     from vaswani_plugin.interchange.parsing import load_parser
 
     parser = load_parser(args.model, device=flags.chosen_device(args))
     inputs = args.inputs or ["-"]
+    lines = LocatedLines(inputs)
     found = parser.stream(
-        read(inputs, parser),
+        lines,
         buffer=flags.buffer_size(args, inputs),
         beam=args.beam,
         length_penalty=args.lenpen,
@@ -67,35 +68,21 @@ def run(args: argparse.Namespace) -> int:
     )
     total = malformed = 0
     with open_output(args.output) as write, line_progress(inputs, args.output) as bar:
-        for number, sentence in enumerate(found, start=1):
-            total += bool(sentence.words)
-            malformed += bool(sentence.words) and sentence.tree is None
-            _draw(number, sentence, args.draw)
-            write([_shown(number, sentence, args)])
-            bar.update()
+        try:
+            for number, sentence in enumerate(found, start=1):
+                total += bool(sentence.words)
+                malformed += bool(sentence.words) and sentence.tree is None
+                _draw(number, sentence, args.draw)
+                write([_shown(number, sentence, args)])
+                bar.update()
+        except TextTooLong as error:
+            raise ValueError(
+                f"{lines.place(error.number)}: the line has {error.count} units, the model takes "
+                f"{error.longest}: divide it"
+            ) from error
     if args.unconstrained:
         print(f"vaswani parse: {malformed:,} of {total:,} sentences got no tree", file=sys.stderr)
     return 0
-
-
-def read(paths: list[str], parser: "Parser") -> Iterator[str]:
-    """Yields the lines of files (`-`: standard input).
-
-    Raises:
-        InputError: a line can't be read, or has too many units; names it.
-        OSError: a file can't be read.
-    """
-    from vaswani_plugin.text.messages import InputError
-
-    lines = LocatedLines(paths)
-    for number, line in enumerate(lines, start=1):
-        units, most = parser.count_tokens(line), parser.longest_source
-        if units > most:
-            place = lines.place(number)
-            raise InputError(
-                f"{place}: the line has {units} units, the model takes {most}: divide it"
-            )
-        yield line
 
 
 def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:

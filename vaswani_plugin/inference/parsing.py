@@ -25,6 +25,7 @@ from vaswani_plugin.inference.search_engine import (
     make_sample,
     memory_errors_explained,
 )
+from vaswani_plugin.inference.sources import TextTooLong
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
@@ -248,11 +249,10 @@ class Parser:
 
     def _read(self, number: int, line: str) -> "_Sentence":
         sentence = _Sentence(number, words_of(_one_line(line)), self._units(line))
-        if len(sentence.units) > self.longest_source:
-            raise UserError(
-                f"line {number}: the line has {len(sentence.units)} units, the model takes "
-                f"{self.longest_source}: divide it"
-            )
+        count, most = len(sentence.units), self.longest_source
+        if count > most:
+            text = f"line {number}: the line has {count} units, the model takes {most}: divide it"
+            raise TextTooLong(number, count, most, text)
         return sentence
 
     def _units(self, line: str) -> list[str]:

@@ -12,16 +12,18 @@ from vaswani_plugin.text.pipeline import Pipeline
 class TextTooLong(UserError):
     """A text of more subwords than the model takes.
 
-    Attributes:
+    Args:
         number: of the text, from 1 on.
         count: of its subwords.
         longest: most subwords that the model takes.
+        message: None: that of a translator.
     """
 
-    def __init__(self, number: int, count: int, longest: int) -> None:
+    def __init__(self, number: int, count: int, longest: int, message: str | None = None) -> None:
         super().__init__(
-            f"text {number} has {count} subwords, the model takes {longest}: give long='split' or "
-            f"long='truncate', or divide the text"
+            message
+            or f"text {number} has {count} subwords, the model takes {longest}: give long='split' "
+            "or long='truncate', or divide the text"
         )
         self.number, self.count, self.longest = number, count, longest
 
