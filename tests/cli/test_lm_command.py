@@ -23,6 +23,7 @@ from vaswani_plugin.inference import transformer
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
 from vaswani_plugin.interchange.language_model import load_language_model
 from vaswani_plugin.metrics.scored_text import Tokens
+from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
@@ -164,6 +165,22 @@ def test_characters_convert_to_words(letters, tmp_path, lm):
     assert row["tokens"] == size and row["coding"] == "characters"
     assert row["bits_per_character"] == pytest.approx(row["bits_per_token"])
     assert row["bits_per_byte"] == pytest.approx(row["bits"] / size)
+
+
+def test_every_line_is_encoded_once(letters, tmp_path, lm, monkeypatch):
+    found, encode = [], Pipeline.encode
+
+    def counted(pipeline: Pipeline, line: str) -> str:
+        found.append(line)
+        return encode(pipeline, line)
+
+    monkeypatch.setattr(Pipeline, "encode", counted)
+    text, lines = tmp_path / "text", ["ba be", "", "be"]
+    text.write_text("".join(f"{line}\n" for line in lines))
+    lm("--model", letters, "--text", text)
+    assert found == lines
+    load_language_model(letters).perplexity(lines)
+    assert found == 2 * lines
 
 
 def test_line_ends_left_out(letters, tmp_path, lm):

@@ -252,13 +252,14 @@ class LanguageModel:
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
         if not any(map(str.split, lines)):
             raise UserError("the text is empty: there is nothing to score")
-        coded = (" ".join(self._coder.encode_line(line)) for line in lines)
+        coded = [self.pipeline.encode(line) for line in lines] if self.pipeline else lines
         tokens = number_lines(coded, self.dictionary.indices)
         size = self.window_size(tokens_per_sample)
         cut = windows(len(tokens.numbers), size, context_window)
         with tqdm(total=len(tokens.numbers), unit=" tokens", disable=not progress) as bar:
             scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
-        counts = count_represented(lines, self.pipeline)[0] if self.pipeline else count_text(lines)
+        pipeline = self.pipeline
+        counts = count_represented(lines, coded, pipeline)[0] if pipeline else count_text(lines)
         return Perplexity(len(scores), tokens.unknown, float(scores.sum()), counts)
 
     def text_knowledge(self) -> dict[str, Any]:

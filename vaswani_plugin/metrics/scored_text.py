@@ -104,8 +104,9 @@ def read_subject(
         elif lines is not None and text is not None:
             tokens = _of_the_text(tokens, lines, f"{data_bin / split}", text)
     elif pipeline is not None and lines is not None and dictionary is not None:
-        counts, lost = count_represented(lines, pipeline)
-        tokens = number_lines(map(pipeline.encode, lines), dictionary.indices)
+        encoded = [pipeline.encode(line) for line in lines]
+        counts, lost = count_represented(lines, encoded, pipeline)
+        tokens = number_lines(encoded, dictionary.indices)
         if lost:
             warnings.append(
                 f"{lost:,} of {len(lines):,} lines don't come back from the model's coding word "
@@ -214,16 +215,23 @@ def decode(tokens: Tokens, dictionary: Dictionary, pipeline: Pipeline) -> list[s
     return lines
 
 
-def count_represented(lines: list[str], pipeline: Pipeline) -> tuple[TextCounts, int]:
+def count_represented(
+    lines: list[str], encoded: list[str], pipeline: Pipeline
+) -> tuple[TextCounts, int]:
     """Count the part of a text that a pipeline's tokens represent.
+
+    Args:
+        lines: of the text.
+        encoded: the tokens of each line, separated by blanks.
+        pipeline: that encoded them.
 
     Returns:
         The counts, and the number of lines whose words change by encoding and decoding. A line
         that changes in any way counts as its words joined by single blanks.
     """
     kept, lost = [], 0
-    for line in lines:
-        restored = pipeline.decode(pipeline.encode(line))
+    for line, units in zip(lines, encoded, strict=True):
+        restored = pipeline.decode(units)
         lost += restored.split() != line.split()
         kept.append(line if restored == line else " ".join(line.split()))
     return count_text(kept), lost
