@@ -2,15 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.metrics.rouge import OVER, lead
 from vaswani_plugin.metrics.rouge_report import as_text, rouge_report
-from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.columns import read_text
 from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
 
 HELP = "ROUGE-1, -2 and -L of summaries, compared with the articles' first sentences"
@@ -18,7 +16,6 @@ EXAMPLE = (
     "vaswani rouge --hypothesis test.hyp --references work/summarization/raw/test.jsonl --lead 1"
 )
 JSONL = (".jsonl", ".jsonl.gz")
-Read = TypeVar("Read")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,22 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def read(reader: Callable[[Path], Read], path: Path) -> list[Any]:
-    """Read all entries of a file.
-
-    Raises:
-        ValueError: the file has another format, or is empty.
-        OSError: it can't be read.
-    """
-    try:
-        found = list(reader(path))
-    except InputError as error:
-        raise ValueError(str(error)) from error
-    if not found:
-        raise ValueError(f"{path}: the file is empty")
-    return found
-
-
 def read_all(args: argparse.Namespace) -> list[Example]:
     """Articles (empty where they aren't needed) and references of each summary.
 
@@ -68,13 +49,16 @@ def read_all(args: argparse.Namespace) -> list[Example]:
             raise ValueError(
                 f"{args.references[0]}: has all references and articles: give no other file"
             )
-        return read(lambda path: read_examples(str(path)), args.references[0])
-    files = [read(read_lines, path) for path in args.references]
+        examples = list(read_examples(str(args.references[0])))
+        if not examples:
+            raise ValueError(f"{args.references[0]}: the file is empty")
+        return examples
+    files = [list(read_text(path)) for path in args.references]
     for path, lines in zip(args.references, files, strict=True):
         _check_length(path, len(lines), args.references[0], len(files[0]))
     articles: list[list[str]] = [[]] * len(files[0])
     if args.articles:
-        articles = [split_sentences(line) for line in read(read_lines, args.articles)]
+        articles = [split_sentences(line) for line in read_text(args.articles)]
         _check_length(args.articles, len(articles), args.references[0], len(files[0]))
     elif args.lead:
         raise ValueError("--lead needs --articles FILE, or a .jsonl for --references")
@@ -100,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     examples = read_all(args)
     systems = {f"lead-{n}": [lead(e.article, n) for e in examples] for n in args.lead}
     if args.hypothesis:
-        systems["model"] = read(read_lines, args.hypothesis)
+        systems["model"] = list(read_text(args.hypothesis))
         _check_length(args.hypothesis, len(systems["model"]), args.references[0], len(examples))
     references = [example.references for example in examples]
     report = rouge_report(systems, references, args.over, not args.no_stemming)

@@ -1,6 +1,5 @@
 """All scores of one translation: the JSON object of `vaswani bleu`, and the same as text."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from vaswani_plugin.metrics.tokenization import (
     replace_unicode_punctuation,
     split_compounds,
 )
-from vaswani_plugin.text.corpus_io import InputError
-from vaswani_plugin.text.corpus_io import read_lines as read_corpus
+from vaswani_plugin.text.columns import read_text
 
 TITLES = {
     "by_length": ("source words", "source length in words"),
@@ -123,26 +121,14 @@ def by_bucket(
         raise ValueError("--source: no words in it")
     groups = {"by_length": buckets.group(lengths, buckets.LENGTHS)}
     if training is not None:
-        frequencies = buckets.word_frequencies(_training_lines(training), lowercase)
+        # A line at a time: the training text may be larger than the memory.
+        frequencies = buckets.word_frequencies(read_text(training), lowercase)
         ranks = buckets.average_frequency_ranks(sources, frequencies, lowercase)
         groups["by_average_rank"] = buckets.group_evenly(ranks, buckets.RANK_BUCKETS)
         rarest = buckets.rarest_word_frequencies(sources, frequencies, lowercase)
         groups["by_rarest_word"] = buckets.group(rarest, buckets.FREQUENCIES)
     metric = sacrebleu_metric(lowercase, knowingly=True, tokenizer=tokenizer)
     return {name: _rows(group, segments, metric) for name, group in groups.items()}
-
-
-def _training_lines(path: Path) -> Iterator[str]:
-    """The lines of a corpus, one at a time: it may be larger than the memory."""
-    empty = True
-    try:
-        for line in read_corpus(path):
-            empty = False
-            yield line
-    except InputError as error:
-        raise ValueError(str(error)) from error
-    if empty:
-        raise ValueError(f"{path}: the file is empty")
 
 
 def _rows(groups: list[buckets.Bucket], segments: Segments, metric: BLEU) -> list[dict]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
 from vaswani_plugin.text.binary import read_numbers
-from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 
@@ -172,10 +172,7 @@ def read_text(path: Path) -> list[str]:
         ValueError: the file is empty, or not UTF-8.
         OSError: the file can't be read.
     """
-    try:
-        lines = list(read_lines(path))
-    except InputError as error:
-        raise ValueError(str(error)) from error
+    lines = list(read_lines(path))
     if not any(map(str.split, lines)):
         raise ValueError(f"{path}: the text is empty: there is nothing to score")
     return lines

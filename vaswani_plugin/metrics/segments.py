@@ -5,21 +5,18 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from vaswani_plugin.text import corpus_io
+from vaswani_plugin.text.columns import read_text
 from vaswani_plugin.text.corpus_io import MOST_DIGITS, InputError
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, plain or `.gz`; see `corpus_io.read_lines`.
+    """The lines of a UTF-8 file, plain or `.gz`; see `columns.read_text`.
 
     Raises:
         OSError: the file can't be read.
         InputError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
     """
-    lines = list(corpus_io.read_lines(path))
-    if not lines:
-        raise InputError(f"{path}: the file is empty")
-    return lines
+    return list(read_text(path))
 
 
 def remove_bpe(line: str) -> str:

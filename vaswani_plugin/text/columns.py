@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs
 
 SIDES = ("source", "target")
 
 
-def read_text(path: str) -> Iterator[str]:
-    """Yields lines as `read_lines` does.
+def read_text(path: str | Path) -> Iterator[str]:
+    """Yields the lines of a file that holds some, as `read_lines` does.
 
     Raises:
         InputError: the file is empty, or `read_lines` raises it.
@@ -19,7 +20,7 @@ def read_text(path: str) -> Iterator[str]:
     lines = read_lines(path)
     first = next(lines, None)
     if first is None:
-        raise InputError(f"{path}: the file is empty: give one with a sentence a line")
+        raise InputError(f"{path}: the file is empty")
     return chain((first,), lines)
 
 
