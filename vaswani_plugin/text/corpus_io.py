@@ -53,14 +53,22 @@ class NamedFile(io.FileIO):
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file for reading bytes; `.gz` is decompressed (`bounded`), `-` is standard input."""
+    """Opens a file for reading bytes; `.gz` is decompressed (`bounded`), `-` is standard input.
+
+    Raises:
+        InputError: a broken .gz file, also where reading finds it.
+        OSError: the file can't be opened.
+    """
     if str(path) == "-":
         yield sys.stdin.buffer
     elif str(path).endswith(".gz"):
         with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
             status = os.fstat(packed.fileno())
             is_file = stat.S_ISREG(status.st_mode)  # the size of a pipe is unknown
-            yield bounded(stream, status.st_size, str(path)) if is_file else stream
+            try:
+                yield bounded(stream, status.st_size, str(path)) if is_file else stream
+            except GZIP_ERRORS as error:
+                raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
     else:
         with open(path, "rb") as stream:
             yield stream
@@ -98,7 +106,7 @@ def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
         name: the file's name in error messages.
 
     Raises:
-        InputError: invalid UTF-8 (the message names the line), or a broken .gz file.
+        InputError: invalid UTF-8; the message names the line.
     """
     lines = _decoded(stream, name)
     first = next(lines, None)
@@ -108,24 +116,32 @@ def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
 
 
 def _decoded(stream: IO[bytes], name: str) -> Iterator[str]:
-    number = 0
-    try:
-        for block in _whole_lines(stream):
-            try:
-                lines = _split(block)
-            except UnicodeDecodeError as error:
-                start = block.rfind(b"\n", 0, error.start) + 1
-                good = _split(block[:start])
-                yield from good
-                raise InputError(
-                    f"{name}:{number + len(good) + 1}: invalid UTF-8 (byte "
-                    f"0x{block[error.start]:02x} at offset {error.start - start} of the line): "
-                    "convert the file with iconv, or remove the line"
-                ) from error
-            number += len(lines)
-            yield from lines
-    except GZIP_ERRORS as error:
-        raise InputError(f"{name}: broken .gz file ({error}): fetch it again") from error
+    number = 1
+    for block in _whole_lines(stream):
+        try:
+            lines = _split(block)
+        except UnicodeDecodeError as error:
+            yield from _split(block[: block.rfind(b"\n", 0, error.start) + 1])
+            raise invalid_utf8(name, number, error) from error
+        number += len(lines)
+        yield from lines
+
+
+def invalid_utf8(name: str, first: int, error: UnicodeDecodeError) -> InputError:
+    """Makes the error of a block of lines that is not UTF-8; it names the line and the byte.
+
+    Args:
+        name: of the file.
+        first: the number of the block's first line.
+        error: of decoding the block.
+    """
+    block, place = error.object, error.start
+    number = first + block.count(b"\n", 0, place)
+    offset = place - (block.rfind(b"\n", 0, place) + 1)
+    return InputError(
+        f"{name}:{number}: invalid UTF-8 (byte 0x{block[place]:02x} at offset {offset} of the "
+        "line): convert the file with iconv, or remove the line"
+    )
 
 
 def read_lines(path: str | Path) -> Iterator[str]:

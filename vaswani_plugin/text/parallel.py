@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from vaswani_plugin.text.corpus_io import (
     BYTE_ORDER_MARK,
-    GZIP_ERRORS,
     InputError,
+    invalid_utf8,
     open_binary,
     write_atomically,
 )
@@ -53,12 +53,7 @@ class Block:
         try:
             text = self.data.decode("utf-8")
         except UnicodeDecodeError as error:
-            number = self.first + self.data.count(b"\n", 0, error.start)
-            offset = error.start - (self.data.rfind(b"\n", 0, error.start) + 1)
-            raise InputError(
-                f"{self.path}:{number}: invalid UTF-8 (byte 0x{self.data[error.start]:02x} at "
-                f"offset {offset} of the line): convert the file with iconv, or remove the line"
-            ) from error
+            raise invalid_utf8(self.path, self.first, error) from error
         if self.first == 1:
             text = text.removeprefix(BYTE_ORDER_MARK)
         if "\r\n" in text:
@@ -78,14 +73,11 @@ def read_blocks(path: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
         OSError: the file can't be opened.
     """
     first = 1
-    try:
-        with open_binary(path) as stream:
-            while data := stream.read(size):
-                data += stream.readline()
-                yield Block(str(path), first, data)
-                first += data.count(b"\n")
-    except GZIP_ERRORS as error:
-        raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
+    with open_binary(path) as stream:
+        while data := stream.read(size):
+            data += stream.readline()
+            yield Block(str(path), first, data)
+            first += data.count(b"\n")
 
 
 def count_lines(path: str) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from vaswani_plugin.text.corpus_io import GZIP_ERRORS, InputError, open_binary
+from vaswani_plugin.text.corpus_io import InputError, open_binary
 
 
 class Open(NamedTuple):
@@ -139,13 +139,10 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
             raise InputError(f"{message}: correct the file")
         on_bad(message)
 
-    try:
-        with open_binary(path) as stream:
-            for tree in _trees(stream, str(path), tell):
-                count += 1
-                yield tree
-    except GZIP_ERRORS as error:
-        raise InputError(f"{path}: broken .gz file ({error}): fetch it again") from error
+    with open_binary(path) as stream:
+        for tree in _trees(stream, str(path), tell):
+            count += 1
+            yield tree
     if not count and not bad:
         raise InputError(f"{path}: no trees in it; give bracketings such as (S (NN word))")
 
