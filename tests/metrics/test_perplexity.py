@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from vaswani_plugin.metrics.perplexity import (
     TextCounts,
-    convert,
     count_text,
     cross_entropy_rate,
     perplexity,
     rates,
-    word_perplexity,
 )
 
 TEXT = ["the cat sat", "", "thé 🐈  sat "]
@@ -35,13 +33,15 @@ def test_rate_is_the_mean_of_a_sequence_of_conditionals():
 
 def test_the_notes_conversion_of_the_penn_treebank():
     """The notes print "about 77" beside 2 ^ (1.175 * 390000 / 74000), which is 73.1."""
-    assert word_perplexity(1.175, 390_000, 74_000) == pytest.approx(73.14, abs=0.005)
-    assert word_perplexity(1.175, 390_000, 74_000) != pytest.approx(77, abs=1)
+    converted = rates(1.175 * 390_000, TextCounts(0, 74_000, 390_000, 390_000), False)
+    assert converted.perplexity_per_word == pytest.approx(73.14, abs=0.005)
+    assert converted.perplexity_per_word != pytest.approx(77, abs=1)
 
 
 def test_shannons_bit_a_character():
-    assert convert(1, 4.5, 1) == 4.5
-    assert word_perplexity(1, 4.5, 1) == pytest.approx(22.6, abs=0.05)  # the notes print 23
+    converted = rates(9, TextCounts(lines=0, words=2, characters=9, bytes=9), False)
+    assert (converted.character, converted.word) == (1, 4.5)
+    assert converted.perplexity_per_word == pytest.approx(22.6, abs=0.05)  # the notes print 23
 
 
 def test_counts_by_hand():
@@ -81,19 +81,21 @@ def test_the_same_model_by_character_and_by_word():
     by_word = math.exp(cross_entropy_rate([math.log(word_probability(word)) for word in words]))
     log_p = [math.log(letters[c] / total) for word in words for c in f"{word}."]
     bits_per_character = cross_entropy_rate(log_p) / math.log(2)
-    assert word_perplexity(bits_per_character, len(log_p), len(words)) == pytest.approx(by_word)
+    counts = TextCounts(0, len(words), len(log_p), len(log_p))
+    converted = rates(bits_per_character * len(log_p), counts, with_line_ends=False)
+    assert converted.perplexity_per_word == pytest.approx(by_word)
 
 
 @given(st.floats(0, 100), st.integers(1, 10**9), st.integers(1, 10**9))
-def test_conversion_there_and_back(bits, units, others):
-    assert convert(convert(bits, units, others), others, units) == pytest.approx(bits)
+def test_every_rate_gives_the_bits_of_the_text(bits, words, characters):
+    converted = rates(bits, TextCounts(0, words, characters, characters), with_line_ends=False)
+    assert converted.word * words == pytest.approx(bits)
+    assert converted.character * characters == pytest.approx(bits)
 
 
 def test_what_has_no_rate():
     with pytest.raises(ValueError, match="without tokens"):
         cross_entropy_rate([])
-    with pytest.raises(ValueError, match="needs some of both"):
-        convert(1.0, 5, 0)
     nothing = rates(3.0, TextCounts(0, 0, 3, 3), with_line_ends=True)
     assert nothing.word is None and nothing.perplexity_per_word is None
     assert nothing.character == 1.0

@@ -77,27 +77,6 @@ def perplexity(bits: float) -> float:
     return 2.0**bits if bits < 1024 else math.inf
 
 
-def convert(bits: float, units: float, other_units: float) -> float:
-    """Convert bits per unit to bits per other unit.
-
-    Args:
-        bits: per unit.
-        units: number of units in the text.
-        other_units: number of the other units in the same text.
-
-    Raises:
-        ValueError: one of the numbers is not positive.
-    """
-    if units <= 0 or other_units <= 0:
-        raise ValueError(f"{units} units and {other_units} others: a text needs some of both")
-    return bits * units / other_units
-
-
-def word_perplexity(bits_per_character: float, characters: float, words: float) -> float:
-    """Perplexity per word: 2 ^ (bits per character * characters / words)."""
-    return perplexity(convert(bits_per_character, characters, words))
-
-
 @dataclass(frozen=True)
 class Rates:
     """Bits per unit; None where the text has no such unit or the count isn't known."""
