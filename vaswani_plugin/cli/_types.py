@@ -1,78 +1,37 @@
-"""Types of flags' values. argparse prints their errors as one line that names the flag."""
+"""Types of flags' values. argparse prints their errors as one line that names the flag.
+
+Each raises argparse.ArgumentTypeError for a text that is something else.
+"""
 
 import argparse
 import math
+from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 
-def positive_int(text: str) -> int:
-    """A whole number of at least 1.
+def _checked(
+    convert: Callable[[str], Number], kind: str, accepts: Callable[[Number], bool], rule: str
+) -> Callable[[str], Number]:
+    """A type of flags: `convert` reads a number of this kind, `accepts` checks the rule."""
 
-    Raises:
-        argparse.ArgumentTypeError: the text is something else.
-    """
-    return _whole_number(text, 1)
+    def read(text: str) -> Number:
+        try:
+            value = convert(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text}: must be {kind}") from None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"{text}: must be a finite number")
+        if not accepts(value):
+            raise argparse.ArgumentTypeError(f"{text}: must be {rule}")
+        return value
 
-
-def non_negative_int(text: str) -> int:
-    """A whole number of at least 0.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is something else.
-    """
-    return _whole_number(text, 0)
-
-
-def probability(text: str) -> float:
-    """A number above 0 and at most 1.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is something else.
-    """
-    value = _number(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text}: must be above 0 and at most 1")
-    return value
+    return read
 
 
-def non_negative_float(text: str) -> float:
-    """A finite number of at least 0.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is something else.
-    """
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be at least 0")
-    return value
-
-
-def seconds(text: str) -> float:
-    """A finite duration above 0, in seconds.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is something else.
-    """
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be a number of seconds above 0")
-    return value
-
-
-def _whole_number(text: str, least: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number") from None
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text}: must be at least {least}")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: must be a number") from None
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text}: must be a finite number")
-    return value
+positive_int = _checked(int, "a whole number", lambda n: n >= 1, "at least 1")
+non_negative_int = _checked(int, "a whole number", lambda n: n >= 0, "at least 0")
+probability = _checked(float, "a number", lambda p: 0 < p <= 1, "above 0 and at most 1")
+non_negative_float = _checked(float, "a number", lambda x: x >= 0, "at least 0")
+seconds = _checked(float, "a number", lambda s: s > 0, "a number of seconds above 0")
