@@ -4,7 +4,6 @@ Axes: N layers, H heads, T queries, S keys.
 """
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +166,7 @@ def attend_pairs(
     Raises:
         ValueError: a sentence is too long; names its line.
     """
-    bar = tqdm(pairs, unit=" sentences", disable=not sys.stderr.isatty())
+    bar = tqdm(pairs, unit=" sentences", disable=None)
     for number, (source, target) in enumerate(bar, start=1):
         if not source.strip() or (target is not None and not target.strip()):
             continue

@@ -6,9 +6,7 @@ Axes: N tokens of the text.
 """
 
 import math
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.stream_scoring import Advance, windows
+from vaswani_plugin.inference.stream_scoring import windows
 from vaswani_plugin.metrics.ngram_baselines import baselines
 from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
 from vaswani_plugin.metrics.perplexity_report import figure as converted_figure
@@ -115,12 +113,13 @@ def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> No
     cut = windows(len(numbers), size, scoring.context_window)
     report["windows"] = {"tokens_per_sample": size, "context_window": scoring.context_window}
     scorer = model.stream_scorer(numbers, scoring.carry_state)
-    with progress(len(numbers), "static") as advance:
-        found = {"model": scorer.static(cut, scoring.batch_tokens, advance)}
+    total, unit = len(numbers), " tokens"
+    with tqdm(total=total, desc="static", unit=unit, disable=None) as bar:
+        found = {"model": scorer.static(cut, scoring.batch_tokens, bar.update)}
     if dynamic is not None:
         report["dynamic"] = asdict(dynamic)
-        with progress(len(numbers), "dynamic") as advance:
-            found["model, dynamic"] = scorer.dynamic(cut, dynamic.rate, dynamic.decay, advance)
+        with tqdm(total=total, desc="dynamic", unit=unit, disable=None) as bar:
+            found["model, dynamic"] = scorer.dynamic(cut, dynamic.rate, dynamic.decay, bar.update)
     is_scored, divisors = subject.scored(tokens), subject.divisors(subject.counts)
     rows = [
         result(name, subject.coding, scores[is_scored], divisors, unknown=tokens.unknown)
@@ -168,10 +167,3 @@ def write_line_scores(
                 f"{value:.6f}" for b in of_line for value in (b, perplexity(b / max(1, count)))
             ]
             write("\t".join([str(number), str(count), *cells]))
-
-
-@contextmanager
-def progress(total: int, label: str) -> Iterator[Advance]:
-    """Yields a function to call with each number of tokens done; a terminal shows the bar."""
-    with tqdm(total=total, desc=label, unit=" tokens", disable=not sys.stderr.isatty()) as bar:
-        yield bar.update

@@ -7,7 +7,6 @@ Axes: N lists, K hypotheses of a list.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,8 +128,8 @@ def add_systems(
         scorer = load(paths)
         for lists in sets:
             title = f"{name}, {lists.nbest.path}"
-            total, hidden = sum(map(len, lists.texts)), not sys.stderr.isatty()
-            with tqdm(total=total, desc=title, unit=" hyp", disable=hidden) as bar:
+            total = sum(map(len, lists.texts))
+            with tqdm(total=total, desc=title, unit=" hyp", disable=None) as bar:
                 log_p, unknown = score_lists(scorer, lists, max_tokens, title, bar.update)
             lists.add(name, log_p, on_the_lists_scale)
             if unknown[0]:

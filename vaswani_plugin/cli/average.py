@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from vaswani_plugin.cli._flags import add_format
@@ -57,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--output {args.output} is one of the inputs and would be lost")
     # Made before the long work, so that an error comes at once.
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    progress: Callable = tqdm if sys.stderr.isatty() else iter
-    save_checkpoint(average_checkpoints(progress(paths)), args.output)
+    save_checkpoint(average_checkpoints(tqdm(paths, disable=None)), args.output)
     if args.format == "json":
         print(json.dumps({"output": str(args.output), "inputs": [str(path) for path in paths]}))
     else:

@@ -9,7 +9,6 @@ not double spaces inside. Only line ends differ: "\\r\\n" is written as "\\n".
 import io
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -86,7 +85,7 @@ def learn(
     with write_atomically(output) as write:
         write("#version: 0.2")
         merges = learn_merges(counts, operations, min_frequency)
-        for pair in tqdm(merges, total=operations, disable=not sys.stderr.isatty()):
+        for pair in tqdm(merges, total=operations, disable=None):
             write(" ".join(pair))
             learned += 1
         if not learned:
