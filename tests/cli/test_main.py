@@ -188,6 +188,18 @@ def test_the_level_of_the_log(fake: ModuleType, capsys, monkeypatch, level: str)
     assert (code == 1 and "NONSENSE" in error) if level == "nonsense" else code == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT CHECKED: no /dev/full here")
+def test_a_full_disk_behind_standard_output() -> None:
+    command = [sys.executable, "-m", "vaswani_plugin.cli", "cost"]
+    environment = fairseq_environment() | {"PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    message = "vaswani cost: error: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, message)
+
+
 def test_reader_that_leaves_early_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)

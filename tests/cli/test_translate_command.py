@@ -389,8 +389,7 @@ def test_a_full_disk_is_named(translate, monkeypatch):
     monkeypatch.setattr(sys, "stdout", full)
     code, _, err = translate(b"a bird\n" * 3)
     assert code == 1 and "standard output: No space left on device" in err
-    with pytest.raises(OSError, match="No space left"):
-        full.close()
+    full.close()  # the error is not raised a second time
 
 
 def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):

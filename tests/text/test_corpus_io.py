@@ -225,7 +225,8 @@ def run_limited(
         stderr=subprocess.PIPE,
         timeout=300,
         # Python writes half a .pyc where the disk is full, and later fails to import it.
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+        env=os.environ
+        | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "", "OMP_NUM_THREADS": "1"},
         preexec_fn=restrict,
     )
     done.stderr = done.stderr.decode("utf-8")
@@ -279,7 +280,8 @@ def test_a_full_disk_behind_standard_output(material):
         with open("/dev/full", "wb") as full:
             done = run_limited(script, *args, stdout=full.fileno())
         assert done.returncode == 1
-        assert_one_line_error(done, f"{script}: error:", "No space left on device")
+        message = "standard output: No space left on device"
+        assert_one_line_error(done, f"{script}: error: {message}")
 
 
 def test_a_reader_that_leaves_is_no_error(material):

@@ -14,7 +14,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from vaswani_plugin.text.messages import message_line
+from vaswani_plugin.text.messages import flush_stdout, name_stdout, one_line, silence_stdout
 
 NAMES = """archs average bleu evalb rouge complexity positions cost curves translate serve rescore
 summarize parse import export card attention lm complete"""
@@ -79,14 +79,14 @@ def main(argv: list[str] | None = None) -> int:
         # Importing fairseq sets the root logger to DEBUG, and every library then logs.
         logging.getLogger().setLevel((os.environ.get("LOGLEVEL") or "WARNING").upper())
         code = load_command(name).run(args) if args else print(overview()) or 0
-        sys.stdout.flush()
+        flush_stdout()
         return code
     except BrokenPipeError:
-        # The reader (head) has closed the pipe; Python would raise again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()  # the reader (head) has closed the pipe
         return 1
     except (ValueError, OSError) as error:
-        print(f"{PROGRAM} {name}: error: {_one_line(error)}", file=sys.stderr)
+        shown = name_stdout(error) if isinstance(error, OSError) else error
+        print(f"{PROGRAM} {name}: error: {one_line(shown)}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "fairseq":
@@ -105,12 +105,6 @@ def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, COMMANDS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown command {name!r}: {hint}The commands are {', '.join(COMMANDS)}"
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return message_line(f"{error.filename}: {error.strerror}")
-    return message_line(" ".join(str(error).split()) or type(error).__name__)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from vaswani_plugin.text.expansion import bounded
-from vaswani_plugin.text.messages import InputError, message_line
+from vaswani_plugin.text.messages import (
+    InputError,
+    flush_stdout,
+    name_stdout,
+    one_line,
+    silence_stdout,
+)
 
 BLOCK_BYTES = 1 << 18
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -273,23 +279,16 @@ def run(main: Callable[[], None]) -> None:
     name = Path(sys.argv[0]).name
     try:
         main()
-        sys.stdout.flush()
+        flush_stdout()
     except InputError as error:
-        sys.exit(message_line(f"{name}: error: {error}"))
+        sys.exit(f"{name}: error: {one_line(error)}")
     except BrokenPipeError:
         # The reader of the pipe has closed it (`| head`).
-        _silence_stdout()
+        silence_stdout()
         sys.exit(141)
     except OSError as error:
-        _silence_stdout()
-        place = f"{error.filename}: " if error.filename else ""
-        sys.exit(message_line(f"{name}: error: {place}{error.strerror or error}"))
+        sys.exit(f"{name}: error: {one_line(name_stdout(error))}")
     except MemoryError:
         sys.exit(f"{name}: error: the memory is too small for this input: divide it")
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _silence_stdout() -> None:
-    # Python flushes stdout once more at exit and would report the error a second time.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

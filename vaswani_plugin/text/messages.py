@@ -1,6 +1,7 @@
-"""Error messages of the commands."""
+"""Error messages of the commands and scripts."""
 
 import os
+import sys
 
 LONGEST_MESSAGE = 900
 TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
@@ -25,3 +26,44 @@ def message_line(text: str) -> str:
     if len(line) > LONGEST_MESSAGE:
         line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
     return line
+
+
+def one_line(error: BaseException) -> str:
+    """Formats an error's message as one short line; that of an `OSError` names the file."""
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return message_line(place + error.strerror)
+    return message_line(" ".join(str(error).split()) or type(error).__name__)
+
+
+def flush_stdout() -> None:
+    """Flushes standard output; if that fails, the rest of the output is discarded.
+
+    Raises:
+        OSError: it can't be written; the error names standard output.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        silence_stdout()
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def silence_stdout() -> None:
+    """Discards what is written to standard output from now on.
+
+    Python flushes it once more at exit and would report its error a second time.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def name_stdout(error: OSError) -> OSError:
+    """Returns an error that names standard output, if flushing fails and `error` names no file.
+
+    Otherwise, it returns `error`. What was printed before the error is written.
+    """
+    try:
+        flush_stdout()
+    except OSError as again:
+        return again if error.filename is None else error
+    return error
