@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.metrics.segments import read_generate_output, read_lines, remove_bpe
+from vaswani_plugin.metrics.segments import read_generate_output, read_lines
 
 
 def write(path: Path, data: str | bytes) -> Path:
@@ -40,11 +40,6 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_text(tmp_path: Path) -> 
 
 def test_blank_lines_are_lines(tmp_path: Path) -> None:
     assert read_lines(write(tmp_path / "blank", b"\n \n")) == ["", " "]
-
-
-def test_bpe_is_removed() -> None:
-    assert remove_bpe("ein@@ und@@ zwanzig klein@@ e Hunde@@") == "einundzwanzig kleine Hunde"
-    assert remove_bpe("mail@@example") == "mail@@example"
 
 
 GENERATED = """2026 | INFO | some log line

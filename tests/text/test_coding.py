@@ -14,6 +14,7 @@ from vaswani_plugin.text.coding import (
     SEPARATOR,
     bpe_units,
     decode_characters,
+    join_bpe,
     make_coding,
     to_letters,
 )
@@ -73,6 +74,12 @@ def test_bpe_merges_what_is_frequent(bpe_coding):
     units = encode("\u4e2d\u6587").split()
     assert len(units) == 1, "bytes of a frequent word were not merged"
     assert len(encode("\u6587\u4e2d").split()) > 1, "a word that was never seen"
+
+
+def test_units_join_to_words():
+    assert join_bpe("ein@@ und@@ zwanzig klein@@ e Hunde@@") == "einundzwanzig kleine Hunde"
+    assert join_bpe("mail@@example") == "mail@@example"
+    assert join_bpe("10\u00a0@@ 000\u00a0 ") == "10\u00a0000\u00a0"  # no separator of words
 
 
 def test_no_unit_of_text_is_reserved(codes):

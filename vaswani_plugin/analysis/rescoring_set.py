@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from vaswani_plugin.analysis.nbest import NBest
-from vaswani_plugin.metrics.segments import read_lines, remove_bpe
+from vaswani_plugin.metrics.segments import read_lines
 from vaswani_plugin.metrics.tuning import Pool, count_ngrams
+from vaswani_plugin.text.coding import join_bpe
 
 SCORE, WORDS = "score", "words"
 """Names of the features that every list has: the system's own score, and the number of words."""
@@ -48,7 +49,7 @@ class RescoringSet:
             self.references = [_lines_for(nbest, path) for path in references]
         elif nbest.references is not None:
             self.references = [nbest.references]
-        self.words = [[remove_bpe(text) for text in row] for row in texts]
+        self.words = [[join_bpe(text) for text in row] for row in texts]
         self.features = {
             SCORE: [np.array([entry.score for entry in entries]) for entries in nbest.lists],
             WORDS: [np.array([float(len(text.split())) for text in row]) for row in self.words],
@@ -94,7 +95,7 @@ class RescoringSet:
         return Pool.of(self.rows(names), self._counts)
 
     def _count(self) -> list[np.ndarray]:
-        golds = zip(*([remove_bpe(line) for line in side] for side in self.references), strict=True)
+        golds = zip(*([join_bpe(line) for line in side] for side in self.references), strict=True)
         return [
             np.stack([count_ngrams(text, gold) for text in row])
             for row, gold in zip(self.words, golds, strict=True)

@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vaswani_plugin.metrics.segments import (
-    GenerateOutput,
-    read_generate_output,
-    read_lines,
-    remove_bpe,
-)
+from vaswani_plugin.metrics.segments import GenerateOutput, read_generate_output, read_lines
+from vaswani_plugin.text import coding
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ def _read_output(path: Path, tokenized: bool, join_bpe: bool) -> GenerateOutput:
     if not join_bpe:
         return output
     joined = [output.hypotheses, output.detokenized, output.references]
-    return GenerateOutput(*([remove_bpe(line) for line in lines] for lines in joined))
+    return GenerateOutput(*([coding.join_bpe(line) for line in lines] for lines in joined))
 
 
 def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:

@@ -19,11 +19,6 @@ def read_lines(path: Path) -> list[str]:
     return list(read_text(path))
 
 
-def remove_bpe(line: str) -> str:
-    """Join the subword-nmt pieces of a line to words, by removing "@@ "."""
-    return (line + " ").replace("@@ ", "").rstrip(" ")
-
-
 @dataclass
 class GenerateOutput:
     """The output of fairseq-generate in the order of the corpus: one segment a sentence.

@@ -84,7 +84,7 @@ def from_letters(text: str) -> str:
 
 def join_bpe(line: str) -> str:
     """Undoes byte-pair encoding, as fairseq-generate's --remove-bpe does."""
-    return (line + " ").replace("@@ ", "").rstrip()
+    return (line + " ").replace("@@ ", "").rstrip(" ")
 
 
 def bpe_units(codes: str) -> list[str]:
