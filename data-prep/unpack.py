@@ -82,19 +82,11 @@ def copy_text(stream: IO[bytes], output: IO[bytes]) -> int:
     return lines
 
 
-def without_mark(lines: Iterator[str]) -> Iterator[str]:
-    """Drops the byte order mark that Windows editors write before the first line."""
-    for line in lines:
-        yield line.removeprefix("\ufeff")
-        break
-    yield from lines
-
-
 def sentences(
     job: Job, stream: IO[bytes], name: str, segments: dict[Job, list[Segment]]
 ) -> Iterator[str]:
     """Yields the sentences of a member with markup; also stores its segments in `segments`."""
-    lines = without_mark(decode_lines(stream, name))
+    lines = decode_lines(stream, name)
     if job.format == "sgm":
         segments[job] = read_segments(lines, name)
         return (segment.text for segment in segments[job])

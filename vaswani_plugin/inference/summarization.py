@@ -20,8 +20,8 @@ from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
+from vaswani_plugin.text.corpus_io import join_words
 from vaswani_plugin.text.settings import TextSettings
-from vaswani_plugin.text.summaries import one_line
 
 BUFFER = 256
 NOTHING = Completion(tokens=[], log_probabilities=[], score=0.0, ended=True)
@@ -207,7 +207,7 @@ class Summarizer:
             best = next(found)[0] if units else NOTHING
             tokens = tuple(self.model.dictionary[token] for token in best.tokens)
             yield Summary(
-                text=one_line(self._coder.decode(tokens)),
+                text=join_words(self._coder.decode(tokens)),
                 score=best.score,
                 tokens=tokens,
                 token_scores=tuple(best.log_probabilities),

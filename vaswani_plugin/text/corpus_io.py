@@ -162,6 +162,11 @@ def read_lines(path: str | Path) -> Iterator[str]:
         yield from decode_lines(stream, str(path))
 
 
+def join_words(text: str) -> str:
+    """Joins the words of a text by single spaces; a line break of any kind separates words, too."""
+    return " ".join(text.split())
+
+
 def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
     """Yields the pairs of lines of two files.
 

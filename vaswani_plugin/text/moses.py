@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
+from vaswani_plugin.text.corpus_io import join_words
+
 # Chunks in the cache of a process: about 50 MB. Longer chunks seldom repeat and are not cached.
 REMEMBERED_CHUNKS = 1 << 18
 LONGEST_REMEMBERED = 40
@@ -178,7 +180,7 @@ def make_processor(
         steps.append(make_tokenizer(language, aggressive, escape))
     else:
         # A later reader would end the line at a U+2028 or similar inside it.
-        steps.append(lambda line: " ".join(line.split()))
+        steps.append(join_words)
 
     def process(line: str) -> str:
         for step in steps:

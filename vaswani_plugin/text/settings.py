@@ -147,9 +147,7 @@ class TextSettings(_Fields):
             InputError: an unknown coding; settings that don't fit together.
         """
         self._check_types()
-        _one_of("coding", self.coding, CODINGS)
-        if (self.codes is not None) != (self.coding == "bpe"):
-            raise InputError(f"coding is {self.coding}, codes {self.codes}: don't fit together")
+        _check_coding(self.coding, self.codes, CODINGS)
         if (self.article_tokens is None) != (self.summary_tokens is None):
             raise InputError("article_tokens and summary_tokens: give both or neither")
         self._at_least_1("article_tokens", "summary_tokens", "beam")
@@ -184,9 +182,7 @@ class TreeSettings(_Fields):
             InputError: an unknown coding; settings that don't fit together.
         """
         self._check_types()
-        _one_of("coding", self.coding, TREE_CODINGS)
-        if (self.codes is not None) != (self.coding == "bpe"):
-            raise InputError(f"coding is {self.coding}, codes {self.codes}: don't fit together")
+        _check_coding(self.coding, self.codes, TREE_CODINGS)
         self._at_least_1("beam")
 
     def files(self) -> list[str]:
@@ -201,6 +197,12 @@ AnySettings = Settings | TextSettings | TreeSettings
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name} is {value!r}: must be {', '.join(choices)}")
+
+
+def _check_coding(coding: str, codes: str | None, choices: tuple[str, ...]) -> None:
+    _one_of("coding", coding, choices)
+    if (codes is not None) != (coding == "bpe"):
+        raise InputError(f"coding is {coding}, codes {codes}: don't fit together")
 
 
 def dictionary_name(language: str) -> str:

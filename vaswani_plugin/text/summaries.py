@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, join_words, read_lines, write_atomically
 
 _HIGHLIGHT = "@highlight"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,23 +33,18 @@ class Example:
     references: list[str]
 
 
-def one_line(text: str) -> str:
-    """Joins the words of a text by single spaces."""
-    return " ".join(text.split())
-
-
 def split_sentences(text: str) -> list[str]:
     """Splits after . ! or ? (and closing quotes) if a space and no lower-case letter follow.
 
     The rule serves lead baselines; it also splits after an abbreviation before a name.
     """
-    marked = _SENTENCE_END.sub(lambda end: f"{end[1]}\n", one_line(text))
+    marked = _SENTENCE_END.sub(lambda end: f"{end[1]}\n", join_words(text))
     return [sentence for sentence in marked.split("\n") if sentence]
 
 
 def _cleaned(sentences: list[str], references: list[str]) -> Example:
     return Example(
-        *([text for t in texts if (text := one_line(t))] for texts in (sentences, references))
+        *([text for t in texts if (text := join_words(t))] for texts in (sentences, references))
     )
 
 
@@ -109,7 +104,7 @@ def read_story(path: Path) -> Example:
     article: list[str] = []
     highlights: list[str] = []
     current = article
-    for line in map(one_line, read_lines(path)):
+    for line in map(join_words, read_lines(path)):
         if line == _HIGHLIGHT:
             current = highlights
         elif line:

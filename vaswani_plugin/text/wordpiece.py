@@ -23,7 +23,7 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.corpus_io import InputError, join_words, read_lines
 from vaswani_plugin.text.likelihood_pieces import learn_merges
 
 KINDS = ("unigram", "bpe", "likelihood")
@@ -49,10 +49,6 @@ _SETTINGS = {
 _HIGHEST = re.compile(r"set it to a value <= (\d+)")
 
 
-def _plain_spaces(line: str) -> str:
-    return " ".join(line.split())
-
-
 def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     """Yields the lines that hold words; at most `sample` of them, evenly spaced over all files.
 
@@ -66,7 +62,7 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     for path, count in counts.items():
         if count == 0:
             raise InputError(f"{path}: the file holds no words")
-    lines = (line for path in paths for line in map(_plain_spaces, read_lines(path)) if line)
+    lines = (line for path in paths for line in map(join_words, read_lines(path)) if line)
     total = sum(counts[path] for path in paths)
     kept = min(sample, total)
     # Counting has already checked the text: an error inside the library would lose its message.
@@ -196,7 +192,7 @@ def make_encoder(path: str | Path) -> Callable[[str], str]:
     encode = load(path).encode
 
     def encode_line(line: str) -> str:
-        return " ".join(encode(_plain_spaces(line), out_type=str))
+        return " ".join(encode(join_words(line), out_type=str))
 
     return encode_line
 
@@ -210,7 +206,7 @@ def make_decoder(path: str | Path) -> Callable[[str], str]:
     decode = load(path).decode
 
     def decode_line(line: str) -> str:
-        return _plain_spaces(decode(line.split()).replace("\u2581", " "))
+        return join_words(decode(line.split()).replace("\u2581", " "))
 
     return decode_line
 
