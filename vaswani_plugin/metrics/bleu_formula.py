@@ -106,10 +106,10 @@ def count_words(
         output_length += len(words)
         reference_length += min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
         for order in range(1, orders + 1):
-            ours = _ngrams(words, order)
+            ours = ngrams(words, order)
             theirs: Counter[tuple[str, ...]] = Counter()
             for gold in golds:
-                theirs |= _ngrams(gold, order)
+                theirs |= ngrams(gold, order)
             matches[order] += (ours & theirs).total()
             totals[order] += ours.total()
     counted = range(1, orders + 1)
@@ -125,5 +125,6 @@ def _words(line: str, lowercase: bool) -> list[str]:
     return _WORDS(line.translate(_ASCII_LOWER) if lowercase else line)
 
 
-def _ngrams(words: list[str], order: int) -> Counter[tuple[str, ...]]:
+def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    """How often each sequence of `order` words occurs."""
     return Counter(zip(*(words[start:] for start in range(order)), strict=False))

@@ -203,7 +203,7 @@ class Totals:
     def summary(self) -> dict[str, float | None]:
         """EVALB's summary with EVALB's names; shares in percent, F None where nothing matched."""
         valid = self.sentences - self.errors - self.skipped
-        recall, precision = _percent(self.matched, self.gold), _percent(self.matched, self.test)
+        recall, precision = percent(self.matched, self.gold), percent(self.matched, self.test)
         both = recall + precision
         return {
             "sentence": self.sentences,
@@ -213,15 +213,16 @@ class Totals:
             "bracketing_recall": recall,
             "bracketing_precision": precision,
             "bracketing_fmeasure": 2 * precision * recall / both if both else None,
-            "complete_match": _percent(self.complete, valid),
+            "complete_match": percent(self.complete, valid),
             "average_crossing": self.crossing / valid if valid else 0.0,
-            "no_crossing": _percent(self.no_crossing, valid),
-            "2_or_less_crossing": _percent(self.two_crossing, valid),
-            "tagging_accuracy": _percent(self.tags, self.words),
+            "no_crossing": percent(self.no_crossing, valid),
+            "2_or_less_crossing": percent(self.two_crossing, valid),
+            "tagging_accuracy": percent(self.tags, self.words),
         }
 
 
-def _percent(part: int, whole: int) -> float:
+def percent(part: int, whole: int) -> float:
+    """The percentage of a part, from 0 to 100; 0 of nothing."""
     return 100.0 * part / whole if whole else 0.0
 
 

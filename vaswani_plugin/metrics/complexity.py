@@ -7,6 +7,7 @@ of restricted self-attention. Constants are left out, as in the table's O(.).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import linear_regression
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,4 @@ def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
         values: a positive number for each of them.
     """
     x, y = [math.log(s) for s in sizes], [math.log(v) for v in values]
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    return covariance / sum((a - mean_x) ** 2 for a in x)
+    return linear_regression(x, y).slope

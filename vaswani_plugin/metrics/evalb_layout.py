@@ -3,7 +3,7 @@
 import math
 from itertools import zip_longest
 
-from vaswani_plugin.metrics.bracketing import SentenceScore, Totals
+from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, percent
 from vaswani_plugin.metrics.evalb_trees import Bracket, Word
 
 RULE = "=" * 76
@@ -28,17 +28,13 @@ _SUMMARY = (
 )
 
 
-def _percent(part: int, whole: int) -> float:
-    return 100.0 * part / whole if whole else 0.0
-
-
 def row(score: SentenceScore) -> str:
     """A sentence's line of the table."""
     return (
         f"{score.line:4d}  {score.length:3d}    {score.status:d}  "
-        f"{_percent(score.matched, score.gold):6.2f} {_percent(score.matched, score.test):6.2f}"
+        f"{percent(score.matched, score.gold):6.2f} {percent(score.matched, score.test):6.2f}"
         f"   {score.matched:3d}    {score.gold:3d}  {score.test:3d}    {score.crossing:3d}"
-        f"   {score.words:4d}  {score.tags:4d}   {_percent(score.tags, score.words):6.2f}"
+        f"   {score.words:4d}  {score.tags:4d}   {percent(score.tags, score.words):6.2f}"
     )
 
 
@@ -47,11 +43,11 @@ def total_row(totals: Totals) -> str:
     brackets = ""
     if totals.gold and totals.test:
         brackets = (
-            f"{'':16}{_percent(totals.matched, totals.gold):6.2f} "
-            f"{_percent(totals.matched, totals.test):6.2f} "
+            f"{'':16}{percent(totals.matched, totals.gold):6.2f} "
+            f"{percent(totals.matched, totals.test):6.2f} "
             f"{totals.matched:6d} {totals.gold:5d} {totals.test:5d}  {totals.crossing:5d}"
         )
-    accuracy = _percent(totals.tags, totals.words)
+    accuracy = percent(totals.tags, totals.words)
     return f"{RULE}\n{brackets}  {totals.words:5d} {totals.tags:5d}   {accuracy:6.2f}"
 
 

@@ -6,10 +6,10 @@ because it imports nltk, scikit-learn and scipy, which takes most of a second at
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from vaswani_plugin.metrics.bleu_formula import ngrams
 from vaswani_plugin.metrics.porter import stem
 
 KINDS = ("rouge1", "rouge2", "rougeL")
@@ -84,10 +84,7 @@ def longest_common_subsequence(left: Sequence[str], right: Sequence[str]) -> int
 
 
 def _f1_of_ngrams(reference: Sequence[str], hypothesis: Sequence[str], size: int) -> float:
-    wanted, found = (
-        Counter(zip(*(words[start:] for start in range(size)), strict=False))
-        for words in (reference, hypothesis)
-    )
+    wanted, found = ngrams(reference, size), ngrams(hypothesis, size)
     return _f1((wanted & found).total(), wanted.total(), found.total())
 
 

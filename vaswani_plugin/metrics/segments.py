@@ -1,7 +1,7 @@
 """Segments to score: text files, one segment a line, and the output of fairseq-generate."""
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -27,9 +27,9 @@ class GenerateOutput:
     where the data has no target side).
     """
 
-    hypotheses: list[str] = field(default_factory=list)
-    detokenized: list[str] = field(default_factory=list)
-    references: list[str] = field(default_factory=list)
+    hypotheses: list[str]
+    detokenized: list[str]
+    references: list[str]
 
 
 def read_generate_output(path: Path) -> GenerateOutput:
