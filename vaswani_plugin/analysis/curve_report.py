@@ -25,7 +25,7 @@ def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
                 "label": each.label,
                 "log": each.log,
                 "series": {
-                    key: series.summary(SERIES[key.split()[-1]][2])
+                    key: series.summary(SERIES[key.split()[-1]][1])
                     | {
                         "updates": series.updates,
                         "x": series.x,
@@ -44,7 +44,7 @@ def as_text(runs: list[Run]) -> str:
     rows, remarks = [], []
     for each in runs:
         for number, (key, series) in enumerate(each.series.items()):
-            found = series.summary(SERIES[key.split()[-1]][2])
+            found = series.summary(SERIES[key.split()[-1]][1])
             rows.append(
                 {
                     "run": "" if number else each.label,
@@ -101,7 +101,7 @@ def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
                     **style,
                 )
         panel.set_xlabel(AXES[axis])
-        panel.set_title(SERIES[name][1], fontsize=10)
+        panel.set_title(SERIES[name][0], fontsize=10)
         if name == "ppl":
             panel.set_yscale("log")
         if axis == "tokens":

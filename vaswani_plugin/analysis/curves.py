@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vaswani_plugin.analysis.curve_series import SERIES
 from vaswani_plugin.analysis.event_files import read_events
 from vaswani_plugin.metrics.segments import read_lines
-from vaswani_plugin.text.training_log import Curve, read_curves, read_records
-
-LOG_OF_RECIPE = "logs/train.log"
+from vaswani_plugin.text.training_log import LOG_OF_RECIPE, Curve, read_curves, read_records
 
 
 @dataclass
@@ -76,13 +73,12 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
         if kind in ("train_inner", "train"):
             continue
         for name in names:
-            field = SERIES[name][0]
             # Only loss and perplexity of validation are curves, not its speed or learning rate.
-            points = [p for p in curve if field in p] if not kind or name in ("loss", "ppl") else []
+            points = [p for p in curve if name in p] if not kind or name in ("loss", "ppl") else []
             if points:
                 updates = [int(point["num_updates"]) for point in points]
                 x = _positions(updates, anchors, axis, str(log))
-                values = [point[field] for point in points]
+                values = [point[name] for point in points]
                 series[f"{kind} {name}".strip()] = Series(x, updates, values)
     return Run(label or _label(path), str(log), series)
 

@@ -11,9 +11,8 @@ from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.segments import read_lines
 from vaswani_plugin.metrics.sizes import sizes_of
 from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.training_log import TrainingRun, read_training
+from vaswani_plugin.text.training_log import LOG_OF_RECIPE, TrainingRun, read_training
 
-LOG_OF_RECIPE = "logs/train.log"
 _CONSTANTS = {"None": None, "True": True, "False": False}
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+LOG_OF_RECIPE = "logs/train.log"
+"""The log of a training, in a recipe's work folder."""
 _JSON_LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
 _VALID_LINE = re.compile(r"\| epoch \d+ \| valid on '(\w+)' subset \|")
 _BAR = re.compile(r"^epoch \d+:.*\[.*\bnum_updates=\d+")
