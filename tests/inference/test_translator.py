@@ -2,7 +2,7 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import combinations, islice
 
 import pytest
 import torch
@@ -202,14 +202,18 @@ def test_samples_repeat_with_a_seed(translator):
 
 def test_other_seeds_are_independent(translator):
     """Seed 6 of a text was seed 5 of the next text, where each is a batch of its own."""
+    options = {"sampling": True, "nbest": 5, "temperature": 3.0, "batch_tokens": 1}
     texts = ["a bird"] * 4
-
-    def sample(seed):
-        options = {"sampling": True, "nbest": 5, "temperature": 3.0, "batch_tokens": 1}
-        return [own for (own,) in zip(outputs(translator.translate(texts, seed=seed, **options)))]
-
-    first, second = sample(5), sample(6)
+    first, second = (outputs(translator.translate(texts, seed=n, **options)) for n in (5, 6))
     assert all(a != b for a in first for b in second)
+
+
+def test_buffers_of_a_stream_are_sampled_independently(translator):
+    options = {"sampling": True, "nbest": 5, "temperature": 3.0, "seed": 5}
+    texts = ["a bird"] * 4
+    streamed = outputs(translator.stream(texts, buffer=1, **options))
+    assert all(a != b for a, b in combinations(streamed, 2))
+    assert streamed == outputs(translator.translate(texts, batch_tokens=1, **options))
 
 
 def test_a_prefix_may_repeat_words(translator):

@@ -9,7 +9,12 @@ T = TypeVar("T")
 
 
 def seed_of(seed: int, number: int) -> int:
-    """A seed of its own for batch or text `number`: other seeds give other ones for all numbers."""
+    """The seed of the random numbers of one batch or text.
+
+    Args:
+        seed: of the caller.
+        number: of the batch or text; each number of one seed gives other random numbers.
+    """
     words = np.random.SeedSequence((seed % 2**64, number)).generate_state(2, np.uint32)
     return int(words[0]) << 31 | int(words[1]) >> 1
 

@@ -11,6 +11,7 @@ when a bundle asks for it.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -178,7 +179,7 @@ class Translator:
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
         sources = list(self._read(texts, options))
-        return self._translate(sources, options, progress=options.get("progress", False))
+        return self._translate(sources, options, count(), options.get("progress", False))
 
     def stream(
         self, lines: Iterable[str], *, buffer: int = 1000, **options: Unpack[TranslateOptions]
@@ -207,9 +208,10 @@ class Translator:
         self, lines: Iterable[str], buffer: int, options: TranslateOptions
     ) -> Iterator[Translation]:
         sources = self._read(lines, options)
+        numbers = count()
         with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
             for buffered in split_into_buffers(sources, buffer):
-                for translation in self._translate(buffered, options, progress=False):
+                for translation in self._translate(buffered, options, numbers, progress=False):
                     yield translation
                     bar.update()
 
@@ -275,17 +277,21 @@ class Translator:
             yield read_source(text, number, self.pipeline, longest, long)
 
     def _translate(
-        self, sources: list[Source], options: TranslateOptions, progress: bool
+        self,
+        sources: list[Source],
+        options: TranslateOptions,
+        numbers: Iterator[int],
+        progress: bool,
     ) -> list[Translation]:
+        """Translate texts; each batch takes the next of `numbers` for its seed."""
         search = make_search_options(options, self.settings.beam)
         prefixes = self._prefixes(options.get("prefix"), sources)
         pieces = [piece for source in sources for piece in source.pieces]
         lengths = [len(piece) + 1 for piece in pieces]
         found: dict[int, list[Decoded]] = {}
         with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
-            batches = batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS))
-            for number, batch in enumerate(batches):
-                seed = options.get("seed")
+            for batch in batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS)):
+                seed, number = options.get("seed"), next(numbers)
                 decoded = self.engine.decode(
                     [pieces[n] for n in batch],
                     search,
