@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from toy_parser import FLAGS, TESTED, TREES, write_parser_bundle
 
 from vaswani_plugin.errors import UserError
@@ -110,6 +111,20 @@ def test_the_bundles_beam_and_the_papers_penalty(parser):
         assert parse.score == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["beam", "nbest", "batch_tokens", "buffer"])
+def test_options_below_their_smallest_values(parser, name):
+    for value in (0, -1):
+        with pytest.raises(UserError, match=f"{name} is {value}; it must be at least 1"):
+            parser.stream(["a"], **{name: value})
+
+
+def test_types_by_their_names(folder):
+    rough = Parser.from_pretrained(folder, dtype="bfloat16")
+    assert {weight.dtype for weight in rough.model.parameters()} == {torch.bfloat16}
+    with pytest.raises(UserError, match="dtype is 'bfloat'; PyTorch has no such type"):
+        Parser.from_pretrained(folder, dtype="bfloat")
+
+
 def test_what_does_not_fit(parser):
     with pytest.raises(UserError, match="nbest is 4: a beam of 3 finds no more than 3"):
         parser.parse("a", nbest=4)
@@ -150,7 +165,7 @@ def test_parsers_that_only_fairseq_builds(arch, tmp_path):
     folder = write_parser_bundle(tmp_path, model=flags)
     with pytest.raises(ForeignModel, match="only fairseq builds"):
         Parser.from_pretrained(folder)
-    parser = load_parser(folder)
+    parser = load_parser(folder, dtype="float32")
     found = parser.parse(SENTENCES[:3])
     for sentence, one in zip(SENTENCES, found, strict=False):
         assert [leaf.word for leaf in leaves(one.tree)] == sentence.split()

@@ -249,6 +249,11 @@ def test_bad_options_are_named(translator, options, part):
         translator.translate("a bird", **options)
 
 
+def test_a_stream_needs_a_buffer(translator):
+    with pytest.raises(UserError, match="buffer is 0; it must be at least 1"):
+        translator.stream(["a bird"], buffer=0)
+
+
 def test_bad_folders_are_named(tmp_path):
     with pytest.raises(ValueError, match="is not a bundle"):
         Translator.from_pretrained(tmp_path)

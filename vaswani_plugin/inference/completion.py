@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.options import as_flag, require_at_least
 from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.dictionary import Dictionary
@@ -81,18 +82,6 @@ class CompletionKeywords(TypedDict, total=False):
     batch_tokens: int
 
 
-LEAST = {
-    "beam": 1,
-    "nbest": 1,
-    "max_new_tokens": 1,
-    "min_new_tokens": 0,
-    "no_repeat_ngram": 0,
-    "top_k": 1,
-    "batch_tokens": 1,
-}
-"""The smallest value of each numeric option."""
-
-
 @dataclass(frozen=True)
 class CompletionOptions:
     """How texts are completed.
@@ -139,10 +128,7 @@ class CompletionOptions:
         Raises:
             UserError: names the option, as a flag, and the remedy.
         """
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+        require_at_least(vars(self), as_flag)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
         if self.top_k is not None and self.top_p is not None:

@@ -28,6 +28,26 @@ It takes the bundle, the device, the type of the weights and the number of threa
 """
 
 
+def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":
+    """PyTorch's type of a name.
+
+    Args:
+        dtype: such as "bfloat16" or "torch.bfloat16"; a type, and None, is returned as it is.
+
+    Raises:
+        UserError: there is no such type.
+    """
+    import torch
+
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    name = dtype.removeprefix("torch.")
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise UserError(f"dtype is {name!r}; PyTorch has no such type: give float16")
+    return found
+
+
 def engine_of(folder: Path) -> str:
     """The engine, one of `ENGINES`, that a bundle was made for."""
     return next((MADE_FOR[name] for name in MADE_FOR if (folder / name).is_file()), "torch")
@@ -89,9 +109,7 @@ def _load_torch_engine(
     from vaswani_plugin.inference.search_engine import SearchEngine
 
     place = torch.device(device)
-    dtype = None if precision is None else getattr(torch, precision, None)
-    if precision is not None and not isinstance(dtype, torch.dtype):
-        raise UserError(f"dtype is {precision!r}; PyTorch has no such type: give float16")
+    dtype = dtype_of(precision)
     try:
         return SearchEngine(bundle.load_transformer(), place, dtype, threads)
     except ForeignModel as foreign:

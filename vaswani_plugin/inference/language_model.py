@@ -28,7 +28,9 @@ from vaswani_plugin.inference.completion import (
     Prompt,
     TextCoder,
 )
+from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
+from vaswani_plugin.inference.options import require_at_least
 from vaswani_plugin.inference.scores import Perplexity, TextScore, score_texts
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
 from vaswani_plugin.inference.threads import use_threads
@@ -73,7 +75,7 @@ class LanguageModel:
         *,
         data: str | Path | None = None,
         device: str | torch.device = "cpu",
-        dtype: torch.dtype | None = None,
+        dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> "LanguageModel":
         """Load a Transformer language model; it needs no fairseq.
@@ -82,17 +84,18 @@ class LanguageModel:
             folder: a bundle, or a checkpoint.
             data: with a checkpoint: the folder of its dictionary.
             device: where it computes.
-            dtype: of its weights; None: as they are.
+            dtype: of its weights, such as torch.bfloat16 or "bfloat16"; None: as they are.
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
 
         Raises:
             ForeignModel: only fairseq builds this model: `interchange.language_model` loads it.
-            ValueError: it is no language model, or can't be used; names the file.
+            ValueError: it is no language model, or can't be used; names the file. Or there is no
+                such `dtype`.
             OSError: a file can't be read.
         """
         files = LanguageFiles.find(Path(folder), None if data is None else Path(data))
         model, dictionary, task = files.load_transformer()
-        model = model.to(device=device, dtype=dtype)
+        model = model.to(device=device, dtype=dtype_of(dtype))
         return cls(model, dictionary, task, files.pipeline, threads)
 
     @property
@@ -153,6 +156,7 @@ class LanguageModel:
 
         An error of a prompt, or of the stream, is raised after the prompts before it are answered.
         """
+        require_at_least({"buffer": buffer})
         chosen = self._completion_options(options)
         read = (self._prompt(number, text, chosen) for number, text in enumerate(prompts, start=1))
         buffers = split_into_buffers(read, buffer)

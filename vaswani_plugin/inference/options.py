@@ -1,11 +1,47 @@
-"""The options of `Translator.translate` and `.stream`."""
+"""The options of `Translator.translate` and `.stream`, and the smallest values of all options."""
 
-from collections.abc import Sequence
-from typing import Literal, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import SearchOptions
+
+LEAST = {
+    **dict.fromkeys(("beam", "nbest", "batch_tokens", "buffer", "top_k"), 1),
+    **dict.fromkeys(("max_length", "max_new_tokens"), 1),
+    **dict.fromkeys(("min_length", "min_new_tokens", "no_repeat_ngram"), 0),
+}
+"""The smallest value of each whole number among the options of translating, completing, parsing and
+summarizing."""
+
+
+def as_keyword(name: str, value: object) -> str:
+    """An option as the first words of a message: ``nbest is 0; it``."""
+    return f"{name} is {value}; it"
+
+
+def as_flag(name: str, value: object) -> str:
+    """An option as the first words of a message: ``--nbest 0:``."""
+    return f"--{name.replace('_', '-')} {value}:"
+
+
+def require_at_least(
+    values: Mapping[str, Any], spelling: Callable[[str, object], str] = as_keyword
+) -> None:
+    """Refuse options below their smallest values.
+
+    Args:
+        values: by the options' names; those that `LEAST` lacks are not checked, nor is None.
+        spelling: `as_keyword` or `as_flag`.
+
+    Raises:
+        UserError: names the option and its smallest value.
+    """
+    for name, least in LEAST.items():
+        value = values.get(name)
+        if value is not None and value < least:
+            raise UserError(f"{spelling(name, value)} must be at least {least}")
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -91,11 +127,7 @@ def check_options(given: TranslateOptions) -> None:
     if unknown := given.keys() - TranslateOptions.__annotations__.keys():
         known = ", ".join(TranslateOptions.__annotations__)
         raise UserError(f"{min(unknown)}: no option of that name; there are {known}")
-    least = {"beam": 1, "nbest": 1, "batch_tokens": 1, "top_k": 1, "min_length": 0}
-    for name, bound in (least | {"no_repeat_ngram": 0}).items():
-        value = given.get(name)
-        if isinstance(value, int) and value < bound:
-            raise UserError(f"{name} is {value}; it must be at least {bound}")
+    require_at_least(given)
     if (top_p := given.get("top_p")) is not None and not 0 < top_p <= 1:
         raise UserError(f"top_p is {top_p}; it must be above 0 and at most 1")
     if given.get("top_k") is not None and top_p is not None:

@@ -19,6 +19,8 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded
+from vaswani_plugin.inference.engines import dtype_of
+from vaswani_plugin.inference.options import require_at_least
 from vaswani_plugin.inference.search_engine import (
     TokenDictionary,
     make_decoded,
@@ -118,6 +120,14 @@ class ParseOptions:
     unconstrained: bool = False
     batch_tokens: int = 2048
 
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: one is too small; names it.
+        """
+        require_at_least(vars(self))
+
 
 class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
     """The interface of a parser's dictionaries; ours and fairseq's both have it."""
@@ -157,7 +167,7 @@ class Parser:
         folder: str | Path,
         *,
         device: str | torch.device = "cpu",
-        dtype: torch.dtype | None = None,
+        dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> "Parser":
         """Load a bundle of recipes/parsing.sh; it needs no fairseq.
@@ -165,17 +175,18 @@ class Parser:
         Args:
             folder: of the bundle.
             device: where to decode.
-            dtype: of the weights; None: as they are stored.
+            dtype: of the weights, such as torch.bfloat16 or "bfloat16"; None: as they are stored.
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
 
         Raises:
             ForeignModel: only fairseq builds this model: `interchange.parsing` loads it.
-            ValueError: it is no parser's bundle, or can't be used; names the file.
+            ValueError: it is no parser's bundle, or can't be used; names the file. Or there is no
+                such `dtype`.
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder), TreeSettings)
         loaded = bundle.load_transformer()
-        model = loaded.model.to(device=device, dtype=dtype)
+        model = loaded.model.to(device=device, dtype=dtype_of(dtype))
         return cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
 
     def count_tokens(self, sentence: str) -> int:
@@ -231,6 +242,7 @@ class Parser:
         An error of a sentence, or of the stream, is raised after the trees of the earlier
         sentences.
         """
+        require_at_least({"buffer": buffer})
         chosen = ParseOptions(**options)
         search = self._search_options(chosen)
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))

@@ -17,6 +17,7 @@ from vaswani_plugin.inference.batching import split_into_buffers
 from vaswani_plugin.inference.completing import Completer
 from vaswani_plugin.inference.completion import UNKNOWN, TextCoder
 from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.inference.options import as_flag, require_at_least
 from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
@@ -77,6 +78,14 @@ class SummaryOptions:
     max_length: int | None = None
     no_repeat_ngram: int = 0
     batch_tokens: int = 4096
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: one is too small; names it, as a flag.
+        """
+        require_at_least(vars(self), as_flag)
 
     def search_options(self) -> SearchOptions:
         """The options of the search."""
@@ -166,6 +175,7 @@ class Summarizer:
 
         An error of the stream is raised after the articles before it are answered.
         """
+        require_at_least({"buffer": buffer})
         chosen = self._complete_options(SummaryOptions(**options))
         encode = self._coder.encode_line
         lines = (article.replace("\n", " ") for article in articles)

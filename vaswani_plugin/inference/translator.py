@@ -23,7 +23,7 @@ from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.engines import BuildForeign, load_engine
-from vaswani_plugin.inference.options import TranslateOptions, make_search_options
+from vaswani_plugin.inference.options import TranslateOptions, make_search_options, require_at_least
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
 from vaswani_plugin.inference.sources import (
     Source,
@@ -199,8 +199,7 @@ class Translator:
         Raises:
             UserError: options that don't fit together.
         """
-        if buffer < 1:
-            raise UserError(f"buffer is {buffer}; it must be at least 1")
+        require_at_least({"buffer": buffer})
         make_search_options(options, self.settings.beam)  # wrong options raise at once
         return self._stream(lines, buffer, options)
 

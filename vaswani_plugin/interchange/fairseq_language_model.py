@@ -16,6 +16,7 @@ from omegaconf import open_dict
 from torch import Tensor, nn
 
 from vaswani_plugin import register
+from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.transformer import projected_log_probabilities, select_rows
@@ -29,7 +30,7 @@ def build_language_model(
     path: str | Path,
     data: str | Path | None = None,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype | None = None,
+    dtype: str | torch.dtype | None = None,
     threads: int | None = None,
 ) -> LanguageModel:
     """Load any language model of fairseq's.
@@ -58,7 +59,7 @@ def build_language_model(
         (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
             [str(files.checkpoint)], task=task, state=state
         )
-        model = ForeignLanguageModel(model.to(device=device, dtype=dtype)).eval()
+        model = ForeignLanguageModel(model.to(device=device, dtype=dtype_of(dtype))).eval()
     return LanguageModel(model, dictionary, text_task, files.pipeline, threads)
 
 

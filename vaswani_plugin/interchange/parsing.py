@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.parsing import Parser
 from vaswani_plugin.interchange.foreign import fairseq_needed
 from vaswani_plugin.text.settings import TreeSettings
@@ -33,13 +34,13 @@ def load_parser(folder: str | Path, **options: Any) -> Parser:
 def _build_parser(
     bundle: Bundle,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype | None = None,
+    dtype: str | torch.dtype | None = None,
     threads: int | None = None,
 ) -> Parser:
     from vaswani_plugin.interchange.bundle import FairseqBundle
 
     model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
-    model = model.to(device=device, dtype=dtype)
+    model = model.to(device=device, dtype=dtype_of(dtype))
     model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
     dictionaries = task.source_dictionary, task.target_dictionary
     return Parser(model, *dictionaries, bundle.pipeline, threads)
