@@ -20,7 +20,7 @@ from vaswani_plugin.configurations import RecurrentConfig, check_recurrent_sizes
 from vaswani_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.models._causal_decoder import pads_right, refuse_retained_dropout
 from vaswani_plugin.models._hub import FromPretrained
-from vaswani_plugin.modules.loss import projected_loss
+from vaswani_plugin.models._own import ProjectedLoss
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
@@ -221,7 +221,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
+class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
     """An LSTM encoder and an LSTM decoder; a subclass chooses them in `make_layers`.
 
     Attributes:
@@ -229,9 +229,6 @@ class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
     """
 
     takes_known_lengths = True
-
-    projected_loss = staticmethod(projected_loss)
-    """Projects features and computes their loss, for a criterion."""
 
     make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
     """Builds the LSTMs of a configuration; defined by a subclass."""
@@ -281,8 +278,3 @@ class RecurrentModel(FromPretrained, FairseqEncoderDecoderModel):
         """Predict each next token: see `LSTMEncoder.forward` and `LSTMDecoder.forward`."""
         encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
         return self.decoder(prev_output_tokens, encoder_out, features_only=features_only)
-
-    @property
-    def projection_weight(self) -> Tensor:
-        """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
-        return self.decoder.projection.weight

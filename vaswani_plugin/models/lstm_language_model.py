@@ -17,8 +17,8 @@ from vaswani_plugin.defaults import RECURRENT_LANGUAGE_MODEL_VALUES, set_recurre
 from vaswani_plugin.errors import value_errors_as_user_errors
 from vaswani_plugin.models._causal_decoder import CausalDecoder, IncrementalState
 from vaswani_plugin.models._language_decoder import require_one_dictionary
+from vaswani_plugin.models._own import ProjectedLoss
 from vaswani_plugin.models._rows import register_rows
-from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.recurrent import reading_order, reordered
 from vaswani_plugin.modules.recurrent_language_model import (
     Dropouts,
@@ -94,11 +94,8 @@ def states_in(incremental_state: IncrementalState | None) -> States | None:
 
 
 @register_model("vaswani_lm_lstm", dataclass=RecurrentLanguageModelConfig)
-class LSTMLanguageModel(FairseqLanguageModel):
+class LSTMLanguageModel(ProjectedLoss, FairseqLanguageModel):
     """The model of `--arch vaswani_lm_lstm`; one matrix embeds and projects."""
-
-    projected_loss = staticmethod(projected_loss)
-    """Projects features and computes their loss, for a criterion."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:

@@ -16,9 +16,9 @@ from vaswani_plugin.models._language_decoder import (
     require_language_positions,
     require_one_dictionary,
 )
+from vaswani_plugin.models._own import ProjectedLoss
 from vaswani_plugin.models._rows import register_rows
 from vaswani_plugin.modules.embedding import Embedding
-from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.masks import causal_mask, padding_mask
 from vaswani_plugin.modules.one_layer import OneLayer
 from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
@@ -83,11 +83,8 @@ class OneLayerDecoder(FairseqDecoder):
 
 
 @register_model("vaswani_lm_one_layer", dataclass=OneLayerConfig)
-class OneLayerLanguageModel(FairseqLanguageModel):
+class OneLayerLanguageModel(ProjectedLoss, FairseqLanguageModel):
     """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
-
-    projected_loss = staticmethod(projected_loss)
-    """Projects features and computes their loss, for a criterion."""
 
     @classmethod
     def build_model(cls, cfg: OneLayerConfig, task) -> "OneLayerLanguageModel":

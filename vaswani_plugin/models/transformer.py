@@ -6,8 +6,6 @@ generator, scorer and ensembles expect it.
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
-import argparse
-
 import numpy as np
 import torch
 from fairseq.models import FairseqEncoderDecoderModel, register_model
@@ -22,14 +20,13 @@ from vaswani_plugin.models._configuration import completed
 from vaswani_plugin.models._decoder import VaswaniDecoder
 from vaswani_plugin.models._encoder import VaswaniEncoder
 from vaswani_plugin.models._hub import FromPretrained
-from vaswani_plugin.models._parts import Parts, require_compiler
+from vaswani_plugin.models._own import PaperModel
+from vaswani_plugin.models._parts import Parts
 from vaswani_plugin.models._rows import register_rows
-from vaswani_plugin.models._stock_flags import refuse_stock_flags
-from vaswani_plugin.modules.loss import projected_loss
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
-class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
+class VaswaniTransformer(FromPretrained, PaperModel, FairseqEncoderDecoderModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/architectures.py`.
 
     Attributes:
@@ -37,15 +34,6 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
     """
 
     takes_known_lengths = True
-
-    projected_loss = staticmethod(projected_loss)
-    """Projects features and computes their loss, for a criterion."""
-
-    @classmethod
-    def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the model's flags; refuse those of fairseq's Transformer and name ours instead."""
-        super().add_args(parser)
-        refuse_stock_flags(parser)
 
     @classmethod
     def build_model(cls, cfg: VaswaniTransformerConfig, task) -> "VaswaniTransformer":
@@ -111,21 +99,6 @@ class VaswaniTransformer(FromPretrained, FairseqEncoderDecoderModel):
         """`forward` without the projection: features (B, T, D), and the dictionary."""
         encoder_out = self.encoder(src_tokens, src_lengths)
         return self.decoder.extract_features(prev_output_tokens, encoder_out, **options)
-
-    def train(self, mode: bool = True) -> "VaswaniTransformer":
-        """Set training or evaluation mode, as `torch.nn.Module.train` does.
-
-        Raises:
-            UserError: when the layers are to be compiled and there is no C++ compiler.
-        """
-        if mode:
-            require_compiler(self.cfg)
-        return super().train(mode)
-
-    @property
-    def projection_weight(self) -> Tensor:
-        """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
-        return self.decoder.projection.weight
 
     @torch.no_grad()
     def attention_weights(
