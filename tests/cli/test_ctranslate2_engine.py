@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +16,10 @@ from toy_bundle import SENTENCES, write_toy_bundle
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine
+from vaswani_plugin.inference.engines import load_engine
 from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
 from vaswani_plugin.interchange.fairseq_engine import FairseqEngine
 from vaswani_plugin.search.options import SearchOptions
@@ -212,6 +215,19 @@ def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
         engine.engine.decode([["w1"]], SearchOptions(), [["w2"]])
     with pytest.raises(ValueError, match="no per-head weights"):
         engine.engine.attention(["w1"], ["w1"])
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "number"), [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:1", "cuda", 1)]
+)
+def test_the_device_is_the_given_one(tmp_path, trained, monkeypatch, device, kind, number):
+    make_engines(tmp_path / "m", trained)
+    asked = {}
+    fake = SimpleNamespace(Translator=lambda folder, **options: asked.update(options))
+    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: fake)
+    bundle = SimpleNamespace(folder=tmp_path / "m")
+    load_engine(bundle, "ctranslate2", device, None, None, None)
+    assert (asked["device"], asked["device_index"]) == (kind, number)
 
 
 class TestBadFolders:

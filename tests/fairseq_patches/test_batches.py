@@ -152,9 +152,12 @@ def test_a_text_of_which_nothing_fits_is_refused(positions, is_scored):
             return indices[fits], indices[~fits].tolist()
 
     task = LanguageModelingTask(argparse.Namespace(), Dictionary())
-    options = {"max_tokens": 99, "max_positions": positions}
-    if is_scored:
-        assert len(task.eval_lm_dataloader(Blocks(), **options)) > 0
-        return
-    with pytest.raises(UserError, match=r"into the 7 positions.*--tokens-per-sample so many"):
-        task.eval_lm_dataloader(Blocks(), **options)
+    for args, options in (
+        ((), {"max_tokens": 99, "max_positions": positions}),
+        ((99, None, positions), {}),
+    ):
+        if is_scored:
+            assert len(task.eval_lm_dataloader(Blocks(), *args, **options)) > 0
+            continue
+        with pytest.raises(UserError, match=r"into the 7 positions.*--tokens-per-sample so many"):
+            task.eval_lm_dataloader(Blocks(), *args, **options)

@@ -143,12 +143,13 @@ def refuse_unscored_texts() -> None:
 
     @patch(LanguageModelingTask, "eval_lm_dataloader")
     def eval_lm_dataloader(
-        original: Callable, self: LanguageModelingTask, dataset: FairseqDataset, **options: Any
+        original: Callable, self: LanguageModelingTask, *args: Any, **kwargs: Any
     ) -> iterators.CountingIterator:
-        batches = original(self, dataset, **options)
-        if len(dataset) and not len(batches):
+        batches = original(self, *args, **kwargs)
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+        if len(given["dataset"]) and not len(batches):
             raise UserError(
-                f"no block of the text fits into the {options.get('max_positions')} positions of "
+                f"no block of the text fits into the {given.get('max_positions')} positions of "
                 "the model, so nothing can be scored: give --tokens-per-sample so many, less "
                 "--context-window"
             )

@@ -79,7 +79,7 @@ class CTranslate2Engine:
 
     Args:
         folder: of a model that `vaswani export --to ctranslate2` wrote.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or a GPU by its number, such as "cuda:1".
         compute_type: CTranslate2's type of computation; "default": as the model is stored.
         threads: of the CPU; 0 is CTranslate2's choice.
 
@@ -91,9 +91,14 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, device: str, compute_type: str, threads: int) -> None:
         ctranslate2 = import_ctranslate2()
         config = _read_config(folder / "config.json")
+        kind, _, number = device.partition(":")
         try:
             self.translator = ctranslate2.Translator(
-                str(folder), device=device, compute_type=compute_type, intra_threads=threads
+                str(folder),
+                device=kind,
+                device_index=int(number or 0),
+                compute_type=compute_type,
+                intra_threads=threads,
             )
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"{folder}: CTranslate2 can't load it: {error}") from error

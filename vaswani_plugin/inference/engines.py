@@ -84,7 +84,7 @@ def load_engine(
     if name == "ctranslate2":
         from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 
-        return CTranslate2Engine(bundle.folder, kind, precision or "default", threads or 0)
+        return CTranslate2Engine(bundle.folder, str(device), precision or "default", threads or 0)
     if name == "onnxruntime":
         if kind != "cpu" or precision is not None:
             raise UserError(

@@ -1,5 +1,6 @@
 """Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -82,19 +83,21 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
             symbol = self.dictionary.index(self.args.loss_after)
             self.datasets[split] = LossAfterDataset(self.datasets[split], symbol, self.dictionary)
 
-    def eval_lm_dataloader(
-        self, dataset, *args, max_positions: int | None = None, context_window: int = 0, **kwargs
-    ):
+    def eval_lm_dataloader(self, dataset, *args: Any, **kwargs: Any):
         """The batches of `fairseq-eval-lm`, all of them.
 
         Raises:
             UserError: when a sample exceeds the model's positions (fairseq would skip it; if it
                 skips all, it reports "Perplexity: 1.00"); or when options don't fit together.
         """
+        given = inspect.signature(super().eval_lm_dataloader).bind(dataset, *args, **kwargs)
+        given.apply_defaults()
+        values = given.arguments
+        max_positions, context_window = values["max_positions"], values["context_window"]
         if context_window > 0 and self.args.loss_after is not None:
             raise UserError("--context-window and --loss-after exclude each other; drop one")
-        if context_window > 0 and kwargs.get("num_workers", 0) > 1:
-            kwargs["num_workers"] = 1  # each worker would keep the context of its own batches only
+        if context_window > 0 and values["num_workers"] > 1:
+            values["num_workers"] = 1  # each worker would keep the context of its own batches only
         if max_positions is not None:
             longest = int(np.max(dataset.sizes)) + context_window
             if longest > max_positions:
@@ -104,6 +107,4 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
                     f"positions, would not be scored: --tokens-per-sample is {given}; give "
                     f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
                 )
-        return super().eval_lm_dataloader(
-            dataset, *args, max_positions=max_positions, context_window=context_window, **kwargs
-        )
+        return super().eval_lm_dataloader(*given.args, **given.kwargs)
