@@ -226,7 +226,7 @@ def test_the_device_is_the_given_one(tmp_path, trained, monkeypatch, device, kin
     fake = SimpleNamespace(Translator=lambda folder, **options: asked.update(options))
     monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: fake)
     bundle = SimpleNamespace(folder=tmp_path / "m")
-    load_engine(bundle, "ctranslate2", device, None, None, None)
+    load_engine(bundle, "ctranslate2", device, None, None)
     assert (asked["device"], asked["device_index"]) == (kind, number)
 
 

@@ -1,7 +1,6 @@
 """The start of a command that needs a model."""
 
 import argparse
-import logging
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,14 +18,11 @@ FASTER = (
 
 
 def start_fairseq() -> None:
-    """Import fairseq with the plugin registered, and keep the level of the log.
+    """Import fairseq with the plugin registered, and keep the level of the log."""
+    from vaswani_plugin.interchange.foreign import unchanged_log_level
 
-    Importing fairseq sets the root logger to DEBUG, and every library would log.
-    """
-    root = logging.getLogger()
-    level = root.level
-    register()
-    root.setLevel(level)
+    with unchanged_log_level():
+        register()
 
 
 def load_translator(args: argparse.Namespace) -> "Translator":

@@ -4,7 +4,6 @@ An engine is imported when it is chosen: torch takes a second to import, and CTr
 needs none.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,6 @@ ENGINES = ("torch", "ctranslate2", "onnxruntime")
 MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
 """The engine of a bundle that holds this file."""
 LOAD_FOREIGN = "load it by vaswani_plugin.interchange.translation.load_translator"
-
-BuildForeign = Callable[[Bundle, "torch.device", "torch.dtype | None", int | None], Engine]
-"""Builds an engine for a bundle whose model is not the Transformer of `modules`.
-
-It takes the bundle, the device, the type of the weights and the number of threads.
-"""
 
 
 def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":
@@ -59,7 +52,6 @@ def load_engine(
     device: "str | torch.device",
     dtype: "str | torch.dtype | None",
     threads: int | None,
-    build_foreign: BuildForeign | None,
 ) -> Engine:
     """Load a bundle's model into an engine; see `Translator.from_pretrained`.
 
@@ -69,16 +61,14 @@ def load_engine(
         device: where to decode, such as "cpu" or "cuda".
         dtype: of the weights, such as "float16"; None: as they are stored.
         threads: of the CPU; None: the engine's choice.
-        build_foreign: builds models that only fairseq can build.
 
     Raises:
-        ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
+        ForeignModel: only fairseq builds the model; a note names the function that loads it.
         ValueError: no engine of that name, or one that can't load the bundle.
         OSError: a file can't be read.
     """
     if name not in (None, *ENGINES):
         raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")
-    kind = str(device).partition(":")[0]  # without the number of the GPU
     precision = None if dtype is None else str(dtype).removeprefix("torch.")
     name = name or engine_of(bundle.folder)
     if name == "ctranslate2":
@@ -86,7 +76,7 @@ def load_engine(
 
         return CTranslate2Engine(bundle.folder, str(device), precision or "default", threads or 0)
     if name == "onnxruntime":
-        if kind != "cpu" or precision is not None:
+        if not str(device).startswith("cpu") or precision is not None:
             raise UserError(
                 "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
                 "(device='cpu' in Python) and no other precision"
@@ -94,15 +84,11 @@ def load_engine(
         from vaswani_plugin.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(bundle, threads)
-    return _load_torch_engine(bundle, str(device), precision, threads, build_foreign)
+    return _load_torch_engine(bundle, str(device), precision, threads)
 
 
 def _load_torch_engine(
-    bundle: Bundle,
-    device: str,
-    precision: str | None,
-    threads: int | None,
-    build_foreign: BuildForeign | None,
+    bundle: Bundle, device: str, precision: str | None, threads: int | None
 ) -> Engine:
     import torch
 
@@ -113,9 +99,5 @@ def _load_torch_engine(
     try:
         return SearchEngine(bundle.load_transformer(), place, dtype, threads)
     except ForeignModel as foreign:
-        if build_foreign is None:
-            raise ForeignModel(f"{foreign}: {LOAD_FOREIGN}") from foreign
-        try:
-            return build_foreign(bundle, place, dtype, threads)
-        except ModuleNotFoundError as error:
-            raise UserError(f"{foreign}, and fairseq can't be imported ({error})") from error
+        foreign.add_note(LOAD_FOREIGN)
+        raise

@@ -22,7 +22,7 @@ from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded, Engine
-from vaswani_plugin.inference.engines import BuildForeign, load_engine
+from vaswani_plugin.inference.engines import load_engine
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options, require_at_least
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
 from vaswani_plugin.inference.sources import (
@@ -68,7 +68,6 @@ class Translator:
         dtype: "str | torch.dtype | None" = None,
         threads: int | None = None,
         engine: str | None = None,
-        build_foreign: BuildForeign | None = None,
     ) -> "Translator":
         """Load a bundle, as the recipes make it.
 
@@ -78,17 +77,15 @@ class Translator:
             dtype: of the weights, such as torch.bfloat16 or "bfloat16"; None: as they are stored.
             threads: of the CPU, for each call; None: the engine's choice.
             engine: one of `engines.ENGINES`; None: the one that the bundle was made for.
-            build_foreign: builds models that only fairseq can build;
-                `interchange.translation.load_translator` passes one.
 
         Raises:
-            ForeignModel: only fairseq builds the model, and there is no `build_foreign`.
+            ForeignModel: only fairseq builds this model: `interchange.translation` loads it.
             ValueError: the folder is not a bundle of a translation model, or a file in it can't be
                 used; names it.
             OSError: a file can't be read.
         """
         bundle = Bundle.load(Path(folder))
-        found = load_engine(bundle, engine, device, dtype, threads, build_foreign)
+        found = load_engine(bundle, engine, device, dtype, threads)
         return cls(bundle.pipeline, found)
 
     @classmethod

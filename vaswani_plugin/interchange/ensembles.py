@@ -5,10 +5,7 @@ fairseq is imported only where a checkpoint needs it.
 Axes: B sources, S source length, R pairs, T target length, V vocabulary.
 """
 
-import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.checkpoint_models import load_with_data
 from vaswani_plugin.inference.forced import ForcedModel, ForcedScorer, ForcedTransformer
+from vaswani_plugin.interchange.foreign import unchanged_log_level
 
 
 class ForcedFairseqModel:
@@ -96,14 +94,3 @@ def load_foreign(path: Path, data: Path) -> tuple[Any, Any]:
             f"{path}: a {type(model).__name__} translates nothing; give a translation model"
         )
     return model, task
-
-
-@contextmanager
-def unchanged_log_level() -> Iterator[None]:
-    """Keep the root logger's level: importing fairseq sets it to DEBUG for every library."""
-    root = logging.getLogger()
-    level = root.level
-    try:
-        yield
-    finally:
-        root.setLevel(level)

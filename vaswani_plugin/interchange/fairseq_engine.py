@@ -22,7 +22,7 @@ from vaswani_plugin.inference.search_engine import (
     score_pairs,
 )
 from vaswani_plugin.inference.threads import use_threads
-from vaswani_plugin.interchange.ensembles import ForcedFairseqModel, unchanged_log_level
+from vaswani_plugin.interchange.ensembles import ForcedFairseqModel
 from vaswani_plugin.search.options import SearchOptions
 
 
@@ -42,10 +42,9 @@ def build_engine(
         ValueError: the model can't be used.
         OSError: it can't be read.
     """
-    with unchanged_log_level():
-        from vaswani_plugin.interchange.bundle import FairseqBundle
+    from vaswani_plugin.interchange.bundle import FairseqBundle
 
-        model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
+    model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
     return FairseqEngine(model, task, device, dtype, threads)
 
 

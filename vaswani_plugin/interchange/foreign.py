@@ -1,10 +1,21 @@
-"""Models that only fairseq builds: the error if fairseq is missing."""
+"""Models that only fairseq builds: the level of the log, and the error if fairseq is missing."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vaswani_plugin.inference.bundle import ForeignModel
-from vaswani_plugin.interchange.ensembles import unchanged_log_level
+
+
+@contextmanager
+def unchanged_log_level() -> Iterator[None]:
+    """Keep the root logger's level: importing fairseq sets it to DEBUG for every library."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
-from vaswani_plugin.inference.engine import Engine
+from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.interchange.foreign import fairseq_needed
 from vaswani_plugin.text.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ def load_translator(folder: str | Path, **options: Any) -> Translator:
             missing.
         OSError: a file can't be read.
     """
-    return Translator.from_pretrained(folder, build_foreign=_build_engine, **options)
+    try:
+        return Translator.from_pretrained(folder, **options)
+    except ForeignModel as foreign:
+        with fairseq_needed(foreign):
+            return _build_translator(Bundle.load(Path(folder)), **options)
 
 
 def load_checkpoint_translator(
@@ -61,9 +66,17 @@ def load_checkpoint_translator(
     return Translator(Pipeline.of_tokens(languages, codes), engine)
 
 
-def _build_engine(
-    bundle: Bundle, device: "torch.device", dtype: "torch.dtype | None", threads: int | None
-) -> Engine:
-    from vaswani_plugin.interchange.fairseq_engine import build_engine
+def _build_translator(
+    bundle: Bundle,
+    device: "torch.device | str" = "cpu",
+    dtype: "torch.dtype | str | None" = None,
+    threads: int | None = None,
+    engine: str | None = None,
+) -> Translator:
+    import torch
 
-    return build_engine(bundle, device, dtype, threads)
+    from vaswani_plugin.interchange import fairseq_engine
+
+    assert engine in (None, "torch"), "the others load no checkpoints"
+    built = fairseq_engine.build_engine(bundle, torch.device(device), dtype_of(dtype), threads)
+    return Translator(bundle.pipeline, built)
