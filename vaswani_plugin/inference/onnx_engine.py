@@ -19,6 +19,7 @@ from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Tokens
 from vaswani_plugin.inference.search_engine import OwnSearch
+from vaswani_plugin.search.rows import all_rows, chosen_rows
 from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS, dictionary_name
@@ -231,8 +232,7 @@ class OnnxBeams:
 
     def _reorder(self, parents: Tensor, beams: int) -> None:
         """Take the rows of `parents` (B, W); all rows of a sentence have the same source."""
-        first = torch.arange(len(parents), device=parents.device)[:, None] * self.beams
-        rows = (parents + first).flatten()
+        rows = chosen_rows(parents, self.beams)
         self.past = _select(self.past, rows)
         if beams != self.beams:
             self.source = _select(self.source, rows)
@@ -243,8 +243,7 @@ class OnnxBeams:
 
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only, (B',)."""
-        beams = torch.arange(self.beams, device=sentences.device)
-        rows = (sentences[:, None] * self.beams + beams).flatten()
+        rows = all_rows(sentences, self.beams)
         self.past, self.source = _select(self.past, rows), _select(self.source, rows)
 
 

@@ -28,6 +28,7 @@ from vaswani_plugin.search.hypotheses import (
     Hypothesis,
     Paths,
 )
+from vaswani_plugin.search.rows import all_rows
 from vaswani_plugin.search.rules import FairseqRules, PaperRules
 from vaswani_plugin.search.selection import Candidates
 from vaswani_plugin.search.stepping import Ensemble
@@ -282,5 +283,4 @@ class BeamSearch:
 
     def _searches_of(self, sentences: Tensor) -> Tensor:
         """The searches of these sentences."""
-        groups = torch.arange(self.groups, device=self.device)
-        return (sentences[:, None] * self.groups + groups).flatten()
+        return all_rows(sentences, self.groups)

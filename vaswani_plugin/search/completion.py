@@ -19,6 +19,7 @@ from vaswani_plugin.search.dictionary import Dictionary
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.rows import RowBeams
 
 Watch = Callable[[Tensor], None]
 """Called before each step with the new tokens of every unfinished continuation, (b, W, T)."""
@@ -179,7 +180,7 @@ class _Prompted:
         return _RereadBeams(self.model, *texts, self.pad)
 
 
-class _RereadBeams:
+class _RereadBeams(RowBeams):
     """`Beams` for any language model of fairseq. Every step computes the whole text again."""
 
     def __init__(self, model, prompts: Tensor, lengths: Tensor, pad: int) -> None:
@@ -189,11 +190,8 @@ class _RereadBeams:
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
         """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
-        self.beams = tokens.size(1)
+        self.follow(tokens, parents)
         if parents is not None:
-            before = len(self.text) // len(tokens)
-            first = torch.arange(len(tokens), device=tokens.device)[:, None] * before
-            self._pick((parents + first).flatten())
             # Texts at the limit are done, but may still be in the batch.
             place = self.lengths.clamp(max=self.model.max_decoder_positions() - 1)
             if self.text.size(1) < self.model.max_decoder_positions():
@@ -208,16 +206,12 @@ class _RereadBeams:
         """See `Beams`."""
         return self.log_p.unflatten(0, (-1, self.beams))[texts].clone()
 
-    def keep(self, texts: Tensor) -> None:
-        """See `Beams`."""
-        beams = torch.arange(self.beams, device=texts.device)
-        self._pick((texts[:, None] * self.beams + beams).flatten())
-
-    def _pick(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
         self.text, self.lengths = self.text[rows], self.lengths[rows]
 
 
-class _RecurrentBeams:
+class _RecurrentBeams(RowBeams):
     """`Beams` for our recurrent language model: a step reads one token, from the states so far."""
 
     def __init__(self, model: RecurrentLanguageModel, prompts: Tensor, lengths: Tensor) -> None:
@@ -229,11 +223,8 @@ class _RecurrentBeams:
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> None:
         """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
-        self.beams = tokens.size(1)
+        self.follow(tokens, parents)
         if parents is not None:
-            before = len(self.features) // len(tokens)
-            first = torch.arange(len(tokens), device=tokens.device)[:, None] * before
-            self._pick((parents + first).flatten())
             features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
             self.features = features[:, 0]
 
@@ -242,11 +233,7 @@ class _RecurrentBeams:
         features = self.features.unflatten(0, (-1, self.beams))[texts]
         return self.model.project(features)
 
-    def keep(self, texts: Tensor) -> None:
-        """See `Beams`."""
-        beams = torch.arange(self.beams, device=texts.device)
-        self._pick((texts[:, None] * self.beams + beams).flatten())
-
-    def _pick(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
         self.features = self.features[rows]
         self.states = [(h[rows], c[rows]) for h, c in self.states]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.search.packed_linear import PackedLinear, packed_by_head
+from vaswani_plugin.search.rows import all_rows
 
 
 class PackedCrossAttention:
@@ -95,8 +96,7 @@ class SourceMemory:
 
     def keep(self, sentences: Tensor) -> None:
         """Keep these sentences only: (B',), their numbers in the batch."""
-        heads = torch.arange(self.weights.heads, device=sentences.device)
-        rows = (sentences[:, None] * self.weights.heads + heads).flatten()
+        rows = all_rows(sentences, self.weights.heads)
         self.keys_values = self.keys_values.index_select(0, rows)
         if self.bias is not None:
             self.bias = self.bias.index_select(0, rows)

@@ -16,6 +16,7 @@ from torch import Tensor
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.packing import Packed
+from vaswani_plugin.search.rows import RowBeams
 
 
 class Beams(Protocol):
@@ -51,7 +52,7 @@ def attention_of(extra: object) -> Tensor | None:
     return extra if torch.is_tensor(extra) else None
 
 
-class ForeignBeams:
+class ForeignBeams(RowBeams):
     """`Beams` for any encoder-decoder of fairseq, with its decoder's own `forward`.
 
     Args:
@@ -76,14 +77,9 @@ class ForeignBeams:
 
     def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """See `Beams`."""
-        self.sentences, self.beams = tokens.shape
-        if parents is None:
-            self.history = tokens.reshape(-1, 1)
-        else:
-            before = self.history.size(0) // self.sentences
-            first = torch.arange(self.sentences, device=tokens.device)[:, None] * before
-            self._reorder((parents + first).flatten())
-            self.history = torch.cat((self.history, tokens.reshape(-1, 1)), dim=1)
+        self.follow(tokens, parents)
+        new = tokens.reshape(-1, 1)
+        self.history = new if parents is None else torch.cat((self.history, new), dim=1)
         decoder = self.model.decoder
         state = {"incremental_state": self.state} if self.incremental else {}
         logits, extra = decoder(self.history, encoder_out=self.encoder_out, **state)
@@ -92,18 +88,14 @@ class ForeignBeams:
         attention = attention_of(extra)
         if attention is None:
             return None
-        return attention[:, -1].unflatten(0, (self.sentences, self.beams))
+        return attention[:, -1].unflatten(0, (-1, self.beams))
 
     def logits(self, sentences: slice) -> Tensor:
         """See `Beams`."""
-        return self.log_p.unflatten(0, (self.sentences, self.beams))[sentences].clone()
+        return self.log_p.unflatten(0, (-1, self.beams))[sentences].clone()
 
-    def keep(self, sentences: Tensor) -> None:
-        """See `Beams`."""
-        beams = torch.arange(self.beams, device=sentences.device)
-        self._reorder((sentences[:, None] * self.beams + beams).flatten())
-
-    def _reorder(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
         self.history = self.history.index_select(0, rows)
         self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
         if self.incremental:
