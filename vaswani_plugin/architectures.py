@@ -249,6 +249,16 @@ def row_of(arch: str) -> Architecture:
     return _ROWS[arch]
 
 
+def names_of(model: str) -> frozenset[str]:
+    """The names that a model has in a checkpoint's configuration: its own, or a row's.
+
+    Args:
+        model: a family's, such as "vaswani_transformer".
+    """
+    rows = (row.name for family in FAMILIES if family.model == model for row in family.rows)
+    return frozenset((model, *rows))
+
+
 def head_sizes(cfg: Any) -> tuple[int, int]:
     """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vaswani_plugin.architectures import FAMILIES
+from vaswani_plugin.architectures import names_of
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
@@ -29,11 +29,7 @@ KINDS = {
 }
 """For each type of settings: what its bundle holds, and the commands that read it."""
 TRANSFORMER = "vaswani_transformer"
-ROWS = {
-    TRANSFORMER,
-    *(row.name for family in FAMILIES if family.model == TRANSFORMER for row in family.rows),
-}
-"""Names of the Transformer in a checkpoint's configuration: the model's, or a row's."""
+ROWS = names_of(TRANSFORMER)
 
 
 class ForeignModel(UserError):

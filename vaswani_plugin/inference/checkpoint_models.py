@@ -21,6 +21,14 @@ from vaswani_plugin.text.settings import dictionary_name, weights_path
 from vaswani_plugin.text.treebank_coding import JOINT
 
 
+class Parts(NamedTuple):
+    """The sizes of a model, and its dictionaries."""
+
+    sizes: TransformerSizes
+    source: Dictionary
+    target: Dictionary
+
+
 class Loaded(NamedTuple):
     """A model in evaluation mode, on the CPU, and its dictionaries."""
 
@@ -36,15 +44,10 @@ def load_from_bundle(bundle: Bundle) -> Loaded:
         state = load_checkpoint(path)
         cfg = read_configuration(path, state)
         bundle.require_task(cfg["task"].get("_name"))
-        if cfg["model"].get("_name") not in ROWS:
-            name = cfg["model"].get("_name")
-            raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
-        names = map(dictionary_name, bundle.languages)
-        source, target = (Dictionary.load(bundle.folder / name) for name in names)
-        check_digests(bundle.folder, state, source=source, target=target)
-        sizes = TransformerSizes.from_configuration(cfg["model"], cfg["task"])
-        model = make_transformer(sizes, source, target, state["model"], path)
-    return Loaded(model, source, target)
+        require_own(path, cfg["model"], ROWS)
+        parts = read_parts(state, bundle.folder, bundle.languages)
+        model = make_transformer(*parts, state["model"], path)
+    return Loaded(model, parts.source, parts.target)
 
 
 def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
@@ -65,17 +68,35 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
     with untrusted(path):
         state = load_checkpoint(path)
         cfg = read_configuration(path, state)
-        name, task = cfg["model"].get("_name"), cfg["task"]
+        task = cfg["task"]
         languages = task.get("source_lang"), task.get("target_lang")
-        if name not in ROWS or task.get("_name") not in (TASK, "translation"):
-            raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
+        require_own(path, cfg["model"], ROWS)
+        if task.get("_name") not in (TASK, "translation"):
+            raise ForeignModel(f"{path} has the task {task.get('_name')!r}, which fairseq sets up")
         if None in languages:
             raise ForeignModel(f"{path} does not say its languages, which only fairseq finds")
-        source, target = (Dictionary.load(data / dictionary_name(side)) for side in languages)
-        check_digests(data, state, source=source, target=target)
-        sizes = TransformerSizes.from_configuration(cfg["model"], task)
-        model = make_transformer(sizes, source, target, state["model"], path)
-    return Loaded(model, source, target), languages
+        parts = read_parts(state, data, languages)
+        model = make_transformer(*parts, state["model"], path)
+    return Loaded(model, parts.source, parts.target), languages
+
+
+def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> Parts:
+    """Read what a checkpoint's Transformer is built from, beside its weights.
+
+    Args:
+        state: the checkpoint.
+        folder: of the dictionaries.
+        languages: source and target language, as in the names of the dictionaries.
+
+    Raises:
+        ValueError: a dictionary can't be used or is another one than in training, or a size has
+            the wrong type.
+        OSError: a dictionary can't be read.
+    """
+    source, target = (Dictionary.load(folder / dictionary_name(side)) for side in languages)
+    check_digests(folder, state, source=source, target=target)
+    cfg = state["cfg"]
+    return Parts(TransformerSizes.from_configuration(cfg["model"], cfg["task"]), source, target)
 
 
 def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
@@ -111,6 +132,21 @@ def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
         if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
             return cfg
     raise ForeignModel(f"{path} holds flags of a model that only fairseq builds")
+
+
+def require_own(path: Path, model: Mapping[str, Any], names: frozenset[str]) -> None:
+    """Refuse a checkpoint of another model than the one of `modules`.
+
+    Args:
+        path: the checkpoint, for messages.
+        model: the model's part of its configuration.
+        names: of the model, see `architectures.names_of`.
+
+    Raises:
+        ForeignModel: it has another name.
+    """
+    if model.get("_name") not in names:
+        raise ForeignModel(f"{path} holds {model.get('_name')!r}, which only fairseq builds")
 
 
 def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:

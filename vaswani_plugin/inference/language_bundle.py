@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import FAMILIES
+from vaswani_plugin.architectures import names_of
 from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import KINDS, ForeignModel
+from vaswani_plugin.inference.bundle import KINDS
 from vaswani_plugin.inference.checkpoint_models import (
     check_digests,
     read_configuration,
     require_layers,
+    require_own,
 )
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
@@ -33,12 +34,7 @@ from vaswani_plugin.text.settings import (
 )
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
-TRANSFORMER = "vaswani_lm"
-ROWS = {
-    TRANSFORMER,
-    *(row.name for family in FAMILIES if family.model == TRANSFORMER for row in family.rows),
-}
-"""Names of the Transformer in a checkpoint's configuration: the model's, or a row's."""
+ROWS = names_of("vaswani_lm")
 
 
 @dataclass(frozen=True)
@@ -140,9 +136,7 @@ class LanguageFiles:
             state = load_checkpoint(path)
             cfg = read_configuration(path, state)
             task = TextTask.of(cfg["task"], path)
-            if cfg["model"].get("_name") not in ROWS:
-                name = cfg["model"].get("_name")
-                raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds")
+            require_own(path, cfg["model"], ROWS)
             dictionary = load_text_dictionary(self.folder)
             check_digests(self.folder, state, target=dictionary)
             sizes = language_model_sizes(cfg["model"], task)

@@ -187,6 +187,7 @@ class TrainedLanguageModel(nn.Module):
 
     def __init__(self, sizes: TransformerSizes, dictionary: Dictionary) -> None:
         super().__init__()
+        self.sizes = sizes
         self.decoder = TextDecoder(dictionary, ModuleParts(sizes))
 
     def max_decoder_positions(self) -> int:

@@ -18,7 +18,7 @@ from torch import Tensor
 from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.building.sizes import TransformerSizes
-from vaswani_plugin.inference.checkpoint_models import check_digests
+from vaswani_plugin.inference.checkpoint_models import read_parts
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.ctranslate2_engine import PADDING, import_ctranslate2
 from vaswani_plugin.inference.untrusted import untrusted
@@ -32,7 +32,6 @@ from vaswani_plugin.interchange.exported_model import (
 from vaswani_plugin.interchange.fairseq_weights import Weights
 from vaswani_plugin.interchange.new_folder import check_new_folder, new_folder
 from vaswani_plugin.modules.positions import sinusoids
-from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import dictionary_name, weights_path
 
 
@@ -215,7 +214,7 @@ def export_to_ctranslate2(
     path = weights_path(model) if is_bundle else model
     state = load_checkpoint(path)
     with untrusted(path):
-        options, task = model_options(state), state["cfg"]["task"]
+        model_options(state)  # refuses other models
         require_finite(state["model"])
         if is_bundle:
             if data_bin is not None:
@@ -226,11 +225,9 @@ def export_to_ctranslate2(
         else:
             if data_bin is None:
                 raise ValueError("give its dictionaries with --data-bin, or a bundle as --model")
-            folder, languages = data_bin, languages_of_data(data_bin, task)
+            folder, languages = data_bin, languages_of_data(data_bin, state["cfg"]["task"])
             files = [folder / dictionary_name(language) for language in sorted(set(languages))]
-        source, target = (Dictionary.load(folder / dictionary_name(name)) for name in languages)
-        check_digests(folder, state, source=source, target=target)
-        sizes = TransformerSizes.from_configuration(options, task)
+        sizes, source, target = read_parts(state, folder, languages)
         spec = transformer_spec(state["model"], sizes, source.symbols, target.symbols)
         write_model(spec, output, quantization, files)
     return path

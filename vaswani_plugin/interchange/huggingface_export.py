@@ -15,7 +15,7 @@ from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.checkpoint_models import check_digests
+from vaswani_plugin.inference.checkpoint_models import read_parts
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
@@ -40,7 +40,7 @@ from vaswani_plugin.interchange.marian_weights import (
 )
 from vaswani_plugin.interchange.new_folder import new_folder
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
-from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, dictionary_name, weights_path
+from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, weights_path
 
 SIDES = ("encoder", "decoder")
 MOST_POSITIONS = 512
@@ -67,12 +67,10 @@ def export_translation_model(model: Path, output: Path, with_tokenizer: bool = T
     path = weights_path(model)
     state = load_checkpoint(path)
     with untrusted(path):
-        options = model_options(state)
+        model_options(state)  # refuses other models
         require_finite(state["model"])
-        names = (settings.source_language, settings.target_language)
-        source, target = (Dictionary.load(model / dictionary_name(name)) for name in names)
-        check_digests(model, state, source=source, target=target)
-        sizes = TransformerSizes.from_configuration(options, state["cfg"]["task"])
+        languages = settings.source_language, settings.target_language
+        sizes, source, target = read_parts(state, model, languages)
         _refuse_other_models(sizes)
         weights = to_marian(state["model"], sizes.layer_norm_eps)
     tokenizer = None

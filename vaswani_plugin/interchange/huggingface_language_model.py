@@ -25,8 +25,7 @@ from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ForeignModel
-from vaswani_plugin.inference.checkpoints import load_checkpoint
-from vaswani_plugin.inference.language_bundle import LanguageFiles, language_model_sizes
+from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.interchange.exported_model import require_finite
@@ -62,12 +61,12 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             "article; --to safetensors can"
         )
     try:
-        built, dictionary, task = files.load_transformer()
+        built, dictionary, _ = files.load_transformer()
     except ForeignModel as error:
         raise UserError(
             f"{error}, and Hugging Face has no counterpart of it; --to safetensors can"
         ) from error
-    sizes = language_model_sizes(load_checkpoint(files.checkpoint)["cfg"]["model"], task)
+    sizes = built.sizes
     _refuse_other_models(sizes)
     weights = to_openai(built, sizes)
     require_finite(weights)
