@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "serving": {"analysis", "errors"},
     "interchange": {
         *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
-        *("decoding", "errors", "search"),
+        *("checkpoint_errors", "decoding", "errors", "search"),
         "tasks",  # makes one for a stock checkpoint
     },
     "models": {
@@ -56,7 +56,10 @@ MAY_IMPORT = {
     },
     "criterions": {"modules", "defaults", "errors"},
     "optim": {"modules", "errors"},
-    "tasks": {"modules", "models", "search", "text", "decoding", "devices", "errors"},
+    "tasks": {
+        *("modules", "models", "search", "text", "decoding", "devices", "errors"),
+        "checkpoint_errors",
+    },
     "fairseq_patches": {
         "devices",
         *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums", "errors", "text"),

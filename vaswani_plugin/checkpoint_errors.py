@@ -1,10 +1,37 @@
-"""One-line errors, with the remedy, for checkpoints whose weights don't fit the model."""
+"""One-line errors, with the remedy, for checkpoints that don't fit the model or the data."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.errors import CheckpointError, UserError
+
+DIGESTS = "dictionary_sha256"
+"""Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
+
+
+def refuse_other_dictionaries(
+    folder: str | Path, task_state: Mapping[str, Any], digests: Mapping[str, str]
+) -> None:
+    """Refuse dictionaries that differ from those of the training, even if their sizes agree.
+
+    Args:
+        folder: of the dictionaries, for the message.
+        task_state: the task's part of the checkpoint; one without digests fits any dictionary.
+        digests: of the dictionaries, by side: "source" or "target".
+
+    Raises:
+        UserError: a dictionary has other words, or the same words in another order.
+    """
+    trained_with = task_state.get(DIGESTS) or {}
+    for side, digest in digests.items():
+        if trained_with.get(side, digest) != digest:
+            raise UserError(
+                f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
+                f"with; give the data folder (its dict.*.txt) it was trained on"
+            )
 
 
 @contextmanager

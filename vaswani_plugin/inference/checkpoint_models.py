@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vaswani_plugin.building.acceleration import accelerated
 from vaswani_plugin.building.sizes import TransformerSizes
-from vaswani_plugin.checkpoint_errors import mismatches_explained
+from vaswani_plugin.checkpoint_errors import mismatches_explained, refuse_other_dictionaries
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ROWS, TASK, Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
@@ -100,24 +100,9 @@ def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> P
 
 
 def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
-    """Refuse dictionaries that differ from those of the training, even if their sizes agree.
-
-    Args:
-        folder: of the dictionaries, for messages.
-        state: the checkpoint.
-        dictionaries: by side, "source" or "target".
-
-    Raises:
-        UserError: a dictionary differs.
-    """
-    task_state = state.get("task_state") or {}
-    trained_with = task_state.get("dictionary_sha256") or {}
-    for side, dictionary in dictionaries.items():
-        if trained_with.get(side, dictionary.digest()) != dictionary.digest():
-            raise UserError(
-                f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
-                f"with; give the data folder (its dict.*.txt) it was trained on"
-            )
+    """`refuse_other_dictionaries` for a checkpoint and dictionaries by side."""
+    digests = {side: dictionary.digest() for side, dictionary in dictionaries.items()}
+    refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
 
 
 def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:

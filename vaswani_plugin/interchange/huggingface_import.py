@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.checkpoint_errors import DIGESTS
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoint_models import make_transformer
@@ -89,7 +90,7 @@ def import_from_huggingface(
         codes=CODES,
     )
     model = {"_name": TRANSFORMER, **options}
-    state = checkpoint_of(weights, model, task, task_state={"dictionary_sha256": digests})
+    state = checkpoint_of(weights, model, task, task_state={DIGESTS: digests})
     with new_folder(output) as made:
         save_checkpoint(state, made / MODEL)
         shutil.copyfile(codes, made / CODES)

@@ -8,11 +8,12 @@ import numpy as np
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
+from vaswani_plugin.checkpoint_errors import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.tasks._loss_after import LossAfterDataset
 from vaswani_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.tasks._precision import AutocastOnCPU
-from vaswani_plugin.tasks.translation import DIGESTS, dictionary_digest
+from vaswani_plugin.text.dictionary import digest_of
 
 
 @dataclass
@@ -59,7 +60,7 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
 
     def state_dict(self) -> dict[str, Any]:
         """The task's part of a checkpoint: the digest of its dictionary."""
-        return {**super().state_dict(), DIGESTS: {"target": dictionary_digest(self.dictionary)}}
+        return {**super().state_dict(), DIGESTS: self._dictionary_digests()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a checkpoint's state and compare the dictionary.
@@ -68,13 +69,11 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
             UserError: when the checkpoint's dictionary has other words, or the same words in
                 another order.
         """
-        own = dictionary_digest(self.dictionary)
-        if state_dict.get(DIGESTS, {}).get("target", own) != own:
-            raise UserError(
-                f"the dictionary of {self.args.data} is not the one that the checkpoint was "
-                f"trained with; give the data folder (its dict.txt) it was trained on"
-            )
+        refuse_other_dictionaries(self.args.data, state_dict, self._dictionary_digests())
         super().load_state_dict(state_dict)
+
+    def _dictionary_digests(self) -> dict[str, str]:
+        return {"target": digest_of(self.dictionary.symbols)}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""

@@ -1,7 +1,6 @@
 """Translation as the paper does it (section 6.1), over fairseq's translation task."""
 
 import argparse
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -17,6 +16,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import convert_padding_direction
 
+from vaswani_plugin.checkpoint_errors import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
@@ -31,6 +31,7 @@ from vaswani_plugin.tasks._real_tokens import (
     indices_in_training,
     tokens_of_batches,
 )
+from vaswani_plugin.text.dictionary import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,6 @@ BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity
 """Options that only fairseq's generator supports, with the values at which they are not used."""
 
 OF_EDITING_MODELS = "print_step", "retain_iter_history"
-
-DIGESTS = "dictionary_sha256"
 
 
 @dataclass
@@ -139,19 +138,13 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
             UserError: when the checkpoint's dictionaries have other words, or the same words in
                 another order. Their sizes may agree by chance; then every output would be wrong.
         """
-        trained_with = state_dict.get(DIGESTS, {})
-        for side, digest in self._dictionary_digests().items():
-            if trained_with.get(side, digest) != digest:
-                raise UserError(
-                    f"the {side} dictionary of {self.cfg.data} is not the one that the checkpoint "
-                    f"was trained with; give the data folder (its dict.*.txt) it was trained on"
-                )
+        refuse_other_dictionaries(self.cfg.data, state_dict, self._dictionary_digests())
         super().load_state_dict(state_dict)
 
     def _dictionary_digests(self) -> dict[str, str]:
         return {
-            "source": dictionary_digest(self.src_dict),
-            "target": dictionary_digest(self.tgt_dict),
+            "source": digest_of(self.src_dict.symbols),
+            "target": digest_of(self.tgt_dict.symbols),
         }
 
     def build_generator(
@@ -315,8 +308,3 @@ def right_padded(sample: dict[str, Any], pad: int) -> dict[str, Any]:
     inputs = sample["net_input"]
     sources = convert_padding_direction(inputs["src_tokens"], pad, left_to_right=True)
     return {**sample, "net_input": {**inputs, "src_tokens": sources}}
-
-
-def dictionary_digest(dictionary: Dictionary) -> str:
-    """A digest of the words of a dictionary and their order."""
-    return hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()

@@ -95,7 +95,12 @@ class Dictionary:
 
     def digest(self) -> str:
         """Hash of the symbols in their order: equal for equal dictionaries only."""
-        return hashlib.sha256("\n".join(self.symbols).encode()).hexdigest()
+        return digest_of(self.symbols)
+
+
+def digest_of(symbols: list[str]) -> str:
+    """Hash of a dictionary's symbols in their order."""
+    return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
 def load_text_dictionary(folder: Path) -> Dictionary:
