@@ -61,6 +61,13 @@ def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
     return dict(model or {})
 
 
+def updates_of(state: Mapping[str, Any]) -> int | None:
+    """The update after which a checkpoint was saved; None where it doesn't say."""
+    history = state.get("optimizer_history") or [{}]
+    found: int | None = history[-1].get("num_updates")
+    return found
+
+
 def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
     """Write the model of a checkpoint, and config.json beside it.
 
@@ -149,13 +156,12 @@ def read_config(path: Path) -> dict[str, Any]:
 def _options(state: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of config.json that come from a checkpoint's configuration."""
     cfg = state.get("cfg") or {}
-    history = state.get("optimizer_history") or [{}]
     task = _section(cfg, "task")
     return {
         "model": _plain(model_config(state)),
         "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
         "task_state": _plain(state.get("task_state") or {}),
-        "updates": int(history[-1].get("num_updates", 0)),
+        "updates": int(updates_of(state) or 0),
         "training": {
             "max_tokens": _section(cfg, "dataset").get("max_tokens"),
             "update_freq": _section(cfg, "optimization").get("update_freq"),

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf, open_dict
 from vaswani_plugin import register
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.safetensors_file import updates_of
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import updates_of
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of
 from vaswani_plugin.text.settings import CONFIG, MODEL, weights_path
 
@@ -72,7 +72,7 @@ def load_state(path: Path) -> dict[str, Any]:
     if "_name" not in cfg["model"]:
         raise ValueError(f"{path} is no model that fairseq builds from {CONFIG}: keep {MODEL}")
     state = checkpoint_of(
-        *(stored["model"], cfg["model"], cfg["task"], updates_of(stored), stored["task_state"])
+        *(stored["model"], cfg["model"], cfg["task"], updates_of(stored) or 0, stored["task_state"])
     )
     return {**state, "cfg": OmegaConf.create(state["cfg"])}
 

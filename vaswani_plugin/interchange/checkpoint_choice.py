@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.safetensors_file import updates_of
 
 EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -43,52 +44,36 @@ def choose_epochs(files: list[Path], count: int) -> list[Path]:
     Raises:
         ValueError: there are fewer such files.
     """
-    found = sorted((int(match[1]), p) for p in files if (match := EPOCH.fullmatch(p.name)))
+    return _choose_numbered(files, count, EPOCH, "--last", "checkpointN.pt")
+
+
+def choose_updates(files: list[Path], count: int) -> list[Path]:
+    """The `count` checkpoints of the highest updates, in ascending order; see `choose_epochs`."""
+    return _choose_numbered(files, count, UPDATE, "--last-updates", "checkpoint_EPOCH_UPDATE.pt")
+
+
+def _choose_numbered(
+    files: list[Path], count: int, pattern: re.Pattern[str], flag: str, names: str
+) -> list[Path]:
+    found = sorted((int(match[1]), p) for p in files if (match := pattern.fullmatch(p.name)))
     chosen = [path for _, path in found]
-    for path in files:
-        if path.name == "checkpoint_last.pt":
-            newest = _updates_of(chosen[-1]) if chosen else 0
-            update = _updates_of(path)
-            if None not in (newest, update) and update > newest:
-                chosen.append(path)
+    for last in (path for path in files if path.name == "checkpoint_last.pt"):
+        newest = _update_in(chosen[-1]) if chosen else 0
+        update = updates_of(load_checkpoint(last))
+        if None not in (newest, update) and update > newest:
+            chosen.append(last)
     if len(chosen) < count:
         raise ValueError(
-            f"--last {count}: there are only {len(chosen)} checkpoints named checkpointN.pt in "
-            "--inputs, the final state counted; ask for fewer, or train on"
+            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names} in --inputs, "
+            "the final state counted; ask for fewer, or train on"
         )
     return chosen[-count:]
 
 
-def choose_updates(files: list[Path], count: int) -> list[Path]:
-    """The `count` checkpoints of the highest updates, in ascending order.
-
-    They are numbered files, and checkpoint_last.pt if it was saved after the last numbered one.
-
-    Args:
-        files: candidates.
-        count: how many files.
-
-    Raises:
-        ValueError: there are fewer such files.
-    """
-    updates = {p: int(match[1]) for p in files if (match := UPDATE.fullmatch(p.name))}
-    for path in files:
-        if path.name == "checkpoint_last.pt":
-            update = _updates_of(path)
-            if update is not None and update > max(updates.values(), default=0):
-                updates[path] = update
-    if len(updates) < count:
-        raise ValueError(
-            f"--last-updates {count}: there are only {len(updates)} checkpoints named "
-            "checkpoint_EPOCH_UPDATE.pt in --inputs, the final state counted; ask for fewer, "
-            "or train on"
-        )
-    return sorted(updates, key=updates.get)[-count:]
-
-
-def _updates_of(path: Path) -> int | None:
-    history = load_checkpoint(path).get("optimizer_history") or [{}]
-    return history[-1].get("num_updates")
+def _update_in(path: Path) -> int | None:
+    """The update after which a checkpoint was saved: in its name, else in the file."""
+    named = UPDATE.fullmatch(path.name)
+    return int(named[1]) if named else updates_of(load_checkpoint(path))
 
 
 def choose_best(files: list[Path], count: int) -> list[Path]:

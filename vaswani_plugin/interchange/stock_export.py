@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.safetensors_file import updates_of
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import require_finite, updates_of
+from vaswani_plugin.interchange.exported_model import require_finite
 from vaswani_plugin.interchange.fairseq_transformer import checkpoint_of, our_model, stock_model
 from vaswani_plugin.text.settings import weights_path
 
@@ -46,7 +47,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
                 "max_source_positions": cfg.max_source_positions,
                 "max_target_positions": cfg.max_target_positions,
             },
-            updates_of(state),
+            updates_of(state) or 0,
         )
         output.parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(exported, output)

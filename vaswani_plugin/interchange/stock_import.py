@@ -11,8 +11,9 @@ from torch import nn
 
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.safetensors_file import updates_of
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.interchange.exported_model import require_finite, updates_of
+from vaswani_plugin.interchange.exported_model import require_finite
 from vaswani_plugin.interchange.fairseq_options import MODEL, our_config, stock_options, stock_task
 from vaswani_plugin.interchange.fairseq_transformer import (
     checkpoint_of,
@@ -93,7 +94,7 @@ def convert(
             "source_lang": task.cfg.source_lang,
             "target_lang": task.cfg.target_lang,
         },
-        updates_of(state),
+        updates_of(state) or 0,
         task.state_dict(),
     )
     return imported, config
