@@ -23,6 +23,7 @@ from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.ctranslate2_engine import PADDING, import_ctranslate2
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import (
+    departures,
     languages_of_data,
     model_options,
     other_bundle_files,
@@ -48,14 +49,8 @@ def transformer_spec(weights: Weights, cfg: TransformerSizes, source: list[str],
         ValueError: CTranslate2 can't express the model, or a dictionary doesn't fit it.
     """
     specs = import_ctranslate2().specs  # imported when it is first used
-    if cfg.attention_window:
-        raise ValueError(
-            f"CTranslate2 has no counterpart of --attention-window {cfg.attention_window}"
-        )
-    if cfg.attention_scale != "sqrt":
-        raise ValueError("CTranslate2 has no counterpart of --attention-scale none")
-    if cfg.next_word:
-        raise ValueError("CTranslate2 has no counterpart of --next-word")
+    if found := departures(cfg):
+        raise ValueError(f"CTranslate2 has no counterpart of {found[0]}")
     width = max(head_sizes(cfg))
     given = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
     if width * cfg.heads != cfg.d_model:

@@ -1,11 +1,12 @@
-"""Checks and files that all exports share: the kind of model, finite weights, a bundle's files."""
+"""What all exports share: checks of the model and its weights, and a bundle's files."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import ARCHITECTURES
+from vaswani_plugin.architectures import ARCHITECTURES, head_sizes
+from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.inference.bundle import TRANSFORMER
 from vaswani_plugin.inference.checkpoints import Checkpoint
 from vaswani_plugin.inference.safetensors_file import Weights
@@ -48,10 +49,28 @@ def require_finite(weights: Weights) -> None:
             )
 
 
-def updates_of(state: Checkpoint) -> int:
-    """The number of updates that a checkpoint's model was trained for."""
-    history = state.get("optimizer_history") or [{}]
-    return int(history[-1].get("num_updates", 0))
+def departures(sizes: Any) -> list[str]:
+    """The options of the layers that no other program has, as flags with their values.
+
+    Args:
+        sizes: `TransformerSizes`, or a configuration with the same names.
+    """
+    found = []
+    if sizes.attention_window:
+        found.append(f"--attention-window {sizes.attention_window}")
+    if sizes.attention_scale != "sqrt":
+        found.append(f"--attention-scale {sizes.attention_scale}")
+    if sizes.next_word:
+        found.append("--next-word")
+    return found
+
+
+def uneven_heads(sizes: TransformerSizes) -> list[str]:
+    """The flags of heads whose widths don't add up to d_model, as one text; [] where they do."""
+    d_k, d_v = head_sizes(sizes)
+    if d_k * sizes.heads == d_v * sizes.heads == sizes.d_model:
+        return []
+    return [f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}"]
 
 
 def other_bundle_files(folder: Path, settings: AnySettings) -> list[Path]:

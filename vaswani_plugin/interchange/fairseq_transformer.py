@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import Checkpoint
-from vaswani_plugin.interchange.exported_model import model_options
+from vaswani_plugin.interchange.exported_model import departures, model_options
 from vaswani_plugin.interchange.fairseq_options import FAIRSEQ_LAYER_NORM_EPS
 from vaswani_plugin.interchange.fairseq_weights import (
     Weights,
@@ -169,12 +169,7 @@ def _refuse_what_fairseq_lacks(cfg: VaswaniTransformerConfig, allow_layer_norm_e
                 f"{flag} {width} (there --heads {cfg.heads} times it must be "
                 f"--d-model {cfg.d_model})"
             )
-    if cfg.attention_window:
-        obstacles.append(f"--attention-window {cfg.attention_window}")
-    if cfg.attention_scale != "sqrt":
-        obstacles.append("--attention-scale none")
-    if cfg.next_word:
-        obstacles.append("--next-word")
+    obstacles += departures(cfg)
     if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
         obstacles.append(
             f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "

@@ -11,7 +11,6 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
@@ -20,9 +19,11 @@ from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.interchange.exported_model import (
+    departures,
     model_options,
     require_finite,
     translation_settings,
+    uneven_heads,
 )
 from vaswani_plugin.interchange.huggingface_files import generation_defaults, write_json
 from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
@@ -100,24 +101,16 @@ def _has_raw_pieces(settings: Settings) -> bool:
 
 def _refuse_other_models(sizes: TransformerSizes) -> None:
     """Refuse a model that Marian can't express; name the option and an export that supports it."""
-    d_k, d_v = head_sizes(sizes)
-    fits_heads = d_k * sizes.heads == d_v * sizes.heads == sizes.d_model
-    reasons = {
-        f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}": (
-            not fits_heads
-        ),
-        f"--positions {sizes.positions}": sizes.positions != "sinusoidal",
-        f"--attention-window {sizes.attention_window}": sizes.attention_window != 0,
-        "--next-word": sizes.next_word,
-        f"--attention-scale {sizes.attention_scale}": sizes.attention_scale != "sqrt",
-        f"--layer-norm-eps {sizes.layer_norm_eps:g}": sizes.layer_norm_eps > MARIANS_EPSILON,
-    }
-    no_other = sizes.attention_window or sizes.next_word or sizes.attention_scale != "sqrt"
-    for option, is_in_the_way in reasons.items():
-        if is_in_the_way:
-            other = "fairseq" if "--positions" in option else "ctranslate2"
-            also = "" if no_other else f"; --to {other} can"
-            raise UserError(f"Hugging Face's Marian has no counterpart of {option}{also}")
+    found = uneven_heads(sizes)
+    if sizes.positions != "sinusoidal":
+        found.append(f"--positions {sizes.positions}")
+    found += departures(sizes)
+    if sizes.layer_norm_eps > MARIANS_EPSILON:
+        found.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
+    if found:
+        other = "fairseq" if "--positions" in found[0] else "ctranslate2"
+        also = "" if departures(sizes) else f"; --to {other} can"
+        raise UserError(f"Hugging Face's Marian has no counterpart of {found[0]}{also}")
 
 
 def _write_weights(weights: Weights, folder: Path) -> None:

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vaswani_plugin.architectures import head_sizes
 from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
@@ -28,7 +27,7 @@ from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
-from vaswani_plugin.interchange.exported_model import require_finite
+from vaswani_plugin.interchange.exported_model import departures, require_finite, uneven_heads
 from vaswani_plugin.interchange.huggingface_files import generation_defaults, write_json
 from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.interchange.huggingface_tokenizer import text_tokenizer, tokenizer_config
@@ -91,21 +90,14 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
 
 def _refuse_other_models(sizes: TransformerSizes) -> None:
     """Refuse what OpenAI's GPT can't express; name the option."""
-    d_k, d_v = head_sizes(sizes)
-    fits_heads = d_k * sizes.heads == d_v * sizes.heads == sizes.d_model
-    reasons = {
-        f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}": (
-            not fits_heads
-        ),
-        f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}": sizes.d_ff > 4 * sizes.d_model,
-        f"--attention-window {sizes.attention_window}": sizes.attention_window != 0,
-        f"--attention-scale {sizes.attention_scale}": sizes.attention_scale != "sqrt",
-    }
-    for option, is_in_the_way in reasons.items():
-        if is_in_the_way:
-            raise UserError(
-                f"Hugging Face's OpenAI GPT has no counterpart of {option}; --to safetensors can"
-            )
+    found = uneven_heads(sizes)
+    if sizes.d_ff > 4 * sizes.d_model:
+        found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
+    found += departures(sizes)
+    if found:
+        raise UserError(
+            f"Hugging Face's OpenAI GPT has no counterpart of {found[0]}; --to safetensors can"
+        )
 
 
 def to_openai(model: TrainedLanguageModel, sizes: TransformerSizes) -> Weights:
