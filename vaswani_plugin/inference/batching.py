@@ -1,9 +1,10 @@
-"""Batches of texts of similar length, and buffers of a stream."""
+"""Batches of texts of similar length, buffers of a stream, and one text or many."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -58,3 +59,21 @@ def split_into_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
         raise
     if buffer:
         yield buffer
+
+
+def one_or_many(
+    texts: str | Iterable[str], stream: Callable[..., Iterator[T]], unit: str, progress: bool
+) -> T | list[T]:
+    """The answer to one text, or the answers to several.
+
+    Args:
+        texts: one or several.
+        stream: takes texts and the keyword `buffer`, and gives the answers in order.
+        unit: of the bar, such as "sentences".
+        progress: show the bar on standard error; one text has none.
+    """
+    if isinstance(texts, str):
+        return next(stream([texts]))
+    lines = list(texts)
+    found = stream(lines, buffer=max(1, len(lines)))
+    return list(tqdm(found, total=len(lines), unit=f" {unit}", disable=not progress))

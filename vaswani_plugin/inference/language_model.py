@@ -10,6 +10,7 @@ Axes: N tokens of a stream.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack, overload
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import split_into_buffers
+from vaswani_plugin.inference.batching import one_or_many, split_into_buffers
 from vaswani_plugin.inference.completing import Completer
 from vaswani_plugin.inference.completion import (
     CompletedPrompt,
@@ -139,11 +140,7 @@ class LanguageModel:
             UserError: options that don't fit each other or the model, a prompt that is too long,
                 or a model that was trained to summarize.
         """
-        if isinstance(prompts, str):
-            return next(self.stream([prompts], **options))
-        texts = list(prompts)
-        found = self.stream(texts, buffer=max(1, len(texts)), **options)
-        return list(tqdm(found, total=len(texts), unit=" prompts", disable=not progress))
+        return one_or_many(prompts, partial(self.stream, **options), "prompts", progress)
 
     def stream(
         self,

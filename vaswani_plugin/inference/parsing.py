@@ -8,25 +8,20 @@ Axes: B sentences of a batch.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack, overload
 
 import torch
-from tqdm import tqdm
 
 from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import batches_by_length, split_into_buffers
+from vaswani_plugin.inference.batching import batches_by_length, one_or_many, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded
 from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.options import require_at_least
-from vaswani_plugin.inference.search_engine import (
-    TokenDictionary,
-    make_decoded,
-    make_sample,
-    memory_errors_explained,
-)
+from vaswani_plugin.inference.search_engine import TokenDictionary, generate, make_sample
 from vaswani_plugin.inference.sources import TextTooLong
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.search.generator import BeamSearchGenerator
@@ -228,11 +223,7 @@ class Parser:
             UserError: options that don't fit, a sentence that is too long, or codes that differ
                 from those of the training.
         """
-        if isinstance(sentences, str):
-            return next(self.stream([sentences], **options))
-        lines = list(sentences)
-        found = self.stream(lines, buffer=max(1, len(lines)), **options)
-        return list(tqdm(found, total=len(lines), unit=" sentences", disable=not progress))
+        return one_or_many(sentences, partial(self.stream, **options), "sentences", progress)
 
     def stream(
         self, sentences: Iterable[str], *, buffer: int = BUFFER, **options: Unpack[ParseKeywords]
@@ -300,10 +291,7 @@ class Parser:
             with_attention=False,
         )
         device = next(self.model.parameters()).device
-        sample = make_sample(sources, self.source, device)
-        with memory_errors_explained(sample):
-            found = generator.generate([self.model], sample)
-        return [[make_decoded(h, self.target) for h in hypotheses] for hypotheses in found]
+        return generate(generator, make_sample(sources, self.source, device), self.target)
 
     def _tree(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> Tree | None:
         try:

@@ -85,11 +85,9 @@ class OwnSearch:
             with_attention=options.print_alignment is not None,
             random=random,
         )
-        sample = make_sample(sources, self.source, self.device)
         prefix = None if prefixes is None else make_prefix(prefixes, self.target, self.device)
-        with memory_errors_explained(sample):
-            found = generator.generate([self.model], sample, prefix)
-        return [[make_decoded(h, self.target) for h in hypotheses] for hypotheses in found]
+        sample = make_sample(sources, self.source, self.device)
+        return generate(generator, sample, self.target, prefix)
 
     def score(
         self, sources: Sequence[Tokens], targets: Sequence[Tokens]
@@ -172,6 +170,28 @@ def memory_errors_explained(sample: dict[str, Any]) -> Iterator[None]:
             f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
             f"Python), or decode on the CPU"
         ) from error
+
+
+def generate(
+    generator: BeamSearchGenerator,
+    sample: dict[str, Any],
+    dictionary: TokenDictionary,
+    prefix: Tensor | None = None,
+) -> list[list[Decoded]]:
+    """The hypotheses of a batch.
+
+    Args:
+        generator: of our search.
+        sample: of `make_sample`.
+        dictionary: of the target.
+        prefix: of `make_prefix`; None: the outputs begin freely.
+
+    Raises:
+        UserError: a prefix is too long, or the batch doesn't fit into the GPU's memory.
+    """
+    with memory_errors_explained(sample):
+        found = generator.generate(generator.models, sample, prefix)
+    return [[make_decoded(h, dictionary) for h in hypotheses] for hypotheses in found]
 
 
 def make_sample(

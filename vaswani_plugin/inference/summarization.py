@@ -6,14 +6,13 @@ print(summarizer.summarize("A long article.").text)
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-from tqdm import tqdm
-
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import split_into_buffers
+from vaswani_plugin.inference.batching import one_or_many, split_into_buffers
 from vaswani_plugin.inference.completing import Completer
 from vaswani_plugin.inference.completion import UNKNOWN, TextCoder
 from vaswani_plugin.inference.language_model import LanguageModel
@@ -162,11 +161,7 @@ class Summarizer:
         Raises:
             UserError: options that don't fit each other or the model.
         """
-        if isinstance(articles, str):
-            return next(self.stream([articles], **options))
-        texts = list(articles)
-        found = self.stream(texts, buffer=max(1, len(texts)), **options)
-        return list(tqdm(found, total=len(texts), unit=" articles", disable=not progress))
+        return one_or_many(articles, partial(self.stream, **options), "articles", progress)
 
     def stream(
         self, articles: Iterable[str], *, buffer: int = BUFFER, **options: Unpack[SummaryKeywords]

@@ -28,13 +28,16 @@ def saved_states(folder: Path, suffix: str) -> list[Path]:
         folder: --save-dir.
         suffix: of the file names; "" without shards.
     """
-    names = rf"checkpoint(\d+|_\d+_\d+|_best|_previous|\.best_.+){re.escape(suffix)}\.pt"
-    return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
+    return _named(folder, r"\d+|_\d+_\d+|_best|_previous|\.best_.+", suffix)
 
 
 def numbered_states(folder: Path, suffix: str) -> list[Path]:
     """The checkpoints that were saved by number of epoch or update; see `saved_states`."""
-    names = rf"checkpoint(\d+|_\d+_\d+){re.escape(suffix)}\.pt"
+    return _named(folder, r"\d+|_\d+_\d+", suffix)
+
+
+def _named(folder: Path, kinds: str, suffix: str) -> list[Path]:
+    names = rf"checkpoint({kinds}){re.escape(suffix)}\.pt"
     return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
 
 
