@@ -13,7 +13,7 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_patches._patching import is_patched, patch, silenced
+from vaswani_plugin.fairseq_patches._patching import patch, silenced
 
 
 def keep_last_batch() -> None:
@@ -29,7 +29,7 @@ def keep_last_batch() -> None:
     nine = data_utils.batch_by_size(
         np.arange(9), lambda i: 1, max_sentences=8, required_batch_size_multiple=8
     )
-    if sum(map(len, nine)) == 9 and not is_patched(data_utils.batch_by_size):
+    if sum(map(len, nine)) == 9:
         return
 
     @patch(data_utils, "batch_by_size")
@@ -86,11 +86,10 @@ def rebuild_the_same_batches() -> None:
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    task = fairseq_task.FairseqTask
-    if not (is_patched(task.get_batch_iterator) or _batches_depend_on_first_epoch()):
+    if not _batches_depend_on_first_epoch():
         return
 
-    @patch(task, "get_batch_iterator")
+    @patch(fairseq_task.FairseqTask, "get_batch_iterator")
     def get_batch_iterator(
         original: Callable, self: fairseq_task.FairseqTask, *args: Any, **kwargs: Any
     ) -> iterators.EpochBatchIterating:

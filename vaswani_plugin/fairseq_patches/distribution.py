@@ -59,16 +59,13 @@ def join_torchrun() -> None:
         started = all(name in os.environ for name in TORCHRUN_VARIABLES)
         if started and cfg.distributed_init_method is None and not cfg.tpu:
             cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
-            here = cfg.distributed_world_size > 1 and not torch.cuda.is_available()
-        else:
-            here = False
-        if not here:
-            original(cfg, force_distributed)
-        else:
-            cfg.distributed_init_method = "env://"
-            cfg.distributed_rank = int(os.environ["RANK"])
-            cfg.device_id = int(os.environ.get("LOCAL_RANK", 0))
-            cfg.distributed_no_spawn = True
+            if cfg.distributed_world_size > 1 and not torch.cuda.is_available():
+                cfg.distributed_init_method = "env://"
+                cfg.distributed_rank = int(os.environ["RANK"])
+                cfg.device_id = int(os.environ.get("LOCAL_RANK", 0))
+                cfg.distributed_no_spawn = True
+                return
+        original(cfg, force_distributed)
 
 
 def start_workers() -> None:

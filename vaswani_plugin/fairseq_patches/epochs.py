@@ -13,7 +13,7 @@ from typing import Any
 from fairseq.data import iterators
 from fairseq.logging import meters
 
-from vaswani_plugin.fairseq_patches._patching import is_patched, patch, silenced
+from vaswani_plugin.fairseq_patches._patching import patch, silenced
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def restart_stopwatches_on_resume() -> None:
     """
     watch = meters.StopwatchMeter()
     watch.load_state_dict(watch.state_dict())
-    if watch.start_time is not None and not is_patched(meters.StopwatchMeter.load_state_dict):
+    if watch.start_time is not None:
         return
 
     @patch(meters.StopwatchMeter, "load_state_dict")
@@ -114,7 +114,7 @@ def finish_epochs_with_other_update_freq() -> None:
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not (is_patched(iterators.GroupedIterator.__init__) or _is_epoch_end_lost()):
+    if not _is_epoch_end_lost():
         return
 
     @patch(iterators.GroupedIterator, "__init__")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.architectures import names_of
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     AnySettings,
@@ -56,10 +55,7 @@ class Bundle:
                 names it.
             OSError: a file can't be read.
         """
-        try:
-            pipeline = Pipeline.load(folder)
-        except InputError as error:
-            raise ValueError(str(error)) from error
+        pipeline = Pipeline.load(folder)
         if not isinstance(pipeline.settings, kind):
             held, commands = KINDS[type(pipeline.settings)]
             raise ValueError(

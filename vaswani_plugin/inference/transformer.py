@@ -72,7 +72,6 @@ class TargetDecoder(Decoder):
     Attributes:
         dictionary: of the target; all models of an ensemble must have the same one.
         next_word: the part of a parser whose decoder reads the next word, else None.
-        alignment_wanted: whether decoding returns the attention to the source.
         weights_are_final: the weights don't change any more.
     """
 
@@ -94,7 +93,6 @@ class TargetDecoder(Decoder):
         )
         self.dictionary = dictionary
         self.next_word = next_word
-        self.alignment_wanted = True
 
 
 class TrainedTransformer(nn.Module):

@@ -32,5 +32,6 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
             f"{model} holds a parser, and Hugging Face has no search for well-formed trees; "
             "--to safetensors can"
         )
-    export = export_language_model if isinstance(settings, TextSettings) else None
-    return (export or export_translation_model)(model, output, with_tokenizer)
+    if isinstance(settings, TextSettings):
+        return export_language_model(model, output, with_tokenizer)
+    return export_translation_model(model, output, with_tokenizer)

@@ -35,16 +35,13 @@ def load_translator(folder: str | Path, **options: Any) -> Translator:
             return _build_translator(Bundle.load(Path(folder)), **options)
 
 
-def load_checkpoint_translator(
-    path: Path, data: Path, codes: Path | None = None, device: "torch.device | str" = "cpu"
-) -> Translator:
+def load_checkpoint_translator(path: Path, data: Path, codes: Path | None = None) -> Translator:
     """`Translator.from_checkpoint` that also loads models which only fairseq can build.
 
     Args:
         path: the checkpoint.
         data: the folder of its dictionaries.
         codes: BPE codes of subword-nmt, to split the text with; None: it is split already.
-        device: where to decode.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -53,7 +50,7 @@ def load_checkpoint_translator(
     if codes is not None and not codes.exists():
         raise FileNotFoundError(f"{codes} does not exist")
     try:
-        return Translator.from_checkpoint(path, data, codes, device=device)
+        return Translator.from_checkpoint(path, data, codes)
     except ForeignModel:
         import torch
 
@@ -61,7 +58,7 @@ def load_checkpoint_translator(
         from vaswani_plugin.interchange.fairseq_engine import FairseqEngine
 
         model, task = load_foreign(path, data)
-    engine = FairseqEngine(model.eval(), task, torch.device(device))
+    engine = FairseqEngine(model.eval(), task, torch.device("cpu"))
     languages = task.cfg.source_lang, task.cfg.target_lang
     return Translator(Pipeline.of_tokens(languages, codes), engine)
 

@@ -21,10 +21,10 @@ INITIAL_BOUND = 0.08
 
 
 @torch.no_grad()
-def initialize_uniformly(module: nn.Module, bound: float = INITIAL_BOUND) -> None:
-    """Draw every parameter from uniform(-bound, bound) (Sutskever et al. 2014, section 3.4)."""
+def initialize_uniformly(module: nn.Module) -> None:
+    """Draw every parameter from uniform(-0.08, 0.08) (Sutskever et al. 2014, section 3.4)."""
     for parameter in module.parameters():
-        parameter.uniform_(-bound, bound)
+        parameter.uniform_(-INITIAL_BOUND, INITIAL_BOUND)
 
 
 def lengths_on_cpu(padding: Tensor) -> Tensor:
