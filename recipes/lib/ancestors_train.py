@@ -115,7 +115,7 @@ def finish(
     """
     folder, settings = training.folder(args.work), settings_of(args)
     key = training.key(settings, args.data_key)
-    begin(folder, key)
+    begin(folder, key, say)
     points = []
     for point in range(1, settings.points + 1):
         points.append(reach_point(training, args, point, environment))

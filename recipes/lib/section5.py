@@ -71,7 +71,7 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
     if found is not None:
         return found
     say(f"{training.name} begins: {folder / 'logs' / 'train.log'}")
-    begin(folder, key)
+    begin(folder, key, say)
     every = str(max(1, training.updates // SAVES))
     command = ["fairseq-train", str(args.data_bin), *PLUGIN, *flags]
     command += device_flags(args.devices.gpus_each)

@@ -77,7 +77,7 @@ def finish(
     """Trains, translates and scores; returns the content of result.json."""
     folder, row, settings = training.folder(args.work), training.row, settings_of(args)
     key = training.key(settings, args.data_key)
-    begin(folder, key)
+    begin(folder, key, say)
     trained = folder / "trained"
     train, translate = commands(training, args)
     log, translations = folder / "logs" / "train.log", folder / "generate.txt"

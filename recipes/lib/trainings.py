@@ -6,12 +6,12 @@ it is finished, `result.json`.
 
 import math
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import fmean, stdev
@@ -84,13 +84,23 @@ class Devices:
                     future.cancel()
 
 
-def begin(folder: Path, key: str) -> None:
-    """Makes the folder of a training; an existing folder with another key is removed first."""
+def begin(folder: Path, key: str, say: Callable[[str], None]) -> None:
+    """Makes the folder of a training.
+
+    An existing folder with another key is renamed to the first free FOLDER.1, FOLDER.2 and so on.
+
+    Args:
+        folder: of the training.
+        key: all that its result depends on.
+        say: prints a line.
+    """
     begun = folder / "key"
     if begun.is_file() and begun.read_text(encoding="utf-8") == key + "\n":
         return
     if folder.exists():
-        shutil.rmtree(folder)
+        number = next(n for n in count(1) if not os.path.lexists(f"{folder}.{n}"))
+        folder.rename(f"{folder}.{number}")
+        say(f"{folder}: of other options or data: kept in {folder}.{number}; begins anew")
     folder.mkdir(parents=True)
     with write_atomically(begun) as write:
         write(key)

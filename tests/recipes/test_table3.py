@@ -237,6 +237,8 @@ def test_a_row_goes_on_or_begins_again(stand_ins, tmp_path) -> None:
     # Other data: from the start.
     table3_train.train_all([training("base")], arguments(tmp_path, data_key="other"))
     assert not (folder / "checkpoints").exists()
+    kept = tmp_path / "rows" / "base-1.1" / "checkpoints" / "checkpoint_last.pt"
+    assert kept.read_text() == "of an earlier start"
     assert stand_ins.commands[1][0] == "fairseq-train"
     found = training("base").result(tmp_path, TINY, "other")
     assert found["key"] == training("base").key(TINY, "other")

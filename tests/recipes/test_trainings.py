@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.support.scripts import ROOT
 
 sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 
-from trainings import Devices
+from trainings import Devices, begin, finished
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
@@ -63,3 +64,17 @@ def test_an_error_begins_nothing_more() -> None:
     with pytest.raises(ValueError, match="the second"):
         devices.map(work, range(50))
     assert begun[:2] == [0, 1] and len(begun) < 10
+
+
+def test_a_training_of_other_options_is_kept(tmp_path: Path) -> None:
+    folder, said = tmp_path / "base-1", []
+    begin(folder, "seed 1", said.append)
+    (folder / "result.json").write_text('{"key": "seed 1"}')
+    begin(folder, "seed 1", said.append)
+    assert finished(folder, "seed 1") == {"key": "seed 1"} and not said
+    for other, kept in (("seed 2", "base-1.1"), ("seed 3", "base-1.2")):
+        begin(folder, other, said.append)
+        assert [path.name for path in folder.iterdir()] == ["key"]
+        assert said.pop().count(str(tmp_path / kept)) == 1 and not said
+    assert finished(tmp_path / "base-1.1", "seed 1") == {"key": "seed 1"}
+    assert (tmp_path / "base-1.2" / "key").read_text() == "seed 2\n"
