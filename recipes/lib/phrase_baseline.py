@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from nltk.translate import PhraseTable, StackDecoder
@@ -29,6 +30,7 @@ from phrase_table import (
 from tqdm import tqdm
 
 from vaswani_plugin.metrics.ngram import NgramModel
+from vaswani_plugin.text import corpus_io
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 
 UNKNOWN_SCORE = -10.0
@@ -44,21 +46,14 @@ def read_pairs(prefix: str, pair: tuple[str, str], most: int) -> list[tuple[Word
         most: number of pairs that are read; 0: all.
 
     Raises:
-        InputError: the files differ in length, or a side of a pair is empty; names the line.
+        InputError: the files differ in length as far as they are read, are empty, or a side of a
+            pair is empty; names the line.
     """
-    sides = [list(read_lines(f"{prefix}.{language}")) for language in pair]
-    if len(sides[0]) != len(sides[1]):
-        raise InputError(
-            f"{prefix}.{pair[0]} and .{pair[1]} differ in length ({len(sides[0])} and "
-            f"{len(sides[1])} lines): they must correspond line by line"
-        )
-    pairs = [(tuple(a.split()), tuple(b.split())) for a, b in zip(*sides, strict=True)]
-    pairs = pairs[: most or None]
+    lines = islice(corpus_io.read_pairs(*(f"{prefix}.{side}" for side in pair)), most or None)
+    pairs = [(tuple(source.split()), tuple(target.split())) for source, target in lines]
     for number, (source, target) in enumerate(pairs, start=1):
         if not (source and target):
             raise InputError(f"{prefix}, line {number}: a side is empty; drop the pair")
-    if not pairs:
-        raise InputError(f"{prefix}.{pair[0]}: the file is empty")
     return pairs
 
 

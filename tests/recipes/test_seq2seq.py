@@ -151,6 +151,14 @@ def test_mistakes_of_the_baseline(tmp_path, monkeypatch):
             phrase_baseline.main()
 
 
+def test_only_the_first_pairs_are_read(tmp_path):
+    """The block with the invalid byte at the end is never decoded."""
+    for language in ("en", "de"):
+        (tmp_path / f"train.{language}").write_bytes(b"a b\n" * 200_000 + b"\xff\n")
+    found = phrase_baseline.read_pairs(f"{tmp_path}/train", ("en", "de"), 3)
+    assert found == [(("a", "b"), ("a", "b"))] * 3
+
+
 def trainings(done: subprocess.CompletedProcess) -> list[list[str]]:
     """The commands of a dry run that train."""
     assert done.returncode == 0, done.stderr
