@@ -2,8 +2,8 @@
 
     bundle_architecture.py work/quickstart/model
 
-The first line is the value of --arch. The others are the sizes in which the model may differ from
-its architecture. Dropout and other regularization are options of the new training.
+The first line is the value of --arch. The others are the sizes and kinds in which the model may
+differ from its architecture. Dropout and other regularization are options of the new training.
 """
 
 import argparse
@@ -18,7 +18,10 @@ from vaswani_plugin.text.settings import MODEL  # noqa: E402
 
 SIZES = (
     *("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads", "d_k", "d_v"),
-    *("positions", "share_embeddings", "attention_window", "layer_norm_eps"),
+    *("positions", "share_embeddings", "attention_window", "attention_scale", "layer_norm_eps"),
+    "next_word",
+    *("d_hidden", "no_projections"),  # of the one-layer model
+    *("units", "layers", "no_reverse_source", "attention", "input_feeding"),  # of LSTMs
 )
 
 
@@ -40,8 +43,11 @@ def flags(model: dict[str, str | int | float | bool | None], name: str) -> list[
         )
     words = [architecture]
     for size in SIZES:
-        if model.get(size) is not None:
-            words += [f"--{size.replace('_', '-')}", str(model[size])]
+        value, flag = model.get(size), f"--{size.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is not None and value is not False:
+            words += [flag, str(value)]
     return words
 
 

@@ -1,6 +1,8 @@
 """bundle_architecture.py and compare_scores.py: flags of a trained model, and what it gained."""
 
 import json
+import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,13 @@ import torch
 from fairseq import options
 
 import vaswani_plugin
-from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.scripts import ROOT, assert_one_line_error, run_script
+from vaswani_plugin import configurations
+from vaswani_plugin.architectures import FAMILIES
+
+sys.path.append(str(ROOT / "recipes" / "lib"))
+
+import bundle_architecture
 
 ARCHITECTURE = "recipes/lib/bundle_architecture.py"
 COMPARE = "recipes/lib/compare_scores.py"
@@ -26,18 +34,50 @@ def write_bundle(folder: Path, model: dict) -> Path:
     return folder
 
 
-def test_the_flags_build_the_same_sizes_again(tmp_path):
-    model = {"_name": "vaswani_tiny", **SIZES, "dropout": 0.7}
+@pytest.mark.parametrize(
+    ("arch", "changes"),
+    [
+        ("vaswani_tiny", SIZES),
+        ("vaswani_tiny", {"attention_scale": "none"}),
+        ("vaswani_parser_tiny", {"next_word": True}),
+        ("vaswani_seq2seq_lstm_tiny", {"d_model": 30, "layers": 3, "no_reverse_source": True}),
+        ("vaswani_attention_lstm_tiny", {"attention": "additive", "input_feeding": True}),
+        ("vaswani_attention_lstm_tiny", {"attention": "none", "input_feeding": False}),
+        ("vaswani_lm_one_layer_tiny", {"d_model": 24, "d_hidden": 24, "no_projections": True}),
+        ("vaswani_lm_lstm_tiny", {"units": 30, "layers": 4}),
+    ],
+)
+def test_the_flags_build_the_same_sizes_again(tmp_path, arch, changes):
+    model = {"_name": arch, **changes, "dropout": 0.7}
     done = run_script(ARCHITECTURE, write_bundle(tmp_path, model))
     assert done.returncode == 0, done.stderr
-    arch, *words = done.stdout.split("\n")[:-1]
-    assert arch == "vaswani_tiny"
+    found, *words = done.stdout.split("\n")[:-1]
+    assert found == arch
     vaswani_plugin.register()
-    parser = options.get_training_parser()
-    flags = ["data", "--task", "vaswani_translation", "--arch", arch, *words]
-    args = options.parse_args_and_arch(parser, flags)
-    assert {name: getattr(args, name, None) for name in SIZES} == SIZES
+    (task,) = [f.task for f in FAMILIES if arch in {row.name for row in f.rows}]
+    flags = ["data", "--task", task, "--arch", arch, *words]
+    args = options.parse_args_and_arch(options.get_training_parser(), flags)
+    absent = {name: None if value else value for name, value in changes.items()}  # a flag: False
+    assert {name: getattr(args, name, absent[name]) for name in changes} == changes
     assert getattr(args, "dropout", None) != 0.7
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        configurations.VaswaniTransformerConfig,
+        configurations.VaswaniLanguageModelConfig,
+        configurations.OneLayerConfig,
+        configurations.RecurrentLanguageModelConfig,
+        configurations.Seq2SeqLSTMConfig,
+        configurations.AttentionLSTMConfig,
+    ],
+)
+def test_every_size_of_a_model_is_among_the_flags(kind):
+    """All but regularization, options of the machine, and what is the task's."""
+    names = {f.name for f in fields(kind) if not str(f.default).startswith("${task.")}
+    names = {name for name in names if not name.endswith("dropout") and not name.startswith("_")}
+    assert names - {"checkpoint_activations", "compile"} <= set(bundle_architecture.SIZES)
 
 
 @pytest.mark.parametrize("model", [{"_name": "transformer"}, {}])
