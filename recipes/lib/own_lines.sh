@@ -112,8 +112,9 @@ stage_compare() {
 }
 
 measure_bundle() { # BUNDLE NAME TEXT: output/NAME.json; adds to `parts`
-  local command=(vaswani lm --model "$1" --text "$3" --tokens-per-sample "$tokens_per_sample"
-    --context-window $((tokens_per_sample / 2)))
+  local flags command=(vaswani lm --model "$1" --text "$3" --tokens-per-sample "$tokens_per_sample")
+  read -ra flags <<<"$(context_flags)"
+  command+=("${flags[@]}")
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   run_to "$work/output/$2.json" "${command[@]}" --format json
   parts+=("$2=$work/output/$2.json")

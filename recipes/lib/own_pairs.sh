@@ -119,6 +119,8 @@ use_bundle() {
   normalize=$(bundle_setting normalize_punctuation) aggressive=$(bundle_setting aggressive_dash_splits)
   threshold=$(bundle_setting vocabulary_threshold)
   if [[ -z "$threshold" || "$threshold" == null ]]; then threshold=0; fi
+  # Both models translate with the same beam.
+  if [[ "$(bundle_setting beam)" =~ ^[0-9]+$ ]]; then beam=$(bundle_setting beam); fi
   case $(bundle_setting subwords) in
     sentencepiece) subwords=wordpiece ;;
     subword-nmt) subwords=bpe ;;

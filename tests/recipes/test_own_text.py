@@ -9,6 +9,7 @@ from pathlib import Path
 
 import preloaded
 import pytest
+import torch
 
 from tests.support.scripts import (
     ROOT,
@@ -17,6 +18,7 @@ from tests.support.scripts import (
     run_script,
     stages_run,
 )
+from vaswani_plugin.text.settings import Settings, TextSettings
 from vaswani_plugin.text.splitting import letters_and_digits
 
 RECIPE = ROOT / "recipes" / "own_text.sh"
@@ -317,6 +319,44 @@ def test_mistakes_in_the_options(tmp_path, flags, parts):
 
 
 def test_a_bundle_of_other_languages(finished, corpus, tmp_path):
+def write_bundle(folder: Path, settings: Settings | TextSettings, model: dict) -> Path:
+    """A bundle as far as a dry run reads it."""
+    folder.mkdir()
+    (folder / "preprocessing.json").write_text(settings.to_json())
+    torch.save({"cfg": {"model": model}, "model": {}}, folder / "model.pt")
+    for name in ("dict.aa.txt", "dict.bb.txt", "codes"):
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(("beam", "expected"), [(7, "7"), (None, "4")])
+def test_both_models_translate_with_the_bundles_beam(tmp_path, beam, expected):
+    """`vaswani translate` takes it by itself for the scores before the fine-tuning."""
+    settings = Settings("aa", "bb", False, False, "none", "sentencepiece", codes="codes", beam=beam)
+    bundle = write_bundle(tmp_path / "bundle", settings, {"_name": "vaswani_tiny"})
+    done = dry_run("--train", *write_pairs(tmp_path, 2000), "--init-from", bundle)
+    assert flags_of(done, "fairseq-generate")["--beam"] == expected
+    assert f" beam={expected}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arch", "expected", "other"),
+    [
+        ("vaswani_lm_lstm_tiny", "--carry-state", "--context-window"),
+        ("vaswani_lm_tiny", "--context-window 128", "--carry-state"),
+    ],
+)
+def test_both_language_models_read_the_same_context(tmp_path, arch, expected, other):
+    text, old = write_pairs(tmp_path, 2000)
+    bundle = write_bundle(tmp_path / "bundle", TextSettings("bpe", "codes"), {"_name": arch})
+    flags = ("--train", text, "--old-test", old, "--init-from", bundle)
+    done = dry_run("--task", "lm", *flags)
+    assert done.returncode == 0, done.stderr
+    measured = [line for line in done.stderr.split("\n") if line.startswith("+ vaswani lm ")]
+    assert len(measured) == 4
+    assert all(expected in line and other not in line for line in measured)
+
+
     flags = ("--init-from", finished[1] / "model")
     done = dry_run("--train", corpus / "new.en", corpus / "new.ed", "--pair", "en-ed", *flags)
     assert_one_line_error(done, "translates ed-en, the text is en-ed")
