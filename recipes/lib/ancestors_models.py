@@ -218,6 +218,31 @@ def trainings_of(models: list[Model], seeds: list[int]) -> list[Training]:
     return [Training(model, seed) for model in models for seed in seeds]
 
 
+def find_test_texts(data_bin: Path) -> tuple[str, str, list[Path]]:
+    """Finds the test set beside the binarized data of a recipe.
+
+    Returns:
+        Source and target language, and the paths of the source's words, the target's words and the
+        target's running text.
+
+    Raises:
+        InputError: no recipe binarized the data, or the recipe leaves no words.
+    """
+    names = sorted(path.name.split(".")[1] for path in data_bin.glob("train.*-*.*.idx"))
+    if not names:
+        raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
+    source, target = names[0].split("-")
+    files = ("tok", source), ("tok", target), ("raw", target)
+    paths = [data_bin.parent / folder / f"test.{side}" for folder, side in files]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(
+                f"{path}: missing; --data-bin must lie in a recipe's work folder, beside raw/ and "
+                "tok/"
+            )
+    return source, target, paths
+
+
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `Settings`, and the flags for paths."""
     parser.add_argument("--work", type=Path, required=True)

@@ -15,7 +15,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ancestors_models import MODELS, SWEEP, Training, add_settings, settings_of, trainings_of
+from ancestors_models import (
+    MODELS,
+    SWEEP,
+    Training,
+    add_settings,
+    find_test_texts,
+    settings_of,
+    trainings_of,
+)
 from result import provenance, write_json
 from tabulate import tabulate
 from trainings import over_seeds
@@ -64,24 +72,11 @@ class Corpus:
     """
 
     def __init__(self, data_bin: Path) -> None:
-        names = sorted(path.name.split(".")[1] for path in data_bin.glob("train.*-*.*.idx"))
-        if not names:
-            raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
-        self.source, self.target = names[0].split("-")
-        prefix = f"{data_bin}/train.{names[0]}"
+        self.source, self.target, paths = find_test_texts(data_bin)
+        prefix = f"{data_bin}/train.{self.source}-{self.target}"
         self.sizes = [read_sizes(f"{prefix}.{side}") for side in (self.source, self.target)]
-        folder = data_bin.parent
-        self.training = folder / "tok" / f"train.{self.source}"
-        texts = []
-        for kind, side in (("tok", self.source), ("tok", self.target), ("raw", self.target)):
-            path = folder / kind / f"test.{side}"
-            if not path.is_file():
-                raise InputError(
-                    f"{path}: missing; --data-bin must lie in a recipe's work folder, beside raw/ "
-                    "and tok/"
-                )
-            texts.append(read_lines(path))
-        self.words, self.references, self.running = texts
+        self.training = data_bin.parent / "tok" / f"train.{self.source}"
+        self.words, self.references, self.running = map(read_lines, paths)
         self.lowercase = all(line == line.lower() for line in self.references)
 
     def positions(self) -> Positions:

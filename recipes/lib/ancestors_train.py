@@ -19,10 +19,11 @@ from ancestors_models import (
     Training,
     add_settings,
     choose_models,
+    find_test_texts,
     settings_of,
     trainings_of,
 )
-from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of
+from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of, subword_flag
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -53,7 +54,8 @@ def translation_command(
     """Returns the command that translates a subset with the training's last checkpoint."""
     command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", subset]
     command += ["--path", str(training.folder(args.work) / "checkpoints" / "checkpoint_last.pt")]
-    command += [*search, "--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
+    command += [*search, "--max-tokens", "8192", "--no-progress-bar"]
+    command += ["--post-process", args.post_process]
     return command if settings_of(args).gpus else [*command, "--cpu"]
 
 
@@ -154,6 +156,7 @@ def main() -> None:
     settings = settings_of(args)
     trainings = trainings_of(choose_models(args.models), [int(s) for s in args.seeds.split(",")])
     if args.dry_run:
+        args.post_process = "subword_nmt"
         for training in trainings:
             for command in (
                 training_command(training, args, settings.points),
@@ -161,6 +164,8 @@ def main() -> None:
             ):
                 print("+", shlex.join(command), file=sys.stderr)
         return
+    find_test_texts(args.data_bin)  # what the report needs is missing now, not after hours
+    args.post_process = subword_flag(args.data_bin)
     devices = Devices(args.parallel, args.gpus, args.threads)
 
     def work(number: int) -> None:

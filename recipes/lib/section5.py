@@ -17,7 +17,16 @@ from typing import Any
 from result import provenance, write_json
 from section5_report import Columns, as_markdown, draw, summary
 from section5_trainings import ORDERS, Training, batches
-from trainings import PLUGIN, Devices, begin, device_flags, execute, finished, progress_of
+from trainings import (
+    PLUGIN,
+    Devices,
+    begin,
+    device_flags,
+    execute,
+    finished,
+    progress_of,
+    subword_flag,
+)
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -127,7 +136,8 @@ def translate(
         partial.unlink(missing_ok=True)
         command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
         command += ["--path", str(checkpoint), "--beam", str(args.beam), "--lenpen", f"{alpha:g}"]
-        command += ["--max-tokens", "8192", "--remove-bpe", "--no-progress-bar"]
+        command += ["--max-tokens", "8192", "--no-progress-bar"]
+        command += ["--post-process", args.post_process]
         if not args.devices.gpus_each:
             command.append("--cpu")
         with args.devices.share() as environment:
@@ -261,6 +271,7 @@ def main() -> None:
     args.seeds = [int(seed) for seed in args.seeds.split(",")]
     args.devices = Devices(args.parallel, args.gpus, args.threads)
     types = vocabulary_size(args.data_bin)
+    args.post_process = subword_flag(args.data_bin)
     measures = (smoothing, averaging, penalty, order, warmup)
     found = {
         name: measure(args)
@@ -277,7 +288,7 @@ def main() -> None:
         write("\n".join([heading, *tables]).removesuffix("\n"))
     draw(found, types, args.work / "section5.png")
     content = {"recipe": "section5", "title": args.title, "parts": found, **provenance()}
-    others = ("work", "parts", "devices")
+    others = ("work", "parts", "devices", "post_process")
     content |= {"settings": {k: str(v) for k, v in vars(args).items() if k not in others}}
     content["summary"] = f"section 5, {args.title}: {summary(found)}"
     write_json(content, str(args.work / "result.json"))

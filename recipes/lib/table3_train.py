@@ -24,7 +24,7 @@ from table3_rows import (
     training_flags,
     trainings_of,
 )
-from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of
+from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of, subword_flag
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
@@ -33,19 +33,6 @@ from vaswani_plugin.text.training_log import read_curves, read_records, read_tra
 
 say = progress_of("table3")
 SAVES = 6  # checkpoints of a training, from which it can resume; each is also validated
-
-
-def subword_flag(data_bin: Path) -> str:
-    """Returns the kind of subwords, which tells fairseq how to join them to words.
-
-    Raises:
-        InputError: the folder has no dictionary.
-    """
-    dictionaries = sorted(data_bin.glob("dict.*.txt"))
-    if not dictionaries:
-        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
-    pieces = any(line.startswith("\u2581") for path in dictionaries for line in read_lines(path))
-    return "sentencepiece" if pieces else "subword_nmt"
 
 
 def commands(training: Training, args: argparse.Namespace) -> tuple[list[str], list[str]]:

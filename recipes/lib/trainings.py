@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from statistics import fmean, stdev
 from typing import Any
 
-from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]
@@ -36,6 +36,19 @@ def progress_of(recipe: str) -> Callable[[str], None]:
         sys.stderr.flush()
 
     return say
+
+
+def subword_flag(data_bin: Path) -> str:
+    """Returns the kind of subwords, which tells fairseq how to join them to words.
+
+    Raises:
+        InputError: the folder has no dictionary.
+    """
+    dictionaries = sorted(data_bin.glob("dict.*.txt"))
+    if not dictionaries:
+        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
+    pieces = any(line.startswith("\u2581") for path in dictionaries for line in read_lines(path))
+    return "sentencepiece" if pieces else "subword_nmt"
 
 
 class Devices:

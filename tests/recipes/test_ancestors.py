@@ -300,6 +300,33 @@ def test_the_table(finished: tuple) -> None:
     assert cells[2][2] == f"{int(rows[0]['parameters']):,}"
 
 
+def test_word_pieces_are_joined_to_words(data_bin: Path, tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "prepared"
+    shutil.copytree(data_bin.parent, folder)
+    commands = []
+
+    def execute(command: list[str], output: Path, environment: dict[str, str]) -> None:
+        commands.append(command)
+        if command[0] == "fairseq-generate":
+            raise InputError("stop here")
+        output.parent.mkdir(parents=True)
+
+    monkeypatch.setattr(ancestors_train, "execute", execute)
+    given = ("attention", *flags(tmp_path, folder / "data-bin", seeds="1"))
+    for symbol, kind in (("a@@", "subword_nmt"), ("\u2581a", "sentencepiece")):
+        (folder / "data-bin" / "dict.tgt.txt").write_text(f"{symbol} 1\n", encoding="utf-8")
+        shutil.rmtree(tmp_path / "models", ignore_errors=True)
+        with pytest.raises(InputError, match="stop here"):
+            call(ancestors_train, monkeypatch, *given)
+        assert commands[-1][commands[-1].index("--post-process") + 1] == kind
+    # Without the words nothing can be scored: this is said before the first training.
+    (folder / "tok" / "test.src").unlink()
+    commands.clear()
+    with pytest.raises(InputError, match=r"tok/test.src: missing; --data-bin must lie"):
+        call(ancestors_train, monkeypatch, *given)
+    assert not commands
+
+
 def test_data_without_their_text(toy_data_bin: Path, tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(InputError, match="test.src: missing; --data-bin must lie in a recipe's"):
         ancestors_report.Corpus(toy_data_bin)

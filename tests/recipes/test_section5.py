@@ -95,6 +95,7 @@ def test_alpha_is_given_to_the_search(monkeypatch, tmp_path) -> None:
     (command,) = commands
     assert command[command.index("--lenpen") + 1] == "1.4"
     assert command[command.index("--beam") + 1] == "3"
+    assert command[command.index("--post-process") + 1] == "sentencepiece"
     assert command[command.index("--path") + 1].endswith("seed-7/checkpoints/checkpoint_last.pt")
     assert found["length"] == 6 / 5
     args.beam = 4  # not the translations of another beam
@@ -155,6 +156,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> dict[str, argparse.Namespace]:
 
 def arguments(**changes: object) -> argparse.Namespace:
     plain = {"max_update": 100, "warmup_updates": 16, "lr_factor": 0.5, "seeds": [1, 2, 3]}
+    plain["post_process"] = "sentencepiece"
     plain["devices"] = Devices(parallel=2, gpus=0, threads=1)
     return argparse.Namespace(**plain | changes)
 
