@@ -80,10 +80,10 @@ recipe_defaults() {
   need_count --operations "$operations"
   if [[ -n "$train_pairs" ]]; then
     need_count --train-pairs "$train_pairs"
-    lines=("$train_pairs" 0 0)
     title+=", trained on the first $train_pairs pairs"
   fi
   check_translation_options
+  if [[ -n "$train_pairs" ]]; then lines[0]=$train_pairs pairs[0]=$train_pairs; fi # also with tiny
 }
 
 main_recipe "$@"

@@ -98,7 +98,7 @@ recipe_option() {
     --pcfg-words) pcfg_words=$2 ;;
     --train-trees) need_count "$1" "$2" && train_trees=$2 ;;
     --scored-trees) need_count "$1" "$2" && scored_trees=$2 ;;
-    *) translation_option "$1" "$2" ;;
+    *) training_option "$1" "$2" ;;
   esac
 }
 

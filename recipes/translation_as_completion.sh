@@ -93,12 +93,13 @@ raw_files() { # SPLIT...: all files of it
 }
 
 stage_unpack() {
-  local split from=$published
+  local split from=$published foreign=${languages#*-}
   fresh_folder "$work/raw"
   if [[ "$layout" == made ]]; then
     from=$work/parts
+    if [[ "$foreign" == en ]]; then foreign=${languages%-*}; fi
     run python "$prep/toy_translation.py" --output "$from" --seed "$seed" \
-      --language "${languages#*-}" --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
+      --language "$foreign" --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
   else
     check_local_files
   fi

@@ -50,7 +50,7 @@ language_model_option() { # NAME VALUE
     --coding) coding=$2 ;;
     --operations) operations=$2 ;;
     --tokens-per-sample) tokens_per_sample=$2 ;;
-    *) translation_option "$1" "$2" ;;
+    *) training_option "$1" "$2" ;;
   esac
 }
 

@@ -82,6 +82,14 @@ recipe_option() { translation_option "$@"; }
 
 translation_option() { # NAME VALUE: the options of every translation recipe
   case $1 in
+    --padding-factor) padding_factor=$2 ;;
+    --batch-order) batch_order=$2 ;;
+    *) training_option "$@" ;;
+  esac
+}
+
+training_option() { # NAME VALUE: the options of every training, also of other tasks
+  case $1 in
     --arch) arch=$2 ;;
     --seed) seed=$2 ;;
     --max-tokens) max_tokens=$2 real_tokens='' ;;
@@ -92,8 +100,6 @@ translation_option() { # NAME VALUE: the options of every translation recipe
     --dropout) dropout=$2 ;;
     --save-interval-updates) save_interval=$2 ;;
     --update-freq) update_freq=$2 ;;
-    --padding-factor) padding_factor=$2 ;;
-    --batch-order) batch_order=$2 ;;
     *) return 1 ;;
   esac
 }

@@ -235,6 +235,8 @@ def test_a_recurrent_model_from_nothing(tmp_path):
         ("lm", ["--projections", "few"], "--projections few: must be yes or no"),
         ("lm", ["--projections", "no"], "--arch vaswani_lm_debug has no such choice"),
         ("lm", ["--pair", "en-de"], "--pair: no option of this recipe"),
+        ("lm", ["--padding-factor", "8"], "--padding-factor: no option of this recipe"),
+        ("summarization", ["--batch-order", "fairseq"], "--batch-order: no option of this recipe"),
         ("summarization", ["--corpus", "xsum"], "--corpus xsum: must be scitldr"),
         ("summarization", ["--loss-on", "nothing"], "--loss-on nothing: must be"),
         ("summarization", ["--summary-tokens", "400"], "leaves no room for an article"),
@@ -285,6 +287,12 @@ def test_translation_as_completion(tmp_path):
     work, other = tmp_path / "completed", tmp_path / "translated"
     made = run_recipe("translation_as_completion", work, "--stop-stage", "unpack")
     assert stages_run(made) == ["unpack"]
+    turned = tmp_path / "turned"
+    run_recipe("translation_as_completion", turned, "--pair", "de-en", "--stop-stage", "unpack")
+    for split in SPLITS:
+        for ending, side in (("article", "summary"), ("summary", "article")):
+            here, there = (turned / "raw" / f"{split}.{ending}", work / "raw" / f"{split}.{side}")
+            assert here.read_bytes() == there.read_bytes()
     (other / "raw").mkdir(parents=True)
     for split in SPLITS:
         for ending, side in (("article", "en"), ("summary", "de")):

@@ -310,6 +310,7 @@ def test_every_choice_is_an_option(tmp_path):
         (("--train", "t.aa", "t.bb", "--nonsense", "1"), ["--nonsense: no option"]),
         (("--train", "t.aa", "--task", "lm", "--pair", "aa-bb"), ["a language model has no pair"]),
         (("--train", "t.aa", "t.bb", "--task", "lm"), ["takes one file each"]),
+        (("--train", "t.aa", "--task", "lm", "--batch-order", "fairseq"), ["--batch-order: no"]),
     ],
 )
 def test_mistakes_in_the_options(tmp_path, flags, parts):
@@ -318,7 +319,6 @@ def test_mistakes_in_the_options(tmp_path, flags, parts):
     assert_one_line_error(done, "own_text: error: ", *parts)
 
 
-def test_a_bundle_of_other_languages(finished, corpus, tmp_path):
 def write_bundle(folder: Path, settings: Settings | TextSettings, model: dict) -> Path:
     """A bundle as far as a dry run reads it."""
     folder.mkdir()
@@ -357,6 +357,7 @@ def test_both_language_models_read_the_same_context(tmp_path, arch, expected, ot
     assert all(expected in line and other not in line for line in measured)
 
 
+def test_a_bundle_of_other_languages(finished, corpus, tmp_path):
     flags = ("--init-from", finished[1] / "model")
     done = dry_run("--train", corpus / "new.en", corpus / "new.ed", "--pair", "en-ed", *flags)
     assert_one_line_error(done, "translates ed-en, the text is en-ed")

@@ -148,6 +148,7 @@ def test_the_setting_of_section_6_3(tmp_path):
         (("--pcfg-words", "x"), ("--pcfg-words x",)),
         (("--train-trees", "x"), ("--train-trees x",)),
         (("--scored-trees", "0"), ("--scored-trees 0",)),
+        (("--batch-order", "fairseq"), ("--batch-order: no option",)),
         (("--data", ROOT / "docs"), ("train.mrg is missing",)),
     ],
 )

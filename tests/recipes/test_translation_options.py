@@ -101,12 +101,20 @@ def test_an_option_wins_over_the_paper():
     assert binarize[binarize.index("--padding-factor") + 1] == "8192"
 
 
-def test_a_part_of_the_training_set():
+def test_a_part_of_the_training_set(tmp_path):
     done = dry_run("multi30k", "--cpu", "--train-pairs", 7250)
     cuts = [words for words in commands(done) if words[1].endswith("first_lines.py")]
     assert {(w[2], "train." in w[3]) for w in cuts} == {("7250", True), ("0", False)}
     assert len(cuts) == 6
     assert_one_line_error(dry_run("multi30k", "--train-pairs", "x"), "--train-pairs x: must be")
+    flags = ("--cpu", "--scale", "tiny", "--train-pairs", 900)
+    for split in ("train", "val", "test_2016_flickr"):
+        for language in ("en", "de"):
+            (tmp_path / f"{split}.{language}").touch()
+    done = dry_run("multi30k", *flags, "--data", tmp_path)
+    cuts = [words for words in commands(done) if words[1].endswith("first_lines.py")]
+    assert {(w[2], "train." in w[3]) for w in cuts} == {("900", True), ("60", False)}
+    assert " --train 900 --valid 30 " in dry_run("multi30k", *flags).stderr  # made here
     done = dry_run("table3", "--cpu", "--scale", "tiny", "--train-pairs", 7250)
     assert "multi30k.sh --pair en-de --train-pairs 7250" in done.stderr
     assert_one_line_error(
