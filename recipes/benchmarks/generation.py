@@ -110,39 +110,6 @@ def translate_with_ctranslate2(args: argparse.Namespace) -> None:
     print("\n".join(" ".join(result.hypotheses[0]) for result in results))
 
 
-def multiply_adds(model: Path, beam: int, sources: int, targets: int) -> int:
-    """Multiply-adds that every decoder needs: each weight once a token, for all rows of a beam."""
-    import torch
-
-    total = 0
-    for name, weight in torch.load(model)["model"].items():
-        if weight.dim() != 2 or ".layers." not in name:
-            continue
-        once = name.startswith("encoder") or "cross_attention.key" in name
-        once |= "cross_attention.value" in name
-        total += weight.numel() * (sources if once else beam * targets)
-    state = torch.load(model)["model"]
-    name = next(n for n in ("decoder.projection.weight", "decoder.embedding.weight") if n in state)
-    return total + state[name].numel() * beam * targets
-
-
-def matrix_rate(threads: int) -> float:
-    """Multiply-adds a second of the best float32 product that PyTorch has here."""
-    import torch
-
-    from vaswani_plugin.search.packed_linear import PackedLinear
-
-    torch.set_num_threads(threads)
-    x, weight = torch.randn(512, 1024), torch.randn(2048, 1024)
-    best = 0.0
-    for product in (PackedLinear(weight), lambda rows: rows @ weight.T):
-        for _ in range(20):
-            start = time.perf_counter()
-            product(x)
-            best = max(best, 512 * 1024 * 2048 / (time.perf_counter() - start))
-    return best
-
-
 def summary(runs: list[Measurement], tokens: int) -> dict[str, float]:
     """Medians over the runs of one engine."""
     wall = statistics.median(m.wall for m in runs)
@@ -222,14 +189,6 @@ def benchmark(args: argparse.Namespace) -> dict:
             row["times_stock"] = round(table["stock"]["wall_seconds"] / row["wall_seconds"], 2)
         result[mode] = table
         result[f"{mode}_sentences_unlike_stock"] = sum(stock[n] != ours[n] for n in stock)
-    words = sum(len(line.split()) + 1 for line in sources)
-    needed = multiply_adds(args.model, args.beam, words, tokens)
-    rate = matrix_rate(args.threads)
-    result["floor"] = {
-        "multiply_adds": needed,
-        "multiply_adds_per_second": round(rate),
-        "seconds": round(needed / rate, 3),
-    }
     return result
 
 

@@ -1,4 +1,4 @@
-"""Shared by training.sh and memory.sh: flags of both sides, data, and runs with stored results."""
+"""Shared by benchmarks of training: flags of both sides, data, and runs with stored results."""
 
 import argparse
 import hashlib

@@ -1,4 +1,4 @@
-"""recipes/benchmarks/{training,memory,scaling}: tiny runs, their arithmetic, and bad flags."""
+"""recipes/benchmarks/{training,scaling}: tiny runs, their arithmetic, and bad flags."""
 
 import json
 import sys
@@ -19,7 +19,6 @@ from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flop
 
 sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
-import memory  # noqa: E402
 import scaling  # noqa: E402
 import training  # noqa: E402
 import training_runs  # noqa: E402
@@ -116,29 +115,6 @@ def test_both_sides_are_compared_and_finished_runs_kept(
         training.main(flags)
 
 
-@pytest.mark.slow
-def test_memory_at_two_budgets(tmp_path: Path) -> None:
-    flags = ["--data", "synthetic", "--vocabulary", "3000", "--work", str(tmp_path)]
-    memory.main([*flags, "--max-tokens", "256", "4096", "--updates", "1", "--threads", "1"])
-    small, large = json.loads((tmp_path / "memory.json").read_text())["rows"]
-    for side in training_runs.SIDES:
-        assert large[f"{side}_mib"] > small[f"{side}_mib"] > small[f"{side}_libraries_mib"] > 100
-    assert large["ours_over_stock"] == pytest.approx(large["ours_mib"] / large["stock_mib"], 1e-2)
-
-
-def test_memory_rows_from_reports(tmp_path: Path, monkeypatch) -> None:
-    peaks = {"stock": 3 * 2**30, "ours": 2**30}
-    monkeypatch.setattr(
-        memory, "run_training", lambda work, name, side, *_: make_report([1.0], peaks[side])
-    )
-    monkeypatch.setattr(memory, "check", lambda *_: None)
-    memory.main(["--data", "x", "--work", str(tmp_path), "--max-tokens", "7", "8"])
-    rows = json.loads((tmp_path / "memory.json").read_text())["rows"]
-    assert [row["max_tokens"] for row in rows] == [7, 8]
-    assert all((row["stock_mib"], row["ours_mib"]) == (3072, 1024) for row in rows)
-    assert all(row["ours_over_stock"] == pytest.approx(0.333) for row in rows)
-
-
 def test_synthetic_sentences_are_as_long_as_newstests(tmp_path: Path) -> None:
     folder = training_runs.synthetic_data(tmp_path / "data", 500, sentences=3000)
     dictionary = Dictionary.load(str(folder / "dict.source.txt"))
@@ -192,9 +168,8 @@ def test_the_two_sides_differ_in_the_model_alone(tmp_path: Path) -> None:
     ],
 )
 def test_bad_flags(flags: list[str], message: str, tmp_path: Path) -> None:
-    for main in (training.main, memory.main):
-        with pytest.raises(InputError, match=message):
-            main([*flags, "--work", str(tmp_path / "work")])
+    with pytest.raises(InputError, match=message):
+        training.main([*flags, "--work", str(tmp_path / "work")])
     assert not (tmp_path / "work").exists()
 
 
