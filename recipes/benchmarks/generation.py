@@ -6,15 +6,12 @@ import os
 import shutil
 import statistics
 import sys
-import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measurement import ROOT, Command, Measurement, measure
 
-from measurement import ROOT, Command, Measurement, measure  # noqa: E402
-
-from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import (  # noqa: E402
+from vaswani_plugin import processor
+from vaswani_plugin.text.corpus_io import (
     InputError,
     read_lines,
     run,

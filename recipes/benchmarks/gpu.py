@@ -8,11 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from gpu_report import as_markdown, machine, printed_peak  # noqa: E402
-from measurement import ROOT  # noqa: E402
-from training_runs import (  # noqa: E402
+from gpu_report import as_markdown, machine, printed_peak
+from measurement import ROOT
+from training_runs import (
     ARCHS,
     PLUGIN,
     PRECISIONS,
@@ -22,8 +20,8 @@ from training_runs import (  # noqa: E402
     synthetic_data,
 )
 
-from vaswani_plugin.text.binary import binarize, read_dictionary  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.binary import binarize, read_dictionary
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 PARTS = ("training", "decoding", "tests")
 SECONDS = {"training": 330, "decoding": 180, "tests": 180}

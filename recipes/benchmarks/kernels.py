@@ -5,17 +5,14 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from measurement import ROOT  # noqa: E402
-from training import figures  # noqa: E402
-from training_runs import (  # noqa: E402
+from measurement import ROOT
+from training import figures
+from training_runs import (
     ARCHS,
     PLUGIN,
     Setting,
@@ -27,10 +24,8 @@ from training_runs import (  # noqa: E402
     write_result,
 )
 
-from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
-
-sys.path.insert(0, str(ROOT))
+from vaswani_plugin import processor
+from vaswani_plugin.text.corpus_io import InputError, run
 
 MODES = ("training", "decoding")
 

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from measurement import ROOT  # noqa: E402
-
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin import processor  # noqa: E402
 from vaswani_plugin.matrix_library import (  # noqa: E402

@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import sacrebleu
+from measurement import ROOT
+from peers_jobs import decoding_job, quality_job, training_job
+from peers_plan import PEERS, QUICK, Bench, Plan
+from peers_runs import interleaved, make_environment, run_job
+from peers_table import as_markdown, rows_of
+from training_runs import ARCHS
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from measurement import ROOT  # noqa: E402
-from peers_jobs import decoding_job, quality_job, training_job  # noqa: E402
-from peers_plan import PEERS, QUICK, Bench, Plan  # noqa: E402
-from peers_runs import interleaved, make_environment, run_job  # noqa: E402
-from peers_table import as_markdown, rows_of  # noqa: E402
-from training_runs import ARCHS  # noqa: E402
-
-from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import (  # noqa: E402
+from vaswani_plugin import processor
+from vaswani_plugin.text.corpus_io import (
     InputError,
     read_lines,
     run,

@@ -1,16 +1,13 @@
 """The jobs of peers.sh: what a driver of peers/ is told to train or to decode."""
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from peers_plan import BEAM, LENGTH_PENALTY, PEERS, Bench
+from training_runs import ARCHS, PLUGIN, configuration, stock_flags
 
-from peers_plan import BEAM, LENGTH_PENALTY, PEERS, Bench  # noqa: E402
-from training_runs import ARCHS, PLUGIN, configuration, stock_flags  # noqa: E402
-
-from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
+from vaswani_plugin.text.corpus_io import read_lines
 
 PEAK_RATE = 2.5e-3
 """Peak learning rate of the tiny model, as in recipes/benchmarks/stock_translation.sh."""

@@ -4,9 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from measurement import ROOT  # noqa: E402
+from measurement import ROOT
 
 DRIVERS = ROOT / "recipes" / "benchmarks" / "peers"
 BEAM, LENGTH_PENALTY = 4, 0.6

@@ -15,14 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measurement import ROOT
+from peers_plan import DRIVERS, PEERS, Bench
+from training_runs import PLUGIN
 
-from measurement import ROOT  # noqa: E402
-from peers_plan import DRIVERS, PEERS, Bench  # noqa: E402
-from training_runs import PLUGIN  # noqa: E402
-
-from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically  # noqa: E402
+from vaswani_plugin import processor
+from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
 
 
 def make_environment(work: Path, name: str) -> str:

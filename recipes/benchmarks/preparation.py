@@ -18,14 +18,11 @@ import sys
 from itertools import cycle, islice
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from measurement import ROOT, Measurement, measure
+from preparation_steps import Pipelines
 
-from measurement import Measurement, measure  # noqa: E402
-from preparation_steps import Pipelines  # noqa: E402
-
-from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically  # noqa: E402
+from vaswani_plugin import processor
+from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically
 
 HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
 STEPS = ("tokenize", "learn", "apply", "binarize")

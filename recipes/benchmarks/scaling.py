@@ -21,23 +21,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairseq.data import Dictionary
 from measurement import ROOT
 
+from vaswani_plugin.analysis.figures import new_figure, save_figure
+from vaswani_plugin.architectures import ARCHITECTURES, row_of
+from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
+from vaswani_plugin.metrics.multiply_adds import training_flops
+from vaswani_plugin.metrics.sizes import sizes_of
+from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.modules.attention import scaled_dot_product_attention
+from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
-
-sys.path.insert(0, str(ROOT))
-
-from fairseq.data import Dictionary  # noqa: E402
-
-from vaswani_plugin.analysis.figures import new_figure, save_figure  # noqa: E402
-from vaswani_plugin.architectures import ARCHITECTURES, row_of  # noqa: E402
-from vaswani_plugin.configurations import VaswaniTransformerConfig  # noqa: E402
-from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing  # noqa: E402
-from vaswani_plugin.metrics.multiply_adds import training_flops  # noqa: E402
-from vaswani_plugin.metrics.sizes import sizes_of  # noqa: E402
-from vaswani_plugin.models.transformer import VaswaniTransformer  # noqa: E402
-from vaswani_plugin.modules.attention import scaled_dot_product_attention  # noqa: E402
-from vaswani_plugin.modules.feed_forward import FeedForward  # noqa: E402
 
 TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 """Powers of n in the cost of a token: one less than in the cost of a sentence."""

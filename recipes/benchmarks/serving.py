@@ -21,14 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measurement import ROOT
+from soak import verdict, watch
 
-from measurement import ROOT  # noqa: E402
-from soak import verdict, watch  # noqa: E402
-
-from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.inference.translator import Translator  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+from vaswani_plugin import processor
+from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
 
 GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0}
 

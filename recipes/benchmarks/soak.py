@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measurement import ROOT, session_memory
 
-from measurement import ROOT, session_memory  # noqa: E402
-
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
-from vaswani_plugin.text.training_log import statistics as log_statistics  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.training_log import statistics as log_statistics
 
 BIN = Path(sys.executable).parent
 SAMPLES = 120

@@ -6,16 +6,11 @@ process.
 
 import argparse
 import statistics
-import sys
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from measurement import ROOT  # noqa: E402
-from train_once import PARTS  # noqa: E402
-from training_runs import (  # noqa: E402
+from train_once import PARTS
+from training_runs import (
     SIDES,
     Setting,
     add_measured,
@@ -27,9 +22,7 @@ from training_runs import (  # noqa: E402
     write_result,
 )
 
-from vaswani_plugin.text.corpus_io import run  # noqa: E402
-
-sys.path.insert(0, str(ROOT))
+from vaswani_plugin.text.corpus_io import run
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 

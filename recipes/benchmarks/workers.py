@@ -11,12 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from measurement import ROOT
+from training_runs import Setting, add_measured, check, options, setting_of, write_result
 
-from measurement import ROOT  # noqa: E402
-from training_runs import Setting, add_measured, check, options, setting_of, write_result  # noqa: E402
-
-from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
+from vaswani_plugin.text.corpus_io import InputError, run
 
 ONCE = ROOT / "recipes" / "benchmarks" / "train_once.py"
 
