@@ -215,8 +215,11 @@ stage_is_done() { # NAME KEY: finished, and with this key
   [[ -f "$(stage_stamp "$1")" && "$(<"$(stage_stamp "$1")")" == "$2" ]]
 }
 
-# digests FILE...: name and sum of each, for keys.
-digests() { python "$VASWANI_ROOT/recipes/lib/digests.py" --cache "$work/.stages/digests.json" "$@"; }
+# digests FILE...: name and sum of each, for keys; nothing in a dry run, which writes no cache.
+digests() {
+  [[ -z "$dry_run" ]] || return 0
+  python "$VASWANI_ROOT/recipes/lib/digests.py" --cache "$work/.stages/digests.json" "$@"
+}
 
 listed_digests() { # digests of the files that standard input names, one a line
   local file files=()

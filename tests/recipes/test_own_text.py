@@ -334,8 +334,10 @@ def test_both_models_translate_with_the_bundles_beam(tmp_path, beam, expected):
     """`vaswani translate` takes it by itself for the scores before the fine-tuning."""
     settings = Settings("aa", "bb", False, False, "none", "sentencepiece", codes="codes", beam=beam)
     bundle = write_bundle(tmp_path / "bundle", settings, {"_name": "vaswani_tiny"})
-    done = dry_run("--train", *write_pairs(tmp_path, 2000), "--init-from", bundle)
+    train = ("--train", *write_pairs(tmp_path, 2000))
+    done = dry_run(*train, "--init-from", bundle, "--work", tmp_path / "w")
     assert flags_of(done, "fairseq-generate")["--beam"] == expected
+    assert not (tmp_path / "w").exists()
     assert f" beam={expected}\n" in done.stderr
 
 
@@ -349,9 +351,9 @@ def test_both_models_translate_with_the_bundles_beam(tmp_path, beam, expected):
 def test_both_language_models_read_the_same_context(tmp_path, arch, expected, other):
     text, old = write_pairs(tmp_path, 2000)
     bundle = write_bundle(tmp_path / "bundle", TextSettings("bpe", "codes"), {"_name": arch})
-    flags = ("--train", text, "--old-test", old, "--init-from", bundle)
+    flags = ("--train", text, "--old-test", old, "--init-from", bundle, "--work", tmp_path / "w")
     done = dry_run("--task", "lm", *flags)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and not (tmp_path / "w").exists(), done.stderr
     measured = [line for line in done.stderr.split("\n") if line.startswith("+ vaswani lm ")]
     assert len(measured) == 4
     assert all(expected in line and other not in line for line in measured)
