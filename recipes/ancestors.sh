@@ -79,17 +79,8 @@ HELP
 }
 
 recipe_option() {
-  case $1 in
-    --budget-seconds) budget_seconds=$2 ;;
-    --max-update) max_update=$2 ;;
-    --points) points=$2 ;;
-    --max-tokens) max_tokens=$2 ;;
-    --warmup-updates) warmup_updates=$2 ;;
-    --seeds) seeds=$2 ;;
-    --parallel) parallel=$2 ;;
-    --threads) threads=$2 ;;
-    *) data_option "$@" ;;
-  esac
+  set_option "$@" budget_seconds max_update points max_tokens warmup_updates seeds parallel threads ||
+    data_option "$@"
 }
 
 recipe_defaults() {
@@ -104,12 +95,9 @@ recipe_defaults() {
     max_tokens=${max_tokens:-2048} warmup_updates=${warmup_updates:-200}
     if [[ -z "$max_update" ]]; then budget_seconds=${budget_seconds:-900}; fi
   fi
-  if [[ -n "$max_update" ]]; then need_count --max-update "$max_update"; fi
-  if [[ -n "$budget_seconds" ]]; then need_count --budget-seconds "$budget_seconds"; fi
-  need_count --points "$points"
-  need_count --max-tokens "$max_tokens"
-  need_count --warmup-updates "$warmup_updates"
-  need_count --threads "$threads"
+  if [[ -n "$max_update" ]]; then need_counts max_update; fi
+  if [[ -n "$budget_seconds" ]]; then need_counts budget_seconds; fi
+  need_counts points max_tokens warmup_updates threads
   choose_parallel
   need_seeds --seeds "$seeds"
   if [[ -n "$max_update" ]] && ((points > max_update)); then

@@ -86,13 +86,7 @@ archive_sum() { # NAME
   esac
 }
 
-recipe_option() {
-  case $1 in
-    --corpus) corpus=$2 ;;
-    --projections) projections=$2 ;;
-    *) language_model_option "$1" "$2" ;;
-  esac
-}
+recipe_option() { set_option "$@" corpus projections || language_model_option "$@"; }
 
 # What no option says; the options are read afterwards.
 choose_settings() { # OPTION...: those of the command line

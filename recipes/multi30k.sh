@@ -55,13 +55,7 @@ split_names() { # SPLIT
 }
 
 recipe_option() {
-  case $1 in
-    --pair) pair=$2 ;;
-    --preprocessing) preprocessing=$2 ;;
-    --train-pairs) train_pairs=$2 ;;
-    --operations) operations=$2 ;;
-    *) translation_option "$1" "$2" ;;
-  esac
+  set_option "$@" pair preprocessing train_pairs operations || translation_option "$@"
 }
 
 recipe_defaults() {
@@ -77,9 +71,9 @@ recipe_defaults() {
   esac
   for split in train val test_2016_flickr; do archives+=("$split.${pair%-*}.gz" "$split.${pair#*-}.gz"); done
   title="multi30k $pair, $preprocessing, test2016"
-  need_count --operations "$operations"
+  need_counts operations
   if [[ -n "$train_pairs" ]]; then
-    need_count --train-pairs "$train_pairs"
+    need_counts train_pairs
     title+=", trained on the first $train_pairs pairs"
   fi
   check_translation_options

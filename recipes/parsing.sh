@@ -98,7 +98,10 @@ recipe_option() {
     --pcfg-words) pcfg_words=$2 ;;
     --train-trees) need_count "$1" "$2" && train_trees=$2 ;;
     --scored-trees) need_count "$1" "$2" && scored_trees=$2 ;;
-    *) training_option "$1" "$2" ;;
+    *)
+      set_option "$@" also ratio coding operations threshold symbols closings scored pcfg_words ||
+        training_option "$@"
+      ;;
   esac
 }
 
@@ -123,10 +126,7 @@ recipe_defaults() {
     operations=16000
     if [[ -n "$also" ]]; then operations=32000; fi
   fi
-  need_count --operations "$operations"
-  need_count --threshold "$threshold"
-  need_count --ratio "$ratio"
-  need_count --pcfg-words "$pcfg_words"
+  need_counts operations threshold ratio pcfg_words
   if [[ -n "$also" ]]; then
     also=$(absolute "$also")
     [[ -f "$also" ]] || die "--also $also: no such file"

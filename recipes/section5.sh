@@ -64,18 +64,8 @@ HELP
 }
 
 recipe_option() {
-  case $1 in
-    --arch) arch=$2 ;;
-    --max-tokens) max_tokens=$2 ;;
-    --max-update) max_update=$2 ;;
-    --warmup-updates) warmup_updates=$2 ;;
-    --lr-factor) lr_factor=$2 ;;
-    --beam) beam=$2 ;;
-    --seeds) seeds=$2 ;;
-    --parallel) parallel=$2 ;;
-    --threads) threads=$2 ;;
-    *) data_option "$@" ;;
-  esac
+  set_option "$@" arch max_tokens max_update warmup_updates lr_factor beam seeds parallel threads ||
+    data_option "$@"
 }
 
 recipe_defaults() {
@@ -90,11 +80,7 @@ recipe_defaults() {
     max_tokens=${max_tokens:-4096} max_update=${max_update:-4000}
     warmup_updates=${warmup_updates:-1000} lr_factor=${lr_factor:-1.79}
   fi
-  need_count --max-tokens "$max_tokens"
-  need_count --max-update "$max_update"
-  need_count --warmup-updates "$warmup_updates"
-  need_count --beam "$beam"
-  need_count --threads "$threads"
+  need_counts max_tokens max_update warmup_updates beam threads
   choose_parallel
   need_number --lr-factor "$lr_factor"
   need_seeds --seeds "$seeds"

@@ -81,22 +81,11 @@ HELP
 
 recipe_option() {
   case $1 in
-    --arch) arch=$2 ;;
-    --source-rows) source_rows=$2 ;;
-    --target-rows) target_rows=$2 ;;
-    --max-words) max_words=$2 ;;
-    --epochs) epochs=$2 ;;
-    --max-update) max_update=$2 ;;
-    --seeds) seeds=$2 ;;
-    --beam) beam=$2 ;;
-    --lists) lists=$2 ;;
-    --baseline-pairs) baseline_pairs=$2 ;;
-    --stack-size) stack_size=$2 ;;
-    --nbest) nbest=$2 ;;
-    --threads) threads=$2 ;;
-    --data-bin | --operations) return 1 ;;
-    *) data_option "$@" ;;
+    --data-bin | --operations) return 1 ;; # of the other recipes with prepared data
   esac
+  set_option "$@" arch source_rows target_rows max_words epochs max_update seeds beam lists \
+    baseline_pairs stack_size nbest threads ||
+    data_option "$@"
 }
 
 recipe_defaults() {
@@ -113,15 +102,9 @@ recipe_defaults() {
   arch=${arch:-vaswani_seq2seq_lstm_tiny} lists=${lists:-50} seeds=${seeds:-1,2,3,4,5}
   source_rows=${source_rows:-4000} target_rows=${target_rows:-4000}
   baseline_pairs=${baseline_pairs:-100000} stack_size=${stack_size:-50}
-  need_count --source-rows "$source_rows"
-  need_count --target-rows "$target_rows"
-  need_count --beam "$beam"
-  need_count --lists "$lists"
-  need_count --baseline-pairs "$baseline_pairs"
-  need_count --stack-size "$stack_size"
-  need_count --threads "$threads"
-  if [[ -n "$max_words" ]]; then need_count --max-words "$max_words"; fi
-  if [[ -n "$max_update" ]]; then need_count --max-update "$max_update"; fi
+  need_counts source_rows target_rows beam lists baseline_pairs stack_size threads
+  if [[ -n "$max_words" ]]; then need_counts max_words; fi
+  if [[ -n "$max_update" ]]; then need_counts max_update; fi
   need_number --epochs "$epochs"
   awk "BEGIN { exit !($epochs >= 1.5) }" || die "--epochs $epochs: must be at least 1.5: the first epoch has a constant rate"
   [[ "$arch" =~ ^vaswani_seq2seq_lstm ]] || die "--arch $arch: must be a vaswani_seq2seq_lstm (see \`vaswani archs\`)"

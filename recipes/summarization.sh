@@ -57,11 +57,8 @@ archive_sum() { # NAME
 
 recipe_option() {
   case $1 in
-    --corpus) corpus=$2 ;;
-    --summary-tokens) summary_tokens=$2 ;;
-    --loss-on) loss_on=$2 ;;
     --no-repeat-ngram-size) no_repeat=$2 ;;
-    *) language_model_option "$1" "$2" ;;
+    *) set_option "$@" corpus summary_tokens loss_on || language_model_option "$@" ;;
   esac
 }
 
@@ -72,7 +69,7 @@ recipe_defaults() {
     cnn-dailymail) lead=3 data_layout="needed: train, validation and test, .csv, or .story files" ;;
     *) die "--corpus $corpus: must be scitldr or cnn-dailymail" ;;
   esac
-  need_count --summary-tokens "$summary_tokens"
+  need_counts summary_tokens
   [[ "$no_repeat" == 0 ]] || need_count --no-repeat-ngram-size "$no_repeat"
   check_language_model_options
   title="summarization $corpus, $coding, test"

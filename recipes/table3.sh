@@ -67,19 +67,9 @@ HELP
 }
 
 recipe_option() {
-  case $1 in
-    --width-divisor) width_divisor=$2 ;;
-    --depth-divisor) depth_divisor=$2 ;;
-    --max-tokens) max_tokens=$2 ;;
-    --max-update) max_update=$2 ;;
-    --warmup-updates) warmup_updates=$2 ;;
-    --lr-factor) lr_factor=$2 ;;
-    --seeds) seeds=$2 ;;
-    --base-seeds) base_seeds=$2 ;;
-    --parallel) parallel=$2 ;;
-    --threads) threads=$2 ;;
-    *) data_option "$@" ;;
-  esac
+  set_option "$@" width_divisor depth_divisor max_tokens max_update warmup_updates lr_factor \
+    seeds base_seeds parallel threads ||
+    data_option "$@"
 }
 
 recipe_defaults() {
@@ -96,15 +86,11 @@ recipe_defaults() {
     warmup_updates=${warmup_updates:-4000} lr_factor=${lr_factor:-1.0}
   fi
   choose_parallel
-  need_count --width-divisor "$width_divisor"
-  need_count --depth-divisor "$depth_divisor"
-  need_count --max-tokens "$max_tokens"
-  need_count --max-update "$max_update"
-  need_count --warmup-updates "$warmup_updates"
+  need_counts width_divisor depth_divisor max_tokens max_update warmup_updates
   need_seeds --seeds "$seeds"
   base_seeds=${base_seeds:-$seeds}
   need_seeds --base-seeds "$base_seeds"
-  need_count --threads "$threads"
+  need_counts threads
   need_number --lr-factor "$lr_factor"
   max_update_big=$((3 * max_update))
   choose_devices "$batch_gpus"

@@ -48,13 +48,7 @@ unpack_archives() {
   if [[ -z "$dry_run" ]]; then rm -r "$work/parts"; fi
 }
 
-recipe_option() {
-  case $1 in
-    --pair) pair=$2 ;;
-    --operations) operations=$2 ;;
-    *) translation_option "$1" "$2" ;;
-  esac
-}
+recipe_option() { set_option "$@" pair operations || translation_option "$@"; }
 
 recipe_defaults() {
   case $pair in
@@ -62,7 +56,7 @@ recipe_defaults() {
     en-fr | fr-en) archives=(fra-eng.zip) ;;
     *) die "--pair $pair: must be en-de, en-fr, de-en or fr-en" ;;
   esac
-  need_count --operations "$operations"
+  need_counts operations
   corpora=("all ${archives[0]} sentences")
   title="tatoeba $pair"
   check_translation_options

@@ -39,16 +39,14 @@ beam=4
 recipe_option() {
   case $1 in
     --pair) languages=$2 ;;
-    --target-tokens) target_tokens=$2 ;;
-    --loss-on) loss_on=$2 ;;
-    *) language_model_option "$1" "$2" ;;
+    *) set_option "$@" target_tokens loss_on || language_model_option "$@" ;;
   esac
 }
 
 recipe_defaults() {
   local source_tokens
   [[ "$languages" =~ ^[a-z]+-[a-z]+$ ]] || die "--pair $languages: must be two languages, such as en-de"
-  need_count --target-tokens "$target_tokens"
+  need_counts target_tokens
   check_language_model_options
   title="translation as completion, $languages, test"
   if [[ "$scale" == tiny ]] && ((target_tokens > tiny_tokens_per_sample / 2)); then

@@ -4,7 +4,8 @@
 # What every recipe shares: options, stages, dry runs. Sourced by the recipes after env.sh.
 #
 # A recipe sets `recipe` (its name) and `stages` (an array of names), defines
-#   recipe_option NAME VALUE   takes an option of its own; returns 1 where it knows no such option
+#   recipe_option NAME VALUE   takes an option of its own, by `set_option` where the variable has its
+#                              name; returns 1 where it knows no such option
 #   recipe_defaults            fills in what no option set and checks it (may call `die`)
 #   stage_NAME                 does a stage; prints its commands by going through `run`
 #   key_NAME                   prints all on which the stage's result depends
@@ -67,6 +68,11 @@ is_count() { [[ "$1" =~ ^[1-9][0-9]{0,8}$ ]]; }
 
 need_count() { is_count "$2" || die "$1 $2: must be a whole number from 1 on"; }
 
+need_counts() { # VARIABLE...: those of the options --VARIABLE, with dashes
+  local variable
+  for variable in "$@"; do need_count "--${variable//_/-}" "${!variable}"; done
+}
+
 need_number() { [[ "$2" =~ ^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$ ]] || die "$1 $2: must be a number"; }
 
 need_seeds() { # FLAG VALUE
@@ -77,6 +83,21 @@ need_seeds() { # FLAG VALUE
     [[ "$before" != *",$seed,"* ]] || die "$1 $2: names $seed twice"
     before+=$seed,
   done
+}
+
+# set_option NAME VALUE VARIABLE...: where NAME is one of the options --VARIABLE, written with dashes,
+# sets that variable; otherwise returns 1.
+set_option() {
+  local _name=$1 _value=$2 _variable
+  [[ "$_name" =~ ^--[a-z-]+$ ]] || return 1
+  shift 2
+  for _variable in "$@"; do
+    if [[ "$_name" == "--${_variable//_/-}" ]]; then
+      printf -v "$_variable" %s "$_value"
+      return
+    fi
+  done
+  return 1
 }
 
 parse_options() {

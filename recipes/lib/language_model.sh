@@ -46,12 +46,7 @@ HELP
 recipe_option() { language_model_option "$@"; }
 
 language_model_option() { # NAME VALUE
-  case $1 in
-    --coding) coding=$2 ;;
-    --operations) operations=$2 ;;
-    --tokens-per-sample) tokens_per_sample=$2 ;;
-    *) training_option "$1" "$2" ;;
-  esac
+  set_option "$@" coding operations tokens_per_sample || training_option "$@"
 }
 
 check_language_model_options() {
@@ -63,8 +58,7 @@ check_language_model_options() {
     words | bpe | characters) ;;
     *) die "--coding $coding: must be words, bpe or characters" ;;
   esac
-  need_count --operations "$operations"
-  need_count --tokens-per-sample "$tokens_per_sample"
+  need_counts operations tokens_per_sample
   pair=text-text # translation.sh needs it; a language model has no languages
   check_translation_options
   if ((save_interval == 0)); then save_interval=$(((max_update + 19) / 20)); fi

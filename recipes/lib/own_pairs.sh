@@ -20,10 +20,7 @@ piece_options=(--at-most)
 small_arch=vaswani_tiny large_arch=vaswani_base debug_arch=vaswani_debug
 
 recipe_option() {
-  case $1 in
-    --tokenizer) tokenizer=$2 && given+=" tokenizer" ;;
-    *) own_text_option "$@" || translation_option "$@" ;;
-  esac
+  own_text_option "$@" || set_option "$@" tokenizer || translation_option "$@"
 }
 
 recipe_defaults() {

@@ -17,21 +17,8 @@ layout=text
 
 own_text_option() { # NAME VALUE
   given+=" ${1#--}"
-  case $1 in
-    --task) task=$2 ;;
-    --pair) pair=$2 ;;
-    --vocabulary) vocabulary=$2 ;;
-    --valid-size) valid_size=$2 ;;
-    --test-size) test_size=$2 ;;
-    --max-length) max_length=$2 ;;
-    --max-ratio) max_ratio=$2 ;;
-    --copies) copies=$2 ;;
-    --dropout) dropout=$2 ;;
-    --patience) patience=$2 ;;
-    --init-from) init_from=$2 ;;
-    --mix-ratio) mix_ratio=$2 ;;
-    *) return 1 ;;
-  esac
+  set_option "$@" task pair vocabulary valid_size test_size max_length max_ratio copies dropout \
+    patience init_from mix_ratio
 }
 
 check_own_text_options() {
@@ -39,13 +26,12 @@ check_own_text_options() {
     translation | lm) ;;
     *) die "--task $task: must be translation or lm" ;;
   esac
-  need_count --max-length "$max_length"
-  need_count --patience "$patience"
+  need_counts max_length patience
   need_number --max-ratio "$max_ratio"
   need_number --mix-ratio "$mix_ratio"
-  if [[ -n "$vocabulary" ]]; then need_count --vocabulary "$vocabulary"; fi
-  if [[ -n "$valid_size" ]]; then need_count --valid-size "$valid_size"; fi
-  if [[ -n "$test_size" ]]; then need_count --test-size "$test_size"; fi
+  if [[ -n "$vocabulary" ]]; then need_counts vocabulary; fi
+  if [[ -n "$valid_size" ]]; then need_counts valid_size; fi
+  if [[ -n "$test_size" ]]; then need_counts test_size; fi
   if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
   case $copies in
     drop | keep) ;;
@@ -143,16 +129,8 @@ training_size() { # pairs (or lines) to train on; in a dry run those of the file
 choose() { # NAME VALUE: sets the option --NAME unless the user did
   [[ " $given " != *" $1 "* ]] || return 0
   case $1 in
-    arch) arch=$2 ;;
-    vocabulary) vocabulary=$2 ;;
-    dropout) dropout=$2 ;;
-    max-tokens) max_tokens=$2 ;;
-    update-freq) update_freq=$2 ;;
-    warmup-updates) warmup_updates=$2 ;;
-    lr-factor) lr_factor=$2 ;;
-    max-update) max_update=$2 ;;
     save-interval-updates) save_interval=$2 ;;
-    patience) patience=$2 ;;
+    *) printf -v "${1//-/_}" %s "$2" ;;
   esac
 }
 

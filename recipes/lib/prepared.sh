@@ -14,16 +14,7 @@ parallel=''
 prepare_options=()
 prepare_until=binarize   # the last stage of the recipe of the corpus
 
-data_option() { # NAME VALUE
-  case $1 in
-    --corpus) corpus=$2 ;;
-    --pair) pair=$2 ;;
-    --data-bin) data_bin=$2 ;;
-    --train-pairs) train_pairs=$2 ;;
-    --operations) operations=$2 ;;
-    *) return 1 ;;
-  esac
-}
+data_option() { set_option "$@" corpus pair data_bin train_pairs operations; } # NAME VALUE
 
 choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data_bin if it is to be made
   local known corpus_pair
@@ -42,14 +33,14 @@ choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data
   esac
   title="$corpus $pair"
   if [[ -n "$train_pairs" ]]; then
-    need_count --train-pairs "$train_pairs"
+    need_counts train_pairs
     [[ -z "$data_bin" && "$corpus" == multi30k ]] ||
       die "--train-pairs $train_pairs: only for --corpus multi30k"
     prepare_options+=(--train-pairs "$train_pairs")
     title+=", the first $train_pairs pairs"
   fi
   if [[ -n "$operations" ]]; then
-    need_count --operations "$operations"
+    need_counts operations
     [[ -z "$data_bin" && "$corpus" =~ ^(multi30k|tatoeba)$ ]] ||
       die "--operations $operations: only for --corpus multi30k and tatoeba"
     prepare_options+=(--operations "$operations")
@@ -86,7 +77,7 @@ stage_prepare() {
 choose_parallel() { # sets `parallel`: as many trainings at a time as asked for, or one on each GPU
   if [[ "$device" == gpu ]]; then parallel=${parallel:-$gpus}; fi
   parallel=${parallel:-1}
-  need_count --parallel "$parallel"
+  need_counts parallel
   ((gpus % parallel == 0)) || die "--parallel $parallel: --gpus $gpus can't be shared out evenly"
 }
 

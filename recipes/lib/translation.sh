@@ -81,17 +81,11 @@ HELP
 recipe_option() { translation_option "$@"; }
 
 translation_option() { # NAME VALUE: the options of every translation recipe
-  case $1 in
-    --padding-factor) padding_factor=$2 ;;
-    --batch-order) batch_order=$2 ;;
-    *) training_option "$@" ;;
-  esac
+  set_option "$@" padding_factor batch_order || training_option "$@"
 }
 
 training_option() { # NAME VALUE: the options of every training, also of other tasks
   case $1 in
-    --arch) arch=$2 ;;
-    --seed) seed=$2 ;;
     --max-tokens) max_tokens=$2 real_tokens='' ;;
     --max-update) max_update=$2 ;;
     --max-epoch) max_epoch=$2 ;;
@@ -99,22 +93,17 @@ training_option() { # NAME VALUE: the options of every training, also of other t
     --lr-factor) lr_factor=$2 ;;
     --dropout) dropout=$2 ;;
     --save-interval-updates) save_interval=$2 ;;
-    --update-freq) update_freq=$2 ;;
-    *) return 1 ;;
+    *) set_option "$@" arch seed max_update max_epoch warmup_updates lr_factor dropout update_freq ;;
   esac
 }
 
 check_translation_options() {
   if [[ "$scale" == tiny ]]; then use_tiny_scale; fi
   arch=${arch:-$default_arch}
-  need_count --seed "$seed"
-  need_count --max-tokens "$max_tokens"
-  need_count --max-update "$max_update"
-  need_count --warmup-updates "$warmup_updates"
-  need_count --padding-factor "$padding_factor"
+  need_counts seed max_tokens max_update warmup_updates padding_factor
   [[ "$batch_order" =~ ^(fairseq|longer-side)$ ]] ||
     die "--batch-order $batch_order: must be fairseq or longer-side"
-  [[ "$max_epoch" == 0 ]] || need_count --max-epoch "$max_epoch"
+  [[ "$max_epoch" == 0 ]] || need_counts max_epoch
   [[ "$save_interval" == 0 ]] || need_count --save-interval-updates "$save_interval"
   need_number --lr-factor "$lr_factor"
   if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
@@ -144,7 +133,7 @@ choose_update_freq() {
   local workers
   workers=$(all_workers)
   if [[ -n "$update_freq" ]]; then
-    need_count --update-freq "$update_freq"
+    need_counts update_freq
   elif ((batch_gpus == 0)); then
     update_freq=1
   else

@@ -15,9 +15,9 @@ recipe=made-up
 stages=(one two three)
 VASWANI_ROOT={root}
 source "{root}/recipes/lib/common.sh"
-size=5
-recipe_option() {{ case $1 in --size) size=$2 ;; *) return 1 ;; esac; }}
-recipe_defaults() {{ need_count --size "$size"; }}
+size=5 top_size=6
+recipe_option() {{ set_option "$@" size top_size; }}
+recipe_defaults() {{ need_counts size top_size; }}
 key_one() {{ echo "data $data"; }}
 key_two() {{ key_one; echo "size $size"; }}
 key_three() {{ key_two; }}
@@ -34,7 +34,7 @@ main_recipe "$@"
 
 # Stage two depends on what stage one wrote, not on how.
 BY_CONTENT = (
-    RECIPE.replace("size=5", "size=5\nby_content=(two)")
+    RECIPE.replace("size=5", "by_content=(two)\nsize=5")
     .replace('echo "data $data"', 'digests "$data/input"')
     .replace("{{ key_one; echo", '{{ digests "$work/one"; echo')
     .replace('"$work/one" echo one', '"$work/one" head -c 3 "$data/input"')
@@ -177,6 +177,8 @@ def test_two_runs_in_one_folder(go, tmp_path):
         (["--size"], ["--size: needs a value"]),
         (["--size", "x"], ["--size x: must be a whole number"]),
         (["--size", "0"], ["--size 0: must be"]),
+        (["--top-size", "0"], ["--top-size 0: must be"]),
+        (["--top_size", "7"], ["--top_size: no option"]),
         (["loose"], ["loose: no option"]),
         (["--stage", "four"], ["--stage four: no such stage", "one two three"]),
         (["--stage", "3", "--stop-stage", "1"], ["--stop-stage one lies before --stage three"]),
