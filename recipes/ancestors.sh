@@ -136,12 +136,6 @@ stage_table() {
   run python "$lib/ancestors_report.py" "${flags[@]}" --title "$title"
 }
 
-show_result() {
-  cat "$work/ancestors.md"
-  python -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"] + ": " + sys.argv[2])' \
-    "$work/result.json" "$work/ancestors.md"
-}
-
 while (($#)) && [[ "$1" != -* ]]; do
   models+=("$1")
   shift

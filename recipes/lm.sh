@@ -58,7 +58,7 @@ by_content=(unpack code train)
 corpus=wikitext-2
 projections=yes
 beam=1
-data_layout="needed: train, valid and test, .txt, .tokens or as published"
+data_layout="train, valid and test, .txt, .tokens or as published"
 prompts=("The" "In the")
 
 archive_urls() { # NAME

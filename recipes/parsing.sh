@@ -70,6 +70,7 @@ scored='test'
 pcfg_words=25
 train_trees=0 scored_trees=0 # 0: all
 pairs=(2000 100 200)
+data_layout="train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz; or the Penn Treebank's sections"
 
 # All but the sizes, the vocabulary and the search is as for translation.
 use_papers_setting() {
@@ -87,15 +88,6 @@ recipe_option() {
       [[ "$2" == paper ]] || die "--setting $2: must be paper"
       use_papers_setting
       ;;
-    --also) also=$2 ;;
-    --ratio) ratio=$2 ;;
-    --coding) coding=$2 ;;
-    --operations) operations=$2 ;;
-    --threshold) threshold=$2 ;;
-    --symbols) symbols=$2 ;;
-    --closings) closings=$2 ;;
-    --scored) scored=$2 ;;
-    --pcfg-words) pcfg_words=$2 ;;
     --train-trees) need_count "$1" "$2" && train_trees=$2 ;;
     --scored-trees) need_count "$1" "$2" && scored_trees=$2 ;;
     *)
@@ -187,17 +179,6 @@ source_files() { # the input files, one a line
 
 key_fetch() { printf 'layout %s data %s\n' "$layout" "$data"; }
 
-stage_fetch() {
-  local file
-  if [[ "$layout" == made ]]; then
-    say "nothing to download: the trees are made here"
-    return
-  fi
-  while IFS= read -r file; do
-    [[ -f "$file" ]] || die "--data $data: ${file##*/} is missing (needed: train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz; or the Penn Treebank's sections)"
-  done < <(source_files)
-}
-
 key_clean() {
   printf 'layout %s lines %s pairs %s seed %s\n' "$layout" "${lines[*]}" "${pairs[*]}" "$seed"
   source_files | listed_digests
@@ -257,17 +238,9 @@ training_key() {
     "$ratio" "$(device_key)"
 }
 
-training_command() { # sets `command`
-  command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --task vaswani_parsing
-    --source-lang words --target-lang symbols --upsample-primary "$ratio"
-    --arch "$arch" --max-tokens "$max_tokens" --update-freq "$update_freq"
-    --lr-factor "$lr_factor" --warmup-updates "$warmup_updates" --max-update "$max_update"
-    --seed "$seed" --save-dir "$work/checkpoints" --no-epoch-checkpoints --validate-interval 1000000
-    --save-interval-updates "$save_interval" --keep-interval-updates "$average"
-    --no-progress-bar --log-format simple --log-interval 50)
-  if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
-  if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
-  add_launcher
+set_task_options() {
+  task_options=(--task vaswani_parsing --source-lang words --target-lang symbols
+    --upsample-primary "$ratio" --validate-interval 1000000)
 }
 
 key_bundle() {

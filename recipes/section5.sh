@@ -110,12 +110,6 @@ stage_measure() {
   run python "$lib/section5.py" ${parts[@]+"${parts[@]}"} "${flags[@]}" --parallel "$parallel"
 }
 
-show_result() {
-  cat "$work/section5.md"
-  python -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"] + ": " + sys.argv[2])' \
-    "$work/result.json" "$work/section5.md"
-}
-
 while (($#)) && [[ "$1" != -* ]]; do
   parts+=("$1")
   shift

@@ -65,8 +65,8 @@ recipe_option() {
 recipe_defaults() {
   local article_tokens
   case $corpus in
-    scitldr) archives=(train.jsonl dev.jsonl test.jsonl) lead=1 data_layout="needed: train, dev and test, .jsonl or .jsonl.gz" ;;
-    cnn-dailymail) lead=3 data_layout="needed: train, validation and test, .csv, or .story files" ;;
+    scitldr) archives=(train.jsonl dev.jsonl test.jsonl) lead=1 data_layout="train, dev and test, .jsonl or .jsonl.gz" ;;
+    cnn-dailymail) lead=3 data_layout="train, validation and test, .csv, or .story files" ;;
     *) die "--corpus $corpus: must be scitldr or cnn-dailymail" ;;
   esac
   need_counts summary_tokens
@@ -135,13 +135,6 @@ source_files() { # the input files, one a line; for stories their lists, or one 
       stories) find "$published/$split" -name '*.story' 2>/dev/null | LC_ALL=C sort | head -n 1 | grep . || echo "$published/$split/some.story" ;;
     esac
   done
-}
-
-raw_prefix() { echo "$work/raw/$1"; } # SPLIT: as code_text.py takes it
-
-raw_files() { # SPLIT...: all files of it
-  local split
-  for split in "$@"; do printf '%s\n' "$work/raw/$split.article" "$work/raw/$split.summary"; done
 }
 
 stage_unpack() {

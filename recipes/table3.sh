@@ -140,12 +140,6 @@ stage_table() {
   run python "$lib/table3_report.py" "${flags[@]}" --title "$title"
 }
 
-show_result() {
-  cat "$work/table3.md"
-  python -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"] + ": " + sys.argv[2])' \
-    "$work/result.json" "$work/table3.md"
-}
-
 while (($#)) && [[ "$1" != -* ]]; do
   rows+=("$1")
   shift

@@ -70,7 +70,7 @@ choose_layout() {
     layout=made
   fi
   published=$data/raw
-  data_layout="needed: raw/train, raw/valid and raw/test, .${languages%-*} and .${languages#*-}"
+  data_layout="raw/train, raw/valid and raw/test, .${languages%-*} and .${languages#*-}"
 }
 
 source_files() {
@@ -79,15 +79,6 @@ source_files() {
   for split in train valid test; do
     printf '%s\n' "$published/$split.${languages%-*}" "$published/$split.${languages#*-}"
   done
-}
-
-archive_sum() { :; }
-
-raw_prefix() { echo "$work/raw/$1"; } # SPLIT: as code_text.py takes it
-
-raw_files() { # SPLIT...: all files of it
-  local split
-  for split in "$@"; do printf '%s\n' "$work/raw/$split.article" "$work/raw/$split.summary"; done
 }
 
 stage_unpack() {

@@ -8,6 +8,7 @@ corpora=()        # "SPLIT ARCHIVE MEMBER": % is the language, @ is src or ref; 
 lines=(0 0 0)     # of train, valid and test that are used; 0: all
 pairs=(300 30 30) # of the generated text that replaces it in tiny runs
 splits=(train valid test)
+data_layout='' # what --data DIR must hold, for messages; '': as needed_files says
 
 # Functions that a recipe may define:
 archive_urls() { :; }            # NAME: where it is published, one address a line, mirrors after the first
@@ -67,7 +68,7 @@ key_fetch() { printf 'pair %s layout %s data %s\n' "$pair" "$layout" "$data"; }
 stage_fetch() {
   local name
   if [[ "$layout" == made ]]; then
-    say "nothing to download: the text is made here"
+    say "nothing to download: the data are made here"
   elif [[ -n "$data" ]]; then
     check_local_files
   else
@@ -75,15 +76,18 @@ stage_fetch() {
   fi
 }
 
+needed_files() {
+  if ((${#corpora[@]})); then
+    echo "all of ${archives[*]}; or plain or .gz text, train, valid and test, each .$source_lang and .$target_lang"
+  else
+    echo "train, valid and test for $source_lang and $target_lang, plain or .gz"
+  fi
+}
+
 check_local_files() {
   local file sum
   while IFS= read -r file; do
-    if [[ ! -f "$file" ]]; then
-      if ((${#corpora[@]})); then
-        die "--data $data: ${file##*/} is missing (needed: all of ${archives[*]}; or plain or .gz text, train, valid and test, each .$source_lang and .$target_lang)"
-      fi
-      die "--data $data: ${file##*/} is missing (needed: train, valid and test for $source_lang and $target_lang, plain or .gz)"
-    fi
+    [[ -f "$file" ]] || die "--data $data: ${file##*/} is missing (needed: ${data_layout:-$(needed_files)})"
     sum=$(archive_sum "${file##*/}")
     if [[ -n "$sum" && "$(vaswani_sha256 <"$file")" != "$sum" ]]; then
       say "note: $file differs from the published file; results can't be compared"

@@ -5,8 +5,7 @@
 # What the recipes of language models (lm.sh, summarization.sh) share: settings, and the stages
 # code, train and bundle. Training, averaging and downloads are those of translation.sh; what is
 # defined here takes the place of what is there. A recipe also defines
-#   raw_prefix SPLIT    what code_text.py takes of raw/; raw_files SPLIT...: its files
-#   source_files, choose_layout, stage_unpack, data_layout (what --data DIR must hold)
+#   source_files, choose_layout, stage_unpack, data_layout (see corpus.sh)
 # WORK then holds raw/ (text), data-bin/ (coded), checkpoints/, averaged.pt, model/ (the bundle),
 # output/, result.json.
 
@@ -66,15 +65,12 @@ check_language_model_options() {
 
 key_fetch() { printf 'layout %s data %s\n' "$layout" "$data"; }
 
-check_local_files() {
-  local file sum
-  while IFS= read -r file; do
-    [[ -f "$file" ]] || die "--data $data: ${file##*/} is missing ($data_layout)"
-    sum=$(archive_sum "${file##*/}")
-    if [[ -n "$sum" && "$(vaswani_sha256 <"$file")" != "$sum" ]]; then
-      say "note: $file differs from the published file; results can't be compared"
-    fi
-  done < <(source_files)
+# SPLIT: as code_text.py takes it. For plain text perplexity.sh has others.
+raw_prefix() { echo "$work/raw/$1"; }
+
+raw_files() { # SPLIT...: all files of it
+  local split
+  for split in "$@"; do printf '%s\n' "$work/raw/$split.article" "$work/raw/$split.summary"; done
 }
 
 key_unpack() {
@@ -106,23 +102,9 @@ language_model_training_key() {
     "$lr_factor" "$dropout" "${training_options[*]-}" "$(device_key)"
 }
 
-training_command() { # sets `command`
-  command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --task vaswani_language_modeling
-    --arch "$arch" --tokens-per-sample "$tokens_per_sample"
-    ${training_options[@]+"${training_options[@]}"}
-    --max-tokens "$max_tokens" --update-freq "$update_freq" --lr-factor "$lr_factor"
-    --warmup-updates "$warmup_updates" --max-update "$max_update" --seed "$seed"
-    --save-dir "$work/checkpoints" ${model_options[@]+"${model_options[@]}"}
-    --no-progress-bar --log-format simple --log-interval 50)
-  if [[ "$average_over" == best ]]; then
-    add_early_stopping
-  else
-    command+=(--no-epoch-checkpoints --save-interval-updates "$save_interval"
-      --keep-interval-updates "$average")
-  fi
-  if [[ -n "$dropout" ]]; then command+=(--dropout "$dropout"); fi
-  if ((max_epoch)); then command+=(--max-epoch "$max_epoch"); fi
-  add_launcher
+set_task_options() {
+  task_options=(--task vaswani_language_modeling --tokens-per-sample "$tokens_per_sample"
+    ${training_options[@]+"${training_options[@]}"})
 }
 
 key_bundle() {

@@ -100,3 +100,9 @@ run_models() {
   run python "$@"
   if [[ -n "$dry_run" && -x "$python" ]]; then "$python" "$@" --dry-run; fi
 }
+
+show_result() { # the table, and its summary as the last line
+  cat "$work/$recipe.md"
+  python -c 'import json, sys; print(json.load(open(sys.argv[1]))["summary"] + ": " + sys.argv[2])' \
+    "$work/result.json" "$work/$recipe.md"
+}

@@ -87,11 +87,6 @@ translation_option() { # NAME VALUE: the options of every translation recipe
 training_option() { # NAME VALUE: the options of every training, also of other tasks
   case $1 in
     --max-tokens) max_tokens=$2 real_tokens='' ;;
-    --max-update) max_update=$2 ;;
-    --max-epoch) max_epoch=$2 ;;
-    --warmup-updates) warmup_updates=$2 ;;
-    --lr-factor) lr_factor=$2 ;;
-    --dropout) dropout=$2 ;;
     --save-interval-updates) save_interval=$2 ;;
     *) set_option "$@" arch seed max_update max_epoch warmup_updates lr_factor dropout update_freq ;;
   esac
@@ -161,9 +156,14 @@ key_train() {
   if [[ "$average_over" == best ]]; then printf 'patience %s continued %s\n' "$patience" "$continued"; fi
 }
 
+set_task_options() { # sets `task_options`: of fairseq-train, what depends on the task
+  task_options=(--task vaswani_translation --source-lang "$source_lang" --target-lang "$target_lang")
+}
+
 training_command() { # sets `command`
-  command=(fairseq-train "$work/data-bin" --user-dir "$plugin"
-    --task vaswani_translation --source-lang "$source_lang" --target-lang "$target_lang"
+  local task_options
+  set_task_options
+  command=(fairseq-train "$work/data-bin" --user-dir "$plugin" "${task_options[@]}"
     --arch "$arch" --max-tokens "$max_tokens" --update-freq "$update_freq"
     --lr-factor "$lr_factor" --warmup-updates "$warmup_updates" --max-update "$max_update"
     --seed "$seed" --save-dir "$work/checkpoints" ${model_options[@]+"${model_options[@]}"}
