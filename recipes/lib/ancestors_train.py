@@ -23,40 +23,44 @@ from ancestors_models import (
     settings_of,
     trainings_of,
 )
-from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of, subword_flag
+from trainings import (
+    Devices,
+    begin,
+    execute,
+    last_validation,
+    progress_of,
+    subword_flag,
+    training_command,
+    translation_command,
+)
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, run, write_atomically
-from vaswani_plugin.text.training_log import read_curves, read_records, read_training
+from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("ancestors")
 _DONE = re.compile(r"done training in ([\d.]+) seconds")
 _TRANSLATED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.]+) sentences/s")
 _AGAIN = "remove it, and this part is done again"
-_BEAM = ("--beam", "4", "--lenpen", "0.6")
-_GREEDY = ("--beam", "1")
+_BEAM = ["--beam", "4", "--lenpen", "0.6"]
+_GREEDY = ["--beam", "1"]
 
 
-def training_command(training: Training, args: argparse.Namespace, point: int) -> list[str]:
+def train_to(training: Training, args: argparse.Namespace, point: int) -> list[str]:
     """Returns the command that trains from the previous point to this point."""
-    settings, never = settings_of(args), "1000000"  # epochs: saving is at points only
-    command = ["fairseq-train", str(args.data_bin), *PLUGIN, *training.flags(settings)]
-    command += ["--save-dir", str(training.folder(args.work) / "checkpoints")]
-    command += ["--no-epoch-checkpoints", "--save-interval", never, "--validate-interval", never]
-    command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
-    return [*command, *settings.limit(point), *device_flags(settings.gpus)]
+    settings = settings_of(args)
+    flags = [*training.flags(settings), *settings.limit(point)]
+    return training_command(args.data_bin, flags, training.folder(args.work), settings.gpus)
 
 
-def translation_command(
-    training: Training, args: argparse.Namespace, subset: str, search: tuple[str, ...]
+def translate(
+    training: Training, args: argparse.Namespace, subset: str, search: list[str]
 ) -> list[str]:
     """Returns the command that translates a subset with the training's last checkpoint."""
-    command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", subset]
-    command += ["--path", str(training.folder(args.work) / "checkpoints" / "checkpoint_last.pt")]
-    command += [*search, "--max-tokens", "8192", "--no-progress-bar"]
-    command += ["--post-process", args.post_process]
-    return command if settings_of(args).gpus else [*command, "--cpu"]
+    checkpoint = training.folder(args.work) / "checkpoints" / "checkpoint_last.pt"
+    given = checkpoint, subset, search, args.post_process, settings_of(args).gpus
+    return translation_command(args.data_bin, *given)
 
 
 def read_point(log: Path, before: float) -> dict[str, float]:
@@ -69,15 +73,14 @@ def read_point(log: Path, before: float) -> dict[str, float]:
     Raises:
         InputError: the last part did not end.
     """
-    lines = list(read_lines(log))
-    times = [float(found[1]) for line in lines if (found := _DONE.search(line))]
-    valid = read_curves(read_records(lines), str(log)).get("valid", [])
-    if not times or not valid:
+    times = [float(found[1]) for line in read_lines(log) if (found := _DONE.search(line))]
+    if not times:
         raise InputError(f"{log}: no validation at its end; did the training end?")
+    valid = last_validation(log)
     return {
-        "updates": int(valid[-1]["num_updates"]),
+        "updates": int(valid["num_updates"]),
         "seconds": before + times[-1],
-        "ppl": valid[-1]["ppl"],
+        "ppl": valid["ppl"],
     }
 
 
@@ -95,10 +98,10 @@ def reach_point(
     if point > 1:
         before = read_json(record.with_name(f"{point - 1}.json"), _AGAIN)["seconds"]
     if not trained.exists():  # fairseq-train would add an update to a complete part
-        execute(training_command(training, args, point), log, environment)
+        execute(train_to(training, args, point), log, environment)
         trained.touch()
     output.unlink(missing_ok=True)
-    execute(translation_command(training, args, "valid", _GREEDY), output, environment)
+    execute(translate(training, args, "valid", _GREEDY), output, environment)
     found = read_generate_output(output)
     score = tokenized_score(found.hypotheses, [found.references]).score
     reached = read_point(log, before) | {"bleu": score}
@@ -127,7 +130,7 @@ def finish(
         )
     output, log = folder / "test.txt", folder / "logs" / "train.log"
     output.unlink(missing_ok=True)
-    execute(translation_command(training, args, "test", _BEAM), output, environment)
+    execute(translate(training, args, "test", _BEAM), output, environment)
     speed = next((f for line in read_lines(output) if (f := _TRANSLATED.search(line))), None)
     if speed is None:
         raise InputError(f"{output}: no line that tells the speed; did fairseq-generate finish?")
@@ -138,7 +141,7 @@ def finish(
     result |= {"updates": last["updates"], "seconds": last["seconds"], "ppl": last["ppl"]}
     result |= {"tokens_per_second": whole.tokens_per_second, "tokens_per_update": whole.tokens}
     result |= {"sentences_per_second": float(speed[1]), "points": points}
-    result["command"] = shlex.join(training_command(training, args, settings.points))
+    result["command"] = shlex.join(train_to(training, args, settings.points))
     with write_atomically(folder / "result.json") as write:
         write(json.dumps(result, indent=2))
     return result
@@ -159,8 +162,8 @@ def main() -> None:
         args.post_process = "subword_nmt"
         for training in trainings:
             for command in (
-                training_command(training, args, settings.points),
-                translation_command(training, args, "test", _BEAM),
+                train_to(training, args, settings.points),
+                translate(training, args, "test", _BEAM),
             ):
                 print("+", shlex.join(command), file=sys.stderr)
         return

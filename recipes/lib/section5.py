@@ -18,20 +18,20 @@ from result import provenance, write_json
 from section5_report import Columns, as_markdown, draw, summary
 from section5_trainings import ORDERS, Training, batches
 from trainings import (
-    PLUGIN,
     Devices,
     begin,
-    device_flags,
     execute,
     finished,
+    last_validation,
     progress_of,
     subword_flag,
+    training_command,
+    translation_command,
 )
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
-from vaswani_plugin.text.training_log import read_curves, read_records
 
 say = progress_of("section5")
 PARTS = ("smoothing", "averaging", "penalty", "order", "warmup")
@@ -81,22 +81,16 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
         return found
     say(f"{training.name} begins: {folder / 'logs' / 'train.log'}")
     begin(folder, key, say)
-    every = str(max(1, training.updates // SAVES))
-    command = ["fairseq-train", str(args.data_bin), *PLUGIN, *flags]
-    command += device_flags(args.devices.gpus_each)
-    command += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
-    command += ["--save-interval-updates", every, "--keep-interval-updates", str(max(AVERAGED))]
-    command += ["--save-interval", "1000000", "--validate-interval", "1000000"]
-    command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
+    flags += ["--save-interval-updates", str(max(1, training.updates // SAVES))]
+    flags += ["--keep-interval-updates", str(max(AVERAGED))]
+    command = training_command(args.data_bin, flags, folder, args.devices.gpus_each)
     log, trained = folder / "logs" / "train.log", folder / "trained"
     if not trained.exists():  # fairseq-train would add an update to a complete training
         with args.devices.share() as environment:
             execute(command, log, environment)
         trained.touch()
-    curve = read_curves(read_records(list(read_lines(log))), str(log)).get("valid", [])
-    if not curve or curve[-1]["num_updates"] < training.updates:
-        raise InputError(f"{log}: no validation after {training.updates} updates")
-    result = {"key": key, "ppl": curve[-1]["ppl"], "command": shlex.join(command)}
+    ppl = last_validation(log, training.updates)["ppl"]
+    result = {"key": key, "ppl": ppl, "command": shlex.join(command)}
     with write_atomically(folder / "result.json") as write:
         write(json.dumps(result, indent=2))
     say(f"{training.name}: validation PPL {result['ppl']:.2f}")
@@ -134,12 +128,9 @@ def translate(
     if not output.exists():
         partial = output.with_suffix(".partial")
         partial.unlink(missing_ok=True)
-        command = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
-        command += ["--path", str(checkpoint), "--beam", str(args.beam), "--lenpen", f"{alpha:g}"]
-        command += ["--max-tokens", "8192", "--no-progress-bar"]
-        command += ["--post-process", args.post_process]
-        if not args.devices.gpus_each:
-            command.append("--cpu")
+        search = ["--beam", str(args.beam), "--lenpen", f"{alpha:g}"]
+        given = checkpoint, "valid", search, args.post_process, args.devices.gpus_each
+        command = translation_command(args.data_bin, *given)
         with args.devices.share() as environment:
             execute(command, partial, environment)
         partial.rename(output)

@@ -24,12 +24,21 @@ from table3_rows import (
     training_flags,
     trainings_of,
 )
-from trainings import PLUGIN, Devices, begin, device_flags, execute, progress_of, subword_flag
+from trainings import (
+    Devices,
+    begin,
+    execute,
+    last_validation,
+    progress_of,
+    subword_flag,
+    training_command,
+    translation_command,
+)
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
-from vaswani_plugin.text.training_log import read_curves, read_records, read_training
+from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("table3")
 SAVES = 6  # checkpoints of a training, from which it can resume; each is also validated
@@ -38,24 +47,14 @@ SAVES = 6  # checkpoints of a training, from which it can resume; each is also v
 def commands(training: Training, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Returns the commands that train a row with a seed and translate with it."""
     folder, row, settings = training.folder(args.work), training.row, settings_of(args)
-    never = "1000000"  # epochs: rows are compared by updates
-    train = [
-        "fairseq-train",
-        str(args.data_bin),
-        *PLUGIN,
-    ]
-    train += training_flags(row, settings, training.seed)
-    train += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
-    train += ["--save-interval", never, "--validate-interval", never]
-    train += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
-    train += ["--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple"]
-    train += ["--log-interval", "50", *device_flags(settings.gpus_each)]
+    flags = training_flags(row, settings, training.seed)
+    flags += ["--save-interval-updates", str(max(1, settings.updates(row) // SAVES))]
+    flags += ["--keep-interval-updates", "1"]
+    train = training_command(args.data_bin, flags, folder, settings.gpus_each)
     # No checkpoint averaging, as in the paper's Table 3.
-    translate = ["fairseq-generate", str(args.data_bin), *PLUGIN, "--gen-subset", "valid"]
-    translate += ["--path", str(folder / "checkpoints" / "checkpoint_last.pt")]
-    translate += ["--beam", "4", "--lenpen", "0.6", "--max-tokens", "8192", "--no-progress-bar"]
-    translate += ["--post-process", args.post_process]
-    return train, translate if settings.gpus_each else [*translate, "--cpu"]
+    checkpoint, search = folder / "checkpoints" / "checkpoint_last.pt", "--beam 4 --lenpen 0.6"
+    given = checkpoint, "valid", search.split(), args.post_process, settings.gpus_each
+    return train, translation_command(args.data_bin, *given)
 
 
 def finish(
@@ -89,14 +88,10 @@ def read_figures(log: Path, updates: int) -> dict[str, Any]:
     Raises:
         InputError: the log ends before the last update.
     """
-    lines = list(read_lines(log))
-    curve = read_curves(read_records(lines), str(log)).get("valid", [])
-    if not curve or curve[-1]["num_updates"] < updates:
-        raise InputError(f"{log}: no validation after {updates} updates; did the training end?")
-    training = read_training(lines, str(log))
+    valid, training = last_validation(log, updates), read_training(read_lines(log), str(log))
     return {
-        "ppl": curve[-1]["ppl"],
-        "updates": int(curve[-1]["num_updates"]),
+        "ppl": valid["ppl"],
+        "updates": int(valid["num_updates"]),
         "parameters": training.parameters,
         "seconds": training.seconds,
         "tokens_per_second": training.tokens_per_second,

@@ -18,6 +18,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, write_atomically
+from vaswani_plugin.text.training_log import read_curves, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]
@@ -49,6 +50,45 @@ def subword_flag(data_bin: Path) -> str:
         raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
     pieces = any(line.startswith("\u2581") for path in dictionaries for line in read_lines(path))
     return "sentencepiece" if pieces else "subword_nmt"
+
+
+def training_command(data_bin: Path, flags: list[str], folder: Path, gpus: int) -> list[str]:
+    """Returns the command that trains in a folder, without checkpoints at the ends of epochs.
+
+    flags: of the model and its training. gpus: those of this training; 0 means the CPU.
+    """
+    never = "1000000"  # epochs
+    command = ["fairseq-train", str(data_bin), *PLUGIN, *flags]
+    command += ["--save-dir", str(folder / "checkpoints"), "--no-epoch-checkpoints"]
+    command += ["--save-interval", never, "--validate-interval", never]
+    command += ["--no-progress-bar", "--log-format", "simple", "--log-interval", "50"]
+    return [*command, *device_flags(gpus)]
+
+
+def translation_command(
+    data_bin: Path, checkpoint: Path, subset: str, search: list[str], post_process: str, gpus: int
+) -> list[str]:
+    """Returns the command that translates a subset ("valid" or "test") with a checkpoint.
+
+    search: its flags. post_process: the kind of subwords (`subword_flag`). gpus: 0 means the CPU.
+    """
+    command = ["fairseq-generate", str(data_bin), *PLUGIN, "--gen-subset", subset]
+    command += ["--path", str(checkpoint), *search, "--max-tokens", "8192", "--no-progress-bar"]
+    command += ["--post-process", post_process]
+    return command if gpus else [*command, "--cpu"]
+
+
+def last_validation(log: Path, updates: int = 0) -> dict[str, float]:
+    """Reads the last validation in a training's log: `num_updates`, `ppl` and more.
+
+    Raises:
+        InputError: there is none, or it comes before so many updates.
+    """
+    curve = read_curves(read_records(list(read_lines(log))), str(log)).get("valid", [])
+    if not curve or curve[-1]["num_updates"] < updates:
+        when = f"after {updates} updates" if updates else "at its end"
+        raise InputError(f"{log}: no validation {when}; did the training end?")
+    return curve[-1]
 
 
 class Devices:
