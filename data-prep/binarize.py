@@ -14,8 +14,6 @@ is several times faster. The output folder is created only when it is complete.
 
 import argparse
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,12 +22,12 @@ import checkout  # noqa: F401
 from vaswani_plugin.text.binary import (
     SPECIAL_SYMBOLS,
     build_dictionary,
-    check_replaceable,
     read_dictionary,
     write_dictionary,
 )
 from vaswani_plugin.text.binary import binarize as binarize_file
 from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.data_folder import new_data_folder
 from vaswani_plugin.text.parallel import count_lines
 
 SPLITS = ("train", "valid", "test")
@@ -81,11 +79,8 @@ def binarize(
         InputError: a file is missing or invalid, or `output` holds other files.
     """
     files = (f"{prefix}.{language}" for prefix in prefixes.values() for language in pair)
-    check_replaceable(output, files)
-    report = {split: check_split(split, prefix, pair) for split, prefix in prefixes.items()}
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    try:
+    with new_data_folder(output, files) as (folder, _):
+        report = {split: check_split(split, prefix, pair) for split, prefix in prefixes.items()}
         train = [f"{prefixes['train']}.{language}" for language in pair]
         dictionaries = make_entries(train)
         is_joint = len(dictionaries) == 1
@@ -93,16 +88,10 @@ def binarize(
             symbols = [symbol for symbol, _ in entries]
             rows = "types" if is_joint else f"types.{language}"
             report[rows] = len(SPECIAL_SYMBOLS) + len(symbols)
-            write_dictionary(entries, temporary / f"dict.{language}.txt")
+            write_dictionary(entries, folder / f"dict.{language}.txt")
             for split, prefix in prefixes.items():
                 name = f"{split}.{pair[0]}-{pair[1]}.{language}"
-                binarize_file(f"{prefix}.{language}", temporary / name, symbols, workers)
-        os.chmod(temporary, 0o755)
-        if output.exists():
-            shutil.rmtree(output)
-        os.replace(temporary, output)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+                binarize_file(f"{prefix}.{language}", folder / name, symbols, workers)
     return report
 
 

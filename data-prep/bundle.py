@@ -156,7 +156,12 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(stream, copied)
 
 
-def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -> list[str]:
+def make_bundle(
+    model: Path,
+    data_bin: Path,
+    settings: AnySettings,
+    output: Path,
+) -> list[str]:
     """Writes a bundle; codes and vocabulary in `settings` are the paths of files to copy.
 
     Returns:
@@ -166,49 +171,20 @@ def make_bundle(model: Path, data_bin: Path, settings: Settings, output: Path) -
         InputError: a file is missing or doesn't fit the model.
         OSError: a file can't be read or written.
     """
-    dictionaries = {
-        "source": dictionary_name(settings.source_language),
-        "target": dictionary_name(settings.target_language),
-    }
-    names = {}
-    if settings.codes:
-        names["codes"] = CODES_NAMES[settings.subwords]
-    if settings.vocabulary:
-        names["vocabulary"] = f"vocabulary.{settings.source_language}"
-    return _make(model, data_bin, settings, output, dictionaries, names)
-
-
-def make_text_bundle(
-    model: Path, data_bin: Path, settings: TextSettings, output: Path
-) -> list[str]:
-    """Writes the bundle of a language model; otherwise the same as `make_bundle`."""
-    if "source" in read_outline(model).rows:
-        raise InputError(f"{model} is a translation model: give --pair, or a language model")
     names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
-    return _make(model, data_bin, settings, output, {"target": TEXT_DICTIONARY}, names)
-
-
-def make_tree_bundle(
-    model: Path, data_bin: Path, settings: TreeSettings, output: Path
-) -> list[str]:
-    """Writes the bundle of a parser; otherwise the same as `make_bundle`."""
-    dictionaries = {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
-    names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
-    return _make(model, data_bin, settings, output, dictionaries, names)
-
-
-def _make(
-    model: Path,
-    data_bin: Path,
-    settings: AnySettings,
-    output: Path,
-    dictionaries: dict[str, str],
-    names: dict[str, str],
-) -> list[str]:
-    """Writes a bundle.
-
-    dictionaries: file by side. names: by setting, the name of its file in the bundle.
-    """
+    if isinstance(settings, TextSettings):
+        if "source" in read_outline(model).rows:
+            raise InputError(f"{model} is a translation model: give --pair, or a language model")
+        dictionaries = {"target": TEXT_DICTIONARY}
+    elif isinstance(settings, TreeSettings):
+        dictionaries = {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
+    else:
+        source, target = settings.source_language, settings.target_language
+        dictionaries = {"source": dictionary_name(source), "target": dictionary_name(target)}
+        if settings.codes:
+            names["codes"] = CODES_NAMES[settings.subwords]
+        if settings.vocabulary:
+            names["vocabulary"] = f"vocabulary.{source}"
     sources = {MODEL: model}
     for name in dictionaries.values():
         sources[name] = data_bin / name
@@ -245,14 +221,11 @@ def main() -> None:
     args = parser.parse_args()
     if args.pair is None:
         settings = parse_changes(args.settings, args.data_bin)
-        make = make_tree_bundle if isinstance(settings, TreeSettings) else make_text_bundle
-        names = make(args.model, args.data_bin, settings, args.output)
-        print(f"{args.output}: {', '.join(names)}")
-        return
-    source, _, target = args.pair.partition("-")
-    if not source or not target:
-        raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
-    settings = parse_settings(args.settings, source, target)
+    else:
+        source, _, target = args.pair.partition("-")
+        if not source or not target:
+            raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
+        settings = parse_settings(args.settings, source, target)
     names = make_bundle(args.model, args.data_bin, settings, args.output)
     print(f"{args.output}: {', '.join(names)}")
 

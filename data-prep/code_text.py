@@ -22,7 +22,6 @@ codes, and preprocessing.json for bundle.py. It is created only when it is compl
 import argparse
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -37,7 +36,6 @@ from vaswani_plugin.text.binary import (
     UNKNOWN,
     binarize,
     build_dictionary,
-    check_replaceable,
     read_dictionary,
     type_code,
     write_dictionary,
@@ -49,6 +47,7 @@ from vaswani_plugin.text.corpus_io import (
     run,
     write_atomically,
 )
+from vaswani_plugin.text.data_folder import new_data_folder
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import (
     SETTINGS,
@@ -149,11 +148,8 @@ def code_text(
             files.
         OSError: a file can't be read or written.
     """
-    check_replaceable(output, (path for files in splits.values() for path in files))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
-        parts, folder = Path(parent), Path(parent) / "data-bin"
-        folder.mkdir()
+    inputs = (path for files in splits.values() for path in files)
+    with new_data_folder(output, inputs) as (folder, parts):
         if settings.codes:
             if like is None:
                 learn_codes(splits["train"], operations, min_frequency, parts, workers)
@@ -178,9 +174,6 @@ def code_text(
             report.append(f"{split}: {lines:,} lines, {units:,} units, {unknown:,} unknown")
         with write_atomically(folder / SETTINGS) as write:
             write(settings.to_json())
-        if output.exists():
-            shutil.rmtree(output)
-        os.replace(folder, output)
     return [*report, f"{output}: {rows:,} rows in the dictionary"]
 
 

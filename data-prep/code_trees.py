@@ -17,7 +17,6 @@ created only when it is complete.
 import argparse
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -29,11 +28,11 @@ from vaswani_plugin.text import bpe
 from vaswani_plugin.text.binary import (
     binarize,
     build_dictionary,
-    check_replaceable,
     write_dictionary,
 )
 from vaswani_plugin.text.coding import bpe_units, to_letters
 from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.data_folder import new_data_folder
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name
@@ -117,12 +116,9 @@ def code_trees(
         InputError: a tree is bad, there is no tree, or `output` holds other files.
         OSError: a file can't be read or written.
     """
-    check_replaceable(output, (path for files in splits.values() for path in files))
-    output.parent.mkdir(parents=True, exist_ok=True)
+    inputs = (path for files in splits.values() for path in files)
     report = []
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
-        parts, folder = Path(parent), Path(parent) / "data-bin"
-        folder.mkdir()
+    with new_data_folder(output, inputs) as (folder, parts):
         for split, files in splits.items():
             write_sequences(files, settings, parts, split)
         write_units(splits, settings, parts, operations, workers)
@@ -144,9 +140,6 @@ def code_trees(
             shutil.copyfile(parts / CODES, folder / CODES)
         with write_atomically(folder / SETTINGS) as write:
             write(settings.to_json())
-        if output.exists():
-            shutil.rmtree(output)
-        os.replace(folder, output)
     return [*report, str(output)]
 
 

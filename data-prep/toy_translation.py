@@ -9,14 +9,16 @@ toy_translation.py --output work/toy --train 6000 --seed 1
 """
 
 import argparse
-import os
-import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
+import checkout  # noqa: F401
 import toy_french
 import toy_sentences
+
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 
 Pair = tuple[str, str]
 GRAMMARS = {"de": toy_sentences.pairs, "fr": toy_french.pairs}
@@ -30,7 +32,7 @@ _PATIENCE = 10_000
 def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
     """Returns the first `count` pairs of `stream` in which both sides are new.
 
-    Raises ValueError if the stream ends or only repeats pairs, and AssertionError if an English
+    Raises InputError if the stream ends or only repeats pairs, and AssertionError if an English
     sentence has two translations.
     """
     chosen: dict[str, str] = {}
@@ -49,7 +51,7 @@ def distinct_pairs(stream: Iterable[Pair], count: int) -> list[Pair]:
         foreign_seen.add(foreign)
         if len(chosen) == count:
             return list(chosen.items())
-    raise ValueError(
+    raise InputError(
         f"the grammar gave only {len(chosen)} of {count} distinct pairs: ask for fewer"
     )
 
@@ -69,25 +71,13 @@ def make_corpus(sizes: dict[str, int], seed: int, language: str = "de") -> dict[
 
 
 def write_corpus(corpus: dict[str, list[Pair]], output: Path, language: str = "de") -> None:
-    """Write ``SPLIT.en`` and ``SPLIT.LANGUAGE`` into the folder `output`, which is made if missing.
-
-    All files are written under temporary names first and renamed when all are complete.
-    """
-    output.mkdir(parents=True, exist_ok=True)
-    written: list[tuple[Path, Path]] = []
-    try:
+    """Writes SPLIT.en and SPLIT.LANGUAGE into a folder: all of them, or none after an error."""
+    with ExitStack() as stack:
         for split, chosen in corpus.items():
             for side, name in enumerate(("en", language)):
-                final = output / f"{split}.{name}"
-                temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-                written.append((temporary, final))
-                lines = "".join(pair[side] + "\n" for pair in chosen)
-                temporary.write_text(lines, encoding="utf-8", newline="\n")
-        for temporary, final in written:
-            os.replace(temporary, final)
-    finally:
-        for temporary, _ in written:
-            temporary.unlink(missing_ok=True)
+                write = stack.enter_context(write_atomically(output / f"{split}.{name}"))
+                for pair in chosen:
+                    write(pair[side])
 
 
 def _count(text: str) -> int:
@@ -97,8 +87,8 @@ def _count(text: str) -> int:
     return value
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the script; returns the exit code."""
+def main() -> None:
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the files to write")
     for split, size in DEFAULT_SIZES.items():
@@ -109,18 +99,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--language", choices=GRAMMARS, default="de", help="target language (default: de)"
     )
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     sizes = {split: getattr(args, split) for split in SPLITS}
-    try:
-        corpus = make_corpus(sizes, args.seed, args.language)
-        write_corpus(corpus, args.output, args.language)
-    except (OSError, ValueError) as error:
-        print(f"toy_translation.py: error: {error}", file=sys.stderr)
-        return 1
+    corpus = make_corpus(sizes, args.seed, args.language)
+    write_corpus(corpus, args.output, args.language)
     counts = ", ".join(f"{split} {len(chosen)}" for split, chosen in corpus.items())
     print(f"toy_translation.py: wrote {args.output} ({counts} pairs)")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

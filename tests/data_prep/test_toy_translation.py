@@ -4,11 +4,13 @@ import itertools
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPO
+from vaswani_plugin.text.corpus_io import write_atomically
 
 SCRIPT = REPO / "data-prep" / "toy_translation.py"
 sys.path.insert(0, str(SCRIPT.parent))
@@ -396,13 +398,12 @@ def test_script_errors_are_one_line(tmp_path: Path) -> None:
 def test_failed_write_leaves_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.en").write_text("old\n")
 
-    def refuse(self: Path, data: str, **kwargs: object) -> int:
-        if "valid.de" in self.name:
-            raise OSError(28, "No space left on device", str(self))
-        return original(self, data, **kwargs)
+    def refuse(path: Path) -> AbstractContextManager:
+        if path.name == "valid.de":
+            raise OSError(28, "No space left on device", str(path))
+        return write_atomically(path)
 
-    original = Path.write_text
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(toy_translation, "write_atomically", refuse)
     corpus = toy_translation.make_corpus(SMALL, seed=1)
     with pytest.raises(OSError, match="No space"):
         toy_translation.write_corpus(corpus, tmp_path)

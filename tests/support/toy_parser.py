@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 import toy_trees
-from bundle import make_tree_bundle, parse_changes
+from bundle import make_bundle, parse_changes
 from code_trees import code_trees
 from fairseq import tasks
 from fairseq_flags import training_config
@@ -48,5 +48,5 @@ def write_parser_bundle(
     }
     torch.save(state, folder / "averaged.pt")
     changes = parse_changes(["beam=3"], folder / "bin")
-    make_tree_bundle(folder / "averaged.pt", folder / "bin", changes, folder / "model")
+    make_bundle(folder / "averaged.pt", folder / "bin", changes, folder / "model")
     return folder / "model"

@@ -276,25 +276,3 @@ def binarize(source: str, prefix: Path, symbols: list[str], workers: int) -> int
             lines += len(sizes) // 4
         _complete_index(index, lines, type_code(len(SPECIAL_SYMBOLS) + len(symbols)))
     return lines
-
-
-def check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
-    """Check that a new data folder can take the place of `output` without a loss.
-
-    Args:
-        output: the folder; it may be missing.
-        inputs: the files that are read.
-
-    Raises:
-        InputError: `output` is a file, holds something other than binarized data, or an input.
-    """
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if not (output.is_dir() and any(output.glob("dict*.txt"))):
-        raise InputError(
-            f"--output {output}: it exists and is no folder of binarized data, which alone is "
-            "replaced: give a new folder"
-        )
-    for path in inputs:
-        if Path(path).resolve().is_relative_to(output.resolve()):
-            raise InputError(f"--output {output}: {path} lies in it: give another folder")

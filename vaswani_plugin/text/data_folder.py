@@ -1,0 +1,50 @@
+"""Makes or replaces a folder of binarized data in one step."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vaswani_plugin.text.corpus_io import InputError
+
+
+@contextmanager
+def new_data_folder(output: Path, inputs: Iterable[str | Path]) -> Iterator[tuple[Path, Path]]:
+    """Makes a folder that takes the place of `output` once it is complete, and not after an error.
+
+    Args:
+        output: the folder; it may be missing.
+        inputs: the files that are read.
+
+    Yields:
+        The new folder, and one for intermediate files; both are empty.
+
+    Raises:
+        InputError: `output` is a file, holds something other than binarized data, or an input.
+        OSError: a folder can't be made or replaced.
+    """
+    _check_replaceable(output, inputs)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
+        folder, parts = Path(parent, "data-bin"), Path(parent, "parts")
+        folder.mkdir()
+        parts.mkdir()
+        yield folder, parts
+        if output.exists():
+            shutil.rmtree(output)
+        os.replace(folder, output)
+
+
+def _check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output.is_dir() and any(output.glob("dict*.txt"))):
+        raise InputError(
+            f"--output {output}: it exists and is no folder of binarized data, which alone is "
+            "replaced: give a new folder"
+        )
+    for path in inputs:
+        if Path(path).resolve().is_relative_to(output.resolve()):
+            raise InputError(f"--output {output}: {path} lies in it: give another folder")
