@@ -20,6 +20,7 @@ from section5_trainings import ORDERS, Training, batches
 from trainings import (
     Devices,
     begin,
+    dictionaries_of,
     execute,
     finished,
     last_validation,
@@ -232,10 +233,7 @@ def vocabulary_size(data_bin: Path) -> int:
     Raises:
         InputError: the folder has no dictionary.
     """
-    dictionaries = sorted(data_bin.glob("dict.*.txt"))
-    if not dictionaries:
-        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
-    return 4 + max(sum(1 for _ in read_lines(path)) for path in dictionaries)
+    return 4 + max(sum(1 for _ in read_lines(path)) for path in dictionaries_of(data_bin))
 
 
 def main() -> None:

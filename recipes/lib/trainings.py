@@ -39,16 +39,26 @@ def progress_of(recipe: str) -> Callable[[str], None]:
     return say
 
 
+def dictionaries_of(data_bin: Path) -> list[Path]:
+    """Returns the dictionaries in a folder of binarized data.
+
+    Raises:
+        InputError: it has none.
+    """
+    found = sorted(data_bin.glob("dict.*.txt"))
+    if not found:
+        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
+    return found
+
+
 def subword_flag(data_bin: Path) -> str:
     """Returns the kind of subwords, which tells fairseq how to join them to words.
 
     Raises:
         InputError: the folder has no dictionary.
     """
-    dictionaries = sorted(data_bin.glob("dict.*.txt"))
-    if not dictionaries:
-        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
-    pieces = any(line.startswith("\u2581") for path in dictionaries for line in read_lines(path))
+    paths = dictionaries_of(data_bin)
+    pieces = any(line.startswith("\u2581") for path in paths for line in read_lines(path))
     return "sentencepiece" if pieces else "subword_nmt"
 
 

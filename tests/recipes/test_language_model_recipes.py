@@ -80,7 +80,7 @@ def test_summaries_from_nothing(tmp_path):
     # 128 tokens a sample: the article, <sep>, the summary, </s>.
     assert (settings["article_tokens"], settings["summary_tokens"]) == (94, 32)
     dry = run_recipe("summarization", work, "--loss-on", "both", "--dry-run")
-    assert "--sample-break-mode eos --max-tokens" in dry.stderr
+    assert "--sample-break-mode eos --arch" in dry.stderr
     assert "--loss-after" not in dry.stderr
     assert "--no-repeat-ngram-size 3" in dry.stderr
     free = run_recipe("summarization", work, "--no-repeat-ngram-size", "0", "--dry-run")
