@@ -156,12 +156,7 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(stream, copied)
 
 
-def make_bundle(
-    model: Path,
-    data_bin: Path,
-    settings: AnySettings,
-    output: Path,
-) -> list[str]:
+def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path) -> list[str]:
     """Writes a bundle; codes and vocabulary in `settings` are the paths of files to copy.
 
     Returns:

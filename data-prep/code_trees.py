@@ -25,11 +25,7 @@ from pathlib import Path
 import checkout  # noqa: F401
 
 from vaswani_plugin.text import bpe
-from vaswani_plugin.text.binary import (
-    binarize,
-    build_dictionary,
-    write_dictionary,
-)
+from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.coding import bpe_units, to_letters
 from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 from vaswani_plugin.text.data_folder import new_data_folder

@@ -250,12 +250,12 @@ class BeamSearch:
         dropped, kept = done.nonzero()[:, 0], (~done).nonzero()[:, 0]
         if last:
             dropped, kept = torch.arange(len(done), device=self.device), kept[:0]
-        self.dropped.add(len(self.history.steps) - 1, self._searches_of(dropped), self.finished)
+        self.dropped.add(len(self.history.steps) - 1, all_rows(dropped, self.groups), self.finished)
         self.dropped_sentences.append(self.sentences[dropped])
         self.sentences = self.sentences[kept]
         if not len(kept):
             return
-        searches = self._searches_of(kept)
+        searches = all_rows(kept, self.groups)
         self.finished.keep(searches)
         self.history.keep(searches)
         self.limits, self.prefix = self.limits[kept], self.prefix[kept]
@@ -280,7 +280,3 @@ class BeamSearch:
                 (h for group in own for h in group), key=lambda h: -h["score"].item()
             )
         return results
-
-    def _searches_of(self, sentences: Tensor) -> Tensor:
-        """The searches of these sentences."""
-        return all_rows(sentences, self.groups)

@@ -1,4 +1,4 @@
-"""Numbers of rows where each sentence has several, one after the other.
+"""Row numbers of a batch in which each sentence has W rows, side by side.
 
 Axes: B sentences, W rows of each (beams, heads or groups), R = B W rows.
 """
