@@ -95,6 +95,13 @@ def sample(root: Path, paths: list[str], count: int, seed: int) -> list[Mutant]:
 
 
 def differs(root: Path, mutant: Mutant) -> bool:
-    """Whether the changed file is another program: 1e20 + 1 is 1e20."""
+    """Whether the changed file is another program: 1e20 + 1 is 1e20, and `{*a, b: c}` no Python.
+
+    cosmic-ray takes the stars of `{**a, b: c}` for a power.
+    """
     before = ast.parse((root / mutant.path).read_text("utf-8"))
-    return ast.dump(ast.parse(mutant.source(root))) != ast.dump(before)
+    try:
+        after = ast.parse(mutant.source(root))
+    except SyntaxError:
+        return False
+    return ast.dump(after) != ast.dump(before)

@@ -7,6 +7,7 @@ import ast
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,16 @@ def test_mutants_are_other_programs_of_the_same_shape():
     annotated = [n for n in ast.walk(ast.parse(ADAM)) if isinstance(n, ast.arg) and n.annotation]
     unions = {ast.unparse(n.annotation) for n in annotated if "|" in ast.unparse(n.annotation)}
     assert unions and not any(union in line for union in unions for line in removed)
+
+
+def test_a_mutant_that_is_no_python_is_not_drawn(tmp_path, monkeypatch):
+    drive("--list", 1)  # installs cosmic-ray
+    monkeypatch.syspath_prepend(Path(sys.prefix) / "mutation")
+    from tests.mutation.mutants import all_mutants, sample
+
+    (tmp_path / "a.py").write_text("a = {**b, c: d}\ne = f**g\n")
+    assert len(all_mutants(tmp_path, "a.py")) == 2, "cosmic-ray changes both pairs of stars"
+    assert [m.start[0] for m in sample(tmp_path, ["a.py"], 10, seed=1)] == [2]
 
 
 def test_a_run_counts_and_goes_on(tmp_path):
