@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from queue import Queue
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -160,42 +160,39 @@ def drive(args: argparse.Namespace) -> int:
     )
     known = {identity(entry) for entry in done}
     paths = [path for room in args.rooms for path in files_of(room)]
-    mutants = [
-        m for m in sample(ROOT, paths, args.count, args.seed) if identity(asdict(m)) not in known
-    ]
-    copies: Queue[Copy] = Queue()
-    for number in range(args.workers):
-        copies.put(Copy(args.work / f"copy-{number}"))
+    drawn = sample(ROOT, paths, args.count, args.seed)
+    mutants = (mutant for mutant in drawn if identity(asdict(mutant)) not in known)
+    copies = [Copy(args.work / f"copy-{number}") for number in range(args.workers)]
 
     patience = {}
-    first = copies.get()
-    for room in sorted({room_of(mutant.path) for mutant in mutants}):
+    for room in args.rooms:
         began = time.monotonic()
-        outcome, printed = first.run(tests_of(room), 3600)
+        outcome, printed = copies[0].run(tests_of(room), 3600)
         if outcome != "passed":
             print(f"{room}: the tests fail without a change:\n{printed[-2000:]}", file=sys.stderr)
             return 1
         patience[room] = 30 + PATIENCE * (time.monotonic() - began)
         print(f"{room}: all tests pass in {time.monotonic() - began:.0f} s", flush=True)
-    copies.put(first)
 
-    def attempt(mutant: Mutant) -> dict | None:
-        if time.monotonic() > deadline:
-            return None
-        copy = copies.get()
-        try:
-            return copy.attempt(mutant, patience[room_of(mutant.path)])
-        finally:
-            copies.put(copy)
+    one_at_a_time = Lock()
+
+    def attempt_many(copy: Copy) -> None:
+        while time.monotonic() < deadline:
+            with one_at_a_time:
+                mutant = next(mutants, None)
+            if mutant is None:
+                return
+            entry = copy.attempt(mutant, patience[room_of(mutant.path)])
+            with one_at_a_time:
+                done.append(entry)
+                print(json.dumps(entry), file=record, flush=True)
+                if not entry["noticed"]:
+                    print(
+                        f"survived: {mutant.path}:{mutant.start[0]}\n{change(mutant)}", flush=True
+                    )
 
     with ThreadPoolExecutor(args.workers) as pool, log.open("a", encoding="utf-8") as record:
-        for mutant, entry in zip(mutants, pool.map(attempt, mutants), strict=True):
-            if entry is None:
-                break
-            done.append(entry)
-            print(json.dumps(entry), file=record, flush=True)
-            if not entry["noticed"]:
-                print(f"survived: {mutant.path}:{mutant.start[0]}\n{change(mutant)}", flush=True)
+        list(pool.map(attempt_many, copies))  # raises what a worker raised
     return report(done, args.least)
 
 

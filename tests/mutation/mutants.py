@@ -8,6 +8,7 @@ operators change, counts no more than a number.
 import ast
 import itertools
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,17 +82,17 @@ def annotations(text: str) -> list[tuple[Place, Place]]:
     ]
 
 
-def sample(root: Path, paths: list[str], count: int, seed: int) -> list[Mutant]:
+def sample(root: Path, paths: list[str], count: int, seed: int) -> Iterator[Mutant]:
     """`count` mutants (all positions where there are fewer), in the order in which they are tried.
 
-    The same seed gives the same order whatever the count, so that a longer run goes on from a
-    shorter one.
+    Each is made when it is asked for. The same seed gives the same order whatever the count, so
+    that a longer run goes on from a shorter one.
     """
     rng = random.Random(seed)
     positions = [ms for path in sorted(paths) for ms in all_mutants(root, path).values()]
     rng.shuffle(positions)
     chosen = (rng.choice(mutants) for mutants in positions)
-    return list(itertools.islice((mutant for mutant in chosen if differs(root, mutant)), count))
+    return itertools.islice((mutant for mutant in chosen if differs(root, mutant)), count)
 
 
 def differs(root: Path, mutant: Mutant) -> bool:
