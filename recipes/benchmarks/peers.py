@@ -127,7 +127,11 @@ def options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--work", type=Path, default=ROOT / "work" / "peers")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--quick", action="store_true", help="about 16 minutes on two free cores")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="about 15 minutes on two free cores; decodes by models that hardly learned",
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, help="of each measurement; default 3, quick 2")
     parser.add_argument("--target-tokens", type=int, help="of the training for perplexity and BLEU")

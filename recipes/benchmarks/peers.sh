@@ -3,7 +3,7 @@
 # transformers, Sockeye, stock fairseq, CTranslate2. Same text, subwords, sizes, token budget, threads.
 #
 #   bash recipes/multi30k.sh --pair en-de --stop-stage binarize --work work/multi30k
-#   bash recipes/benchmarks/peers.sh --data work/multi30k --quick      about 16 minutes, by estimate
+#   bash recipes/benchmarks/peers.sh --data work/multi30k --quick      about 15 minutes
 #   bash recipes/benchmarks/peers.sh --data work/multi30k              some four hours
 #
 # --rounds N, --target-tokens N, --threads N, --sizes and --peers change the extent: see --help. It

@@ -4,6 +4,9 @@ import math
 import statistics
 from typing import Any
 
+LARGEST_RATIO = 1.5
+"""Of the mean lengths of two toolkits' outputs whose speeds of decoding can be compared."""
+
 Reports = dict[str, dict[str, list[dict[str, Any]]]]
 Figure = dict[str, float]
 
@@ -127,6 +130,25 @@ def ahead_of_ours(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def unequal_outputs(result: dict[str, Any]) -> list[str]:
+    """A line if one model writes half as much again as another: then speeds can't be compared."""
+    lengths = {
+        peer: rows["batch"]["tokens_per_sentence"]["median"]
+        for peer, rows in result["rows"].items()
+        if "batch" in rows
+    }
+    if not lengths or max(lengths.values()) <= LARGEST_RATIO * min(lengths.values()):
+        return []
+    ends = " to ".join(
+        f"{lengths[peer]:.2f} ({result['titles'][peer]})"
+        for peer in (min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__))
+    )
+    return [
+        f"- Outputs have {ends} subwords on average. A model that writes less decodes sooner, so "
+        f"the speeds of decoding tell little: train longer, by --target-tokens."
+    ]
+
+
 def as_markdown(result: dict[str, Any]) -> str:
     """The table, a column a toolkit; then what differs, what is better than ours, what failed."""
     plan, titles = result["plan"], result["titles"]
@@ -147,6 +169,7 @@ def as_markdown(result: dict[str, Any]) -> str:
         ]
         lines.append(f"| {heading} | {' | '.join(cells)} |")
     sections = {
+        "Not to be compared": unequal_outputs(result),
         "Better than ours": ahead_of_ours(result),
         "Departures from the paper's recipe": [
             f"- {title}: {text}" for title, text in result["differs"].items()

@@ -93,6 +93,14 @@ def test_the_table_names_what_is_better_and_what_failed() -> None:
     assert "- eole, installing: no wheel" in table and "- eole: pre-norm" in table
 
 
+def test_the_table_says_when_outputs_are_unequal() -> None:
+    result = make_result()
+    assert "Not to be compared" not in peers_table.as_markdown(result)
+    result["rows"]["ours"]["batch"]["tokens_per_sentence"]["median"] = 0.0
+    table = peers_table.as_markdown(result)
+    assert "Not to be compared:\n\n- Outputs have 0.00 (ours) to 4.00 (stock fairseq)" in table
+
+
 def make_bench(folder: Path) -> peers_plan.Bench:
     """A bench over a data folder with a line in every file."""
     for name in ("bpe", "tok", "data-bin"):
