@@ -35,14 +35,26 @@ def test_mutants_are_other_programs_of_the_same_shape():
     assert unions and not any(union in line for union in unions for line in removed)
 
 
-def test_a_mutant_that_is_no_python_is_not_drawn(tmp_path, monkeypatch):
-    drive("--list", 1)  # installs cosmic-ray
+@pytest.fixture
+def cosmic_ray(monkeypatch):
+    drive("--list", 1)  # installs it
     monkeypatch.syspath_prepend(Path(sys.prefix) / "mutation")
+
+
+def test_a_mutant_that_is_no_python_is_not_drawn(cosmic_ray, tmp_path):
     from tests.mutation.mutants import all_mutants, sample
 
     (tmp_path / "a.py").write_text("a = {**b, c: d}\ne = f**g\n")
     assert len(all_mutants(tmp_path, "a.py")) == 2, "cosmic-ray changes both pairs of stars"
     assert [m.start[0] for m in sample(tmp_path, ["a.py"], 10, seed=1)] == [2]
+
+
+def test_no_test_runs_a_recipe(cosmic_ray):
+    from tests.mutation.drive import ROOMS, tests_of
+
+    files = {file: (REPO / file).read_text("utf-8") for room in ROOMS for file in tests_of(room)}
+    assert len(files) > 50
+    assert not [file for file, text in files.items() if re.search(r'"recipes/[^"]+\.sh"', text)]
 
 
 def test_a_run_counts_and_goes_on(tmp_path):
