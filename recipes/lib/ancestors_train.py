@@ -36,11 +36,11 @@ from trainings import (
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
+from vaswani_plugin.text.checkpoint_outline import read_outline
 from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, run, write_atomically
 from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("ancestors")
-_DONE = re.compile(r"done training in ([\d.]+) seconds")
 _TRANSLATED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.]+) sentences/s")
 _AGAIN = "remove it, and this part is done again"
 _BEAM = ["--beam", "4", "--lenpen", "0.6"]
@@ -63,25 +63,24 @@ def translate(
     return translation_command(args.data_bin, *given)
 
 
-def read_point(log: Path, before: float) -> dict[str, float]:
+def read_point(folder: Path) -> dict[str, float]:
     """Reads a training's updates, validation perplexity, and the seconds of all its parts.
 
+    The seconds are those of the last checkpoint. So a part that was cut off counts up to the
+    checkpoint from which the next one went on.
+
     Args:
-        log: of the training; its last part has just ended.
-        before: seconds of the earlier parts, without loading of libraries and data.
+        folder: of the training; its last part has just ended.
 
     Raises:
-        InputError: the last part did not end.
+        InputError: the last part did not end, or its checkpoint can't be used.
     """
-    times = [float(found[1]) for line in read_lines(log) if (found := _DONE.search(line))]
-    if not times:
-        raise InputError(f"{log}: no validation at its end; did the training end?")
-    valid = last_validation(log)
-    return {
-        "updates": int(valid["num_updates"]),
-        "seconds": before + times[-1],
-        "ppl": valid["ppl"],
-    }
+    valid = last_validation(folder / "logs" / "train.log")
+    checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
+    seconds = read_outline(checkpoint).seconds
+    if seconds is None:
+        raise InputError(f"{checkpoint}: no training time; did fairseq-train write it?")
+    return {"updates": int(valid["num_updates"]), "seconds": seconds, "ppl": valid["ppl"]}
 
 
 def reach_point(
@@ -94,9 +93,6 @@ def reach_point(
         return read_json(record, _AGAIN)
     record.parent.mkdir(exist_ok=True)
     log, output = folder / "logs" / "train.log", folder / "valid.txt"
-    before = 0.0
-    if point > 1:
-        before = read_json(record.with_name(f"{point - 1}.json"), _AGAIN)["seconds"]
     if not trained.exists():  # fairseq-train would add an update to a complete part
         execute(train_to(training, args, point), log, environment)
         trained.touch()
@@ -104,7 +100,7 @@ def reach_point(
     execute(translate(training, args, "valid", _GREEDY), output, environment)
     found = read_generate_output(output)
     score = tokenized_score(found.hypotheses, [found.references]).score
-    reached = read_point(log, before) | {"bleu": score}
+    reached = read_point(folder) | {"bleu": score}
     with write_atomically(record) as write:
         write(json.dumps(reached))
     return reached

@@ -1,5 +1,5 @@
-"""Reads the dictionaries' digests and the model's sizes from a checkpoint, without PyTorch and
-without loading the weights."""
+"""Reads what a checkpoint says of its dictionaries, model and training: needs no PyTorch, loads no
+weights."""
 
 import pickle
 import zipfile
@@ -13,18 +13,21 @@ from vaswani_plugin.text.corpus_io import InputError
 
 @dataclass(frozen=True)
 class Outline:
-    """The dictionaries of a checkpoint, by side ("source", "target"), and its model.
+    """The dictionaries of a checkpoint, by side ("source", "target"), its model and its training.
 
     Args:
         digests: by side, sha256 of the symbols joined by line breaks. Only the task
             vaswani_translation stores it.
         rows: by side, the number of rows of the embedding matrix.
         model: the model's part of the configuration, plain values only; empty if there is none.
+        seconds: training time up to the checkpoint, all parts of a resumed training together; None
+            if it is not stored.
     """
 
     digests: dict[str, str]
     rows: dict[str, int]
     model: dict[str, str | int | float | bool | None] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 class _Anything:
@@ -71,7 +74,8 @@ def read_outline(path: Path) -> Outline:
             for matrix in ("embedding", "embed_tokens"):  # ours, fairseq's
                 if tensor := weights.get(f"{stack}.{matrix}.weight"):
                     rows[side] = tensor.args[2][0]  # _rebuild_tensor_v2(storage, offset, size, …)
-        return Outline(digests, rows, _model_configuration(state.get("cfg")))
+        seconds = (state.get("extra_state") or {}).get("previous_training_time")
+        return Outline(digests, rows, _model_configuration(state.get("cfg")), seconds)
     except OSError:
         raise
     except Exception as error:  # a foreign pickle can raise anything
