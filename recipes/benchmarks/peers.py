@@ -28,6 +28,7 @@ from vaswani_plugin.text.corpus_io import (
     run,
     write_atomically,
 )
+from vaswani_plugin.text.data_folder import languages_of
 
 
 def tokenized_bleu(bench: Bench, output: Path) -> float:
@@ -106,10 +107,10 @@ def pair_of(data: Path) -> tuple[str, str]:
         InputError: it holds no binarized text with subwords in bpe/; says how to make it.
     """
     remedy = "make it by: bash recipes/multi30k.sh --stop-stage binarize --work DIR"
-    found = sorted((data / "data-bin").glob("train.*-*.*.idx"))
-    if not found:
+    languages = languages_of(data / "data-bin")
+    if languages is None:
         raise InputError(f"--data {data}: no data-bin/train.*.idx there; {remedy}")
-    source, _, target = found[0].name.split(".")[1].partition("-")
+    source, target = languages
     for split in ("train", "valid", "test"):
         for language in (source, target):
             for folder in ("bpe", "tok") if split == "test" else ("bpe",):

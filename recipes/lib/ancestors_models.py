@@ -25,6 +25,7 @@ from vaswani_plugin.metrics.multiply_adds import (
     training_flops_of,
 )
 from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.data_folder import languages_of
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes
@@ -228,10 +229,10 @@ def find_test_texts(data_bin: Path) -> tuple[str, str, list[Path]]:
     Raises:
         InputError: no recipe binarized the data, or the recipe leaves no words.
     """
-    names = sorted(path.name.split(".")[1] for path in data_bin.glob("train.*-*.*.idx"))
-    if not names:
+    languages = languages_of(data_bin)
+    if languages is None:
         raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
-    source, target = names[0].split("-")
+    source, target = languages
     files = ("tok", source), ("tok", target), ("raw", target)
     paths = [data_bin.parent / folder / f"test.{side}" for folder, side in files]
     for path in paths:

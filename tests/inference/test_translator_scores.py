@@ -3,6 +3,7 @@
 fairseq's `SequenceScorer` and a full forward pass are the references.
 """
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -186,6 +187,25 @@ def test_a_checkpoint_with_its_data(folder):
     assert tokenized.source_language == "en" and "@@" not in found.text
     with pytest.raises(FileNotFoundError, match="nowhere.pt does not exist"):
         Translator.from_checkpoint(data / "nowhere.pt", data)
+
+
+def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path):
+    state = torch.load(folder / "model.pt", weights_only=False)
+    for side in ("source_lang", "target_lang"):
+        state["cfg"]["task"][side] = None
+    torch.save(state, tmp_path / "model.pt")
+    for name in ("dict.en.txt", "dict.de.txt"):
+        shutil.copy(folder / name, tmp_path)
+    paths = tmp_path / "model.pt", tmp_path
+    with pytest.raises(ForeignModel, match="model.pt nor the names in .* one pair of languages"):
+        Translator.from_checkpoint(*paths)
+    for name in ("train.en-de.en.idx", "train.en-de.de.idx", "valid.en-de.en.idx"):
+        (tmp_path / name).touch()
+    translator = Translator.from_checkpoint(*paths)
+    assert (translator.source_language, translator.settings.target_language) == ("en", "de")
+    (tmp_path / "valid.de-en.en.idx").touch()
+    with pytest.raises(ForeignModel, match="one pair of languages"):
+        Translator.from_checkpoint(*paths)
 
 
 def test_another_dictionary_of_the_same_size_is_refused(folder, tmp_path):

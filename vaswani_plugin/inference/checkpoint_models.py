@@ -15,6 +15,7 @@ from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.search.well_formed import Grammar
+from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.linearization import MAX_OPENINGS
 from vaswani_plugin.text.settings import dictionary_name, weights_path
@@ -58,7 +59,8 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
         data: folder of the dictionaries.
 
     Raises:
-        ForeignModel: the model is not the Transformer of `modules`, or belongs to another task.
+        ForeignModel: the model is not the Transformer of `modules`, belongs to another task, or
+            doesn't say its languages.
         FileNotFoundError: the file or the folder is missing.
         ValueError: the checkpoint can't be used, or was trained with other dictionaries.
     """
@@ -69,12 +71,14 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
         state = load_checkpoint(path)
         cfg = read_configuration(path, state)
         task = cfg["task"]
-        languages = task.get("source_lang"), task.get("target_lang")
+        source, target = task.get("source_lang"), task.get("target_lang")
+        # If fairseq-train was not told, it found them by the names of the files.
+        languages = (source, target) if source and target else languages_of(data)
         require_own(path, cfg["model"], ROWS)
         if task.get("_name") not in (TASK, "translation"):
             raise ForeignModel(f"{path} has the task {task.get('_name')!r}, which fairseq sets up")
-        if None in languages:
-            raise ForeignModel(f"{path} does not say its languages, which only fairseq finds")
+        if languages is None:
+            raise ForeignModel(f"neither {path} nor the names in {data} say one pair of languages")
         parts = read_parts(state, data, languages)
         model = make_transformer(*parts, state["model"], path)
     return Loaded(model, parts.source, parts.target), languages

@@ -1,4 +1,4 @@
-"""Makes or replaces a folder of binarized data in one step."""
+"""A folder of binarized data: made or replaced in one step, and the languages of its pairs."""
 
 import os
 import shutil
@@ -8,6 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vaswani_plugin.text.corpus_io import InputError
+
+
+def languages_of(folder: Path) -> tuple[str, str] | None:
+    """Finds source and target language of binarized pairs by the names SPLIT.SOURCE-TARGET.*.idx.
+
+    Returns:
+        None if no file is named so, or if the files are of several pairs.
+    """
+    names = {path.name.split(".")[1] for path in folder.glob("*.*-*.*.idx")}
+    if len(names) != 1:
+        return None
+    source, _, target = names.pop().partition("-")
+    return source, target
 
 
 @contextmanager
