@@ -478,6 +478,8 @@ def test_the_notes_example(lm):
         "--figure", row["perplexity_per_word"], "perplexity-per-word", "--counts", 74000, 390000
     )
     assert back["results"][0]["bits_per_character"] == pytest.approx(1.175)
+    certain = lm("--figure", 0, "bits-per-character", "--counts", 74000, 390000)["results"][0]
+    assert certain["perplexity_per_word"] == 1
 
 
 def test_unknown_tokens_are_said(letters, data, tmp_path, lm):
@@ -615,6 +617,7 @@ BAD = {
     "unit": ([*"--figure 1 bits --counts 1 2".split()], "the unit must be one of bits-per-word"),
     "number": ([*"--figure x bits-per-word --counts 1 2".split()], "'x' is no number"),
     "no ppl": ([*"--figure 0 perplexity-per-word --counts 1 2".split()], "at least 1"),
+    "no bits": ([*"--figure inf bits-per-word --counts 1 2".split()], "are a number from 0 on"),
     "no bytes": ([*"--figure 1 bits-per-byte --counts 1 2".split()], "isn't known"),
 }
 
