@@ -1,5 +1,6 @@
 """Numbers of binary texts, read without fairseq, are those that fairseq wrote."""
 
+import numpy as np
 import pytest
 import torch
 from fairseq.data import indexed_dataset
@@ -19,3 +20,15 @@ def test_it_reads_what_fairseq_wrote(vocabulary, tmp_path):
     numbers, sizes = read_numbers(tmp_path / "x")
     assert numbers.tolist() == sum(LINES, []) and sizes.tolist() == list(map(len, LINES))
     assert numbers.dtype == sizes.dtype == "int64"
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 8, 9, 10])
+def test_it_reads_every_integer_type_of_fairseq(code, tmp_path):
+    dtype = indexed_dataset._code_to_dtype[code]
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(f"{tmp_path}/x.bin", dtype=dtype)
+    largest = min(np.iinfo(dtype).max, np.iinfo(np.int64).max)
+    for line in ([4, largest, 2], [2]):
+        builder.add_item(torch.tensor(line))
+    builder.finalize(f"{tmp_path}/x.idx")
+    numbers, sizes = read_numbers(tmp_path / "x")
+    assert numbers.tolist() == [4, largest, 2, 2] and sizes.tolist() == [3, 1]
