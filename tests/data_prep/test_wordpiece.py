@@ -175,7 +175,15 @@ def test_two_processes_learn_the_same_bytes(folder, tmp_path, kind):
 def test_kinds_differ(folder):
     paths = [str(folder / "train.en"), str(folder / "train.fr")]
     models = [wordpiece.learn(paths, 600, kind) for kind in wordpiece.KINDS]
-    assert models[0] != models[1]
+    assert len(set(models)) == len(wordpiece.KINDS) == 3
+
+
+@pytest.mark.parametrize("kind, first", [("bpe", "\u2581e"), ("likelihood", "qu")])
+def test_the_first_merge_is_the_kinds(tmp_path, kind, first):
+    """BPE merges the most frequent pair; by likelihood, q and u, which never occur apart."""
+    (tmp_path / "text").write_text("que\n" * 10 + "es\n" * 12 + "s\n" * 40 + "e\n" * 40)
+    (tmp_path / "x.model").write_bytes(wordpiece.learn([str(tmp_path / "text")], 268, kind))
+    assert wordpiece.load(tmp_path / "x.model").id_to_piece(4 + 256) == first
 
 
 def test_a_sample_is_spread_evenly_over_all_files(tmp_path):
