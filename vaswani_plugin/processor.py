@@ -32,6 +32,11 @@ def instructions() -> frozenset[str]:
     return frozenset(_first_core().get("flags", "").split())
 
 
+def has_bfloat16() -> bool:
+    """Return whether the processor multiplies bfloat16 faster than float32."""
+    return not instructions().isdisjoint(("avx512_bf16", "amx_bf16"))
+
+
 def description() -> str:
     """Return name and widest vector instructions, such as "AMD EPYC avx2"; else the architecture.
 

@@ -6,11 +6,13 @@ import os
 import shutil
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from measurement import ROOT, Command, Measurement, measure
 
 from vaswani_plugin import processor
+from vaswani_plugin.inference.engines import engine_of
 from vaswani_plugin.text.corpus_io import (
     InputError,
     read_lines,
@@ -76,12 +78,20 @@ def ctranslate2_command(args: argparse.Namespace, engine: str, mode: str, output
     return Command(arguments, stdin=args.work / "sources", stdout=output)
 
 
-def bundle_command(args: argparse.Namespace, bundle: Path, output: Path) -> Command:
-    """`vaswani translate` from raw text to raw text, in batches."""
-    arguments = [BIN / "vaswani", "translate", "--model", bundle, "--beam", args.beam]
-    arguments += ["--threads", args.threads, "--batch-tokens", args.max_tokens]
-    arguments += [] if args.gpu else ["--cpu"]
-    return Command(arguments, stdin=args.work / "lines", stdout=output)
+def bundle_commands(args: argparse.Namespace) -> dict[str, Callable[[Path], Command]]:
+    """`vaswani translate` of each bundle, from raw text to raw text: for an output, its command."""
+
+    def command(bundle: Path, *flags: str) -> Callable[[Path], Command]:
+        arguments = [BIN / "vaswani", "translate", "--model", bundle, "--beam", args.beam, *flags]
+        arguments += ["--threads", args.threads, "--batch-tokens", args.max_tokens]
+        arguments += [] if args.gpu else ["--cpu"]
+        return lambda output: Command(arguments, stdin=args.work / "lines", stdout=output)
+
+    found = {f"translate-{bundle.name}": command(bundle) for bundle in args.bundle}
+    if args.bf16:
+        own = [bundle for bundle in args.bundle if engine_of(bundle) == "torch"]
+        found |= {f"translate-{bundle.name}-bf16": command(bundle, "--bf16") for bundle in own}
+    return found
 
 
 def translate_with_ctranslate2(args: argparse.Namespace) -> None:
@@ -166,13 +176,13 @@ def benchmark(args: argparse.Namespace) -> dict:
     result = {"processor": processor.description(), "beam": args.beam, "threads": args.threads}
     result |= {"sentences": len(sources), "output_length": args.output_length}
     for mode in MODES if args.mode == "both" else [args.mode]:
-        bundles = {f"translate-{b.name}": b for b in args.bundle} if mode == "batch" else {}
+        bundles = bundle_commands(args) if mode == "batch" else {}
         runs = {engine: [] for engine in (*engines, *bundles)}
         for _ in range(args.repeats):
             for engine in runs:
                 output = args.work / f"{mode}-{engine}.txt"
                 if engine in bundles:
-                    command = bundle_command(args, bundles[engine], output)
+                    command = bundles[engine](output)
                 else:
                     make = ctranslate2_command if engine in QUANTIZATIONS else fairseq_command
                     command = make(args, engine, mode, output)
@@ -219,6 +229,9 @@ def options() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         help="also `vaswani translate` of these bundles, from --lines, in batches",
+    )
+    parser.add_argument(
+        "--bf16", action="store_true", help="these bundles by PyTorch in bfloat16, too"
     )
     parser.add_argument("--lines", type=Path, help="raw text of the subset, a sentence a line")
     parser.add_argument("--work", type=Path, default=Path("work/generation-benchmark"))

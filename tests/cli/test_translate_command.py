@@ -18,6 +18,7 @@ from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from tests.conftest import fairseq_environment
+from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.batching import batches_by_length
@@ -365,7 +366,6 @@ def test_beam_is_that_of_the_bundle(translate, translator, monkeypatch):
     [
         (["--nbest", 3], "--nbest 3: a beam of 2 finds no more than 2"),
         (["--fp16"], "--fp16 needs a GPU"),
-        (["--bf16"], "--bf16 needs a GPU"),
         (["--model", "nowhere"], "nowhere is not a bundle"),
         (["no such file"], "no such file: No such file or directory"),
         (["--output", "/dev/null/x"], "/dev/null/x.part: Not a directory"),
@@ -376,6 +376,26 @@ def test_bad_input_is_one_line(translate, args, part):
     code, out, err = translate(b"a bird\n", *args)
     assert (code, out) == (1, "")
     assert part in err and err.count("\n") == 1
+
+
+def test_bfloat16_on_a_cpu(bundle, monkeypatch, capsys):
+    """Where the processor multiplies it, by PyTorch alone."""
+    chosen = []
+
+    def engine(_, device, dtype, threads):
+        chosen.append((device.type, dtype))
+        raise ValueError("chosen")
+
+    monkeypatch.setattr(search_engine, "SearchEngine", engine)
+    command = ["translate", "--model", str(bundle.folder), "--bf16", "--cpu"]
+    for known in ({"avx2", "avx512f"}, {"avx512f", "avx512_bf16"}, {"amx_bf16"}):
+        monkeypatch.setattr(processor, "instructions", lambda known=known: frozenset(known))
+        assert main(command) == 1
+        refused = "--bf16 needs a GPU, or PyTorch on a CPU with" in capsys.readouterr().err
+        assert refused == ("avx2" in known)
+    assert chosen == [("cpu", torch.bfloat16)] * 2
+    assert main([*command, "--engine", "ctranslate2"]) == 1
+    assert "--bf16 needs a GPU, or PyTorch" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["--beam", "--nbest", "--buffer", "--batch-tokens", "--threads"])

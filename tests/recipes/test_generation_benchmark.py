@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT / "recipes" / "benchmarks"))
 
 import generation
 
+from vaswani_plugin import processor
+
 
 def flags_of(command, *names: str) -> list[str]:
     words = [str(word) for word in command.arguments]
@@ -52,13 +54,15 @@ def test_every_engine_writes_the_length(tmp_path: Path) -> None:
     options += ["--bundle", trained.folder, "--lines", trained.text / "train.src"]
     options += ["--work", tmp_path / "w", "--mode", "batch", "--repeats", 1, "--threads", 1]
     options += ["--subset", "train", "--output-length", 7]
+    options += ["--bf16"] if processor.has_bfloat16() else []
     script = ROOT / "recipes" / "benchmarks" / "generation.sh"
     done = run_bash(script, *options, "--sentences", 24)  # stock leaves out the rest of a multiple
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((tmp_path / "w" / "result.json").read_text(encoding="utf-8"))
     engines = {"stock", "ours-fairseq", "ours-paper", *generation.QUANTIZATIONS}
     bundle = f"translate-{trained.folder.name}"
-    assert result["batch"].keys() == {*engines, bundle} and result["sentences"] == 24
+    bundles = {bundle, f"{bundle}-bf16"} if processor.has_bfloat16() else {bundle}
+    assert result["batch"].keys() == engines | bundles and result["sentences"] == 24
     translated = (tmp_path / "w" / f"batch-{bundle}.txt").read_text(encoding="utf-8")
     right = zip(translated.split("\n")[:-1], trained.lines("train.tgt")[:24], strict=True)
     assert sum(ours == line for ours, line in right) > 20

@@ -46,7 +46,7 @@ def load_translator(args: argparse.Namespace) -> "Translator":
         device = flags.chosen_device(args).type
         if engine == "torch" and args.engine is None and device == "cpu":
             _suggest_ctranslate2()
-    precision = flags.chosen_precision(args, on_gpu=device == "cuda")
+    precision = flags.chosen_precision(args, device == "cuda", by_torch=engine == "torch")
     return translation.load_translator(
         args.model, device=device, dtype=precision, threads=args.threads, engine=engine
     )
