@@ -72,7 +72,7 @@ MAY_IMPORT = {
     "cli": {
         *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
         *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
-        *("analysis", "errors", "serving"),
+        *("analysis", "errors", "serving", "processor"),
     },
 }
 LIBRARIES = {"torch", "fairseq"}

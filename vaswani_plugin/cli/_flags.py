@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli._types import positive_int
-from vaswani_plugin.processor import has_bfloat16
 
 if TYPE_CHECKING:
     import torch
@@ -104,23 +103,3 @@ def add_precision(parser: Parser) -> None:
     precision = parser.add_mutually_exclusive_group()
     precision.add_argument("--fp16", action="store_true", help="compute in float16 (GPU only)")
     precision.add_argument("--bf16", action="store_true", help=bf16)
-
-
-def chosen_precision(args: argparse.Namespace, on_gpu: bool, by_torch: bool = True) -> str | None:
-    """The name of the type that --fp16 or --bf16 asks for; None: the model's own.
-
-    Args:
-        args: of the command.
-        on_gpu: whether a GPU computes.
-        by_torch: whether PyTorch computes; on a CPU no other engine takes bfloat16.
-
-    Raises:
-        ValueError: a flag is given for a CPU that gains nothing from it.
-    """
-    if args.fp16 and not on_gpu:
-        raise ValueError("--fp16 needs a GPU: leave it out on the CPU")
-    if args.bf16 and not on_gpu and not (by_torch and has_bfloat16()):
-        raise ValueError(
-            "--bf16 needs a GPU, or PyTorch on a CPU with AVX512_BF16 or AMX: leave it out here"
-        )
-    return "float16" if args.fp16 else "bfloat16" if args.bf16 else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vaswani_plugin import register
 from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.processor import has_bfloat16
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.translator import Translator
@@ -23,6 +24,26 @@ def start_fairseq() -> None:
 
     with unchanged_log_level():
         register()
+
+
+def chosen_precision(args: argparse.Namespace, on_gpu: bool, by_torch: bool = True) -> str | None:
+    """The name of the type that --fp16 or --bf16 asks for; None: the model's own.
+
+    Args:
+        args: of the command.
+        on_gpu: whether a GPU computes.
+        by_torch: whether PyTorch computes; on a CPU no other engine takes bfloat16.
+
+    Raises:
+        ValueError: a flag is given for a CPU that gains nothing from it.
+    """
+    if args.fp16 and not on_gpu:
+        raise ValueError("--fp16 needs a GPU: leave it out on the CPU")
+    if args.bf16 and not on_gpu and not (by_torch and has_bfloat16()):
+        raise ValueError(
+            "--bf16 needs a GPU, or PyTorch on a CPU with AVX512_BF16 or AMX: leave it out here"
+        )
+    return "float16" if args.fp16 else "bfloat16" if args.bf16 else None
 
 
 def load_translator(args: argparse.Namespace) -> "Translator":
@@ -46,7 +67,7 @@ def load_translator(args: argparse.Namespace) -> "Translator":
         device = flags.chosen_device(args).type
         if engine == "torch" and args.engine is None and device == "cpu":
             _suggest_ctranslate2()
-    precision = flags.chosen_precision(args, device == "cuda", by_torch=engine == "torch")
+    precision = chosen_precision(args, device == "cuda", by_torch=engine == "torch")
     return translation.load_translator(
         args.model, device=device, dtype=precision, threads=args.threads, engine=engine
     )

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli._start import chosen_precision
 from vaswani_plugin.cli._types import positive_int, seconds
 from vaswani_plugin.decoding import PAPER_DECODING
 
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with bound_socket(args.host, args.port) as listener:
         device = flags.chosen_device(args)
-        dtype = flags.chosen_precision(args, on_gpu=device.type == "cuda")
+        dtype = chosen_precision(args, on_gpu=device.type == "cuda")
         translator = load_translator(args.model, device=device, dtype=dtype, threads=args.threads)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
         batch_limits = BatchLimits(args.batch_wait, args.batch_lines)

@@ -97,17 +97,15 @@ class _Inventory:
         return min(self.pairs.names[row] for row in present[gains == gains.max()])
 
     def merge(self, pair: tuple[str, str]) -> None:
-        """Replace the pair by one piece in every word; no other pair may make that piece again."""
+        """Replace the pair by one piece in every word.
+
+        The same letters between two borders of pieces are always divided in the same way. So no
+        other pair can make this piece.
+        """
         for number in sorted(self.places[pair]):
             self._count(number, -1)
             self.words[number] = merge_pair(self.words[number], pair)
             self._count(number, 1)
-        piece = "".join(pair)
-        self.taken.add(piece)
-        for cut in range(1, len(piece)):
-            row = self.pairs.rows.get((piece[:cut], piece[cut:]))
-            if row is not None:
-                self.pairs.counts[row] = 0
 
 
 class _Counts:
