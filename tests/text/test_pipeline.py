@@ -193,3 +193,21 @@ def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
     (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="preprocessing.json: .*"):
         read_settings_file(tmp_path / "preprocessing.json")
+
+
+@pytest.mark.parametrize(
+    "changes, line, expected",
+    [
+        # In German a number before a full stop is an ordinal, and the full stop stays outside.
+        ({}, "am 3. Mai", "am 3. Mai"),
+        ({"tokenizer": "none", "normalize_punctuation": True}, 'Sie sagt "Ja".', 'Sie sagt "Ja".'),
+    ],
+)
+def test_the_targets_rules_are_those_of_its_language(tmp_path, changes, line, expected):
+    own = Pipeline(Settings(**REQUIRED | changes), tmp_path)
+    assert own.of_target().encode(line) == expected != own.encode(line)
+
+
+def test_without_rules_the_targets_pipeline_is_the_sources(tmp_path):
+    own = Pipeline(Settings(**REQUIRED | {"tokenizer": "none"}), tmp_path)
+    assert own.of_target() is own
