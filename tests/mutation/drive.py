@@ -32,7 +32,10 @@ from tests.mutation.mutants import Mutant, sample  # noqa: E402
 
 # The tests of each room, beside tests/ROOM.
 ROOMS = {
-    "modules": ["tests/models/test_equals_fairseq.py", "tests/models/test_recurrent.py"],
+    "modules": [
+        *("tests/models/test_equals_fairseq.py", "tests/models/test_recurrent.py"),
+        "tests/optim/test_schedule.py",  # of modules/schedule.py
+    ],
     "search": [],
     "metrics": ["tests/cli"],
     "optim": [],
