@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainings import finished
+from trainings import finished, require_languages
 
 from vaswani_plugin.architectures import RECURRENT_TINY, row_of
 from vaswani_plugin.metrics.ancestor_multiply_adds import (
@@ -25,7 +25,6 @@ from vaswani_plugin.metrics.multiply_adds import (
     training_flops_of,
 )
 from vaswani_plugin.text.corpus_io import InputError
-from vaswani_plugin.text.data_folder import languages_of
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes
@@ -229,10 +228,7 @@ def find_test_texts(data_bin: Path) -> tuple[str, str, list[Path]]:
     Raises:
         InputError: no recipe binarized the data, or the recipe leaves no words.
     """
-    languages = languages_of(data_bin)
-    if languages is None:
-        raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
-    source, target = languages
+    source, target = require_languages(data_bin)
     files = ("tok", source), ("tok", target), ("raw", target)
     paths = [data_bin.parent / folder / f"test.{side}" for folder, side in files]
     for path in paths:

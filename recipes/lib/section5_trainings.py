@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from trainings import require_languages
+
 from vaswani_plugin.text.binary import read_sizes
-from vaswani_plugin.text.corpus_io import InputError
 
 ORDERS = ("fairseq", "longer-side")
 """Values of --batch-order, the default first."""
@@ -56,11 +57,8 @@ def batches(data_bin: Path, order: str, max_tokens: int) -> int:
     Raises:
         InputError: the folder has no training set.
     """
-    names = sorted(str(path).removesuffix(".idx") for path in data_bin.glob("train.*-*.*.idx"))
-    if len(names) != 2:
-        raise InputError(f"{data_bin}: no train.SOURCE-TARGET.*.idx: is this binarized data?")
-    if names[0].rpartition(".")[2] != Path(names[0]).name.split(".")[1].partition("-")[0]:
-        names.reverse()  # the source first
+    languages = require_languages(data_bin)
+    names = [data_bin / f"train.{'-'.join(languages)}.{language}" for language in languages]
     pairs = list(zip(*(read_sizes(name).tolist() for name in names), strict=True))
     if order == "fairseq":
         pairs.sort()

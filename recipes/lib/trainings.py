@@ -18,6 +18,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, write_atomically
+from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.training_log import read_curves, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +87,19 @@ def translation_command(
     command += ["--path", str(checkpoint), *search, "--max-tokens", "8192", "--no-progress-bar"]
     command += ["--post-process", post_process]
     return command if gpus else [*command, "--cpu"]
+
+
+def require_languages(data_bin: Path) -> tuple[str, str]:
+    """Source and target language of binarized pairs.
+
+    Raises:
+        InputError: the folder has no pairs, or those of several languages.
+    """
+    languages = languages_of(data_bin)
+    if languages is None:
+        missing = "no train.SOURCE-TARGET.*.idx of one pair of languages"
+        raise InputError(f"{data_bin}: {missing}: is this binarized data?")
+    return languages
 
 
 def last_validation(log: Path, updates: int = 0) -> dict[str, float]:

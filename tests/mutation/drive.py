@@ -155,6 +155,21 @@ def identity(entry: dict) -> tuple:
     return entry["path"], entry["operator"], entry["occurrence"]
 
 
+def patience_of(room: str, copy: Copy) -> float:
+    """Seconds after which a mutant of the room counts as noticed, by what its tests take.
+
+    Raises:
+        SystemExit: the tests fail without a change.
+    """
+    began = time.monotonic()
+    outcome, printed = copy.run(tests_of(room), 3600)
+    if outcome != "passed":
+        sys.exit(f"{room}: the tests fail without a change:\n{printed[-2000:]}")
+    seconds = time.monotonic() - began
+    print(f"{room}: all tests pass in {seconds:.0f} s", flush=True)
+    return 30 + PATIENCE * seconds
+
+
 def drive(args: argparse.Namespace) -> int:
     """Try mutants until the time is over; returns the exit code."""
     deadline = time.monotonic() + 60 * args.minutes
@@ -169,16 +184,7 @@ def drive(args: argparse.Namespace) -> int:
     mutants = (mutant for mutant in drawn if identity(asdict(mutant)) not in known)
     copies = [Copy(args.work / f"copy-{number}") for number in range(args.workers)]
 
-    patience = {}
-    for room in args.rooms:
-        began = time.monotonic()
-        outcome, printed = copies[0].run(tests_of(room), 3600)
-        if outcome != "passed":
-            print(f"{room}: the tests fail without a change:\n{printed[-2000:]}", file=sys.stderr)
-            return 1
-        patience[room] = 30 + PATIENCE * (time.monotonic() - began)
-        print(f"{room}: all tests pass in {time.monotonic() - began:.0f} s", flush=True)
-
+    patience = {room: patience_of(room, copies[0]) for room in args.rooms}
     one_at_a_time = Lock()
 
     def attempt_many(copy: Copy) -> None:

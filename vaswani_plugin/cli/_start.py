@@ -26,7 +26,7 @@ def start_fairseq() -> None:
         register()
 
 
-def chosen_precision(args: argparse.Namespace, on_gpu: bool, by_torch: bool = True) -> str | None:
+def chosen_precision(args: argparse.Namespace, on_gpu: bool, by_torch: bool) -> str | None:
     """The name of the type that --fp16 or --bf16 asks for; None: the model's own.
 
     Args:
@@ -67,7 +67,7 @@ def load_translator(args: argparse.Namespace) -> "Translator":
         device = flags.chosen_device(args).type
         if engine == "torch" and args.engine is None and device == "cpu":
             _suggest_ctranslate2()
-    precision = chosen_precision(args, device == "cuda", by_torch=engine == "torch")
+    precision = chosen_precision(args, device == "cuda", engine == "torch")
     return translation.load_translator(
         args.model, device=device, dtype=precision, threads=args.threads, engine=engine
     )

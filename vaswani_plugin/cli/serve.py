@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}: vaswani serve needs pip install '.[serve]'") from error
+    from vaswani_plugin.inference.engines import engine_of
     from vaswani_plugin.interchange.translation import load_translator
     from vaswani_plugin.serving.keys import read_keys
     from vaswani_plugin.serving.limits import BatchLimits, Limits
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with bound_socket(args.host, args.port) as listener:
         device = flags.chosen_device(args)
-        dtype = chosen_precision(args, on_gpu=device.type == "cuda")
+        dtype = chosen_precision(args, device.type == "cuda", engine_of(args.model) == "torch")
         translator = load_translator(args.model, device=device, dtype=dtype, threads=args.threads)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
         batch_limits = BatchLimits(args.batch_wait, args.batch_lines)
