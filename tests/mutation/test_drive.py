@@ -62,6 +62,7 @@ def test_a_run_counts_and_goes_on(tmp_path):
     assert first.returncode == 0, first.stdout + first.stderr
     again = drive("--count", 3, "--work", tmp_path, "--workers", 1, "--least", 1.01)
     assert again.returncode == 1, "no share is over 1"
+    assert "optim: all tests pass" in first.stdout and "all tests pass" not in again.stdout
     entries = [json.loads(line) for line in (tmp_path / "mutants.jsonl").read_text().splitlines()]
     assert len({(e["path"], e["operator"], e["occurrence"]) for e in entries}) == 3
     noticed = sum(entry["noticed"] for entry in entries)
