@@ -14,7 +14,7 @@ from measurement import ROOT, Command, measure
 from vaswani_plugin import processor
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.inference.batching import batches_by_length
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
 
 CTRANSLATE2 = "ctranslate2-float32"
 MODES = ("batch", "one")
@@ -153,9 +153,8 @@ def main() -> None:
     measure(0, [Command([*export, "--model", args.model, "--output", export_of(args)])])
     report = {"processor": processor.description(), "threads": args.threads, "beam": args.beam}
     report |= {"sentences": args.sentences, "output_length": args.output_length} | compare(args)
-    text = json.dumps(report, indent=1) + "\n"
-    (args.work / "result.json").write_text(text, encoding="utf-8")
-    print(text, end="")
+    write_json(args.work / "result.json", report)
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,7 @@ from measurement import ROOT, Command, Measurement, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.inference.engines import engine_of
-from vaswani_plugin.text.corpus_io import (
-    InputError,
-    read_lines,
-    run,
-    write_atomically,
-)
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically, write_json
 
 BIN = Path(sys.executable).parent
 MODES = {"batch": [], "one": ["--batch-size", "1"]}
@@ -265,10 +260,9 @@ def main() -> None:
         parser.error("--bundle: give --lines too")
     if len({bundle.name for bundle in args.bundle}) < len(args.bundle):
         parser.error("--bundle: the folders need different names")
-    text = json.dumps(benchmark(args), indent=2)
-    with write_atomically(args.work / "result.json") as put:
-        put(text)
-    print(text)
+    report = benchmark(args)
+    write_json(args.work / "result.json", report)
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from training_runs import (
 )
 
 from vaswani_plugin.text.binary import binarize, read_dictionary
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_json
 
 PARTS = ("training", "decoding", "tests")
 SECONDS = {"training": 330, "decoding": 180, "tests": 180}
@@ -211,8 +211,7 @@ def run_parts(
             reason = " ".join(str(error).split()) or type(error).__name__
             report["parts"][name] = {"failed": reason}
             print(f"gpu.sh: {name} failed: {reason}", file=sys.stderr, flush=True)
-        with write_atomically(args.work / "gpu-report.json") as write:
-            write(json.dumps(report, indent=2))
+        write_json(args.work / "gpu-report.json", report)
         with write_atomically(args.work / "gpu-report.md") as write:
             write(as_markdown(report))
     return report

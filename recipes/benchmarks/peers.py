@@ -5,7 +5,6 @@ job (JSON) and writes a report.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,12 +21,7 @@ from peers_table import as_markdown, rows_of
 from training_runs import ARCHS
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import (
-    InputError,
-    read_lines,
-    run,
-    write_atomically,
-)
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically, write_json
 from vaswani_plugin.text.data_folder import languages_of
 
 
@@ -169,8 +163,7 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError("--peers: ctranslate2 decodes our model; add ours")
     result = compare(bench, args.peers)
     table = as_markdown(result)
-    with write_atomically(bench.work / "peers.json") as write:
-        write(json.dumps(result, indent=2))
+    write_json(bench.work / "peers.json", result)
     with write_atomically(bench.work / "peers.md") as write:
         write(table)
     print(table)

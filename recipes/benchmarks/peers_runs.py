@@ -20,7 +20,7 @@ from peers_plan import DRIVERS, PEERS, Bench
 from training_runs import PLUGIN
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_json, write_json
 
 
 def make_environment(work: Path, name: str) -> str:
@@ -88,8 +88,7 @@ def run_job(bench: Bench, peer: str, name: str, what: str, job: dict[str, Any]) 
         if found["key"] == key:
             return found
     print(f"peers: {name} ...", file=sys.stderr, flush=True)
-    with write_atomically(request) as write:
-        write(json.dumps(job | {"report": str(raw)}))
+    write_json(request, job | {"report": str(raw)})
     reason, start = "", time.perf_counter()
     with open(log, "wb") as stream:
         try:
@@ -111,8 +110,7 @@ def run_job(bench: Bench, peer: str, name: str, what: str, job: dict[str, Any]) 
         bench.fail(peer, what, reason.format(end) if reason else f"no report: {end}")
         return None
     found = {"key": key, "wall": wall, **json.loads(raw.read_text(encoding="utf-8"))}
-    with write_atomically(report) as write:
-        write(json.dumps(found))
+    write_json(report, found)
     raw.unlink()
     return found
 

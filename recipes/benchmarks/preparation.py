@@ -12,7 +12,6 @@ which is printed, no line is repeated. The plain tokenizing, applying and binari
 
 import argparse
 import filecmp
-import json
 import os
 import sys
 from itertools import cycle, islice
@@ -22,7 +21,14 @@ from measurement import ROOT, Measurement, measure
 from preparation_steps import Pipelines
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs, run, write_atomically
+from vaswani_plugin.text.corpus_io import (
+    InputError,
+    read_lines,
+    read_pairs,
+    run,
+    write_atomically,
+    write_json,
+)
 
 HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
 STEPS = ("tokenize", "learn", "apply", "binarize")
@@ -222,8 +228,7 @@ def report(args: argparse.Namespace, figures: dict, distinct: int, plain_lines: 
         "steps": figures,
         "ratio": ratios,
     }
-    with write_atomically(args.work / "preparation.json") as write:
-        write(json.dumps(result, indent=2))
+    write_json(args.work / "preparation.json", result)
     print(f"{'step':10}{'':7}{'pairs/s':>10}{'wall s':>9}{'CPU s':>9}{'peak MiB':>10}{'ratio':>8}")
     for step, each in figures.items():
         for whose in ("plain", "ours"):

@@ -8,7 +8,6 @@ Axes: B sentences, T positions of a sentence, H heads, K d_k.
 """
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -33,7 +32,7 @@ from vaswani_plugin.metrics.sizes import sizes_of
 from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_json
 
 TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 """Powers of n in the cost of a token: one less than in the cost of a sentence."""
@@ -237,8 +236,7 @@ def main(argv: list[str] | None = None) -> None:
         "axes": {name: axis(args, name, values, device) for name, values in axes.items()},
     }
     torch.set_num_threads(threads)
-    with write_atomically(args.work / "scaling.json") as write:
-        write(json.dumps(result, indent=2))
+    write_json(args.work / "scaling.json", result)
     draw(result, args.work / "scaling.png")
     for name, found in result["axes"].items():
         for what, power in found["measured_exponent"].items():

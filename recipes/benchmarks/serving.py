@@ -26,7 +26,7 @@ from soak import verdict, watch
 
 from vaswani_plugin import processor
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
 
 GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0}
 
@@ -247,8 +247,7 @@ def main(argv: list[str] | None = None) -> None:
         raise InputError("--requests must be at least 100, --clients 2, --threads 1, --minutes 0")
     args.work.mkdir(parents=True, exist_ok=True)
     result = measure(args)
-    with write_atomically(args.work / "serving.json") as write:
-        write(json.dumps(result))
+    write_json(args.work / "serving.json", result)
     print(as_text(result))
     if not meets_goals(result):
         raise InputError(f"a goal is missed, see {args.work / 'serving.json'}")

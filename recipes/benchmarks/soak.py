@@ -5,7 +5,6 @@ warm-up; of the rest, the last third is compared with the first.
 """
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -21,7 +20,7 @@ from typing import Any
 
 from measurement import ROOT, session_memory
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
 from vaswani_plugin.text.training_log import statistics as log_statistics
 
 BIN = Path(sys.executable).parent
@@ -284,8 +283,7 @@ def main(argv: list[str] | None = None) -> None:
         result[part] = verdict(samples) | {"work": samples[-1].work}
         result[part]["samples"] = [vars(sample) for sample in samples]
         print(as_lines(part, result[part]), flush=True)
-    with write_atomically(args.work / "soak.json") as write:
-        write(json.dumps(result))
+    write_json(args.work / "soak.json", result)
     print(f"all figures: {args.work / 'soak.json'}")
     if not all(all(result[part]["flat"].values()) for part in args.parts):
         raise InputError(f"not everything stayed as it was, see {args.work / 'soak.json'}")

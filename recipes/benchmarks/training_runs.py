@@ -18,7 +18,7 @@ from measurement import ROOT
 
 from vaswani_plugin import processor
 from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
-from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_json, write_atomically, write_json
 
 SIDES = ("stock", "ours")
 ARCHS = {
@@ -150,8 +150,7 @@ def run_training(
     found = {"key": key, **json.loads(raw.read_text(encoding="utf-8"))}
     if len(found["updates"]) != setting.warm_up + setting.updates:
         raise InputError(f"{log}: {len(found['updates'])} updates were seen; give more data")
-    with write_atomically(report) as write:
-        write(json.dumps(found))
+    write_json(report, found)
     raw.unlink()
     return found
 
@@ -287,7 +286,6 @@ def write_result(path: Path, result: dict[str, Any], table: Callable[[dict], str
         result["machine"] = torch.cuda.get_device_name()
     packages = ("torch", "fairseq-fixed")
     result["versions"] = {name: importlib.metadata.version(name) for name in packages}
-    with write_atomically(path) as write:
-        write(json.dumps(result, indent=2))
+    write_json(path, result)
     print(table(result))
     print(f"all figures: {path}")

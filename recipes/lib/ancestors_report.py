@@ -24,7 +24,7 @@ from ancestors_models import (
     settings_of,
     trainings_of,
 )
-from result import provenance, write_json
+from result import provenance
 from tabulate import tabulate
 from trainings import over_seeds
 
@@ -34,7 +34,7 @@ from vaswani_plugin.metrics.bleu_report import by_bucket, score
 from vaswani_plugin.metrics.multiply_adds import Positions
 from vaswani_plugin.metrics.segments import read_generate_output, read_lines
 from vaswani_plugin.text.binary import read_sizes
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_json
 from vaswani_plugin.text.moses import make_detokenizer
 
 COLUMNS = {
@@ -280,7 +280,7 @@ def main() -> None:
     content = {"recipe": "ancestors", "title": args.title, "settings": vars(settings)}
     content |= {"rows": lines, "average_bleu": average(lines), "reversal": reversal(lines)}
     content |= provenance() | {"summary": f"ancestors, {args.title}: {summary(lines)}"}
-    write_json(content, str(args.work / "result.json"))
+    write_json(args.work / "result.json", content)
 
 
 if __name__ == "__main__":

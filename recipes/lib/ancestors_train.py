@@ -8,7 +8,6 @@ It runs from point to point; an interrupted training continues from the last poi
 """
 
 import argparse
-import json
 import re
 import shlex
 import sys
@@ -37,7 +36,13 @@ from trainings import (
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.checkpoint_outline import read_outline
-from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, run, write_atomically
+from vaswani_plugin.text.corpus_io import (
+    InputError,
+    read_json,
+    read_lines,
+    run,
+    write_json,
+)
 from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("ancestors")
@@ -101,8 +106,7 @@ def reach_point(
     found = read_generate_output(output)
     score = tokenized_score(found.hypotheses, [found.references]).score
     reached = read_point(folder) | {"bleu": score}
-    with write_atomically(record) as write:
-        write(json.dumps(reached))
+    write_json(record, reached)
     return reached
 
 
@@ -138,8 +142,7 @@ def finish(
     result |= {"tokens_per_second": whole.tokens_per_second, "tokens_per_update": whole.tokens}
     result |= {"sentences_per_second": float(speed[1]), "points": points}
     result["command"] = shlex.join(train_to(training, args, settings.points))
-    with write_atomically(folder / "result.json") as write:
-        write(json.dumps(result, indent=2))
+    write_json(folder / "result.json", result)
     return result
 
 

@@ -8,7 +8,6 @@ The inputs are outputs of `vaswani bleu` or `vaswani lm`.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_json,
     run,
-    write_atomically,
+    write_json,
 )
 
 AGAIN = "run the stage compare again"
@@ -74,8 +73,7 @@ def main() -> None:
     scores: dict[str, Any] = {}
     for name, _, path in (part.partition("=") for part in args.scores):
         scores["measure"], scores[name] = read_score(path)
-    with write_atomically(args.output) as write:
-        write(json.dumps(scores, indent=2))
+    write_json(args.output, scores)
     print(text(scores))
 
 

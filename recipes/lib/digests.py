@@ -8,7 +8,6 @@ the archives of WMT have gigabytes. A missing file is printed as missing.
 
 import argparse
 import hashlib
-import json
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from vaswani_plugin.text.corpus_io import (  # noqa: E402
     InputError,
     read_json,
     run,
-    write_atomically,
+    write_json,
 )
 
 
@@ -63,8 +62,7 @@ def main() -> None:
     for path in args.files:
         print(path.name, digest(path.resolve(), cache))
     if cache != before:
-        with write_atomically(args.cache) as write:
-            write(json.dumps(cache))
+        write_json(args.cache, cache)
 
 
 if __name__ == "__main__":

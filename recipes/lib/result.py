@@ -6,7 +6,6 @@
 
 import argparse
 import hashlib
-import json
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +19,7 @@ from vaswani_plugin.text.corpus_io import (  # noqa: E402
     read_json,
     read_lines,
     run,
-    write_atomically,
+    write_json,
 )
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
@@ -103,12 +102,6 @@ def read_scores(tokenized: Path | None, sacrebleu: Path | None) -> dict[str, Any
     return scores
 
 
-def write_json(content: dict[str, Any], output: str) -> None:
-    """Writes indented JSON; the file appears only when complete."""
-    with write_atomically(output) as write:
-        write(json.dumps(content, indent=2, ensure_ascii=False))
-
-
 def split_pair(text: str) -> tuple[str, str]:
     """Splits KEY=VALUE.
 
@@ -141,7 +134,7 @@ def write_result(args: argparse.Namespace) -> None:
     for key, path in map(split_pair, args.also):
         content[key] = read_json(path, "run the recipe again")
     content |= provenance()
-    write_json(content, args.output)
+    write_json(args.output, content)
 
 
 def main() -> None:

@@ -8,13 +8,12 @@ made again. Writes WORK/section5.md, .png and result.json.
 """
 
 import argparse
-import json
 import math
 import shlex
 from pathlib import Path
 from typing import Any
 
-from result import provenance, write_json
+from result import provenance
 from section5_report import Columns, as_markdown, draw, summary
 from section5_trainings import ORDERS, Training, batches
 from trainings import (
@@ -32,7 +31,7 @@ from trainings import (
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically, write_json
 
 say = progress_of("section5")
 PARTS = ("smoothing", "averaging", "penalty", "order", "warmup")
@@ -92,8 +91,7 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
         trained.touch()
     ppl = last_validation(log, training.updates)["ppl"]
     result = {"key": key, "ppl": ppl, "command": shlex.join(command)}
-    with write_atomically(folder / "result.json") as write:
-        write(json.dumps(result, indent=2))
+    write_json(folder / "result.json", result)
     say(f"{training.name}: validation PPL {result['ppl']:.2f}")
     return result
 
@@ -280,7 +278,7 @@ def main() -> None:
     others = ("work", "parts", "devices", "post_process")
     content |= {"settings": {k: str(v) for k, v in vars(args).items() if k not in others}}
     content["summary"] = f"section 5, {args.title}: {summary(found)}"
-    write_json(content, str(args.work / "result.json"))
+    write_json(args.work / "result.json", content)
 
 
 if __name__ == "__main__":

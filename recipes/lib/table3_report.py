@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any
 
-from result import provenance, write_json
+from result import provenance
 from scipy.stats import spearmanr
 from table3_rows import (
     ROWS,
@@ -34,7 +34,7 @@ from table3_rows import (
 from tabulate import tabulate
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_json
 
 COLUMNS = {
     **{"row": "", "layers": "N", "d_model": "d_model", "d_ff": "d_ff", "heads": "h"},
@@ -274,7 +274,7 @@ def main() -> None:
     content |= {"seeds": args.seeds, "base_seeds": args.base_seeds}
     content |= {"rows": lines, "rank_correlation": found, **provenance()}
     content["summary"] = f"table3, {args.title}: {summary(lines, found)}"
-    write_json(content, str(args.work / "result.json"))
+    write_json(args.work / "result.json", content)
 
 
 if __name__ == "__main__":

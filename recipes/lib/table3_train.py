@@ -8,7 +8,6 @@ from its last checkpoint. A training with other settings or other data runs agai
 """
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -37,7 +36,7 @@ from trainings import (
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
 from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("table3")
@@ -77,8 +76,7 @@ def finish(
     output = read_generate_output(translations)
     score = tokenized_score(output.hypotheses, [output.references])
     result |= {"bleu": score.score, "command": shlex.join(train)}
-    with write_atomically(folder / "result.json") as write:
-        write(json.dumps(result, indent=2))
+    write_json(folder / "result.json", result)
     return result
 
 

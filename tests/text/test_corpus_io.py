@@ -374,3 +374,16 @@ def test_a_message_is_one_printable_line():
     assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
     long = messages.message_line("begin " + "x" * 10**6 + " end")
     assert long.startswith("begin ") and long.endswith(" end") and len(long) < 950
+
+
+def test_a_json_file_is_readable_text_and_complete_or_absent(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.json"
+    content = {"ä": [1, None], "\u2028": 0.1}
+    corpus_io.write_json(path, content)
+    text = path.read_text(encoding="utf-8")
+    assert corpus_io.read_json(path, "") == content and '"ä"' in text and text.endswith("}\n")
+    with pytest.raises(TypeError):
+        corpus_io.write_json(path, {"number": 1, "not JSON": {1, 2}})
+    assert path.read_text(encoding="utf-8") == text and list(path.parent.iterdir()) == [path]
+    corpus_io.write_json(path, content, indent=None)
+    assert path.read_text(encoding="utf-8").count("\n") == 1

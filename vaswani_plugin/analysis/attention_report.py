@@ -3,7 +3,6 @@
 Axes: N layers, H heads, T queries, S keys.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from vaswani_plugin.analysis.attention_page import write_page
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import read_lines, read_pairs, write_atomically
+from vaswani_plugin.text.corpus_io import read_lines, read_pairs, write_json
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> Non
         if path.suffix == ".html":
             write_page(attention, start, path)
         elif path.suffix == ".json":
-            write_json(as_json(attention), path)
+            write_json(path, as_json(attention), indent=None)
         elif view.lines or view.word is not None:
             draw_lines(*picture, path, only)
         else:
@@ -77,7 +76,7 @@ def write_statistics(statistics: dict[str, Any], outputs: list[Path]) -> None:
     """
     for path in outputs:
         if path.suffix == ".json":
-            write_json(statistics_as_json(statistics), path)
+            write_json(path, statistics_as_json(statistics), indent=None)
         else:
             draw_statistics(statistics, path)
 
@@ -129,12 +128,6 @@ def statistics_as_json(statistics: dict[str, Any]) -> dict[str, Any]:
         for kind, found in statistics["attention"].items()
     }
     return statistics | {"attention": kinds}
-
-
-def write_json(content: dict[str, Any], path: Path) -> None:
-    """Write a file atomically: after an error there is no partial file."""
-    with write_atomically(path) as write:
-        write(json.dumps(content))
 
 
 def read_corpus(paths: list[Path]) -> Iterator[tuple[str, str | None]]:

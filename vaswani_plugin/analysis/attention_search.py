@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tabulate import tabulate
 
-from vaswani_plugin.analysis.attention_report import View, attend_pairs, write_json, write_sentence
+from vaswani_plugin.analysis.attention_report import View, attend_pairs, write_sentence
 from vaswani_plugin.analysis.attention_rules import Rule
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, merge_tokens
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.corpus_io import read_lines, write_json
 
 FACTOR = 2.0
 """A head that follows a rule gives the partner at least this many times either baseline ..."""
@@ -255,7 +255,7 @@ def write_found(found: Found, outputs: list[Path]) -> None:
     view = View("encoder", head["layer"], [head["head"]], word=word, is_merged=True)
     for path in outputs:
         if path.suffix == ".json":
-            write_json(found.numbers, path)
+            write_json(path, found.numbers, indent=None)
         else:
             write_sentence(example.attention, view, [path])
 

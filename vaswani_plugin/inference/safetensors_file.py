@@ -7,7 +7,6 @@ model.safetensors. Both files are written whole or not at all.
 
 import argparse
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,11 @@ import safetensors
 import torch
 from safetensors.torch import load_file, save
 
-from vaswani_plugin.text.corpus_io import read_json, write_atomically, write_bytes_atomically
+from vaswani_plugin.text.corpus_io import (
+    read_json,
+    write_bytes_atomically,
+    write_json,
+)
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.settings import CONFIG
 
@@ -94,8 +97,7 @@ def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
         "shared": {name: owner for name, owner in owners.items() if name != owner},
         "sha256": hashlib.sha256(content).hexdigest(),
     }
-    with write_atomically(path.with_name(CONFIG)) as write:
-        write(json.dumps(config, indent=2, ensure_ascii=False))
+    write_json(path.with_name(CONFIG), config)
 
 
 def load_safetensors(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from vaswani_plugin.interchange.exported_model import (
     translation_settings,
     uneven_heads,
 )
-from vaswani_plugin.interchange.huggingface_files import generation_defaults, write_json
+from vaswani_plugin.interchange.huggingface_files import generation_defaults
 from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.interchange.huggingface_tokenizer import (
     bpe_tokenizer,
@@ -40,6 +40,7 @@ from vaswani_plugin.interchange.marian_weights import (
     with_more_rows,
 )
 from vaswani_plugin.interchange.new_folder import new_folder
+from vaswani_plugin.text.corpus_io import write_json
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, weights_path
 

@@ -28,10 +28,11 @@ from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.interchange.exported_model import departures, require_finite, uneven_heads
-from vaswani_plugin.interchange.huggingface_files import generation_defaults, write_json
+from vaswani_plugin.interchange.huggingface_files import generation_defaults
 from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.interchange.huggingface_tokenizer import text_tokenizer, tokenizer_config
 from vaswani_plugin.interchange.new_folder import new_folder
+from vaswani_plugin.text.corpus_io import write_json
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.settings import SAFETENSORS, TextSettings
 

@@ -273,6 +273,18 @@ def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
         yield lambda line: put(line.encode("utf-8") + b"\n")
 
 
+def write_json(path: str | Path, content: Any, indent: int | None = 2) -> None:
+    """Writes a JSON file; otherwise the same as `write_bytes_atomically`.
+
+    Args:
+        path: of the file.
+        content: what `json.dumps` takes.
+        indent: blanks of a level; None: all on one line.
+    """
+    with write_atomically(path) as write:
+        write(json.dumps(content, ensure_ascii=False, indent=indent))
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
