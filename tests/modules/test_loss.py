@@ -44,15 +44,16 @@ def test_plain_loss_is_the_reference(epsilon, padded):
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_projected_loss_is_the_sum_over_real_tokens(epsilon, padded):
     features, weight, target = make_case(padded=padded)
-    sums = projected_loss(features, weight, target, epsilon, PAD, count_correct=True)
     logits = features.numpy() @ weight.numpy().T
+    target[1:4] = torch.from_numpy(logits.argmax(axis=1))[1:4]  # right, or padding
+    sums = projected_loss(features, weight, target, epsilon, PAD, count_correct=True)
     loss, nll = paper_reference.smoothed_loss(logits, target.tolist(), epsilon, PAD)
     np.testing.assert_allclose(sums.loss.item(), sum(loss), atol=1e-10, rtol=0)
     np.testing.assert_allclose(sums.nll.item(), sum(nll), atol=1e-10, rtol=0)
     hits = sum(
         int(z.argmax() == t) for z, t in zip(logits, target.tolist(), strict=True) if t != PAD
     )
-    assert sums.correct.item() == hits
+    assert sums.correct.item() == hits >= 2
     assert projected_loss(features, weight, target, epsilon, PAD).correct.item() == 0
 
 

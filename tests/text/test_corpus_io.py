@@ -372,8 +372,12 @@ def test_a_message_is_one_printable_line():
     text = "a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä\U0001f600"
     shown = messages.message_line(text)
     assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
-    long = messages.message_line("begin " + "x" * 10**6 + " end")
-    assert long.startswith("begin ") and long.endswith(" end") and len(long) < 950
+    text = "".join(chr(0x4E00 + n) for n in range(5000))
+    start, end = messages.message_line(text).split(" ... ")
+    assert text.startswith(start) and text.endswith(end)
+    assert len(start) + len(end) == messages.LONGEST_MESSAGE and len(end) == 200
+    longest = text[: messages.LONGEST_MESSAGE]
+    assert messages.message_line(longest) == longest
 
 
 def test_a_json_file_is_readable_text_and_complete_or_absent(tmp_path: Path) -> None:
