@@ -122,6 +122,7 @@ recipe_defaults() {
   if [[ -n "$also" ]]; then
     also=$(absolute "$also")
     [[ -f "$also" ]] || die "--also $also: no such file"
+    inputs+=("$also")
   elif ((ratio > 1)); then
     die "--ratio $ratio: needs --also FILE"
   fi

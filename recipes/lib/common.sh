@@ -26,6 +26,7 @@ data=''
 scale=full
 dry_run=''
 by_content=()
+inputs=() # files and folders that the user named, which no stage may empty
 first_stage=''
 last_stage=''
 recipe_file=$0
@@ -161,6 +162,7 @@ check_common_options() {
   if [[ -n "$data" ]]; then
     [[ -d "$data" ]] || die "--data $data: no such folder"
     data=$(cd -- "$data" && pwd -P)
+    inputs+=("$data")
   fi
 }
 
@@ -201,11 +203,24 @@ run_logged() {
 # as it is, so that a training finds its checkpoints.
 fresh_folder() {
   local folder=$1 key=${2:-}
-  [[ -z "$dry_run" ]] || return 0
   if [[ -n "$key" && -f "$folder/.key" && "$(<"$folder/.key")" == "$key" ]]; then return; fi
+  require_no_inputs "$folder"
+  [[ -z "$dry_run" ]] || return 0
   rm -rf "$folder"
   mkdir -p "$folder"
   if [[ -n "$key" ]]; then printf '%s\n' "$key" >"$folder/.key"; fi
+}
+
+require_no_inputs() { # FOLDER: dies if a file of `inputs` lies in it
+  local file place
+  [[ -d "$1" ]] || return 0
+  for file in ${inputs[@]+"${inputs[@]}"}; do
+    place=$file
+    [[ -d "$place" ]] || place=$(dirname -- "$place")
+    place=$(cd -- "$place" && pwd -P)/
+    [[ "$place" != "$(cd -- "$1" && pwd -P)"/* ]] ||
+      die "$file lies in $1, which this recipe empties: move it, or give another --work"
+  done
 }
 
 # set_aside FOLDER LOG REASON: a training that can't go on is kept beside the new one.

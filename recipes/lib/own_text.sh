@@ -46,6 +46,7 @@ check_own_text_options() {
 need_bundle() {
   [[ -f "$init_from/preprocessing.json" && -f "$init_from/model.pt" ]] ||
     die "--init-from $init_from: no bundle (a folder WORK/model of a recipe)"
+  inputs+=("$init_from")
 }
 
 check_files() { # OPTION FILE...: at most two files, which must exist
@@ -55,6 +56,7 @@ check_files() { # OPTION FILE...: at most two files, which must exist
   for file in "$@"; do
     [[ "$file" != *$'\n'* ]] || die "$option: a file's name with a line break in it can't be used"
     [[ -e "$file" ]] || die "$option $file: no such file"
+    inputs+=("$file")
   done
 }
 
