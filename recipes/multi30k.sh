@@ -11,6 +11,8 @@
 # parameters). The text is that of the Multi30k authors (Elliott et al. 2016, 2017; Barrault et
 # al. 2018), for non-commercial research.
 #
+# --data DIR has {train,val,test_2016_flickr}.{en,de,fr}, plain or .gz, as the authors publish them.
+#
 # Options:
 #   --pair en-de|en-fr         languages, also de-en, fr-en (default: en-de)
 #   --preprocessing paper      the published setting, the default: lower-cased text, punctuation
@@ -70,6 +72,7 @@ recipe_defaults() {
     *) die "--preprocessing $preprocessing: must be paper or cased" ;;
   esac
   for split in train val test_2016_flickr; do archives+=("$split.${pair%-*}.gz" "$split.${pair#*-}.gz"); done
+  data_layout="{train,val,test_2016_flickr}, .${pair%-*} and .${pair#*-}, plain or .gz"
   title="multi30k $pair, $preprocessing, test2016"
   need_counts operations
   if [[ -n "$train_pairs" ]]; then

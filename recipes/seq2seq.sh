@@ -313,7 +313,8 @@ key_score() {
 
 stage_score() {
   local file data=()
-  run python "$lib/seq2seq_report.py" --work "$work" --title "$title" --output "$work/seq2seq.md"
+  run python "$lib/seq2seq_report.py" --work "$work" --title "$title" --seeds "$seeds" --beam "$beam" \
+    --output "$work/seq2seq.md"
   for file in $(text_files "data/raw"); do data+=("$work/$file"); done
   remove_leftovers "$work/.result.json"
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \

@@ -2,7 +2,7 @@
 # Translation as completion: a Transformer language model reads `source <sep> target` as one sequence
 # and translates by completing `source <sep>`; no encoder, no attention to a source.
 #
-#   bash recipes/multi30k.sh --data DIR                                    # the encoder-decoder
+#   bash recipes/multi30k.sh --data DIR --preprocessing cased              # the encoder-decoder
 #   bash recipes/translation_as_completion.sh --data work/multi30k         # the same text, completed
 #   bash recipes/translation_as_completion.sh --scale tiny                 # does everything run?
 #
@@ -79,6 +79,11 @@ source_files() {
   for split in train valid test; do
     printf '%s\n' "$published/$split.${languages%-*}" "$published/$split.${languages#*-}"
   done
+}
+
+key_unpack() {
+  printf 'pair %s\n' "$languages"
+  language_model_key_unpack
 }
 
 stage_unpack() {

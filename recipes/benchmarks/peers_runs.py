@@ -79,10 +79,12 @@ def run_job(bench: Bench, peer: str, name: str, what: str, job: dict[str, Any]) 
         folder.mkdir(parents=True, exist_ok=True)
     driver = DRIVERS / f"run_{PEERS[peer].driver}.py"
     code = [driver, DRIVERS / "job.py"]
-    code += sorted(PLUGIN.rglob("*.py")) if peer == "ours" else []
+    if peer == "ours":
+        code += [DRIVERS / "run_fairseq.py", *sorted(PLUGIN.rglob("*.py"))]
     code += sorted(DRIVERS.glob(f"requirements-{PEERS[peer].environment}.txt"))
     key = {"job": job, "code": digest(code), "processor": processor.description()}
-    key["dictionaries"] = digest(sorted(bench.data.glob("data-bin/dict.*")))
+    data = bench.data / "data-bin"
+    key["data"] = digest(sorted([*data.glob("dict.*"), *data.glob("train.*.idx")]))
     if report.is_file():
         found = read_json(report, "remove it, and it is measured again")
         if found["key"] == key:

@@ -7,10 +7,10 @@
 # DATA_BIN is that of a translation recipe (WORK/data-bin); UPDATES is 1000 where it is not given.
 # Batch: MAX_TOKENS (2,048) x 1 process x update-freq 1. Peak learning rate 2.5e-3 after 400 updates,
 # by Eq. 3 (factor 0.5657) on our side and fairseq's inverse_sqrt on the other; dropout 0.3, label
-# smoothing 0.1. Stock trains without the plugin; batches of any number of sentences are allowed,
-# for it drops the rest of a multiple. Each side's last 5 checkpoints, UPDATES/20 apart,
-# are averaged; the test set is translated by the plugin under fairseq's rules, beam 4, and its
-# tokenized BLEU is fairseq's.
+# smoothing 0.1. Stock trains without the plugin. Batches may have any number of sentences, because
+# stock drops the last batch if its size is not a multiple of 8. Each side's last 5 checkpoints,
+# UPDATES/20 apart, are averaged; the test set is translated by the plugin under fairseq's rules,
+# beam 4, and its tokenized BLEU is fairseq's.
 # Expected: neither perplexity nor BLEU differ by more than a seed makes, and ours needs at most 0.6
 # of the time. Both train at once, a thread each, so that two cores should be free. The same command
 # goes on with a comparison that was cut off, with more UPDATES with one that was finished.

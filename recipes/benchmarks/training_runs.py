@@ -124,6 +124,8 @@ def run_training(
     # Both sides have all of it in their keys, so that they are always measured in turn.
     key = {"command": command, "threads": setting.threads, "flags": flags}
     key |= {"kernels": setting.kernels, "code": _plugin_digest()}
+    data = [*setting.data.glob("dict.*"), *setting.data.glob("train.*.idx")]
+    key["data"] = _digest(data)
     key |= {"processor": processor.description(), "torch": importlib.metadata.version("torch")}
     if report.is_file():
         found = read_json(report, "remove it, and the training is run again")
@@ -156,8 +158,12 @@ def run_training(
 
 
 def _plugin_digest() -> str:
+    return _digest(PLUGIN.rglob("*.py"))
+
+
+def _digest(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(PLUGIN.rglob("*.py")):
+    for path in sorted(paths):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -109,7 +109,7 @@ parse_options() {
     case $name in
       --help | -h) usage && exit 0 ;;
       --dry-run) dry_run=1 && continue ;;
-      --cpu) device=cpu && continue ;;
+      --cpu) device=cpu gpus=0 && continue ;;
       --*=*) value=${name#*=} && name=${name%%=*} ;;
       --*)
         (($#)) || die "$name: needs a value (see --help)"

@@ -73,7 +73,9 @@ raw_files() { # SPLIT...: all files of it
   for split in "$@"; do printf '%s\n' "$work/raw/$split.article" "$work/raw/$split.summary"; done
 }
 
-key_unpack() {
+key_unpack() { language_model_key_unpack; }
+
+language_model_key_unpack() {
   printf 'corpus %s layout %s lines %s seed %s\n' "${corpus-}" "$layout" "${lines[*]}" "$seed"
   source_files | listed_digests
 }

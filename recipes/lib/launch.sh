@@ -26,7 +26,8 @@ launch_usage() {
   --node-rank R      rank: node 0 runs all stages, nodes 1 to M - 1 only train, and with
   --master HOST[:PORT]   the address of node 0 (default port: $default_port)
 With --nodes, --gpus and --workers count those of one node. All nodes need the same folder WORK, on
-a shared file system. Nodes 1 to M - 1 wait at most $hours_to_wait hours until node 0 has prepared the data. An
+a shared file system. Nodes 1 to M - 1 wait at most $hours_to_wait hours until node 0 has prepared the data
+(own_text.sh does not wait: let node 0 prepare it first, with --stop-stage). An
 interrupted training may be resumed on another number of nodes, GPUs or workers, if that number
 times --update-freq stays the same.
 HELP

@@ -1,6 +1,7 @@
 """Puts the scores of recipes/seq2seq.sh beside those of Sutskever et al. (2014), as a table.
 
-seq2seq_report.py --work work/seq2seq --title "multi30k en-de" --output work/seq2seq/seq2seq.md
+seq2seq_report.py --work work/seq2seq --title "multi30k en-de" --seeds 1,2,3,4,5 --beam 12 \\
+    --output work/seq2seq/seq2seq.md
 """
 
 import argparse
@@ -14,42 +15,62 @@ from vaswani_plugin.metrics.published import SEQ2SEQ
 from vaswani_plugin.text.corpus_io import read_json, run, write_atomically
 
 AGAIN = "run the recipe again"
-TRANSLATED = {
-    "forwards": "one LSTM, source forwards, beam 12",
-    "reversed": "one LSTM, source reversed, beam 12",
-    "ensemble": "five LSTMs, reversed, beam 12",
-}
-"""Rows of the published table by the name of the recipe's system that translates."""
-RESCORED = {
-    "baseline": "baseline, phrase-based",
-    "baseline + forwards": "baseline's lists rescored by one LSTM, forwards",
-    "baseline + reversed": "baseline's lists rescored by one LSTM, reversed",
-    "baseline + ensemble": "baseline's lists rescored by five LSTMs, reversed",
-    "oracle": "best of each list (oracle)",
-}
-"""The same by the name of a row of `vaswani rescore`."""
-ONLY_HERE = {"baseline + words": "baseline with its length tuned"}
-"""Rows of `vaswani rescore` that were not published."""
+NUMBERS = {2: "two", 5: "five"}
+"""As the published tables write the sizes of ensembles."""
+BASELINE, ORACLE = "baseline, phrase-based", "best of each list (oracle)"
 
 
-def rescored_scores(path: Path) -> dict[str, float]:
+def translated_titles(models: int, beam: int) -> dict[str, str]:
+    """Rows of the table by the name of the recipe's system that translates.
+
+    Args:
+        models: number of LSTMs of the ensemble.
+        beam: its width.
+    """
+    return {
+        "forwards": f"one LSTM, source forwards, beam {beam}",
+        "reversed": f"one LSTM, source reversed, beam {beam}",
+        "ensemble": f"{NUMBERS.get(models, models)} LSTMs, reversed, beam {beam}",
+    }
+
+
+def rescored_titles(models: int) -> dict[str, str]:
+    """The same by the name of a row of `vaswani rescore`."""
+    return {
+        "baseline": BASELINE,
+        "baseline + words": "baseline with its length tuned",
+        "baseline + forwards": "baseline's lists rescored by one LSTM, forwards",
+        "baseline + reversed": "baseline's lists rescored by one LSTM, reversed",
+        "baseline + ensemble": (
+            f"baseline's lists rescored by {NUMBERS.get(models, models)} LSTMs, reversed"
+        ),
+        "oracle": ORACLE,
+    }
+
+
+def rescored_scores(path: Path, models: int) -> dict[str, float]:
     """BLEU of the test set by the row of the table, from the output of `vaswani rescore`."""
-    titles = RESCORED | ONLY_HERE
+    titles = rescored_titles(models)
     rows: list[dict[str, Any]] = read_json(path, AGAIN)["rows"]
     return {titles[row["system"]]: row["test_bleu"] for row in rows}
 
 
-def make_rows(work: Path) -> list[tuple[str, float | None, float | None, float | None]]:
-    """The rows: system, published BLEU, BLEU here (even average), BLEU here with tuned weights."""
-    even = rescored_scores(work / "rescored" / "average.json")
-    tuned = rescored_scores(work / "rescored" / "tuned.json")
-    for name, title in TRANSLATED.items():
+def make_rows(
+    work: Path, models: int, beam: int
+) -> list[tuple[str, float | None, float | None, float | None]]:
+    """The rows: system, published BLEU, BLEU here (even average), BLEU here with tuned weights.
+
+    The published rows come first, then those of other sizes or beams.
+    """
+    even = rescored_scores(work / "rescored" / "average.json", models)
+    tuned = rescored_scores(work / "rescored" / "tuned.json", models)
+    for name, title in translated_titles(models, beam).items():
         path = work / "output" / f"{name}.json"
         if path.is_file():  # no ensemble of a single seed
             even[title] = read_json(path, AGAIN)["tokenized"]
     published = dict(SEQ2SEQ)
-    titles = [*published, *ONLY_HERE.values()]
-    same = {RESCORED["baseline"], RESCORED["oracle"]}  # in which nothing is weighted
+    titles = dict.fromkeys([*published, *tuned, *even])
+    same = {BASELINE, ORACLE}  # in which nothing is weighted
     shown: Callable[[str], float | None] = lambda title: None if title in same else tuned.get(title)  # noqa: E731
     return [(title, published.get(title), even.get(title), shown(title)) for title in titles]
 
@@ -59,10 +80,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--title", required=True, help="of the corpus")
+    parser.add_argument("--seeds", required=True, help="of the reversed LSTMs, as S,S")
+    parser.add_argument("--beam", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     headers = ["tokenized BLEU", "published, EN-FR", args.title, "weights tuned"]
-    table = tabulate(make_rows(args.work), headers, "github", floatfmt=".2f", missingval="")
+    rows = make_rows(args.work, len(args.seeds.split(",")), args.beam)
+    table = tabulate(rows, headers, "github", floatfmt=".2f", missingval="")
     with write_atomically(args.output) as write:
         write(table)
 

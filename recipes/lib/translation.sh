@@ -71,11 +71,21 @@ Options of every translation recipe (in brackets: the default of this one):
   --arch NAME              architecture, see \`vaswani archs\` (${default_arch}; --scale tiny: vaswani_debug)
   --max-tokens N           tokens of the longer side in a batch, padding included, per GPU (${max_tokens})
 $(schedule_usage)
-  --save-interval-updates N   updates between checkpoints (${save_interval:-by --arch}); 0: one each epoch
+  --save-interval-updates N   updates between checkpoints ($(default_save_interval))
   --batch-order ORDER      fairseq: as fairseq makes batches; longer-side: batches with little padding
                            (${batch_order})
   --padding-factor N       round the rows of the embedding matrix up to a multiple of N (${padding_factor})
 HELP
+}
+
+default_save_interval() {
+  if [[ "$save_interval" != 0 ]]; then
+    echo "${save_interval:-by --arch}"
+  elif [[ "$average_over" == epochs ]]; then
+    echo 'one each epoch'
+  else
+    echo 'by the number of updates'
+  fi
 }
 
 recipe_option() { translation_option "$@"; }
@@ -87,7 +97,7 @@ translation_option() { # NAME VALUE: the options of every translation recipe
 training_option() { # NAME VALUE: the options of every training, also of other tasks
   case $1 in
     --max-tokens) max_tokens=$2 real_tokens='' ;;
-    --save-interval-updates) save_interval=$2 ;;
+    --save-interval-updates) need_count "$1" "$2" && save_interval=$2 ;;
     *) set_option "$@" arch seed max_update max_epoch warmup_updates lr_factor dropout update_freq ;;
   esac
 }

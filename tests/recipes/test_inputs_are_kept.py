@@ -14,7 +14,9 @@ TEXT = {
 @pytest.mark.parametrize("recipe", TEXT)
 def test_inputs_in_the_work_folder(recipe, tmp_path):
     names = ["raw/train.en", "raw/train.de", "trees/also.trees"]
-    names += [f"raw/{split}.{side}" for split in ("val", "test_2016_flickr") for side in ("en", "de")]
+    names += [
+        f"raw/{split}.{side}" for split in ("val", "test_2016_flickr") for side in ("en", "de")
+    ]
     files = [tmp_path / "W" / name for name in names]
     files += [tmp_path / "gum-treebank" / f"{split}.trees" for split in ("train", "valid", "test")]
     for file in files:

@@ -326,3 +326,14 @@ def test_translation_as_completion_names_a_missing_file(tmp_path):
     script = ROOT / "recipes" / "translation_as_completion.sh"
     done = run_bash(script, "--cpu", "--data", tmp_path, "--work", tmp_path / "w")
     assert done.returncode != 0 and "train.en" in done.stderr
+
+
+def test_other_languages_are_unpacked_again(tmp_path):
+    script = ROOT / "recipes" / "translation_as_completion.sh"
+    texts = []
+    for pair in ("en-de", "de-en"):
+        options = ("--scale", "tiny", "--cpu", "--stop-stage", "unpack", "--pair", pair)
+        done = run_bash(script, *options, "--work", tmp_path)
+        assert done.returncode == 0, done.stderr
+        texts.append([(tmp_path / "raw" / f"test.{x}").read_text() for x in ("article", "summary")])
+    assert texts[0] == texts[1][::-1] and texts[0][0] != texts[0][1]

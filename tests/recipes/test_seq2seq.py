@@ -20,6 +20,7 @@ sys.path.append(str(ROOT / "recipes" / "lib"))
 
 import phrase_baseline
 import phrase_table
+import seq2seq_report
 
 from vaswani_plugin.metrics.published import SEQ2SEQ
 from vaswani_plugin.text.corpus_io import InputError
@@ -262,3 +263,22 @@ def test_a_second_run_trains_nothing(finished):
     again = run_bash(SCRIPT, *TINY, "--data", data, "--work", work)
     assert again.returncode == 0 and again.stderr.count("done before") == 8
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+@pytest.mark.parametrize(
+    ("models", "beam", "published", "rescored"),
+    [(5, 12, 34.81, 36.5), (2, 12, 33.27, None), (5, 2, 34.5, 36.5), (3, 4, None, None)],
+)
+def test_an_ensemble_stands_beside_its_like(tmp_path, models, beam, published, rescored) -> None:
+    (tmp_path / "rescored").mkdir()
+    (tmp_path / "output").mkdir()
+    systems = ["baseline", "baseline + words", "baseline + reversed", "baseline + ensemble"]
+    rows = [{"system": name, "test_bleu": n} for n, name in enumerate([*systems, "oracle"])]
+    for name in ("average", "tuned"):
+        (tmp_path / "rescored" / f"{name}.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "output" / "ensemble.json").write_text('{"tokenized": 7.5}')
+    table = {row[0]: row[1:] for row in seq2seq_report.make_rows(tmp_path, models, beam)}
+    assert [row[0] for row in table.values() if row[1] == 7.5] == [published]
+    assert [row[0] for row in table.values() if row[1] == 3] == [rescored]
+    assert list(table)[: len(SEQ2SEQ)] == [title for title, _ in SEQ2SEQ]
+    assert table["best of each list (oracle)"] == (45.0, 4, None)

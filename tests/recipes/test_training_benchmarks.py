@@ -110,6 +110,12 @@ def test_both_sides_are_compared_and_finished_runs_kept(
     assert capsys.readouterr().err.count("done before") == 2
     again = json.loads((tmp_path / "training.json").read_text())
     assert again["sizes"]["tiny"]["ours"] == found["ours"]
+    data = next((Path(flags[flags.index("--data") + 1])).glob("train.*.idx"))
+    kept = data.read_bytes()
+    data.write_bytes(kept + b"x")
+    with pytest.raises(TypeError):
+        training.main(flags)
+    data.write_bytes(kept)
     monkeypatch.setattr(training_runs, "_plugin_digest", lambda: "other code")
     with pytest.raises(TypeError):
         training.main(flags)

@@ -1,5 +1,6 @@
 """The options of the translation recipes, by their help and by dry runs: nothing is run."""
 
+import re
 import shlex
 
 import pytest
@@ -157,6 +158,20 @@ def test_the_batch_is_the_same_on_fewer_gpus(gpus, frequency):
     assert flags_of(dry_run("wmt14_en_de", "--gpus", gpus), "fairseq-train")["--update-freq"] == (
         frequency
     )
+
+
+def test_checkpoints_have_an_interval():
+    script = ROOT / "recipes" / "wmt14_en_de.sh"
+    done = run_bash(script, "--dry-run", "--cpu", "--save-interval-updates", 0)
+    assert_one_line_error(done, "--save-interval-updates 0", "from 1 on")
+
+
+@pytest.mark.parametrize("name", ["table3", "section5"])
+def test_the_last_device_counts(name):
+    script = ROOT / "recipes" / f"{name}.sh"
+    done = run_bash(script, "--dry-run", "--scale", "tiny", "--gpus", 2, "--cpu")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"--gpus(-each)? 0", done.stderr), done.stderr
 
 
 def test_gpus_that_cannot_share_the_batch():
