@@ -86,6 +86,14 @@ def test_lengths_are_compared_by_the_usual_proportion_of_the_corpus():
     assert PairScreen(PairRules(), GERMAN_RUSSIAN).judge(short * 2, long * 2) == UNEVEN
 
 
+@pytest.mark.parametrize(("left", "right"), [(41, 143), (1, 23)])
+def test_ten_characters_are_added_to_both_lengths(left, right):
+    assert 3 * (left + 10) == right + 10
+    screen = PairScreen(PairRules(max_ratio=3), [("a" * 9, "b" * 9)])
+    assert screen.judge("a" * left, "b" * right) is None
+    assert screen.judge("a" * left, "b" * (right + 1)) == UNEVEN
+
+
 def test_lengths_bound_the_bytes_of_what_is_cut_into_subwords():
     rng = random.Random(1)
     letters = [chr(code) for code in range(0x21, 0xFFFF) if chr(code).isprintable()]
