@@ -51,7 +51,7 @@ Options of every recipe:
   --stage S          first stage to run, by name or by number from 1 on (default: the first)
   --stop-stage S     last stage to run (default: the last)
   --scale tiny|full  tiny takes a few minutes and checks that everything runs; its scores mean
-                     nothing (default: full)
+                     nothing, except those of table3.sh, an hour (default: full)
   --dry-run          print the commands without running them
   --help             print this text
 HELP
