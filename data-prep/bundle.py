@@ -16,7 +16,6 @@ output folder, as model.pt.
 """
 
 import argparse
-import hashlib
 import shutil
 from dataclasses import fields, replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from typing import Any, get_args
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, dictionary_entries
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
 from vaswani_plugin.text.corpus_io import (
     InputError,
@@ -33,6 +31,7 @@ from vaswani_plugin.text.corpus_io import (
     write_atomically,
     write_bytes_atomically,
 )
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     MODEL,
@@ -110,18 +109,6 @@ def _convert(value: str, allowed: tuple) -> Any:
     return value
 
 
-def read_symbols(path: Path) -> list[str]:
-    """Reads the symbols of a dictionary in the order of fairseq's numbers.
-
-    Raises:
-        InputError: the file is no dictionary of fairseq.
-        OSError: it can't be read.
-    """
-    symbols = (symbol for symbol, _ in dictionary_entries(path))
-    # `#fairseq:overwrite` names a special symbol again
-    return list(dict.fromkeys((*SPECIAL_SYMBOLS, *symbols)))
-
-
 def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> None:
     """Checks that the checkpoint was trained with this dictionary.
 
@@ -132,19 +119,19 @@ def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> No
         outline: of the checkpoint.
 
     Raises:
-        InputError: the checkpoint was trained with another dictionary.
+        InputError: the checkpoint was trained with another dictionary, or the file is none.
+        OSError: the dictionary can't be read.
     """
-    symbols = read_symbols(path)
+    dictionary = Dictionary.load(path)
     remedy = "give the --data-bin that it was trained on"
-    digest = outline.digests.get(side)
-    if digest not in (None, hashlib.sha256("\n".join(symbols).encode()).hexdigest()):
+    if outline.digests.get(side) not in (None, dictionary.digest()):
         raise InputError(
             f"{model} was trained with another {side} dictionary than {path}: {remedy}"
         )
     rows = outline.rows.get(side)
-    if rows not in (None, len(symbols)):
+    if rows not in (None, len(dictionary)):
         raise InputError(
-            f"{model} has {rows} rows of {side} embeddings, {path} has {len(symbols)}: {remedy}"
+            f"{model} has {rows} rows of {side} embeddings, {path} has {len(dictionary)}: {remedy}"
         )
 
 

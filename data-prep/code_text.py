@@ -30,7 +30,6 @@ from pathlib import Path
 import checkout  # noqa: F401
 import numpy as np
 
-from vaswani_plugin.text import bpe
 from vaswani_plugin.text.binary import (
     SPECIAL_SYMBOLS,
     UNKNOWN,
@@ -40,7 +39,14 @@ from vaswani_plugin.text.binary import (
     type_code,
     write_dictionary,
 )
-from vaswani_plugin.text.coding import CODINGS, SEPARATOR, bpe_units, make_coding, to_letters
+from vaswani_plugin.text.coding import (
+    CODES,
+    CODINGS,
+    SEPARATOR,
+    bpe_units,
+    learn_codes,
+    make_coding,
+)
 from vaswani_plugin.text.corpus_io import (
     InputError,
     read_pairs,
@@ -58,27 +64,11 @@ from vaswani_plugin.text.settings import (
 
 SPLITS = ("train", "valid", "test")
 TEXT = "text, plain or .gz (with --summaries: PREFIX)"
-CODES = "codes"
 
 
 def encoder(coding: str, codes: str | None) -> Callable[[str], str]:
     """Returns the function from a raw line to its units."""
     return make_coding(coding, codes)[0]
-
-
-def letters_encoder() -> Callable[[str], str]:
-    """Returns the function from a raw line to the text from which BPE is learned."""
-    return to_letters
-
-
-def learn_codes(
-    files: list[str], operations: int, min_frequency: int, folder: Path, workers: int
-) -> None:
-    """Learns BPE from all raw files together; writes the codes into `folder`."""
-    letters = [str(folder / f"letters.{number}") for number in range(len(files))]
-    for source, target in zip(files, letters, strict=True):
-        process_file(letters_encoder, source, target, workers)
-    bpe.learn(letters, operations, min_frequency, str(folder / CODES), workers)
 
 
 def join_summaries(coded: list[str], settings: TextSettings, output: str) -> None:
@@ -148,7 +138,9 @@ def code_text(
             files.
         OSError: a file can't be read or written.
     """
-    inputs = (path for files in splits.values() for path in files)
+    inputs: list[str | Path] = [path for files in splits.values() for path in files]
+    if like is not None:
+        inputs.append(like)
     with new_data_folder(output, inputs) as (folder, parts):
         if settings.codes:
             if like is None:

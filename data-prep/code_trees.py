@@ -24,9 +24,8 @@ from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text import bpe
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
-from vaswani_plugin.text.coding import bpe_units, to_letters
+from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
 from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
 from vaswani_plugin.text.data_folder import new_data_folder
 from vaswani_plugin.text.linearization import linearize
@@ -35,7 +34,6 @@ from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name
 from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding
 from vaswani_plugin.text.trees import BadTree, read_trees, to_line
 
-CODES = "codes"
 SIDES = (WORDS, SYMBOLS)
 
 
@@ -43,11 +41,6 @@ def line_encoder(coding: str, codes: str | None) -> Callable[[str], str]:
     """Returns the function from words joined by blanks to units."""
     encode = make_word_coding(coding, codes)
     return lambda line: encode(line.split(" "))
-
-
-def letters_encoder() -> Callable[[str], str]:
-    """Returns the function from words joined by blanks to the text from which BPE is learned."""
-    return to_letters
 
 
 def write_sequences(files: list[str], settings: TreeSettings, folder: Path, split: str) -> None:
@@ -78,9 +71,7 @@ def write_units(
     codes = None
     if settings.codes:
         codes = str(folder / CODES)
-        letters = str(folder / "letters")
-        process_file(letters_encoder, str(folder / "train.raw"), letters, workers)
-        bpe.learn([letters], operations, 2, codes, workers)
+        learn_codes([str(folder / "train.raw")], operations, 2, folder, workers)
     factory = partial(line_encoder, settings.coding, codes)
     for split in splits:
         source, target = (str(folder / f"{split}.{end}") for end in ("raw", WORDS))

@@ -16,7 +16,6 @@ import argparse
 import hashlib
 import http.client
 import io
-import json
 import os
 import re
 import time
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, NamedFile, read_json, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, NamedFile, read_json, run, write_json
 from vaswani_plugin.text.progress import progress
 
 CHUNK_BYTES = 1 << 18
@@ -75,8 +74,7 @@ class Part:
         tag = headers.get("ETag", "")
         # A weak ETag does not guarantee equal bytes.
         version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
-        with write_atomically(self._origin) as write:
-            write(json.dumps({"url": url, "version": version}))
+        write_json(self._origin, {"url": url, "version": version}, indent=None)
 
     def version(self, url: str) -> str | None:
         """Returns the stored version of the file at `url`; None if it is unknown."""

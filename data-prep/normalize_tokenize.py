@@ -42,6 +42,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: must be at least 1")
+    tokenizing = "lowercase no_normalize no_tokenize no_escape aggressive".split()
+    if args.detokenize and (given := [name for name in tokenizing if getattr(args, name)]):
+        raise InputError(f"--{given[0].replace('_', '-')}: leave it out with --detokenize")
     if args.detokenize:
         factory = partial(make_detokenizer, args.language)
     else:

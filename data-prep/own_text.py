@@ -15,14 +15,13 @@ of a file, the file is refused.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.columns import PairFiles
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.corpus_io import InputError, run, write_json
 from vaswani_plugin.text.own_corpus import Inputs, OwnCorpus
 from vaswani_plugin.text.own_lines import OwnLines
 from vaswani_plugin.text.screening import PairRules
@@ -67,6 +66,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
     """Writes the splits of a translation corpus; returns the report."""
+    if args.mix_ratio is not None and not args.mix_old:
+        raise InputError(f"--mix-ratio {args.mix_ratio:g}: goes with --mix-old FILE")
     source, _, target = args.pair.partition("-")
     if not source or not target or source == target:
         raise InputError(f"--pair {args.pair}: two different languages joined by '-', as in en-de")
@@ -133,10 +134,11 @@ def main() -> None:
         size = getattr(args, f"{name}_size")
         if size is not None and size < 1:
             raise InputError(f"--{name}-size {size}: must be at least 1")
+        if size is not None and getattr(args, name):
+            raise InputError(f"--{name}-size {size}: leave it out with --{name} FILE")
     args.output.mkdir(parents=True, exist_ok=True)
     report = prepare_pairs(args) if args.pair else prepare_lines(args)
-    with write_atomically(args.report) as write:
-        write(json.dumps(report, indent=2, ensure_ascii=False))
+    write_json(args.report, report)
     print(text_report(report))
 
 

@@ -26,7 +26,7 @@ MARK = "Above all: "
 def examples(count: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
     """Yields the sentences of an article, and its two summaries.
 
-    Raises ValueError if the grammar has too few sentences.
+    Raises InputError if the grammar has too few sentences.
     """
     sentences = (
         english for english, _ in distinct_pairs(toy_sentences.pairs(seed), count * LONGEST)
@@ -55,16 +55,13 @@ def main() -> None:
     sizes = {split: getattr(args, split) for split in SPLITS}
     if min(sizes.values()) < 1:
         raise InputError("--train, --valid and --test: give at least 1 each")
-    try:
-        made = examples(sum(sizes.values()), args.seed)
-        for split, size in sizes.items():
-            with write_atomically(args.output / f"{split}.jsonl") as write:
-                for _ in range(size):
-                    source, target = next(made)
-                    references = target if split != "train" else target[:1]
-                    write(json.dumps({"source": source, "target": references}))
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    made = examples(sum(sizes.values()), args.seed)
+    for split, size in sizes.items():
+        with write_atomically(args.output / f"{split}.jsonl") as write:
+            for _ in range(size):
+                source, target = next(made)
+                references = target if split != "train" else target[:1]
+                write(json.dumps({"source": source, "target": references}))
     print(f"{args.output}: " + ", ".join(f"{split} {size}" for split, size in sizes.items()))
 
 

@@ -80,7 +80,8 @@ def write_corpus(corpus: dict[str, list[Pair]], output: Path, language: str = "d
                     write(pair[side])
 
 
-def _count(text: str) -> int:
+def positive_int(text: str) -> int:
+    """Reads a number of sentences; raises ArgumentTypeError below 1, ValueError for a word."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is no number of sentences: give at least 1")
@@ -92,9 +93,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the files to write")
     for split, size in DEFAULT_SIZES.items():
-        parser.add_argument(
-            f"--{split}", type=_count, default=size, metavar="N", help=f"pairs (default: {size})"
-        )
+        what = f"pairs (default: {size})"
+        parser.add_argument(f"--{split}", type=positive_int, default=size, metavar="N", help=what)
     parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     parser.add_argument(
         "--language", choices=GRAMMARS, default="de", help="target language (default: de)"

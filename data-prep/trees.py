@@ -140,17 +140,17 @@ def sequences(args: argparse.Namespace, bad: BadTrees) -> Iterator[tuple[list[st
 def restored(args: argparse.Namespace, bad: BadTrees) -> Iterator[str]:
     """Yields the output lines of the command `restore`."""
     gold = read_all([Path(args.tags_from)]) if args.tags_from else None
-    for number, (words, symbols) in enumerate(read_pairs(args.source, args.target), 1):
-        tags = None
+    for number, (line, symbols) in enumerate(read_pairs(args.source, args.target), 1):
+        words, tags = line.split(), None
         if gold is not None:
             tree = next(gold, None)
             tags = tree and [leaf.tag for leaf in leaves(tree)]
-            if tags is None or len(tags) != len(words.split(" ")):
+            if tags is None or len(tags) != len(words):
                 raise InputError(
                     f"{args.tags_from}: tree {number} hasn't the words of {args.source}:{number}"
                 )
         try:
-            yield to_line(restore(symbols.split(), words.split(), tags))
+            yield to_line(restore(symbols.split(), words, tags))
         except BadTree as error:
             bad(f"{args.target}:{number}: {error}")
             yield ""

@@ -49,6 +49,9 @@ from vaswani_plugin.text.markup import (
     training_sentences,
 )
 
+OTHER_PACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst")
+"""Endings of packed files that this script does not unpack."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -150,8 +153,12 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
     """Makes jobs from the members, formats and outputs of the command line.
 
     Raises:
-        InputError: the numbers of members, formats and outputs don't match.
+        InputError: the numbers of members, formats and outputs don't match, or a file is packed in
+            another way than by zip or gzip.
     """
+    for name in (args.archive, *args.member):
+        if name.lower().endswith(OTHER_PACKED):
+            raise InputError(f"{name}: only .zip and .gz are unpacked: unpack it by other means")
     if has_members(args.archive):
         members = [member.removeprefix("./") for member in args.member]
     elif args.member:

@@ -1,7 +1,9 @@
 """Plots: written whole, in the format of their name, through links."""
 
+import numpy as np
 import pytest
 
+from vaswani_plugin.analysis.attention_figures import draw_lines
 from vaswani_plugin.analysis.figures import new_figure, save_figure
 
 BEGINNINGS = {
@@ -25,6 +27,14 @@ def test_a_link_keeps_its_target(tmp_path, ending):
         save_figure(figure, link)
         assert link.is_symlink() and target.read_bytes().startswith(BEGINNINGS[ending])
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
+
+
+def test_a_weight_above_1_by_rounding_is_drawn(tmp_path):
+    """As a sum of merged weights may be."""
+    weights = np.array([[[np.nextafter(np.float32(1), np.float32(2)), 0]]], dtype=np.float32)
+    assert weights.max() > 1
+    draw_lines(weights, [1], ["a"], ["b", "c"], "title", tmp_path / "lines.svg")
+    assert (tmp_path / "lines.svg").read_bytes().startswith(BEGINNINGS["svg"])
 
 
 def test_a_plot_that_fails_leaves_the_old_file(tmp_path):

@@ -369,6 +369,9 @@ def test_flags_that_do_not_fit(words, completed, flags, message):
         ("--sampling", "--top-k", "2", "--top-p", "0.5"),
         ("--sampling", "--top-p", "1.5"),
         ("--max-new-tokens", "0"),
+        ("--sampling", "--temperature", "nan"),
+        ("--sampling", "--temperature", "inf"),
+        ("--beam", "2", "--lenpen", "nan"),
     ],
     ids=str,
 )

@@ -61,6 +61,8 @@ def test_measured_keys_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture) -
         (["--r", "99", "--n", "50"], "--r 99 is no restriction of --n 50"),
         (["--k", "1"], "--k is 1; it must be at least 2"),
         (["--plot", "x.png"], "--plot draws measured times: give --measure too"),
+        (["--lengths", "64", "128"], "--lengths and --widths are measured: give --measure too"),
+        (["--widths", "64", "128"], "--lengths and --widths are measured: give --measure too"),
         (["--measure", "--lengths", "64"], "--lengths: give at least two different sizes"),
         (["--measure", "--widths", "8", "8"], "--widths: give at least two different sizes"),
         (["--measure", "--lengths", "0", "9", "--r", "1"], "--n is 0"),

@@ -201,6 +201,9 @@ def test_bad_input_is_one_line(work: Path, capsys: pytest.CaptureFixture) -> Non
     text, broken = work / "text", work / "broken.json"
     text.write_text("just a text\n", encoding="utf-8")
     broken.write_text("[1]", encoding="utf-8")
+    for name in ("wpb", "bsz"):
+        content = re.sub(f"{name}=[0-9]+", f"{name}=0", LOG)
+        (work / f"no-{name}.log").write_text(content, encoding="utf-8")
     for flags, message in (
         (["--hours", "1"], "--hours needs a rate: give --device or --teraflops"),
         (["--device", "P100"], "need --hours or --run"),
@@ -212,6 +215,8 @@ def test_bad_input_is_one_line(work: Path, capsys: pytest.CaptureFixture) -> Non
         (["--arch", "vaswani_base", "--updates", "0"], "--updates is 0"),
         (["--arch", "vaswani_base", "--sentences", "0"], "sentences 0"),
         (["--run", str(text)], "text: no model size in it"),
+        (["--run", str(work / "no-wpb.log")], "no-wpb.log: its tokens, sentences, speed or time"),
+        (["--run", str(work / "no-bsz.log")], "no-bsz.log: its tokens, sentences, speed or time"),
         (["--run", str(broken)], "broken.json: no result.json of a recipe"),
         (["--run", str(work / "absent")], "absent: No such file"),
     ):

@@ -20,6 +20,7 @@ from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.engines import load_engine
+from vaswani_plugin.interchange import translation
 from vaswani_plugin.interchange.ctranslate2_export import transformer_spec, write_model
 from vaswani_plugin.interchange.fairseq_engine import FairseqEngine
 from vaswani_plugin.search.options import SearchOptions
@@ -318,6 +319,28 @@ def test_translate_says_at_a_terminal_that_ctranslate2_is_faster(
     assert cli.main(command) == 0
     said = capsys.readouterr().err
     assert said.count("`vaswani export --to ctranslate2") == times
+
+
+@pytest.mark.parametrize("command", ["translate", "serve"])
+@pytest.mark.parametrize(("has_gpu", "device"), [(True, "cuda"), (False, "cpu")])
+def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gpu, device):
+    """PyTorch may see another one, or none."""
+    if command == "serve":
+        pytest.importorskip("fastapi", reason="NOT TESTED: the extra serve is not installed")
+    export = ["export", "--to", "ctranslate2", "--model", write_toy_bundle(tmp_path), "--output"]
+    assert cli.main(list(map(str, [*export, tmp_path / "ct2"]))) == 0
+    asked = {}
+
+    def load_translator(folder: Path, **options: object) -> None:
+        asked.update(options)
+        raise ValueError("this is enough")
+
+    monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
+    monkeypatch.setattr(translation, "load_translator", load_translator)
+    flags = ["--port", "0"] if command == "serve" else []
+    assert cli.main([command, "--model", str(tmp_path / "ct2"), *flags]) == 1
+    assert str(asked["device"]) == device
 
 
 def test_translate_names_what_is_missing(tmp_path, capsys):

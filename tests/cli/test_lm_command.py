@@ -607,6 +607,18 @@ BAD = {
     ),
     "train data": (["--baselines", "--text", "TEXT", "--train-data", "NONE"], "No such file"),
     "no train data": (["--baselines", "--text", "TEXT"], "--baselines needs --train-data"),
+    "split of nothing": (
+        ["--text", "TEXT", "--split", "x", *FIGURE],
+        "--split needs --data-bin DIR",
+    ),
+    "windows of nothing": (
+        ["--text", "TEXT", "--tokens-per-sample", "9", *FIGURE],
+        "--tokens-per-sample needs --model PATH",
+    ),
+    "context of nothing": (
+        ["--text", "TEXT", "--context-window", "9", *FIGURE],
+        "--context-window needs --model PATH",
+    ),
     "no words": ([*"--baselines --data-bin DATA --train-data TEXT".split()], "give --text FILE as"),
     "no tokens": (
         [*"--baselines --text TEXT --train-data DATA".split()],

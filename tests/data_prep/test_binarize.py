@@ -258,6 +258,36 @@ def test_other_files_are_never_replaced(text):
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["model.pt", "checkpoint_best.pt", "model.safetensors", "model.bin", "m.onnx", "folder/"],
+)
+def test_a_bundle_is_never_replaced(text, name):
+    """It has dictionaries, too."""
+    assert binarize(text, "--workers", 1).returncode == 0
+    extra = text.parent / "data bin" / name
+    extra.mkdir() if name.endswith("/") else extra.write_bytes(b"weights")
+    before = sorted(path.name for path in extra.parent.iterdir())
+    said = f"it holds {extra.name}, so it is more", "give another --output"
+    assert_one_line_error(binarize(text, "--workers", 1), *said)
+    assert sorted(path.name for path in extra.parent.iterdir()) == before
+    assert name.endswith("/") or extra.read_bytes() == b"weights"
+
+
+def test_a_link_keeps_its_target(text, tmp_path):
+    """A link to nothing, then to what the first run wrote."""
+    target, link = tmp_path / "disk" / "bin", text.parent / "data bin"
+    link.symlink_to(target)
+    for stale in (False, True):
+        if stale:
+            (target / "stale").write_text("")
+        done = binarize(text, "--workers", 1)
+        assert done.returncode == 0, done.stderr
+        assert link.is_symlink() and (target / "train.en-de.en.bin").is_file()
+        assert not (target / "stale").exists()
+    assert [path.name for path in target.parent.iterdir()] == ["bin"]
+
+
+@pytest.mark.parametrize(
     ("spoil", "parts"),
     [
         (lambda text: (text / "valid.de").unlink(), ["--valid", "valid.de does not exist"]),

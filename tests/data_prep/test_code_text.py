@@ -106,6 +106,17 @@ def test_new_text_with_the_units_of_a_bundle(text, run, coding):
     assert (folder / "train.bin").read_bytes() != (bundle / "train.bin").read_bytes()
 
 
+def test_the_bundle_is_not_the_output(text, run):
+    run(text, "--coding", "words")
+    (text / "bin" / "model.pt").write_bytes(b"weights")
+    before = {path.name: path.read_bytes() for path in (text / "bin").iterdir()}
+    with pytest.raises(InputError, match=f"--output {text}/bin: {text}/bin lies in it"):
+        run(text, "--like", text / "bin")
+    with pytest.raises(InputError, match="it holds model.pt, so it is more than binarized data"):
+        run(text, "--coding", "words")
+    assert {path.name: path.read_bytes() for path in (text / "bin").iterdir()} == before
+
+
 @pytest.mark.parametrize("coding", ["bpe", "characters"])
 def test_text_comes_back_from_the_binary_files(text, run, coding):
     output = run(text, "--coding", coding, "--operations", 20)

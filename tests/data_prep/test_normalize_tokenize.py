@@ -68,6 +68,14 @@ def test_detokenize_undoes_tokenize(language, raw):
     assert process(tokens, "--language", language, "--detokenize") == raw
 
 
+@pytest.mark.parametrize("flag", ["--lowercase", "--aggressive", "--no-escape"])
+def test_detokenizing_has_no_flags_of_tokenizing(flag):
+    flags = ("--language", "en", "--detokenize", flag)
+    done = run_script("data-prep/normalize_tokenize.py", *flags, stdin=b"a b\n")
+    assert_one_line_error(done, f"{flag}: leave it out with --detokenize")
+    assert done.stdout == ""
+
+
 def test_errors_are_one_line_and_leave_no_output(tmp_path):
     (tmp_path / "bad").write_bytes(b"good\n" * 4000 + b"\xff\n")
     for workers in (1, 2):

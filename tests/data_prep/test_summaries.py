@@ -79,6 +79,14 @@ def test_stories_of_a_folder_and_of_a_list(tmp_path):
         list(read_stories(str(tmp_path / "nowhere")))
 
 
+def test_stories_of_equal_name_in_two_folders(tmp_path):
+    for folder in ("b", "a"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.story").write_text(f"Story {folder}.\n{STORY}", "utf-8")
+    articles = [example.article[0] for example in read_stories(str(tmp_path))]
+    assert articles == ["Story a.", "Story b."]
+
+
 def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     path = tmp_path / "test.csv"
     text = 'id,article,highlights\r\n1,"He said: ""Go."" Then\r\nhe went.","One .\nTwo ."\r\n'

@@ -392,6 +392,8 @@ def test_script_errors_are_one_line(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1 and blocked.read_text() == "mine"
     result = run_script("--output", tmp_path / "new", "--train", 0)
     assert result.returncode == 2 and "give at least 1" in result.stderr
+    result = run_script("--output", tmp_path / "new", "--train", "many")
+    assert result.returncode == 2 and "invalid positive_int value: 'many'" in result.stderr
     assert not (tmp_path / "new").exists()
 
 

@@ -265,6 +265,18 @@ def test_flags_that_do_not_fit(tmp_path, flags, parts):
     assert_one_line_error(done, *parts)
 
 
+@pytest.mark.parametrize("name", ["a.tar.bz2", "a.txt.xz", "A.TAR.ZST", "a.tbz2"])
+def test_files_packed_in_other_ways_are_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(b"packed\n")
+    output = ("--output", tmp_path / "out")
+    done = run_script("data-prep/unpack.py", "--archive", tmp_path / name, *output)
+    assert_one_line_error(done, f"{name}: only .zip and .gz are unpacked: unpack it by other means")
+    archive = write_zip(tmp_path / "a.zip", {name: b"packed\n"})
+    done = run_script("data-prep/unpack.py", "--archive", archive, "--member", name, *output)
+    assert_one_line_error(done, f"{name}: only .zip and .gz are unpacked")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_large_member_is_never_in_memory(tmp_path):
     content = b"".join(b"%d words in a line of a corpus\n" % i for i in range(200_000))
     archive = write_tar(tmp_path / "a.tgz", {"m.gz": gzip.compress(content, 1)}, "w:gz")

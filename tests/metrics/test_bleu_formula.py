@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from vaswani_plugin.metrics.bleu_formula import BleuCounts, bleu, brevity_penalty, count_words
+from vaswani_plugin.metrics.bleu_formula import bleu, brevity_penalty, count_words
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barks at night ."]
 REFERENCES = ["the cat sat on a mat .", "the dog barks at night ."]
@@ -114,10 +114,3 @@ def test_nothing_to_count_is_zero() -> None:
     assert count_words([""], [["a b c d"]]).score == 0.0
     assert count_words(["a b c d"], [[""]]).score == 0.0
     assert count_words(["a b c"], [["a b c"]]).score == 0.0  # no 4-gram at all
-
-
-def test_line_is_multi_bleus() -> None:
-    counts = BleuCounts((4, 2, 1, 0), (7, 5, 3, 1), 7, 8)
-    expected = "57.1/40.0/33.3/0.0 (BP=0.867, ratio=0.875, hyp_len=7, ref_len=8)"
-    assert str(counts) == expected
-    assert str(count_words(["a"], [[""]])) == "0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"

@@ -1,5 +1,7 @@
 """What can't be decoded is said in one line that names the remedy."""
 
+import math
+
 import pytest
 import torch
 from model_factory import make_dictionary, make_task
@@ -31,6 +33,9 @@ def model():
         ({"beam": 16}, ["--beam is 16", "16 tokens", "at most 15"]),
         ({"beam": 0}, ["--beam is 0", "at least 1"]),
         ({"temperature": 0.0}, ["--temperature is 0", "greater than 0"]),
+        ({"temperature": math.nan}, ["--temperature is nan", "finite"]),
+        ({"lenpen": math.inf}, ["--lenpen is inf", "finite"]),
+        ({"unkpen": -math.inf}, ["--unkpen is -inf", "finite"]),
         ({"sampling_topk": 3}, ["--sampling-topk", "need --sampling"]),
         ({"sampling": True, "diverse_beam_groups": 2}, ["exclude each other", "drop one"]),
         ({"beam": 5, "diverse_beam_groups": 2}, ["--beam 5", "groups 2", "multiple"]),

@@ -138,6 +138,18 @@ def test_old_text_is_mixed_in_without_a_leak(tmp_path):
     assert not kept_out & {letters_and_digits(side) for pair in train for side in pair}
 
 
+def test_text_that_is_kept_out_leaves_the_training_text_alone(tmp_path):
+    """As when a model is fine-tuned and tested on its old test set, which is also kept out."""
+    pairs = pairs_of(6)
+    held_out = {"test": pairs[:40], "valid": pairs[40:90]}
+    flags = ["--train", *write(tmp_path, pairs), "--keep-out", *write(tmp_path, pairs[:60], "k")]
+    for name, chosen in held_out.items():
+        flags += [f"--{name}", *write(tmp_path, chosen, name)]
+    report(tmp_path, run(tmp_path, *flags))
+    assert {name: split_pairs(tmp_path, name) for name in held_out} == held_out
+    assert_no_leak(tmp_path)
+
+
 def test_the_report_says_what_was_dropped_and_why(tmp_path):
     pairs = pairs_of(5)
     pairs[3:3] = [
@@ -237,7 +249,10 @@ def test_pipes_and_other_mistakes(tmp_path):
         (("--train", *files, "--test-size", 0), "--test-size 0"),
         (("--train", *files, "--valid-size", -5), "--valid-size -5: must be at least 1"),
         (("--train", *files, "--test-size", 5000), "5000 pairs for test: the corpus has too few"),
-        (("--train", *files, "--mix-ratio", -1), "--mix-ratio -1"),
+        (("--train", *files, "--mix-old", *files, "--mix-ratio", -1), "--mix-ratio -1"),
+        (("--train", *files, "--mix-old", *files, "--mix-ratio", "inf"), "--mix-ratio inf"),
+        (("--train", *files, "--mix-ratio", 7), "--mix-ratio 7: goes with --mix-old FILE"),
+        (("--train", *files, "--valid", *files, "--valid-size", 5), "--valid-size 5: leave it out"),
         (("--train", *files, "--max-length", 0), "--max-length 0"),
     ]:
         assert_one_line_error(run(tmp_path, *flags), part)
@@ -307,6 +322,10 @@ def test_one_text_with_held_out_text_of_its_own(tmp_path):
     report(tmp_path, run(tmp_path, "--train", tmp_path / "train.txt", *kept_out, pair=False))
     splits = [lines_of(tmp_path / "raw" / f"{name}.txt") for name in SPLITS]
     assert sum(splits, []) == text[:40] + text[50:]
+    # Also where the text that is kept out is the test set itself.
+    report(tmp_path, run(tmp_path, *flags, *kept_out, pair=False))
+    assert lines_of(tmp_path / "raw" / "train.txt") == text[:40] + text[50:90]
+    assert lines_of(tmp_path / "raw" / "test.txt") == text[40:50]
     done = run(tmp_path, "--train", tmp_path / "test.txt", pair=False)
     assert_one_line_error(done, "test.txt: 10 lines are too few")
     done = run(tmp_path, "--train", tmp_path / "train.txt", "--test-size", 99, pair=False)

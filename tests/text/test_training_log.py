@@ -84,7 +84,10 @@ def test_other_files_are_refused() -> None:
         read(SETUP)
     with pytest.raises(ValueError, match=r"x.log: 10{19}... updates in it: is the log damaged"):
         read(SETUP + INNER.format(n=10**400, wpb=1000, bsz=50, wall=20))
-    with pytest.raises(ValueError, match="x.log: speed or time is no number in it"):
-        read(SETUP + INNER.format(n=10, wpb="nan", bsz=50, wall=20))
-    with pytest.raises(ValueError, match="x.log: speed or time is no number in it"):
-        read(SETUP + INNER.format(n=10, wpb=1000, bsz=50, wall="inf"))
+    damaged = dict(n=10, wpb=1000, bsz=50, wall=20)
+    for change in ({"wpb": "nan"}, {"wpb": 0}, {"bsz": 0}, {"bsz": "nan"}, {"wall": "inf"}):
+        with pytest.raises(ValueError, match="x.log: .* no numbers above 0: is the log damaged"):
+            read(SETUP + INNER.format(**damaged | change))
+    for change in ({"wpb": "abc"}, {"bsz": "abc"}, {"wall": "abc"}):
+        with pytest.raises(ValueError, match="x.log: .*'abc': is the log damaged"):
+            read(SETUP + INNER.format(**damaged | change))

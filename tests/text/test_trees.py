@@ -85,6 +85,13 @@ def test_reads_gzip_and_bare_words(tmp_path):
     ]
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    trees = read_text("\ufeff(S (NN a))\n(S (NN b))\n", tmp_path)
+    assert [to_line(tree) for tree in trees] == ["(S (NN a))", "(S (NN b))"]
+    with pytest.raises(InputError, match="trees.mrg:2: .* stands outside"):
+        read_text("(S (NN a))\n\ufeff(S (NN b))\n", tmp_path)
+
+
 def test_random_trees_are_read_as_nltk_reads_them():
     rng = random.Random(1)
     plain = ["S", "NP", "VP-X", "a|b"]
@@ -285,6 +292,15 @@ def test_script_skips_and_counts_bad_trees(tmp_path):
     assert json.loads(done.stdout)["trees"] == 3 and json.loads(done.stdout)["bad_trees"] == 1
     shown = run_script("data-prep/trees.py", "statistics", path, "--skip-bad").stdout
     assert "trees: 3" in shown and "labels: 3: (none) 3  S 2  NP-X 1" in shown
+
+
+def test_tags_of_words_between_several_blanks(tmp_path):
+    (tmp_path / "words").write_text(" a  b\n")
+    (tmp_path / "symbols").write_text("(S XX XX )\n")
+    (tmp_path / "gold").write_text("(S (DT a) (NN b))\n")
+    flags = ("--source", tmp_path / "words", "--target", tmp_path / "symbols")
+    done = run_script("data-prep/trees.py", "restore", *flags, "--tags-from", tmp_path / "gold")
+    assert done.stdout == "(S (DT a) (NN b))\n", done.stderr
 
 
 def test_junk_is_refused_or_read_but_never_breaks_the_reader(tmp_path):

@@ -93,7 +93,9 @@ def draw_lines(
     for head in heads:
         kept = [(q, k) for q in shown for k in np.flatnonzero(weights[head - 1, q] >= FAINTEST)]
         lines = [((0, q), (1, k)) for q, k in kept]
-        rgba = [(*colours[head - 1], float(weights[head - 1, q, k])) for q, k in kept]
+        # A sum of merged weights may exceed 1 by a rounding error, which matplotlib refuses.
+        opacities = [min(1.0, float(weights[head - 1, q, k])) for q, k in kept]
+        rgba = [(*colours[head - 1], opacity) for opacity in opacities]
         panel.add_collection(LineCollection(lines, colors=rgba, linewidths=2.5))
         panel.plot([], [], color=colours[head - 1], linewidth=4, label=f"head {head}")
     _write_column(panel, queries, -0.03, "right", None if only is None else set(only))

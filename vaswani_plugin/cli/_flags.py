@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.cli._types import positive_int
+from vaswani_plugin.cli._types import finite_float, positive_int
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +48,7 @@ def add_length_penalty(parser: Parser, default: float, condition: str = "") -> N
     """Add --lenpen; `condition` says when the flag has an effect, such as "with --beam: "."""
     what = f"{condition}exponent alpha of the length penalty ((5 + length) / 6)^alpha"
     what += " (default: %(default)s)"
-    parser.add_argument("--lenpen", type=float, default=default, metavar="ALPHA", help=what)
+    parser.add_argument("--lenpen", type=finite_float, default=default, metavar="ALPHA", help=what)
 
 
 def add_batch_tokens(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vaswani_plugin.inference.translator import Translator
 
 FASTER = (
-    "vaswani translate: CTranslate2 is installed, which starts and decodes faster on a CPU: "
+    "vaswani: CTranslate2 is installed, which starts and decodes faster on a CPU: "
     "`vaswani export --to ctranslate2 --model MODEL --output NEW`, then --model NEW"
 )
 
@@ -46,10 +46,14 @@ def chosen_precision(args: argparse.Namespace, on_gpu: bool, by_torch: bool) -> 
     return "float16" if args.fp16 else "bfloat16" if args.bf16 else None
 
 
-def load_translator(args: argparse.Namespace) -> "Translator":
-    """Load the translator that the flags of `vaswani translate` ask for.
+def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Translator":
+    """Load the translator of --model that the flags of a device and a precision ask for.
 
     Importing torch takes a second, and CTranslate2 has no use for it.
+
+    Args:
+        args: of the command.
+        engine: a value of --engine; None: the one that `vaswani export` made the bundle for.
 
     Raises:
         ValueError: flags that don't fit, or a bundle that can't be used.
@@ -58,18 +62,18 @@ def load_translator(args: argparse.Namespace) -> "Translator":
     from vaswani_plugin.inference.engines import engine_of
     from vaswani_plugin.interchange import translation
 
-    engine = {"fairseq": "torch"}.get(args.engine, args.engine) or engine_of(args.model)
-    if engine == "ctranslate2":
+    chosen = {"fairseq": "torch"}.get(engine, engine) or engine_of(args.model)
+    if chosen == "ctranslate2":
         from vaswani_plugin.inference.ctranslate2_engine import has_gpu
 
         device = "cuda" if not args.cpu and has_gpu() else "cpu"
     else:
         device = flags.chosen_device(args).type
-        if engine == "torch" and args.engine is None and device == "cpu":
+        if chosen == "torch" and engine is None and device == "cpu":
             _suggest_ctranslate2()
-    precision = chosen_precision(args, device == "cuda", engine == "torch")
+    precision = chosen_precision(args, device == "cuda", chosen == "torch")
     return translation.load_translator(
-        args.model, device=device, dtype=precision, threads=args.threads, engine=engine
+        args.model, device=device, dtype=precision, threads=args.threads, engine=chosen
     )
 
 

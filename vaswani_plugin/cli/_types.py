@@ -32,6 +32,7 @@ def _checked(
 
 positive_int = _checked(int, "a whole number", lambda n: n >= 1, "at least 1")
 non_negative_int = _checked(int, "a whole number", lambda n: n >= 0, "at least 0")
+finite_float = _checked(float, "a number", lambda x: True, "finite")
 probability = _checked(float, "a number", lambda p: 0 < p <= 1, "above 0 and at most 1")
 non_negative_float = _checked(float, "a number", lambda x: x >= 0, "at least 0")
 seconds = _checked(float, "a number", lambda s: s > 0, "a number of seconds above 0")

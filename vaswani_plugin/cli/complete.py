@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli._types import non_negative_int, positive_int, probability
+from vaswani_plugin.cli._types import finite_float, non_negative_int, positive_int, probability
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.text.line_io import LocatedLines
 from vaswani_plugin.text.messages import message_line
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     top = parser.add_mutually_exclusive_group()
     top.add_argument("--top-k", type=positive_int, metavar="K", help=TOP_K)
     top.add_argument("--top-p", type=probability, metavar="P", help=TOP_P)
-    add("--temperature", type=float, metavar="T", help=TEMPERATURE)
+    add("--temperature", type=finite_float, metavar="T", help=TEMPERATURE)
     add("--seed", type=int, help=SEED)
     add("--samples", type=positive_int, default=1, metavar="N", help=SAMPLES)
     add("--max-new-tokens", type=positive_int, metavar="N", help=MOST)

@@ -11,6 +11,7 @@ from vaswani_plugin.metrics.complexity import table_1
 
 HELP = "Table 1: the operations of each layer type by formula, and its measured time"
 EXAMPLE = "vaswani complexity --n 50 --d 512 --k 3 --r 16 --measure --plot layers.png"
+LENGTHS, WIDTHS = [128, 256, 512, 1024, 2048], [64, 128, 256, 512, 1024]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measure = "time real layers on one core, and fit how the time grows with n and d"
     add("--measure", action="store_true", help=measure)
     for flag, metavar, sizes, what in (
-        ("--lengths", "N", [128, 256, 512, 1024, 2048], "lengths to time, at the median width"),
-        ("--widths", "D", [64, 128, 256, 512, 1024], "widths to time, at the median length"),
+        ("--lengths", "N", LENGTHS, "lengths to time, at the median width"),
+        ("--widths", "D", WIDTHS, "widths to time, at the median length"),
     ):
-        what = f"{what} (default: {' '.join(map(str, sizes))})"
-        add(flag, type=int, nargs="+", metavar=metavar, default=sizes, help=what)
+        what = f"with --measure: {what} (default: {' '.join(map(str, sizes))})"
+        add(flag, type=int, nargs="+", metavar=metavar, help=what)
     add("--plot", type=Path, metavar="FILE", help="draw the times (needs --measure)")
     add_format(parser)
 
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the table, time the layers if asked.
 
     Raises:
-        ValueError: sizes that make no layer, or too few of them for a fit.
+        ValueError: flags that don't fit, sizes that make no layer, or too few of them for a fit.
         OSError: the plot can't be written.
     """
     rows = table_1(args.n, args.d, args.k, args.r)
@@ -47,9 +48,11 @@ def run(args: argparse.Namespace) -> int:
     result["layers"] = [vars(row) for row in rows]
     if args.plot and not args.measure:
         raise ValueError("--plot draws measured times: give --measure too")
+    if (args.lengths or args.widths) and not args.measure:
+        raise ValueError("--lengths and --widths are measured: give --measure too")
     if args.measure:
-        lengths = check_sizes("--lengths", args.lengths)
-        widths = check_sizes("--widths", args.widths)
+        lengths = check_sizes("--lengths", args.lengths or LENGTHS)
+        widths = check_sizes("--widths", args.widths or WIDTHS)
         table_1(lengths[0], widths[0], args.k, args.r)
         if args.plot:
             check_plot_path(args.plot)

@@ -10,13 +10,15 @@ from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
 
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
-RATE, DECAY = 0.01, 0.001
+SPLIT, RATE, DECAY = "test", 0.01, 0.001
+OF_MODEL = "dynamic line_scores carry_state tokens_per_sample context_window".split()
 LINE_ENDS = "score line ends as words, as published for wikitext, or skip them (default: score)"
 WINDOW = "tokens of a window, context included (default: as in the model's training)"
 CONTEXT = "the first N tokens of a window are context only, as in fairseq-eval-lm (default: 0)"
 DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
 TRAIN_DATA = "text files for baselines of words, or a binarized folder (default: --data-bin)"
 VALID_DATA = "validation text for baselines of words (of a binarized folder: its split valid)"
+NOTHING = "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT"
 CARRY = "vaswani_lm_lstm keeps its state from window to window, instead of --context-window"
 
 
@@ -27,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = parser.add_argument_group("the text: --text, --data-bin, or both").add_argument
     text("--text", type=Path, metavar="FILE", help="raw text, plain or .gz")
     text("--data-bin", type=Path, metavar="DIR", help="binarized text of one language")
-    text("--split", default="test", help="split of --data-bin (default: %(default)s)")
+    text("--split", help=f"split of --data-bin (default: {SPLIT})")
     text("--line-ends", choices=["score", "skip"], default="score", help=LINE_ENDS)
     text("--tokens-per-sample", type=positive_int, metavar="N", help=WINDOW)
-    text("--context-window", type=non_negative_int, default=0, metavar="N", help=CONTEXT)
+    text("--context-window", type=non_negative_int, metavar="N", help=CONTEXT)
     text("--carry-state", action="store_true", help=CARRY)
     flags.add_batch_tokens(parser, 4096, "tokens")
     dynamic = parser.add_argument_group("dynamic evaluation (Krause et al. 2018)").add_argument
@@ -59,23 +61,20 @@ def check_flags(args: argparse.Namespace) -> None:
     data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
     rates = args.dynamic_rate, args.dynamic_decay
     scored, counted = args.model or args.baselines, args.train_data or args.valid_data
+    of_model = [name for name in OF_MODEL if getattr(args, name) not in (None, False)]
     refusals = [
-        (
-            not (scored or args.figure),
-            "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT",
-        ),
+        (not (scored or args.figure), NOTHING),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
         (not subject, "no text: give --text FILE or --data-bin DIR"),
         (args.counts and (scored or subject != args.counts), "--counts goes with --figure alone"),
-        (args.dynamic and not args.model, "--dynamic needs --model PATH"),
-        (args.line_scores and not args.model, "--line-scores needs --model PATH"),
+        (args.split is not None and not args.data_bin, "--split needs --data-bin DIR"),
+        *((not args.model, f"--{name.replace('_', '-')} needs --model PATH") for name in of_model),
         (
             rates != (None, None) and not args.dynamic,
             "--dynamic-rate and --dynamic-decay need --dynamic",
         ),
         (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
         (counted and not args.baselines, "--train-data and --valid-data go with --baselines"),
-        (args.carry_state and not args.model, "--carry-state needs --model PATH"),
         (args.carry_state and args.context_window, "--carry-state: leave --context-window out"),
     ]
     if errors := [message for is_wrong, message in refusals if is_wrong]:
@@ -101,11 +100,11 @@ def run(args: argparse.Namespace) -> int:
         model = load_language_model(args.model, **place)
     if not args.counts:
         known = (model.text_knowledge() if model else {}) | {"skips_ends": args.line_ends == "skip"}
-        subject = read_subject(args.text, args.data_bin, args.split, **known)
+        subject = read_subject(args.text, args.data_bin, args.split or SPLIT, **known)
     rate = RATE if args.dynamic_rate is None else args.dynamic_rate
     decay = DECAY if args.dynamic_decay is None else args.dynamic_decay
     dynamic = DynamicEvaluation(rate, decay) if args.dynamic else None
-    cut = args.tokens_per_sample, args.context_window, args.batch_tokens
+    cut = args.tokens_per_sample, args.context_window or 0, args.batch_tokens
     report = make_report(
         subject,
         args.line_ends,

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
-from vaswani_plugin.cli._start import chosen_precision
+from vaswani_plugin.cli._start import load_translator
 from vaswani_plugin.cli._types import positive_int, seconds
 from vaswani_plugin.decoding import PAPER_DECODING
 
@@ -60,8 +60,6 @@ def run(args: argparse.Namespace) -> int:
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}: vaswani serve needs pip install '.[serve]'") from error
-    from vaswani_plugin.inference.engines import engine_of
-    from vaswani_plugin.interchange.translation import load_translator
     from vaswani_plugin.serving.keys import read_keys
     from vaswani_plugin.serving.limits import BatchLimits, Limits
     from vaswani_plugin.serving.monitoring import Log
@@ -78,9 +76,7 @@ def run(args: argparse.Namespace) -> int:
         requests_per_minute=args.requests_per_minute,
     )
     with bound_socket(args.host, args.port) as listener:
-        device = flags.chosen_device(args)
-        dtype = chosen_precision(args, device.type == "cuda", engine_of(args.model) == "torch")
-        translator = load_translator(args.model, device=device, dtype=dtype, threads=args.threads)
+        translator = load_translator(args)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
         batch_limits = BatchLimits(args.batch_wait, args.batch_lines)
         service = Service(translator, beam, limits, batch_limits, keys, Log())

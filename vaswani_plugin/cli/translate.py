@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    translator = load_translator(args)
+    translator = load_translator(args, args.engine)
     inputs = args.inputs or ["-"]
     raw = LocatedLines(inputs)
     options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}

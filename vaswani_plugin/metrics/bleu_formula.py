@@ -66,18 +66,6 @@ class BleuCounts:
         """BLEU from 0 to 100."""
         return 100 * bleu(self.precisions, self.output_length, self.reference_length)
 
-    def __str__(self) -> str:
-        """The details that multi-bleu.perl prints after the score."""
-        if not self.reference_length:
-            return "0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
-        precisions = "/".join(f"{100 * precision:.1f}" for precision in self.precisions)
-        penalty = brevity_penalty(self.output_length, self.reference_length)
-        return (
-            f"{precisions} (BP={penalty:.3f}, "
-            f"ratio={self.output_length / self.reference_length:.3f}, "
-            f"hyp_len={self.output_length}, ref_len={self.reference_length})"
-        )
-
 
 def count_words(
     outputs: Sequence[str],

@@ -12,12 +12,10 @@ from vaswani_plugin.text import coding
 class Segments:
     """The text to score, as lists of equal length.
 
-    words: the hypotheses as tokens (fairseq-generate's H lines); without them, the hypotheses.
     references: one or more lists. baseline, sources: None where they aren't given.
     """
 
     hypotheses: list[str]
-    words: list[str]
     references: list[list[str]]
     baseline: list[str] | None = None
     sources: list[str] | None = None
@@ -55,10 +53,10 @@ def read_segments(
         if join_bpe:
             raise ValueError("--remove-bpe goes with --generate-output; --hypothesis is text")
         name, hypotheses = hypothesis, read_lines(hypothesis)
-        words, golds = hypotheses, list[list[str]]()
+        golds = list[list[str]]()
     else:
         name, output = generate_output, _read_output(generate_output, tokenized, join_bpe)
-        hypotheses, words, golds = output.detokenized, output.hypotheses, [output.references]
+        hypotheses, golds = output.detokenized, [output.references]
     if references is not None:
         golds = [_read_matching(path, name, hypotheses) for path in references]
         for path, lines in zip(references, golds, strict=True):
@@ -70,7 +68,7 @@ def read_segments(
         None if path is None else _read_matching(path, name, hypotheses)
         for path in (baseline, source)
     ]
-    return Segments(hypotheses, words, golds, *others)
+    return Segments(hypotheses, golds, *others)
 
 
 def _read_output(path: Path, tokenized: bool, join_bpe: bool) -> GenerateOutput:

@@ -57,7 +57,7 @@ def score(
     result |= {"sacrebleu": bleu.score, "signature": bleu.signature}
     result |= {"reading": reading(bleu.score)}
     result |= {"chrf": chrf.score, "chrf_signature": chrf.signature}
-    systems = [segments.words if tokenized else hypotheses, *references]
+    systems = [hypotheses, *references]
     if tokenized or language:
         result["tokenized"] = _words_score(_tokens(systems, language), lowercase)
     if compound_split:

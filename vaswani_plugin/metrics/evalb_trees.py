@@ -85,7 +85,8 @@ class Bracketing:
 def read_bracketing(line: str, parameters: Parameters) -> Bracketing:
     """Read a line as EVALB does.
 
-    EVALB accepts more than a treebank reader: several trees, bare words, or an empty line.
+    EVALB accepts more than a treebank reader: several trees on a line, a word without a constituent
+    around it, or an empty line.
     """
     found = Bracketing()
     stack: list[int] = []

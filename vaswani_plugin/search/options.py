@@ -1,5 +1,6 @@
 """The options of a search."""
 
+import math
 from dataclasses import dataclass
 
 from vaswani_plugin.errors import UserError
@@ -40,6 +41,10 @@ class SearchOptions:
         """
         if self.beam < 1:
             raise UserError(f"--beam is {self.beam}; it must be at least 1")
+        for name in ("lenpen", "max_len_a", "unkpen", "temperature", "diverse_beam_strength"):
+            if not math.isfinite(value := getattr(self, name)):
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError(f"{flag} is {value}; it must be a finite number")
         if self.temperature <= 0:
             raise UserError(f"--temperature is {self.temperature}; it must be greater than 0")
         if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:

@@ -17,7 +17,10 @@ so that no unit of text equals a special symbol of the dictionary or looks like 
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
+CODES = "codes"
+"""Name of the file with BPE's table of merges, in a data folder and a bundle."""
 CODINGS = ("words", "bpe", "characters")
 SEPARATOR = "<sep>"
 UNKNOWN = "<unk>"
@@ -85,6 +88,37 @@ def from_letters(text: str) -> str:
 def join_bpe(line: str) -> str:
     """Undoes byte-pair encoding, as fairseq-generate's --remove-bpe does."""
     return (line + " ").replace("@@ ", "").rstrip(" ")
+
+
+def letters_encoder() -> LineFunction:
+    """Returns the function from a raw line to the text from which BPE is learned."""
+    return to_letters
+
+
+def learn_codes(
+    files: list[str], operations: int, min_frequency: int, folder: Path, workers: int
+) -> None:
+    """Learns BPE from all raw files together; writes FOLDER/codes.
+
+    Args:
+        files: raw text, plain or `.gz`.
+        operations: merge operations to learn, at most.
+        min_frequency: stop at a pair that is rarer than this.
+        folder: for the codes and intermediate files, which stay.
+        workers: number of processes.
+
+    Raises:
+        InputError: a file has nothing to learn from.
+        OSError: a file can't be read or written.
+    """
+    # Imported here: only this coding needs subword-nmt.
+    from vaswani_plugin.text.bpe import learn
+    from vaswani_plugin.text.parallel import process_file
+
+    letters = [str(folder / f"letters.{number}") for number in range(len(files))]
+    for source, target in zip(files, letters, strict=True):
+        process_file(letters_encoder, source, target, workers)
+    learn(letters, operations, min_frequency, str(folder / CODES), workers)
 
 
 def bpe_units(codes: str) -> list[str]:

@@ -30,8 +30,8 @@ class PairFiles:
 
     Args:
         paths: one or two.
-        languages: of source and target. A first line that holds only these two codes (or "source"
-            and "target") is a heading of the columns and is skipped.
+        languages: of source and target. A first line whose first two columns are these codes (or
+            "source" and "target") is a heading and is skipped.
 
     Raises:
         InputError: there are more than two files, or none.

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL
+
+MODEL_SUFFIXES = (".pt", ".safetensors", ".onnx")
+"""Endings of files with a model, beside CTranslate2's `CTRANSLATE2_MODEL`."""
 
 
 def languages_of(folder: Path) -> tuple[str, str] | None:
@@ -28,17 +32,19 @@ def new_data_folder(output: Path, inputs: Iterable[str | Path]) -> Iterator[tupl
     """Makes a folder that takes the place of `output` once it is complete, and not after an error.
 
     Args:
-        output: the folder; it may be missing.
-        inputs: the files that are read.
+        output: the folder; it may be missing. A link keeps its target.
+        inputs: the files and folders that are read.
 
     Yields:
         The new folder, and one for intermediate files; both are empty.
 
     Raises:
-        InputError: `output` is a file, holds something other than binarized data, or an input.
+        InputError: `output` is a file, or holds something other than binarized data, a model, a
+            folder or an input.
         OSError: a folder can't be made or replaced.
     """
     _check_replaceable(output, inputs)
+    output = Path(os.path.realpath(output))
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
         folder, parts = Path(parent, "data-bin"), Path(parent, "parts")
@@ -61,3 +67,9 @@ def _check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
     for path in inputs:
         if Path(path).resolve().is_relative_to(output.resolve()):
             raise InputError(f"--output {output}: {path} lies in it: give another folder")
+    for path in output.iterdir():
+        if path.is_dir() or path.suffix in MODEL_SUFFIXES or path.name == CTRANSLATE2_MODEL:
+            raise InputError(
+                f"--output {output}: it holds {path.name}, so it is more than binarized data, and "
+                "would be deleted: give another --output"
+            )

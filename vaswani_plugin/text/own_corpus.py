@@ -4,6 +4,7 @@ No sentence of the held-out text is in the training text, on either side. This a
 held-out text from separate files. Files are read more than once and never kept in memory.
 """
 
+import math
 import random
 import tempfile
 from array import array
@@ -64,10 +65,10 @@ class Inputs:
         """Checks the ratio.
 
         Raises:
-            InputError: it is negative or nan.
+            InputError: it is negative, infinite or nan.
         """
-        if not self.mix_ratio >= 0:  # also refuses nan
-            raise InputError(f"--mix-ratio {self.mix_ratio:g}: must be at least 0")
+        if not 0 <= self.mix_ratio < math.inf:  # also refuses nan
+            raise InputError(f"--mix-ratio {self.mix_ratio:g}: must be a number of at least 0")
 
 
 class _HeldOut:
@@ -166,9 +167,6 @@ class OwnCorpus:
         sample = sample_pairs(inputs.train)
         check_sides(inputs.train, sample)
         screen = PairScreen(self._rules, sample)
-        if inputs.keep_out is not None:
-            for _, left, right in inputs.keep_out.read():
-                self._held_out.add(keys_of(left, right or ""))
         # The test set first: its sentences are excluded from the other splits.
         for name, files in (("test", inputs.test), ("valid", inputs.valid)):
             if files is not None:
@@ -177,6 +175,10 @@ class OwnCorpus:
                 self._write(name, (pair for pair, _ in pairs))
                 for _, keys in pairs:
                     self._held_out.add(keys)
+        # After the held-out files, which may hold the same sentences: only training pairs go.
+        if inputs.keep_out is not None:
+            for _, left, right in inputs.keep_out.read():
+                self._held_out.add(keys_of(left, right or ""))
         with tempfile.TemporaryDirectory(prefix=".parts.", dir=self._output) as folder:
             self._divide(Path(folder), screen)
         return self._report()

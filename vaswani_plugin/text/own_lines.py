@@ -26,7 +26,8 @@ class OwnLines:
         valid_size: validation lines to hold out; None means `held_out_size`.
         test_size: test lines to hold out; None means `held_out_size`.
         output: the folder for train.txt, valid.txt and test.txt.
-        keep_out: text whose long lines no split may hold, or None.
+        keep_out: text whose long lines the training text may not hold, nor what is held out from
+            it; or None.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class OwnLines:
         for name, size in {"train": rest, **sizes}.items():
             if name == "train" or size:
                 self._write(name, islice(lines, size))
-        assert next(lines, None) is None  # read to the end: the last lines may be dropped
+        rest_of_lines = next(lines, None)  # read to the end: the last lines may be dropped
+        assert rest_of_lines is None, rest_of_lines
         return report(self._counts, {"text": self._output / "train.txt"}, self._dropped)
 
     def _kept(self) -> Iterator[str]:
@@ -84,12 +86,12 @@ class OwnLines:
         Held-out texts are read first, so that their long lines are dropped from the training text.
         """
         broken = judge_lines()
-        if self._keep_out is not None:
-            for line in read_text(self._keep_out):
-                broken(line)
         for name, path in self._files.items():
             if path is None:
                 continue
+            if name == "train" and self._keep_out is not None:
+                for line in read_text(self._keep_out):
+                    broken(line)
             dropped = self._dropped[name] = Dropped("lines")
             lines = (
                 line

@@ -126,17 +126,18 @@ def read_stories(folder: str, urls: str | None = None) -> Iterator[Example]:
     Raises:
         InputError: the folder has no story, or no story for an address.
     """
-    paths = {path.name: path for path in sorted(Path(folder).rglob("*.story"))}
+    paths = sorted(Path(folder).rglob("*.story"))
     if not paths:
         raise InputError(f"{folder}: no .story files")
-    names = list(paths)
-    if urls is not None:
-        hashes = (hashlib.sha1(url.strip().encode()).hexdigest() for url in read_lines(urls))
-        names = [f"{name}.story" for name in hashes]
-    for number, name in enumerate(names, start=1):
-        if name not in paths:
+    if urls is None:
+        yield from map(read_story, paths)
+        return
+    by_name = {path.name: path for path in paths}
+    for number, url in enumerate(read_lines(urls), start=1):
+        name = f"{hashlib.sha1(url.strip().encode()).hexdigest()}.story"
+        if name not in by_name:
             raise InputError(f"{urls}:{number}: {folder} has no {name}, the story of this address")
-        yield read_story(paths[name])
+        yield read_story(by_name[name])
 
 
 READERS: dict[str, Callable[[str], Iterator[Example]]] = {

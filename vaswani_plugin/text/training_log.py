@@ -119,7 +119,7 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         name: the log's name in error messages.
 
     Raises:
-        ValueError: it is no log of fairseq-train, or holds no statistics.
+        ValueError: it is no log of fairseq-train, or holds no statistics, or numbers that can't be.
     """
     run = TrainingRun()
     sums = {"train": _Sums(), "train_inner": _Sums()}
@@ -138,13 +138,14 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         kind, fields = parsed
         if kind not in sums:
             continue  # a validation
-        run.updates = int(fields.get("num_updates", run.updates))
-        if run.updates > MOST_UPDATES:
-            raise ValueError(
-                f"{name}: {fields['num_updates']:.20}... updates in it: is the log damaged?"
-            )
-        run.seconds = float(fields.get("wall", run.seconds))
-        sums[kind].add(fields, run.updates - last[kind])
+        try:
+            run.updates = int(fields.get("num_updates", run.updates))
+            if run.updates > MOST_UPDATES:
+                raise ValueError(f"{fields['num_updates']:.20}... updates in it")
+            run.seconds = float(fields.get("wall", run.seconds))
+            sums[kind].add(fields, run.updates - last[kind])
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}: is the log damaged?") from error
         last[kind] = run.updates
     run.seconds += seconds_before
     _take_averages(run, sums, name)
@@ -163,10 +164,14 @@ def _take_averages(run: TrainingRun, sums: dict[str, _Sums], name: str) -> None:
         raise ValueError(f"{name}: no model size in it: is this a log of fairseq-train?")
     if not total.updates:
         raise ValueError(f"{name}: no training statistics in it: did the training begin?")
+    sizes = total.tokens, total.sentences, total.seconds
+    if not (all(0 < size < math.inf for size in sizes) and math.isfinite(run.seconds)):
+        raise ValueError(
+            f"{name}: its tokens, sentences, speed or time are no numbers above 0: is the log "
+            "damaged?"
+        )
     run.tokens, run.sentences = total.tokens / total.updates, total.sentences / total.updates
     run.tokens_per_second = total.tokens / total.seconds
-    if not (math.isfinite(run.tokens_per_second) and math.isfinite(run.seconds)):
-        raise ValueError(f"{name}: speed or time is no number in it: is the log damaged?")
 
 
 def _read_setup(line: str, run: TrainingRun) -> None:

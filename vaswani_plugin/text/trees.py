@@ -10,6 +10,7 @@ ended); roots without a label; words with blanks in them. White space is that of
 space is part of its word.
 """
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -150,6 +151,8 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
 def _trees(lines: Iterable[bytes], name: str, tell: Callable[[str], None]) -> Iterator[Tree]:
     reader, began, skipping = _Reader(), 0, False
     for number, line in enumerate(lines, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         if line.startswith(b"("):
             if reader.is_inside():
                 tell(f"{name}:{began}: not closed before line {number} begins another tree")

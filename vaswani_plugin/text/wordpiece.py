@@ -43,6 +43,8 @@ _SETTINGS = {
     # fairseq has its own <pad>: as a control symbol, it is never learned as a piece.
     "pad_id": 3,
     "num_threads": _THREADS,
+    # In bytes. sentencepiece skips longer lines, by default those above 4,192, without an error.
+    "max_sentence_length": 1 << 30,
 }
 
 # The part of sentencepiece's message with the largest vocabulary that the text allows.
