@@ -30,7 +30,7 @@
 #   --pair SRC-TGT          languages (default: the file names' endings, a.de a.hsb or x.de-hsb.tsv)
 #   --data DIR              instead of --train: files train, valid and test, each .SRC and .TGT (or .txt)
 #   --task translation|lm   translation, or a language model of one language's text (translation)
-#   --valid-size, --test-size N   pairs to hold out (a twentieth, 50 to 2,000, at most a tenth)
+#   --valid-size, --test-size N   without --valid, --test: pairs to hold out (a twentieth, 50 to 2,000, at most a tenth)
 #   --max-length N          drop pairs with a longer side, in bytes of UTF-8 (1000)
 #   --max-ratio F           drop pairs in which one side is F times longer than the corpus' average
 #                           ratio predicts (3)

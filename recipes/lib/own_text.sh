@@ -8,7 +8,7 @@
 given='' # the options that the user set; no choice here changes them
 pair=''
 vocabulary=''
-valid_size='' test_size='' max_length=1000 max_ratio=3 copies=drop mix_ratio=1
+valid_size='' test_size='' max_length=1000 max_ratio=3 copies=drop mix_ratio=''
 init_from=''
 average=5
 average_over=best
@@ -28,10 +28,19 @@ check_own_text_options() {
   esac
   need_counts max_length patience
   need_number --max-ratio "$max_ratio"
-  need_number --mix-ratio "$mix_ratio"
+  if [[ -n "$mix_ratio" ]]; then
+    need_number --mix-ratio "$mix_ratio"
+    [[ -n "$mixes_old" ]] || die "--mix-ratio $mix_ratio: goes with --mix-old"
+  fi
   if [[ -n "$vocabulary" ]]; then need_counts vocabulary; fi
-  if [[ -n "$valid_size" ]]; then need_counts valid_size; fi
-  if [[ -n "$test_size" ]]; then need_counts test_size; fi
+  if [[ -n "$valid_size" ]]; then
+    need_counts valid_size
+    ((${#valid_files[@]} == 0)) || die "--valid-size $valid_size: leave it out with --valid"
+  fi
+  if [[ -n "$test_size" ]]; then
+    need_counts test_size
+    ((${#test_files[@]} == 0)) || die "--test-size $test_size: leave it out with --test"
+  fi
   if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
   case $copies in
     drop | keep) ;;
@@ -71,7 +80,7 @@ source_files() { # all input files, one a line
 key_corpus() {
   source_files | listed_digests
   printf '%s ' "pair $pair task $task scale $scale length $max_length ratio $max_ratio copies $copies"
-  printf 'valid %s test %s mix %s\n' "$valid_size" "$test_size" "$mix_ratio"
+  printf 'valid %s test %s mix %s\n' "$valid_size" "$test_size" "${mix_ratio:-1}"
   printf 'files %s\n' "${#train_files[@]} ${#valid_files[@]} ${#test_files[@]} ${#old_files[@]} ${#old_test_files[@]}"
 }
 
@@ -82,7 +91,7 @@ stage_corpus() {
   fi
   if ((${#valid_files[@]})); then command+=(--valid "${valid_files[@]}"); fi
   if ((${#test_files[@]})); then command+=(--test "${test_files[@]}"); fi
-  if ((${#old_files[@]})); then command+=(--mix-old "${old_files[@]}" --mix-ratio "$mix_ratio"); fi
+  if ((${#old_files[@]})); then command+=(--mix-old "${old_files[@]}" --mix-ratio "${mix_ratio:-1}"); fi
   if ((${#old_test_files[@]})); then command+=(--keep-out "${old_test_files[@]}"); fi
   if [[ -n "$valid_size" ]]; then command+=(--valid-size "$valid_size"); fi
   if [[ -n "$test_size" ]]; then command+=(--test-size "$test_size"); fi

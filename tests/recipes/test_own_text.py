@@ -306,6 +306,11 @@ def test_every_choice_is_an_option(tmp_path):
         (("--train", "t.aa", "t.bb", "--patience", "0"), ["--patience 0"]),
         (("--train", "t.aa", "t.bb", "--tokenizer", "x"), ["--tokenizer x: must be none or moses"]),
         (("--train", "t.aa", "t.bb", "--mix-old"), ["--mix-old", "--init-from BUNDLE"]),
+        (("--train", "t.aa", "t.bb", "--mix-ratio", "2"), ["--mix-ratio 2: goes with --mix-old"]),
+        (
+            ("--train", "t.aa", "t.bb", "--test", "t.aa", "t.bb", "--test-size", "9"),
+            ["--test-size 9: leave it out with --test"],
+        ),
         (("--train", "t.aa", "t.bb", "--init-from", "."), ["--init-from .: no bundle"]),
         (("--train", "t.aa", "t.bb", "--nonsense", "1"), ["--nonsense: no option"]),
         (("--train", "t.aa", "--task", "lm", "--pair", "aa-bb"), ["a language model has no pair"]),
