@@ -3,7 +3,7 @@
 import pytest
 from fairseq_flags import training_config
 
-from vaswani_plugin.architectures import row_of
+from vaswani_plugin.architectures import BASE, row_of
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.defaults import MODEL_VALUES, report
 
@@ -16,6 +16,8 @@ def line_of(*flags: str) -> str:
 
 def test_the_model_values_are_bases():
     base = VaswaniTransformerConfig()
+    assert all(getattr(base, key) == value for key, value in BASE.items())
+    assert MODEL_VALUES.keys() == BASE.keys() - {"d_k", "d_v"}
     assert all(getattr(base, key) == value for key, value in MODEL_VALUES.items())
     assert row_of("vaswani_base").changes == {}
 

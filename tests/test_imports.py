@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "decoding": set(),
     "devices": set(),
     "processor": set(),
-    "defaults": set(),
+    "defaults": {"architectures"},
     "text": set(),
     "metrics": {"text", "architectures"},
     "matrix_library": {"devices", "errors", "processor"},

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from vaswani_plugin import matrix_library
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.matrix_library import LEAST_ROWS, chosen_library, product
 
 
@@ -39,10 +40,19 @@ def test_the_variable_decides(monkeypatch, named):
     assert chosen_library() == named
 
 
-def test_without_onednn_there_is_no_choice(monkeypatch):
-    monkeypatch.setenv(matrix_library.VARIABLE, "onednn")
+@pytest.mark.parametrize("named", [None, "pytorch", "onednn"])
+def test_without_onednn_there_is_no_choice(monkeypatch, named):
+    monkeypatch.setattr(matrix_library, "vendor", lambda: "AuthenticAMD")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.delenv(matrix_library.VARIABLE, raising=False)
+    if named is not None:
+        monkeypatch.setenv(matrix_library.VARIABLE, named)
     monkeypatch.setattr(matrix_library, "has_onednn", lambda: False)
-    assert chosen_library() == "pytorch"
+    if named != "onednn":
+        assert chosen_library() == "pytorch"
+        return
+    with pytest.raises(UserError, match="=onednn: this PyTorch was built without oneDNN; .*unset"):
+        chosen_library()
 
 
 def test_a_library_that_is_none_is_refused(monkeypatch):

@@ -7,7 +7,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from vaswani_plugin.building import sizes
-from vaswani_plugin.building.sizes import flag
+from vaswani_plugin.building.sizes import check_dropouts, flag
 from vaswani_plugin.errors import UserError
 
 POSITIONS = ChoiceEnum(list(sizes.POSITIONS))
@@ -213,11 +213,12 @@ class AttentionLSTMConfig(RecurrentConfig):
 
 
 def check_recurrent_sizes(cfg: RecurrentConfig) -> None:
-    """Check the width and the number of layers.
+    """Check the width, the number of layers and the dropout.
 
     Raises:
-        UserError: when a size is below 1; the message names the flag.
+        UserError: when a size is below 1, or the dropout out of range; the message names the flag.
     """
     for name in ("d_model", "layers"):
         if getattr(cfg, name) < 1:
             raise UserError(f"{flag(name)} is {getattr(cfg, name)}; it must be at least 1")
+    check_dropouts(cfg, ("dropout",))

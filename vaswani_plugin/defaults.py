@@ -6,6 +6,8 @@ from typing import Any
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
 
+from vaswani_plugin.architectures import BASE
+
 REGISTERED_DEFAULTS = {
     "criterion": "vaswani_label_smoothing",
     "optimizer": "vaswani_adam",
@@ -45,14 +47,7 @@ RECURRENT_LANGUAGE_MODEL_VALUES: dict[str, Any] = {"optimization.clip_norm": 0.2
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
-MODEL_VALUES: dict[str, Any] = {
-    "dropout": 0.1,
-    "encoder_layers": 6,
-    "decoder_layers": 6,
-    "d_model": 512,
-    "d_ff": 2048,
-    "heads": 8,
-}
+MODEL_VALUES: dict[str, Any] = {key: value for key, value in BASE.items() if value is not None}
 """Base (Table 3, first line), by the keys of a Transformer's configuration."""
 
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"

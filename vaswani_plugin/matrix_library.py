@@ -31,12 +31,17 @@ def chosen_library() -> str:
     """Return the library for this processor, or the one that `VASWANI_MATRIX_LIBRARY` names.
 
     Raises:
-        UserError: when the variable names no such library.
+        UserError: when the variable names no such library, or one that this PyTorch lacks.
     """
     named = os.environ.get(VARIABLE)
     if named is not None and named not in LIBRARIES:
         raise UserError(f"{VARIABLE}={named}: must be one of {', '.join(LIBRARIES)}")
     if not has_onednn():
+        if named == "onednn":
+            raise UserError(
+                f"{VARIABLE}=onednn: this PyTorch was built without oneDNN; name pytorch, or unset "
+                "the variable"
+            )
         return "pytorch"
     capability = torch.backends.cpu.get_cpu_capability()
     faster = "onednn" if (vendor(), capability) in FASTER_WITH_ONEDNN else "pytorch"

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.building.sizes import TransformerSizes, check_dropouts, check_sizes
 from vaswani_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.errors import UserError
 
@@ -57,3 +57,18 @@ def test_another_kind_of_value_is_refused(name, value, part):
 
 def test_whole_numbers_are_numbers():
     assert TransformerSizes.from_configuration({"dropout": 0, "d_v": None}, {}).dropout == 0
+
+
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("p", [1.5, 1.0, -0.1, float("nan")])
+def test_dropouts_out_of_range_are_refused(name, p):
+    flag = "--" + name.replace("_", "-")
+    part = f"{flag} is {p}; it must be from 0 to below 1"
+    with pytest.raises(UserError, match=f"^{re.escape(part)}$"):
+        check_sizes(TransformerSizes(**{name: p}))
+
+
+@pytest.mark.parametrize("p", [0, 0.0, 0.999])
+def test_dropouts_in_range_are_taken(p):
+    check_dropouts(TransformerSizes(dropout=p, activation_dropout=7.0), ("dropout",))
+    check_sizes(TransformerSizes(dropout=p, attention_dropout=p, activation_dropout=p))

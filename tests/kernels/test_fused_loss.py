@@ -114,6 +114,36 @@ def test_only_the_loss_carries_a_gradient():
     torch.testing.assert_close(silent.loss, sums.loss.detach(), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_none_is_computed(monkeypatch, padding, off):
+    """As in validation, of a trained weight."""
+    made = []
+
+    class Watched(loss_module._Gradients):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+        def add(self, chunk, of_logits) -> None:
+            super().add(chunk, of_logits)
+            self.added = True
+
+    monkeypatch.setattr(loss_module, "_Gradients", Watched)
+    features, weight, target = make_case()
+    features.requires_grad_()
+    weight = torch.nn.Parameter(weight)
+    sums = fused_projected_loss(features, weight, target, 0.1, PAD)
+    with off():
+        silent = fused_projected_loss(features, weight, target, 0.1, PAD)
+    trained, validated = made
+    assert trained.added and trained.of_weight is not None
+    assert not hasattr(validated, "added")
+    assert validated.of_weight is None and validated.of_features is None
+    torch.testing.assert_close(silent.loss, sums.loss.detach(), atol=1e-12, rtol=0)
+    sums.loss.backward()
+    assert weight.grad is not None and features.grad is not None
+
+
 def test_correct_tokens_are_counted(chunks):
     features, weight, target = make_case()
     best = (features @ weight.T).argmax(-1)

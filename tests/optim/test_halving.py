@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.optim.adam import VaswaniAdam
 from vaswani_plugin.optim.halving import HalvingSchedule, HalvingScheduleConfig
 
@@ -76,6 +77,12 @@ def test_a_resumed_schedule_goes_on_exactly(stop):
     resumed.step_update(epoch * 100)
     rest = train(resumed, 8, 100, first=epoch + 1)
     assert rest == expected[epoch * 100 :]
+
+
+@pytest.mark.parametrize("state", [{"best": None}, {"lr": 0.1}], ids=["vaswani", "fixed"])
+def test_the_state_of_another_schedule_is_refused(state):
+    with pytest.raises(UserError, match="another --lr-scheduler: give --reset-lr-scheduler"):
+        make_schedule().load_state_dict(state)
 
 
 def test_bad_settings_are_refused_at_start():

@@ -317,11 +317,42 @@ def test_buckets_are_fairseqs(toy_data_bin):
     assert type(task.dataset("train")) is LanguagePairDataset
 
 
-def real_tokens(dataset, max_tokens: int, multiple: int) -> float:
+def translation_task(data, *flags):
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
+    cfg.task.data = str(data)
+    return tasks.setup_task(cfg.task)
+
+
+@pytest.mark.parametrize(
+    "flags", [("--real-tokens", "40"), ("--batch-order", "longer-side")], ids=lambda flags: flags[0]
+)
+@pytest.mark.parametrize("buckets", [True, False], ids=["buckets", "alignments"])
+def test_what_buckets_and_alignments_would_ignore_is_refused(
+    toy_data_bin, monkeypatch, flags, buckets
+):
+    if buckets:
+        flags += ("--num-batch-buckets", "2")
+    else:  # as with --load-alignments and a file of them
+        monkeypatch.setattr(SentencePairs, "can_hold", staticmethod(lambda pairs: False))
+    task = translation_task(toy_data_bin, *flags)
+    task.load_dataset("valid")
+    message = f"{flags[0]} .*: not with --num-batch-buckets or --load-alignments; leave out"
+    with pytest.raises(UserError, match=message):
+        task.load_dataset("train")
+
+
+def test_both_that_would_be_ignored_are_named(toy_data_bin):
+    flags = ("--real-tokens", "40", "--batch-order", "longer-side", "--num-batch-buckets", "2")
+    with pytest.raises(UserError, match="^--real-tokens 40 and --batch-order longer-side: not"):
+        translation_task(toy_data_bin, *flags).load_dataset("train")
+
+
+def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | None = None) -> float:
     """Tokens of an average batch, both sides averaged, counted sentence by sentence."""
     batches = dataset.batch_by_size(
         dataset.ordered_indices(),
         max_tokens=max_tokens,
+        max_sentences=max_sentences,
         required_batch_size_multiple=multiple,
     )
     counts = [
@@ -349,6 +380,50 @@ def test_real_tokens_that_cannot_be_reached():
         fitting_max_tokens(dataset, indices, 900, 900, 8)
     with pytest.raises(UserError, match="--real-tokens 20: the longest training pair has"):
         fitting_max_tokens(dataset, indices, 900, 20, 1)
+
+
+@pytest.mark.parametrize("max_sentences", [40, 60, 200, 4000])
+def test_the_number_of_sentences_limits_real_tokens_too(max_sentences):
+    """With so few in a batch, the tokens of most batches don't depend on --max-tokens."""
+    dataset, wanted = make_dataset(20_000), 600
+    indices = indices_in_training(dataset, None)
+    limit = fitting_max_tokens(dataset, indices, 50_000, wanted, 8, max_sentences)
+    found = real_tokens(dataset, limit, 8, max_sentences)
+    assert found == pytest.approx(wanted, rel=0.03)
+
+
+def test_too_few_sentences_for_the_real_tokens_are_named():
+    dataset = make_dataset()
+    indices = indices_in_training(dataset, None)
+    message = "--max-tokens 9000 and --batch-size 16 hold .*; raise --max-tokens or --batch-size"
+    with pytest.raises(UserError, match=message):
+        fitting_max_tokens(dataset, indices, 9000, 900, 8, 16)
+
+
+def test_real_tokens_need_a_number_of_tokens(toy_data_bin):
+    task = translation_task(toy_data_bin, "--real-tokens", "40")
+    task.load_dataset("train")
+    with pytest.raises(UserError, match="--real-tokens 40 lowers --max-tokens, .* give --max-tok"):
+        task.get_batch_iterator(task.dataset("train"), max_sentences=8)
+
+
+def test_the_task_counts_the_sentences(toy_data_bin):
+    task = translation_task(toy_data_bin, "--real-tokens", "40")
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    sizes = dataset.src_sizes + dataset.tgt_sizes
+
+    def average(max_sentences: int | None) -> float:
+        batches = task.get_batch_iterator(
+            dataset, 400, max_sentences, disable_iterator_cache=True
+        ).frozen_batches
+        assert max_sentences is None or max(map(len, batches)) <= max_sentences
+        return np.mean([sizes[batch].sum() / 2 for batch in batches])
+
+    for max_sentences in (None, 8, 6):
+        assert average(max_sentences) == pytest.approx(40, rel=0.1)
+    with pytest.raises(UserError, match="--max-tokens 400 and --batch-size 2 hold"):
+        average(2)
 
 
 def test_pairs_that_the_model_can_not_take_do_not_count():

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.logging import meters, metrics
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq_flags import training_config
 from model_factory import make_model, make_task, random_batch
 from search_setup import make_translation_task
@@ -136,6 +137,26 @@ def test_the_rate_is_measured_once_in_the_models_precision(monkeypatch) -> None:
     for _ in range(3):
         metered.log([make_batch(PAIRS)], trainer)
     assert calls == [(torch.device("cpu"), torch.bfloat16)] and metered.peak == 5e9
+
+
+@pytest.mark.parametrize(
+    ("device", "amp", "expected"),
+    [
+        ("cpu", True, torch.bfloat16),  # tasks/_precision.py
+        ("cpu", False, torch.float32),
+        ("cuda", True, torch.float16),  # fairseq's own
+        ("cuda", False, torch.float32),
+    ],
+)
+def test_under_amp_the_rate_is_that_of_its_products(monkeypatch, device, amp, expected) -> None:
+    calls = []
+    monkeypatch.setattr(metering, "matrix_rate", lambda *where: calls.append(where) or 5e9)
+    weight = SimpleNamespace(device=torch.device(device), dtype=torch.float32)
+    model = SimpleNamespace(parameters=lambda: iter([weight]))
+    optimizer = AMPOptimizer.__new__(AMPOptimizer) if amp else None
+    trainer = SimpleNamespace(get_model=lambda: model, optimizer=optimizer)
+    assert metering._measured_rate(trainer) == 5e9
+    assert calls == [(torch.device(device), expected)]
 
 
 def test_nothing_is_metered_unless_asked() -> None:

@@ -1,6 +1,6 @@
 """The sizes of a Transformer, and their checks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -89,8 +89,8 @@ def check_sizes(cfg: Any) -> None:
         cfg: `TransformerSizes`, or a configuration with the same names.
 
     Raises:
-        UserError: when a size is below 1, d_model is odd with sinusoids, or the window is negative;
-            the message names the flag.
+        UserError: when a size is below 1, d_model is odd with sinusoids, a dropout is out of range,
+            or the window is negative; the message names the flag.
     """
     for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
         if getattr(cfg, name, 1) < 1:  # a language model has no encoder
@@ -103,6 +103,22 @@ def check_sizes(cfg: Any) -> None:
         )
     if cfg.attention_window < 0:
         raise UserError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
+    check_dropouts(cfg, ("dropout", "attention_dropout", "activation_dropout"))
+
+
+def check_dropouts(cfg: Any, names: Iterable[str]) -> None:
+    """Check probabilities of dropping.
+
+    Args:
+        cfg: a configuration of any model.
+        names: of its dropouts.
+
+    Raises:
+        UserError: one is not from 0 to below 1; the message names the flag.
+    """
+    for name in names:
+        if not 0 <= getattr(cfg, name) < 1:  # NaN, too
+            raise UserError(f"{flag(name)} is {getattr(cfg, name)}; it must be from 0 to below 1")
 
 
 def flag(name: str) -> str:

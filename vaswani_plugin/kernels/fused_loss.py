@@ -5,9 +5,9 @@ Gain: `vaswani_tiny` trains 2.3 times as fast on an AMD EPYC with AVX-512. On a 
 memory: the float32 logits of 25,000 tokens over 37,000 words take 3.7 GB, and the plain loss keeps
 several copies.
 
-The forward pass takes the tokens in chunks and computes the gradients, too. A chunk's d loss / d
-logits = softmax(logits) - q is at once multiplied into the gradients of the features and of the
-weight, so memory does not grow with N x V.
+The forward pass takes the tokens in chunks and computes the gradients, too, if they are wanted. A
+chunk's d loss / d logits = softmax(logits) - q is at once multiplied into the gradients of the
+features and of the weight, so memory does not grow with N x V.
 
 q, the smoothed target distribution, has one constant value for all tokens but the gold one. This
 constant is not subtracted from each logit's gradient. Instead, the sum of the weight's rows times
@@ -50,6 +50,9 @@ def fused_projected_loss(
     if dtype == torch.float16 or not applies:
         # In float16 the gradients, computed before the loss is scaled, would underflow.
         return projected_loss(features, weight, target, epsilon, padding_idx, count_correct)
+    if not torch.is_grad_enabled():
+        # In validation. `ctx.needs_input_grad` is True for a parameter even then.
+        features, weight = features.detach(), weight.detach()
     features, weight = features.to(dtype), weight.to(dtype)
     real: Tensor | None = target.ne(padding_idx)
     if is_synchronous(features):

@@ -14,15 +14,18 @@ from vaswani_plugin.modules.loss import projected_loss
 
 
 class ProjectedLoss:
-    """Lets a criterion project the features; a model without `projection` names its weight."""
+    """Lets a criterion project the features."""
 
     projected_loss = staticmethod(projected_loss)
     """Projects features and computes their loss, for a criterion."""
 
     @property
     def projection_weight(self) -> Tensor:
-        """The rows of the pre-softmax projection (V, D), for a loss that projects itself."""
-        return self.decoder.projection.weight
+        """The rows of the pre-softmax projection (V, D), for a loss that projects itself.
+
+        A decoder without `projection` projects by the matrix that embeds.
+        """
+        return getattr(self.decoder, "projection", self.decoder.embedding).weight
 
 
 class PaperModel(ProjectedLoss):

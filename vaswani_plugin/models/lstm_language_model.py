@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import LSTM_LANGUAGE_MODELS
 from vaswani_plugin.building.acceleration import accelerated
+from vaswani_plugin.building.sizes import check_dropouts
 from vaswani_plugin.configurations import RecurrentLanguageModelConfig
 from vaswani_plugin.defaults import RECURRENT_LANGUAGE_MODEL_VALUES, set_recurrent_defaults
 from vaswani_plugin.errors import value_errors_as_user_errors
@@ -27,6 +28,8 @@ from vaswani_plugin.modules.recurrent_language_model import (
 )
 
 UNLIMITED = sys.maxsize
+DROPOUTS = ("dropout", "hidden_dropout", "input_dropout", "word_dropout", "weight_dropout")
+"""Names in the configuration, in the order of `Dropouts`."""
 
 
 class LSTMLanguageDecoder(RecurrentLanguageModel, CausalDecoder):
@@ -36,9 +39,8 @@ class LSTMLanguageDecoder(RecurrentLanguageModel, CausalDecoder):
     max_target_positions = UNLIMITED
 
     def __init__(self, dictionary: Dictionary, cfg: RecurrentLanguageModelConfig) -> None:
-        dropouts = Dropouts(
-            cfg.dropout, cfg.hidden_dropout, cfg.input_dropout, cfg.word_dropout, cfg.weight_dropout
-        )
+        check_dropouts(cfg, DROPOUTS)
+        dropouts = Dropouts(*(getattr(cfg, name) for name in DROPOUTS))
         sizes = cfg.d_model, cfg.units, cfg.layers
         with value_errors_as_user_errors():
             super().__init__(len(dictionary), dictionary.pad(), *sizes, dropouts)
@@ -116,11 +118,6 @@ class LSTMLanguageModel(ProjectedLoss, FairseqLanguageModel):
         """
         require_one_dictionary(task)
         return accelerated(cls(LSTMLanguageDecoder(task.source_dictionary, cfg)))
-
-    @property
-    def projection_weight(self) -> Tensor:
-        """E (V, E), for a loss that projects itself."""
-        return self.decoder.embedding.weight
 
 
 register_rows("vaswani_lm_lstm", RecurrentLanguageModelConfig, LSTM_LANGUAGE_MODELS)

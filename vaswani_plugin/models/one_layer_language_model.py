@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vaswani_plugin.architectures import ONE_LAYER
 from vaswani_plugin.building.acceleration import accelerated
+from vaswani_plugin.building.sizes import check_dropouts
 from vaswani_plugin.configurations import OneLayerConfig
 from vaswani_plugin.errors import value_errors_as_user_errors
 from vaswani_plugin.models._language_decoder import (
@@ -28,6 +29,7 @@ class OneLayerDecoder(FairseqDecoder):
     """Computes logits from words; `modules/one_layer.py` has the formulas."""
 
     def __init__(self, dictionary, cfg: OneLayerConfig) -> None:
+        check_dropouts(cfg, ("dropout",))
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
         self.dropout = cfg.dropout
@@ -95,15 +97,10 @@ class OneLayerLanguageModel(ProjectedLoss, FairseqLanguageModel):
             task: has the dictionary.
 
         Raises:
-            ValueError: when a size is below 1 or --d-model is odd.
+            ValueError: when a size is below 1, --d-model is odd, or --dropout is out of range.
         """
         require_one_dictionary(task)
         return accelerated(cls(OneLayerDecoder(task.source_dictionary, cfg)))
-
-    @property
-    def projection_weight(self) -> Tensor:
-        """E (V, D), for a loss that projects itself."""
-        return self.decoder.embedding.weight
 
 
 register_rows("vaswani_lm_one_layer", OneLayerConfig, ONE_LAYER)

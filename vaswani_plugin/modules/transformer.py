@@ -41,7 +41,8 @@ class Stack(nn.Module):
         window: r of restricted self-attention (section 4); 0 attends everywhere.
 
     Attributes:
-        run_layer: called in training instead of `layer(*arguments)`, to recompute or to compile.
+        run_layer: in training `run_layer(layer, *arguments)` is called in place of
+            `layer(*arguments)`, to recompute or to compile; None: no replacement.
     """
 
     def __init__(

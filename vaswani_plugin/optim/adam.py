@@ -14,6 +14,8 @@ from torch.optim.adamw import adamw
 from vaswani_plugin.errors import UserError
 
 HALF = (torch.float16, torch.bfloat16)
+GIVEN_NOW = ("betas", "eps", "weight_decay")
+"""Settings that a resumed run takes from its own flags; a schedule sets the learning rate."""
 
 
 @dataclass
@@ -72,15 +74,20 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict) -> None:
-        """Load a state in float32, onto the devices of the parameters.
+        """Load a state in float32, onto the devices of the parameters; keep the settings.
 
         PyTorch's own method would cast the moments to the type of the parameters, and leave the
-        step counts on the device that they were saved from.
+        step counts on the device that they were saved from. It would also load the saved settings.
+        This method loads the learning rate only. The settings are kept here, not in `VaswaniAdam`,
+        because fairseq's AMPOptimizer calls this method directly.
 
         Args:
             state_dict: the result of `state_dict`.
         """
+        given = [{name: group[name] for name in GIVEN_NOW} for group in self.param_groups]
         super().load_state_dict(state_dict)
+        for group, settings in zip(self.param_groups, given, strict=True):
+            group.update(settings)
         saved = [number for group in state_dict["param_groups"] for number in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         for number, p in zip(saved, params, strict=True):
@@ -151,7 +158,7 @@ class VaswaniAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict:
-        """The settings that override those stored in a checkpoint."""
+        """The settings of the flags, as arguments of `MixedPrecisionAdam`."""
         lr = self.cfg.lr
         return {
             "lr": lr[0] if isinstance(lr, Collection) else lr,

@@ -86,7 +86,15 @@ class HalvingSchedule(FairseqLRScheduler):
         return {**super().state_dict(), **began}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Continue from a checkpoint's state."""
+        """Continue from a checkpoint's state.
+
+        Raises:
+            UserError: the state is that of another schedule.
+        """
+        if "epoch" not in state_dict:
+            raise UserError(
+                "the checkpoint was trained with another --lr-scheduler: give --reset-lr-scheduler"
+            )
         super().load_state_dict(state_dict)
         self.epoch = state_dict["epoch"]
         self.updates_before_epoch = state_dict["updates_before_epoch"]

@@ -1,9 +1,12 @@
-"""A dictionary that turns sentences into text quickly."""
+"""The dictionaries of a task: text from numbers quickly, and a checkpoint that remembers them."""
 
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+
+from vaswani_plugin.checkpoint_errors import DIGESTS, refuse_other_dictionaries
+from vaswani_plugin.text.dictionary import digest_of
 
 
 class TextDictionary(Dictionary):
@@ -18,3 +21,29 @@ class TextDictionary(Dictionary):
         if torch.is_tensor(tensor) and tensor.dim() == 1:
             tensor = tensor.tolist()
         return super().string(tensor, *args, **kwargs)
+
+
+class DictionaryDigests:
+    """Keeps digests of a task's dictionaries in its checkpoints; comes before fairseq's class."""
+
+    def own_dictionaries(self) -> dict[str, Dictionary]:
+        """The dictionaries that a checkpoint depends on, by side: "source" or "target"."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """The task's part of a checkpoint: digests of its dictionaries."""
+        return {**super().state_dict(), DIGESTS: self._digests()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a checkpoint's state and compare the dictionaries.
+
+        Raises:
+            UserError: when the checkpoint's dictionaries have other words, or the same words in
+                another order. Their sizes may agree by chance; then every output would be wrong.
+        """
+        flags = self.args if self.cfg is None else self.cfg  # fairseq's older tasks have no cfg
+        refuse_other_dictionaries(flags.data, state_dict, self._digests())
+        super().load_state_dict(state_dict)
+
+    def _digests(self) -> dict[str, str]:
+        return {side: digest_of(words.symbols) for side, words in self.own_dictionaries().items()}

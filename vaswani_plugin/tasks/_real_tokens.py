@@ -74,23 +74,35 @@ def tokens_of_batches(pairs: LanguagePairDataset, indices: np.ndarray, batches: 
 
 
 def fitting_max_tokens(
-    pairs: LanguagePairDataset, indices: np.ndarray, most: int, wanted: int, multiple: int
+    pairs: LanguagePairDataset,
+    indices: np.ndarray,
+    most: int | None,
+    wanted: int,
+    multiple: int,
+    max_sentences: int | None = None,
 ) -> int:
     """The --max-tokens with which an average batch holds `wanted` real tokens per side.
 
     Args:
         pairs: of the training set, with targets.
         indices: numbers of the pairs that are trained on, (N,), in the order of the batches.
-        most: the given --max-tokens; the result is at most this.
+        most: the given --max-tokens, if it is given; the result is at most this.
         wanted: real tokens of a batch, the mean of source and target.
         multiple: --required-batch-size-multiple.
+        max_sentences: --batch-size, if it is given.
 
     Returns:
         The value in tokens.
 
     Raises:
-        UserError: batches of `most` hold fewer tokens, or the longest pair alone has more.
+        UserError: `most` is not given, batches of `most` hold fewer tokens, or the longest pair
+            alone has more.
     """
+    if most is None:
+        raise UserError(
+            f"--real-tokens {wanted} lowers --max-tokens, which is not given: give --max-tokens, or"
+            " leave out --real-tokens"
+        )
     sizes = np.maximum(pairs.src_sizes, pairs.tgt_sizes).astype(np.int64)
     longest = int(sizes[indices].max())
 
@@ -100,17 +112,20 @@ def fitting_max_tokens(
             lambda index: sizes[index],
             num_tokens_vec=sizes[indices],
             max_tokens=limit,
+            max_sentences=max_sentences,
             required_batch_size_multiple=multiple,
         )
         return tokens_of_batches(pairs, indices, len(batches)).mean
 
     limit, found = most, measured(most)
     if found < wanted * (1 - TOLERANCE):
-        raise UserError(
-            f"--real-tokens {wanted}: batches of --max-tokens {most} hold {found:.0f}; raise"
-            " --max-tokens"
-        )
+        raise _too_few_tokens(wanted, most, max_sentences, found)
     tried = {limit: found}
+    if max_sentences is not None:
+        # Where the number of sentences is the limit, fewer tokens change nothing. So the search
+        # starts with too few tokens, not with too many.
+        limit = min(most, max(longest, wanted))
+        found = tried[limit] = measured(limit)
     while abs(found / wanted - 1) > TOLERANCE and len(tried) < MOST_TRIES:
         limit = min(most, max(longest, round(limit * wanted / found)))
         if limit in tried:
@@ -122,3 +137,13 @@ def fitting_max_tokens(
             f" that can hold it hold {found:.0f} on average; raise --real-tokens, or clean the data"
         )
     return min(tried, key=lambda limit: abs(tried[limit] - wanted))
+
+
+def _too_few_tokens(wanted: int, most: int, max_sentences: int | None, found: float) -> UserError:
+    limits, remedy = f"--max-tokens {most}", "--max-tokens"
+    if max_sentences is not None:
+        limits += f" and --batch-size {max_sentences}"
+        remedy += " or --batch-size"
+    return UserError(
+        f"--real-tokens {wanted}: batches of {limits} hold {found:.0f}; raise {remedy}"
+    )

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 import numpy as np
+from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
-from vaswani_plugin.checkpoint_errors import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.tasks._dictionary import DictionaryDigests
 from vaswani_plugin.tasks._loss_after import LossAfterDataset
 from vaswani_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.tasks._precision import AutocastOnCPU
-from vaswani_plugin.text.dictionary import digest_of
 
 
 @dataclass
@@ -30,7 +30,7 @@ class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
 
 
 @register_task("vaswani_language_modeling", dataclass=VaswaniLanguageModelingConfig)
-class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
+class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageModelingTask):
     """fairseq's language modeling task, with an error where fairseq would silently skip text.
 
     Unless --label-smoothing is given, our criterion is cross-entropy here; see
@@ -58,22 +58,9 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, LanguageModelingTask):
                 )
         return task
 
-    def state_dict(self) -> dict[str, Any]:
-        """The task's part of a checkpoint: the digest of its dictionary."""
-        return {**super().state_dict(), DIGESTS: self._dictionary_digests()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint's state and compare the dictionary.
-
-        Raises:
-            UserError: when the checkpoint's dictionary has other words, or the same words in
-                another order.
-        """
-        refuse_other_dictionaries(self.args.data, state_dict, self._dictionary_digests())
-        super().load_state_dict(state_dict)
-
-    def _dictionary_digests(self) -> dict[str, str]:
-        return {"target": digest_of(self.dictionary.symbols)}
+    def own_dictionaries(self) -> dict[str, Dictionary]:
+        """The dictionary of the text."""
+        return {"target": self.dictionary}
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
         """Load a split; see fairseq's task."""

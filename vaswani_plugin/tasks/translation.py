@@ -16,12 +16,11 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import convert_padding_direction
 
-from vaswani_plugin.checkpoint_errors import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.tasks._dictionary import TextDictionary
+from vaswani_plugin.tasks._dictionary import DictionaryDigests, TextDictionary
 from vaswani_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
 from vaswani_plugin.tasks._precision import AutocastOnCPU
@@ -31,7 +30,6 @@ from vaswani_plugin.tasks._real_tokens import (
     indices_in_training,
     tokens_of_batches,
 )
-from vaswani_plugin.text.dictionary import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +58,7 @@ class VaswaniTranslationConfig(
 
 
 @register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
-class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
+class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
     """fairseq's translation task with the paper's decoding as its defaults."""
 
     cfg: VaswaniTranslationConfig
@@ -70,7 +68,8 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
-        # By data set: the given --max-tokens, and what --real-tokens lowered it to.
+        # By data set: the given --max-tokens and --batch-size, and the --max-tokens that
+        # --real-tokens lowered it to.
         self._fitted: WeakKeyDictionary[FairseqDataset, dict] = WeakKeyDictionary()
 
     @classmethod
@@ -87,38 +86,56 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         return TextDictionary.load(filename)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
-        """Load a split; see fairseq's task."""
+        """Load a split; see fairseq's task.
+
+        Raises:
+            UserError: --real-tokens or --batch-order is given for pairs that fairseq batches.
+        """
         super().load_dataset(split, epoch, combine, **kwargs)
         pairs = self.datasets[split]
+        is_training = split == self.cfg.train_subset
+        by_longer_side = is_training and str(self.cfg.batch_order) == "longer-side"
         if SentencePairs.can_hold(pairs):
-            is_training = split == self.cfg.train_subset
-            by_longer_side = is_training and str(self.cfg.batch_order) == "longer-side"
             self.datasets[split] = SentencePairs(pairs, by_longer_side)
+            return
+        given = ["--batch-order longer-side"] if by_longer_side else []
+        if is_training and self.cfg.real_tokens:
+            given.insert(0, f"--real-tokens {self.cfg.real_tokens}")
+        if given:
+            raise UserError(
+                f"{' and '.join(given)}: not with --num-batch-buckets or --load-alignments; leave"
+                " out the one or the other"
+            )
 
     def get_batch_iterator(
-        self, dataset: FairseqDataset, max_tokens: int | None = None, *args: Any, **kwargs: Any
+        self,
+        dataset: FairseqDataset,
+        max_tokens: int | None = None,
+        max_sentences: int | None = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> EpochBatchIterating:
         """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
 
         Raises:
-            UserError: --real-tokens can't be reached.
+            UserError: --real-tokens can't be reached, or --max-tokens is missing.
         """
+        make_batches = super().get_batch_iterator
         is_training = isinstance(dataset, SentencePairs) and (
             dataset is self.datasets.get(self.cfg.train_subset)
         )
         if not is_training or dataset.tgt is None:
-            return super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
-        fitted = self._fitted.setdefault(dataset, {})
-        if max_tokens in fitted:  # each epoch asks again
-            return super().get_batch_iterator(dataset, fitted[max_tokens], *args, **kwargs)
-        given = max_tokens
+            return make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
+        fitted, given = self._fitted.setdefault(dataset, {}), (max_tokens, max_sentences)
+        if given in fitted:  # each epoch asks again
+            return make_batches(dataset, fitted[given], max_sentences, *args, **kwargs)
         indices = indices_in_training(dataset, kwargs.get("max_positions"))
-        if self.cfg.real_tokens and max_tokens is not None and len(indices):
+        if self.cfg.real_tokens and len(indices):
             multiple = kwargs.get("required_batch_size_multiple", 1)
-            wanted = self.cfg.real_tokens
-            max_tokens = fitting_max_tokens(dataset, indices, max_tokens, wanted, multiple)
+            sizes = max_tokens, self.cfg.real_tokens, multiple, max_sentences
+            max_tokens = fitting_max_tokens(dataset, indices, *sizes)
         fitted[given] = max_tokens
-        batches = super().get_batch_iterator(dataset, max_tokens, *args, **kwargs)
+        batches = make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
         count = len(batches.frozen_batches)
         logger.info(
             "%d training batches of --max-tokens %s hold on average %.0f source and %.0f target"
@@ -127,25 +144,9 @@ class VaswaniTranslationTask(AutocastOnCPU, TranslationTask):
         )
         return batches
 
-    def state_dict(self) -> dict[str, Any]:
-        """The task's part of a checkpoint: digests of its dictionaries."""
-        return {**super().state_dict(), DIGESTS: self._dictionary_digests()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a checkpoint's state and compare the dictionaries.
-
-        Raises:
-            UserError: when the checkpoint's dictionaries have other words, or the same words in
-                another order. Their sizes may agree by chance; then every output would be wrong.
-        """
-        refuse_other_dictionaries(self.cfg.data, state_dict, self._dictionary_digests())
-        super().load_state_dict(state_dict)
-
-    def _dictionary_digests(self) -> dict[str, str]:
-        return {
-            "source": digest_of(self.src_dict.symbols),
-            "target": digest_of(self.tgt_dict.symbols),
-        }
+    def own_dictionaries(self) -> dict[str, Dictionary]:
+        """The dictionaries of both sides."""
+        return {"source": self.src_dict, "target": self.tgt_dict}
 
     def build_generator(
         self,

@@ -97,8 +97,8 @@ class Metering:
 
 def _measured_rate(trainer: Trainer) -> float:
     weight = next(trainer.get_model().parameters())
-    amp = isinstance(trainer.optimizer, AMPOptimizer) and weight.device.type == "cuda"
-    dtype = torch.float16 if amp else weight.dtype
+    is_mixed = isinstance(trainer.optimizer, AMPOptimizer)
+    dtype = torch.get_autocast_dtype(weight.device.type) if is_mixed else weight.dtype
     rate = matrix_rate(weight.device, dtype)
     name = str(dtype).removeprefix("torch.")
     logger.info("matrix rate of %s in %s: %.3f TFLOP/s", weight.device, name, rate / 1e12)
