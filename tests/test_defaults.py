@@ -17,8 +17,8 @@ def line_of(*flags: str) -> str:
 def test_the_model_values_are_bases():
     base = VaswaniTransformerConfig()
     assert all(getattr(base, key) == value for key, value in BASE.items())
-    assert MODEL_VALUES.keys() == BASE.keys() - {"d_k", "d_v"}
-    assert all(getattr(base, key) == value for key, value in MODEL_VALUES.items())
+    widths = dict.fromkeys(("d_k", "d_v"), base.d_model // base.heads)
+    assert MODEL_VALUES == BASE | widths | {"positions": str(base.positions)}
     assert row_of("vaswani_base").changes == {}
 
 
@@ -29,6 +29,9 @@ def test_sizes_that_differ_from_base_are_named():
     line = line_of("--arch", "vaswani_tiny")
     named = ("encoder_layers=4 (6)", "d_model=128 (512)", "d_ff=256 (2048)", "heads=4 (8)")
     assert all(name in line for name in named) and "dropout=" not in line
+    assert "from base: d_k=16 (64);" in line_of("--arch", "vaswani_b_dk16", "--max-tokens", "4096")
+    line = line_of("--arch", "vaswani_e_learned", "--max-tokens", "4096")
+    assert "from base: positions=learned (sinusoidal);" in line
 
 
 @pytest.mark.parametrize(

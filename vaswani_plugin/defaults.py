@@ -47,7 +47,7 @@ RECURRENT_LANGUAGE_MODEL_VALUES: dict[str, Any] = {"optimization.clip_norm": 0.2
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
 
-MODEL_VALUES: dict[str, Any] = {key: value for key, value in BASE.items() if value is not None}
+MODEL_VALUES: dict[str, Any] = {**BASE, "d_k": 64, "d_v": 64, "positions": "sinusoidal"}
 """Base (Table 3, first line), by the keys of a Transformer's configuration."""
 
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
@@ -139,7 +139,7 @@ def _model_part(cfg: DictConfig) -> str:
     others = [
         f"{key}={size} ({MODEL_VALUES[key]})"
         for key, size in sizes.items()
-        if size not in (None, MODEL_VALUES[key])
+        if size is not None and str(size) != str(MODEL_VALUES[key])  # d_k None: d_model / heads
     ]
     return "model, where it differs from base: " + (", ".join(others) or "nowhere")
 
