@@ -24,6 +24,7 @@ from omegaconf import DictConfig, open_dict
 from tests.conftest import write_toy_corpus
 from vaswani_plugin import training
 from vaswani_plugin.fairseq_patches.messages import is_users_error, one_line
+from vaswani_plugin.fairseq_patches.numerics import MASTERS
 from vaswani_plugin.training import preemption
 
 DEBUG = (
@@ -175,10 +176,14 @@ def updates_in(checkpoint: Path) -> int:
 def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
     """Model and optimizer state of a checkpoint, each tensor by its name."""
     state = torch.load(checkpoint)
-    moments = state["last_optimizer_state"]["state"]
-    return state["model"] | {
-        f"{number}.{key}": value for number, kept in moments.items() for key, value in kept.items()
+    optimizer = state["last_optimizer_state"]
+    moments = {
+        f"{number}.{key}": value
+        for number, kept in optimizer["state"].items()
+        for key, value in kept.items()
     }
+    masters = {f"{n}.master": value for n, value in enumerate(optimizer.get(MASTERS, []))}
+    return state["model"] | moments | masters
 
 
 def assert_same_weights(checkpoint: Path, other: Path) -> None:

@@ -121,6 +121,46 @@ def test_what_the_user_put_there_is_used(undisturbed, start, tmp_path, put):
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
+PRETRAINED = ("--finetune-from-model", "--continue-once")
+
+
+@pytest.mark.parametrize("flag", PRETRAINED)
+def test_the_other_checkpoints_come_before_a_file_to_begin_with(undisturbed, start, tmp_path, flag):
+    folder = copy_of(undisturbed, tmp_path / "run")
+    (folder / "checkpoint_last.pt").unlink()
+    run = start(folder, flag, undisturbed / "checkpoint1.pt")
+    assert run.wait() == 0, run.output()
+    assert f"{flag} is ignored: {folder} has checkpoints to resume from" in run.output()
+    assert f"resuming from {folder}/checkpoint_2_8.pt, update 8" in run.output()
+    assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
+
+
+def test_a_first_start_begins_with_the_named_file(undisturbed, start, tmp_path):
+    """Also in a folder whose only checkpoint can't be resumed from."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    state = torch.load(undisturbed / "checkpoint_best.pt")
+    torch.save(state | {"last_optimizer_state": None}, folder / "checkpoint_best.pt")
+    model = undisturbed / "checkpoint1.pt"
+    run = start(folder, "--max-update", 1, "--finetune-from-model", model)
+    assert run.wait() == 0, run.output()
+    assert f"loading pretrained model from {model}" in run.output()
+    assert "is ignored" not in run.output()
+
+
+@pytest.mark.parametrize(
+    ("flags", "stop"), [(("--bf16",), 5), (("--curriculum", 1), 7), (("--curriculum", 1), 12)]
+)
+def test_a_training_with_these_flags_resumes_bit_by_bit(start, tmp_path, flags, stop):
+    """Stopped in the first epoch, after it, and in the second; an epoch has seven updates."""
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    flags = (*flags, "--disable-validation")
+    for folder, updates in ((straight, 18), (resumed, stop), (resumed, 18)):
+        run = start(folder, *flags, "--max-update", updates)
+        assert run.wait() == 0, run.output()
+    assert_same_weights(resumed / "checkpoint_last.pt", straight / "checkpoint_last.pt")
+
+
 def save(path, updates, **changes):
     """What a start looks at, in a file that is newer than those before."""
     time.sleep(TICK)

@@ -1,5 +1,6 @@
 """Updates that can't be made: NaN and infinite gradients, and batches that need too much memory."""
 
+import functools
 import math
 import re
 
@@ -56,6 +57,20 @@ def test_the_update_is_skipped_and_counted(start, tmp_path, value, kind, flags):
     state = torch.load(tmp_path / "run" / "checkpoint_last.pt")["model"]
     assert all(torch.isfinite(weight).all() for weight in state.values())
     assert not (tmp_path / "run" / "crash.pt").exists()
+
+
+def test_amp_on_the_cpu_of_a_machine_with_a_gpu(start, tmp_path):
+    """PyTorch's loss scale, which is on wherever a GPU is, refuses to unscale twice in a step."""
+    spoil = spoiled(math.nan, lambda n: n in (3, 6, 7))
+
+    def fault():
+        spoil()
+        torch.cuda.amp.GradScaler = functools.partial(torch.amp.GradScaler, "cpu")
+
+    run = start(tmp_path / "run", "--amp", fault=fault)
+    assert run.wait() == 0, run.output()
+    assert "update 5: the gradient of" in run.output() and "| nonfinite 3" in run.output()
+    assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 14
 
 
 @pytest.mark.parametrize("precision", [(), ("--bf16",), ("--memory-efficient-bf16",)])

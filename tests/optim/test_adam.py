@@ -1,5 +1,6 @@
 """Adam (section 5.3) equals its algorithm in NumPy, and works inside fairseq's wrappers."""
 
+import ast
 import copy
 
 import numpy as np
@@ -7,6 +8,7 @@ import paper_reference
 import pytest
 import torch
 from fairseq import optim
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
@@ -180,11 +182,8 @@ def test_bf16_goes_on_exactly_after_save_and_load(bf16_config, kind, tmp_path):
     optimizer = wrapped(kind, bf16_config, straight)
     for gradient in steps[:5]:
         feed(optimizer, straight, gradient)
-    # fairseq makes the masters of a resumed run from the saved half-precision parameters.
     resumed = torch.nn.Parameter(straight.detach().clone())
     torch.save(optimizer.state_dict(), tmp_path / "state.pt")
-    if kind is FP16Optimizer:
-        optimizer.fp32_params[0].data.copy_(straight.detach())
     other = wrapped(kind, bf16_config, resumed)
     other.load_state_dict(torch.load(tmp_path / "state.pt"), {"lr": 0.02})
     for gradient in steps[5:]:
@@ -258,13 +257,30 @@ def test_half_precision_resumes_with_moments_in_float32(bf16_config, dtype, wrap
     assert state["exp_avg"].ne(state["exp_avg"].to(dtype)).any()
 
 
-def test_settings_given_now_win_over_those_saved():
-    parameter = torch.nn.Parameter(start((2, 2)))
-    old = VaswaniAdam(make_config(adam_betas="(0.5, 0.6)", adam_eps=1e-3), [parameter])
-    new = VaswaniAdam(make_config(), [parameter])
-    new.load_state_dict(old.state_dict(), new.optimizer_config)
-    group = new.optimizer.param_groups[0]
-    assert (group["betas"], group["eps"], group["lr"]) == ((0.9, 0.98), 1e-9, 1e-3)
+@pytest.mark.parametrize("overrides", ["{}", "{'eps': 0.5}"])
+@pytest.mark.parametrize("kind", [None, FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer])
+def test_settings_given_now_win_over_those_saved(bf16_config, kind, overrides):
+    """As fairseq's trainer resumes: it passes --optimizer-overrides, by default {}, and no more."""
+    is_half = kind in (FP16Optimizer, MemoryEfficientFP16Optimizer)
+    parameter = torch.nn.Parameter(start((2, 2)).to(torch.bfloat16 if is_half else torch.float32))
+
+    def make(**changes):
+        cfg = copy.deepcopy(bf16_config)
+        cfg.optimizer.update({"lr": [0.02], **changes})
+        cfg.checkpoint.optimizer_overrides = overrides
+        if kind is None:
+            return cfg, optim.build_optimizer(cfg.optimizer, [parameter])
+        return cfg, kind.build_optimizer(cfg, [parameter])
+
+    _, old = make(adam_betas="(0.5, 0.6)", adam_eps=1e-3, weight_decay=0.1)
+    old.set_lr(0.7)
+    cfg, new = make()
+    assert cfg.checkpoint.optimizer_overrides == overrides
+    new.load_state_dict(old.state_dict(), ast.literal_eval(cfg.checkpoint.optimizer_overrides))
+    (group,) = new.optimizer.param_groups
+    assert group["betas"] == (0.9, 0.98) and group["weight_decay"] == 0.0
+    assert group["eps"] == ast.literal_eval(overrides).get("eps", 1e-9)
+    assert group["lr"] == 0.7  # until the schedule sets it
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 0.5])

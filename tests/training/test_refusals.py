@@ -30,6 +30,13 @@ def test_half_precision_on_a_cpu(monkeypatch):
     refuse_what_cannot_train(config(fp16=True, cpu=False), ANY)
 
 
+def test_bfloat16_weights_without_masters():
+    with pytest.raises(UserError, match="--bf16 and --amp: .*; leave out one of them"):
+        refuse_what_cannot_train(config(bf16=True, amp=True), ANY)
+    for alone in ("bf16", "amp"):
+        refuse_what_cannot_train(config(**{alone: True}), ANY)
+
+
 @pytest.mark.parametrize(
     ("schedule", "lr", "is_said"),
     [("vaswani", (0.1,), True), ("vaswani", (0.25,), False), ("fixed", (0.1,), False)],

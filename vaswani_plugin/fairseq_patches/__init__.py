@@ -6,8 +6,9 @@ is gone, and can be called twice. The subjects:
 
 * ``messages``: a user's mistake ends in one line, not in a traceback;
 * ``quiet``: known-harmless warnings are silenced;
-* ``numerics``: numpy 2's removed names, bfloat16 without XLA;
+* ``numerics``: numpy 2's removed names, bfloat16 without XLA, resumed with its float32 weights;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
+* ``shuffling``: the order of an epoch's batches, and every batch once;
 * ``epochs``: resuming within an epoch, with another number of workers;
 * ``updates``: batches that don't fit into memory;
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, atomic saves;
@@ -33,6 +34,7 @@ from vaswani_plugin.fairseq_patches import (
     messages,
     numerics,
     quiet,
+    shuffling,
     threads,
     updates,
 )
@@ -43,10 +45,13 @@ PATCHES = (
     quiet.set_log_level_to_info,
     numerics.restore_removed_numpy_names,
     numerics.train_in_bf16_without_xla,
+    numerics.save_float32_weights_of_half_precision,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
     batches.read_uncached_data,
     batches.refuse_unscored_texts,
+    shuffling.shuffle_each_epoch_as_asked,
+    shuffling.keep_batches_beyond_whole_groups,
     epochs.resume_epoch_with_other_worker_count,
     epochs.finish_epochs_with_other_update_freq,
     epochs.restart_stopwatches_on_resume,

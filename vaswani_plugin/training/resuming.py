@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError
@@ -12,6 +13,31 @@ logger = logging.getLogger(__name__)
 
 AUTOMATIC = "checkpoint_last.pt"
 """fairseq's default of --restore-file: resume if there is a checkpoint."""
+
+FLAGS_OF_FIRST_START = ("finetune_from_model", "continue_once")
+
+
+def ignore_flags_of_first_start(cfg: Any, last: Path, suffix: str) -> None:
+    """Ignore --finetune-from-model and --continue-once if the folder has a checkpoint to use.
+
+    fairseq ignores them only if `last` is there. Otherwise it would begin anew from their file, and
+    overwrite the training's other checkpoints.
+
+    Args:
+        cfg: fairseq's configuration of checkpoints; the flags are set to None.
+        last: where fairseq looks.
+        suffix: of the file names; "" without shards.
+
+    Raises:
+        CheckpointError: when there are checkpoints, and all are damaged.
+    """
+    given = [name for name in FLAGS_OF_FIRST_START if getattr(cfg, name, None) is not None]
+    if not given or last.is_file() or choose(last, suffix) == last:
+        return
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
+        logger.warning("%s is ignored: %s has checkpoints to resume from", flag, last.parent)
+        setattr(cfg, name, None)
 
 
 def choose(last: Path, suffix: str) -> Path:

@@ -13,6 +13,7 @@ import torch
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
@@ -38,7 +39,7 @@ class OutOfMemory(UserError):
 
 
 def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
-    """Refuse --fp16 on a CPU and alignments without attention; warn of an --lr without effect.
+    """Refuse flags that can't train together or here; warn of an --lr without effect.
 
     Args:
         cfg: fairseq's whole configuration.
@@ -51,6 +52,11 @@ def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
     on_cpu = getattr(common, "cpu", False) or not torch.cuda.is_available()
     if on_cpu and getattr(common, "fp16", False):
         raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
+    if getattr(common, "bf16", False) and getattr(common, "amp", False):
+        raise UserError(
+            "--bf16 and --amp: together they would train bfloat16 weights without float32 copies;"
+            " leave out one of them"
+        )
     criterion = getattr(getattr(cfg, "criterion", None), "_name", None)
     has_no_attention = getattr(getattr(model, "decoder", None), "attention", True) is None
     if criterion == WITH_ALIGNMENT and has_no_attention:
@@ -79,7 +85,7 @@ class VaswaniTrainer(Trainer):
         quantizer: fairseq's, or None.
 
     Raises:
-        UserError: when --log-mfu can't be done.
+        UserError: flags can't be done, or no checkpoint of a folder that has some is good.
     """
 
     def __init__(
@@ -94,6 +100,10 @@ class VaswaniTrainer(Trainer):
         self.saves = Saves()
         self.manifest: DataManifest | None = None
         self.metering = Metering.of_task(self.cfg, task)
+        self.metered_update: int | None = None
+        last = self._automatic_checkpoint()
+        if last is not None:
+            resuming.ignore_flags_of_first_start(self.cfg.checkpoint, last, self.checkpoint_suffix)
         if self._setting("lr_scheduler._name") == REGISTERED_DEFAULTS["lr_scheduler"]:
             logger.info(report(self.cfg))
 
@@ -266,15 +276,21 @@ class VaswaniTrainer(Trainer):
                 raise
             raise self._out_of_memory(error) from error
         if self.metering is not None and logged is not None:
-            self.metering.log(samples, self)
+            self._meter(samples)
         self.preemption.save_if_requested(self)
         return logged
+
+    def _meter(self, samples: list) -> None:
+        """Log an update's cost once: --amp repeats an overflowed batch by a step within a step."""
+        if self.metered_update != self.get_num_updates():
+            self.metered_update = self.get_num_updates()
+            self.metering.log(samples, self)
 
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
         """fairseq's method; a norm that is not finite ends the step, not the training.
 
         --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
-        On a CPU --amp has no loss scale, and fairseq would apply the update.
+        Without a GPU, --amp has no loss scale, and fairseq would apply the update.
 
         Args:
             clip_norm: largest norm; 0 leaves the gradients as they are.
@@ -298,6 +314,9 @@ class VaswaniTrainer(Trainer):
         if hasattr(self.optimizer, "_multiply_factor"):
             # fairseq's --bf16 resets it only in a finished step; it would scale the next one, too.
             self.optimizer._multiply_factor = 1.0
+        if isinstance(self.optimizer, AMPOptimizer) and self.optimizer.scaler.is_enabled():
+            # With --cpu beside a GPU. PyTorch refuses to unscale the next gradients without it.
+            self.optimizer.scaler.update()
 
     def _out_of_memory(self, error: RuntimeError) -> OutOfMemory:
         return OutOfMemory(
