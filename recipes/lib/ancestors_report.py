@@ -99,8 +99,8 @@ class Corpus:
             raise InputError(f"{output}: {len(words)} translations of {len(self.words)} sentences")
         text = list(map(make_detokenizer(self.target), words))
         split = self.target == "de"
-        tokens = Segments(words, words, [self.references], sources=self.words)
-        running = Segments(text, text, [self.running])
+        tokens = Segments(words, [self.references], sources=self.words)
+        running = Segments(text, [self.running])
         # As in published results: lower-cased text, in the words that the model was trained on.
         if self.lowercase:
             scores = score(tokens, False, None, tokenized=True, compound_split=split)

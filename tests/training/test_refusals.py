@@ -10,7 +10,7 @@ from recurrent_models import make_recurrent
 from torch import nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.training.trainer import WITH_ALIGNMENT, refuse_what_cannot_train
+from vaswani_plugin.training.refusals import WITH_ALIGNMENT, refuse_what_cannot_train
 
 ANY = nn.Identity()
 

@@ -13,7 +13,7 @@ Batches = list[list[int]]
 
 def _three_batches(**options: bool | int) -> iterators.EpochBatchIterator:
     """Three batches of one sentence, for the checks below."""
-    sentences = torch.utils.data.TensorDataset(torch.arange(3))
+    sentences = torch.utils.data.TensorDataset(torch.arange(3, device="cpu"))
     return iterators.EpochBatchIterator(sentences, list, [[0], [1], [2]], **options)
 
 
