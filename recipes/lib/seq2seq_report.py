@@ -15,8 +15,8 @@ from vaswani_plugin.metrics.published import SEQ2SEQ
 from vaswani_plugin.text.corpus_io import read_json, run, write_atomically
 
 AGAIN = "run the recipe again"
-NUMBERS = {2: "two", 5: "five"}
-"""As the published tables write the sizes of ensembles."""
+WORDS = {2: "two", 5: "five"}
+"""Sizes of ensembles as the published tables write them."""
 BASELINE, ORACLE = "baseline, phrase-based", "best of each list (oracle)"
 
 
@@ -30,7 +30,7 @@ def translated_titles(models: int, beam: int) -> dict[str, str]:
     return {
         "forwards": f"one LSTM, source forwards, beam {beam}",
         "reversed": f"one LSTM, source reversed, beam {beam}",
-        "ensemble": f"{NUMBERS.get(models, models)} LSTMs, reversed, beam {beam}",
+        "ensemble": f"{WORDS.get(models, models)} LSTMs, reversed, beam {beam}",
     }
 
 
@@ -42,7 +42,7 @@ def rescored_titles(models: int) -> dict[str, str]:
         "baseline + forwards": "baseline's lists rescored by one LSTM, forwards",
         "baseline + reversed": "baseline's lists rescored by one LSTM, reversed",
         "baseline + ensemble": (
-            f"baseline's lists rescored by {NUMBERS.get(models, models)} LSTMs, reversed"
+            f"baseline's lists rescored by {WORDS.get(models, models)} LSTMs, reversed"
         ),
         "oracle": ORACLE,
     }

@@ -313,7 +313,7 @@ def test_learn_needs_files_it_can_read_twice(tmp_path):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_long_line_is_learned_from(tmp_path, kind):
-    """sentencepiece skips lines above 4,192 bytes, unless it is told not to."""
+    """By default sentencepiece skips lines of more than 4,192 bytes."""
     (tmp_path / "text").write_text("ab " * 30 + "\n" + "xyz " * 2000 + "\n")
     (tmp_path / "m").write_bytes(wordpiece.learn([str(tmp_path / "text")], 300, kind, at_most=True))
     pieces = wordpiece.make_encoder(tmp_path / "m")("xyz xyz").split()

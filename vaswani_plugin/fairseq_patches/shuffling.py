@@ -2,27 +2,12 @@
 
 from collections.abc import Callable
 
-import torch
 from fairseq.data import iterators
 
-from vaswani_plugin.fairseq_patches._patching import patch
+from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch
 
 Batches = list[list[int]]
 """Numbers of the sentences of each batch."""
-
-
-def _three_batches(**options: bool | int) -> iterators.EpochBatchIterator:
-    """Three batches of one sentence, for the checks below."""
-    sentences = torch.utils.data.TensorDataset(torch.arange(3, device="cpu"))
-    return iterators.EpochBatchIterator(sentences, list, [[0], [1], [2]], **options)
-
-
-def _keeps_first_epochs_order() -> bool:
-    """Whether a later epoch, to be shuffled, keeps the order of a first one that was not."""
-    batches = _three_batches(reuse_dataloader=True)
-    batches._get_iterator_for_epoch(1, shuffle=False)
-    batches._get_iterator_for_epoch(2, shuffle=True)
-    return not batches.epoch_batch_sampler.shuffle
 
 
 def shuffle_each_epoch_as_asked() -> None:
@@ -36,7 +21,7 @@ def shuffle_each_epoch_as_asked() -> None:
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not _keeps_first_epochs_order():
+    if not is_affected_version():
         return
 
     @patch(iterators.EpochBatchIterator, "_get_iterator_for_epoch")
@@ -63,8 +48,7 @@ def keep_batches_beyond_whole_groups() -> None:
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    grouped = _three_batches(num_shards=2, grouped_shuffling=True)
-    if len(grouped.ordered_batches(1, False, True)) == len(grouped):
+    if not is_affected_version():
         return
 
     @patch(iterators.EpochBatchIterator, "ordered_batches")
