@@ -15,12 +15,11 @@ mistake: 0.00004 of 36 million.
 
 import argparse
 import json
-import os
 
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.cleaning import Report, Rules, check, clean
-from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.corpus_io import InputError, check_outputs, run
 
 
 def text_report(result: Report) -> str:
@@ -32,19 +31,6 @@ def text_report(result: Report) -> str:
         else:
             lines.append(f"{key.replace('_', ' ')}: {value:,}")
     return "\n".join(lines)
-
-
-def check_outputs(outputs: list[str], inputs: list[str]) -> None:
-    """Refuses outputs that would overwrite each other or an input.
-
-    Raises:
-        InputError: an output is refused; names the file.
-    """
-    taken = {os.path.realpath(path) for path in inputs}
-    for path in outputs:
-        if os.path.realpath(path) in taken:
-            raise InputError(f"--clean {path}: the two outputs and the inputs must all differ")
-        taken.add(os.path.realpath(path))
 
 
 def main() -> None:
@@ -67,7 +53,7 @@ def main() -> None:
     names = ("min_length", "max_length", "max_ratio", "drop_duplicates")
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
     if args.clean:
-        check_outputs(args.clean, [args.source, args.target])
+        check_outputs("--clean", args.clean, [args.source, args.target])
         result = clean(args.source, args.target, tuple(args.clean), Rules(**given))
     elif given:
         raise InputError(f"--{next(iter(given)).replace('_', '-')} goes with --clean")

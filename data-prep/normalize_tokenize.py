@@ -45,6 +45,9 @@ def main() -> None:
     tokenizing = "lowercase no_normalize no_tokenize no_escape aggressive".split()
     if args.detokenize and (given := [name for name in tokenizing if getattr(args, name)]):
         raise InputError(f"--{given[0].replace('_', '-')}: leave it out with --detokenize")
+    of_tokens = [name for name in ("no_escape", "aggressive") if getattr(args, name)]
+    if args.no_tokenize and of_tokens:
+        raise InputError(f"--{of_tokens[0].replace('_', '-')}: leave it out with --no-tokenize")
     if args.detokenize:
         factory = partial(make_detokenizer, args.language)
     else:

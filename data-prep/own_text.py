@@ -21,7 +21,7 @@ from typing import Any
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.columns import PairFiles
-from vaswani_plugin.text.corpus_io import InputError, run, write_json
+from vaswani_plugin.text.corpus_io import InputError, check_outputs, run, write_json
 from vaswani_plugin.text.own_corpus import Inputs, OwnCorpus
 from vaswani_plugin.text.own_lines import OwnLines
 from vaswani_plugin.text.screening import PairRules
@@ -126,10 +126,16 @@ def text_report(report: dict[str, Any]) -> str:
 def main() -> None:
     """Command line."""
     args = parse_arguments()
-    for paths in (args.train, args.valid, args.test, args.mix_old, args.keep_out):
-        for path in paths or ():
-            if path == "-" or Path(path).is_fifo():
-                raise InputError(f"{path}: a pipe can't be read twice: give a file")
+    groups = args.train, args.valid, args.test, args.mix_old, args.keep_out
+    inputs = [path for group in groups for path in group or ()]
+    for path in inputs:
+        if path == "-" or Path(path).is_fifo():
+            raise InputError(f"{path}: a pipe can't be read twice: give a file")
+    endings = dict.fromkeys(args.pair.split("-", 1)) if args.pair else ["txt"]
+    splits = [
+        args.output / f"{name}.{end}" for name in ("train", "valid", "test") for end in endings
+    ]
+    check_outputs("--output and --report", [*splits, args.report], inputs)
     for name in ("valid", "test"):
         size = getattr(args, f"{name}_size")
         if size is not None and size < 1:

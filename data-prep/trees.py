@@ -20,14 +20,19 @@ On a bad tree the command stops, with its file and line; --skip-bad skips bad tr
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, read_pairs, run, write_atomically
+from vaswani_plugin.text.corpus_io import (
+    InputError,
+    check_outputs,
+    read_pairs,
+    run,
+    write_atomically,
+)
 from vaswani_plugin.text.linearization import linearize, restore
 from vaswani_plugin.text.tree_cleaning import clean
 from vaswani_plugin.text.tree_statistics import as_text, statistics
@@ -116,8 +121,7 @@ def write_trees(trees: Iterator[Tree], output: str | Path, bad: BadTrees) -> Non
 
 def write_sequences(args: argparse.Namespace, bad: BadTrees) -> None:
     """Runs the command `linearize`."""
-    if os.path.realpath(args.source) == os.path.realpath(args.target):
-        raise InputError(f"--target {args.target}: must differ from --source")
+    check_outputs("--source and --target", [args.source, args.target], [])
     count = 0
     with write_atomically(args.source) as put_words, write_atomically(args.target) as put_symbols:
         for words, symbols in sequences(args, bad):

@@ -23,7 +23,6 @@ and .xml, iwslt for train.tags.*, otherwise text.
 
 import argparse
 import codecs
-import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -37,6 +36,7 @@ from vaswani_plugin.text.archives import has_members, open_members
 from vaswani_plugin.text.corpus_io import (
     BLOCK_BYTES,
     InputError,
+    check_outputs,
     decode_lines,
     run,
     write_bytes_atomically,
@@ -175,13 +175,10 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
             f"{len(formats)} --format for {len(members)} members: none, one for all, or one each"
         )
     for name in formats:
-        if not re.fullmatch(r"text|sgm|iwslt|column:[1-9]\d*", name):
+        if not re.fullmatch(r"text|sgm|iwslt|column:[1-9]\d{0,8}", name):
             raise InputError(f"--format {name}: must be text, sgm, iwslt or column:N, N from 1")
     formats = formats or [format_of(member) for member in members]
-    if len(set(args.output)) < len(args.output):
-        raise InputError("--output: every output needs a name of its own")
-    if os.path.realpath(args.archive) in map(os.path.realpath, args.output):
-        raise InputError(f"--output {args.archive}: this is the archive itself")
+    check_outputs("--output", args.output, [args.archive])
     return [
         Job(member, formats[index % len(formats)], output)
         for index, (member, output) in enumerate(zip(members, args.output, strict=True))

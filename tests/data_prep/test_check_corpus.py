@@ -123,7 +123,9 @@ def test_limits_are_of_the_cleaned_copy(tmp_path):
 def test_clean_never_overwrites_what_it_reads(tmp_path):
     source, target = write_pair(tmp_path, b"a\n", b"a\n")
     for outputs in ((source, tmp_path / "o"), (tmp_path / "o", tmp_path / "." / "o")):
-        assert_one_line_error(check(source, target, "--clean", *outputs), "--clean", "must all")
+        assert_one_line_error(
+            check(source, target, "--clean", *outputs), "--clean: ", "give another"
+        )
     assert source.read_bytes() == b"a\n"
 
 

@@ -68,11 +68,17 @@ def test_detokenize_undoes_tokenize(language, raw):
     assert process(tokens, "--language", language, "--detokenize") == raw
 
 
-@pytest.mark.parametrize("flag", ["--lowercase", "--aggressive", "--no-escape"])
-def test_detokenizing_has_no_flags_of_tokenizing(flag):
-    flags = ("--language", "en", "--detokenize", flag)
+@pytest.mark.parametrize(
+    ("mode", "flag"),
+    [
+        *(("--detokenize", flag) for flag in ("--lowercase", "--aggressive", "--no-escape")),
+        *(("--no-tokenize", flag) for flag in ("--aggressive", "--no-escape")),
+    ],
+)
+def test_flags_without_effect_are_refused(mode, flag):
+    flags = ("--language", "en", mode, flag)
     done = run_script("data-prep/normalize_tokenize.py", *flags, stdin=b"a b\n")
-    assert_one_line_error(done, f"{flag}: leave it out with --detokenize")
+    assert_one_line_error(done, f"{flag}: leave it out with {mode}")
     assert done.stdout == ""
 
 

@@ -94,9 +94,10 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     assert list(read_csv(str(path))) == [
         Example(['He said: "Go."', "Then he went."], ["One . Two ."])
     ]
-    path.write_text("id,text\n1,a\n")
-    with pytest.raises(InputError, match="test.csv:2: needs the columns article and highlights"):
-        list(read_csv(str(path)))
+    for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="test.csv:2: no article or no highlights.*are id, "):
+            list(read_csv(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -158,5 +159,11 @@ def test_the_script(tmp_path):
     flags = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out", "--most", 2)
     done = run_script("data-prep/summaries.py", "--format", "scitldr", *flags)
     assert done.stdout == f"{tmp_path}/out: 2 articles with summaries\n", done.stderr
-    done = run_script("data-prep/summaries.py", "--format", "csv", *flags, "--urls", "x")
-    assert_one_line_error(done, "--urls goes with --format stories")
+    for more, part in (
+        (("--urls", "x"), "--urls goes with --format stories"),
+        (("--most", -1), "--most -1: must be at least 0"),
+        (("--output", tmp_path / "in"), "in.jsonl is an input"),
+    ):
+        done = run_script("data-prep/summaries.py", "--format", "csv", *flags, *more)
+        assert_one_line_error(done, part)
+    assert len(list(read_scitldr(str(tmp_path / "in.jsonl")))) == 3

@@ -256,7 +256,9 @@ def test_sides_of_a_test_set_must_agree(tmp_path, reference, message):
         (("--member", "m"), ["1 --member and 2 --output"]),
         (("--member", "m", "--member", "n", "--format", "docx"), ["--format docx", "column:N"]),
         (("--member", "m", "--member", "n", *("--format", "text") * 3), ["3 --format"]),
-        (("--member", "m", "--member", "n", "--output", "a"), ["--output"]),
+        (("--member", "m", "--member", "n", "--format", f"column:{9**30}"), ["--format column:4"]),
+        (("--member", "m", "--member", "n", "--member", "o", "--output", "./a"), ["./a is an"]),
+        (("--member", "m", "--member", "n", "--member", "o", "--output", "x.zip"), ["x.zip is an"]),
     ],
 )
 def test_flags_that_do_not_fit(tmp_path, flags, parts):

@@ -178,7 +178,7 @@ def test_script_refuses_one_file_for_both(tmp_path):
         *("data-prep/trees.py", "linearize", tmp_path / "gold"),
         *("--source", path, "--target", tmp_path / "." / "same"),
     )
-    assert_one_line_error(done, "must differ from --source")
+    assert_one_line_error(done, "--source and --target: ", "same is an input or another output")
     assert not path.exists()
 
 

@@ -265,6 +265,20 @@ def test_pipes_and_other_mistakes(tmp_path):
     assert_one_line_error(done, "--pair aa-aa: two different languages")
 
 
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_input_files_are_never_replaced(tmp_path, name):
+    (tmp_path / "raw").mkdir()
+    files = write(tmp_path / "raw", pairs_of(1), name)
+    before = [path.read_bytes() for path in files]
+    others = () if name == "train" else ("--train", *write(tmp_path, pairs_of(2)))
+    done = run(tmp_path, *others, f"--{name}", *files)
+    assert_one_line_error(done, f"--output and --report: {files[0]} is an input", "give another")
+    done = run(tmp_path, "--train", tmp_path / "raw" / "train.txt", pair=False)
+    assert_one_line_error(done, "raw/train.txt is an input")
+    assert [path.read_bytes() for path in files] == before
+    assert sorted((tmp_path / "raw").iterdir()) == files
+
+
 @pytest.mark.parametrize(
     ("pairs", "size"), [(20, 2), (500, 50), (2000, 100), (30_000, 1500), (10**7, 2000)]
 )

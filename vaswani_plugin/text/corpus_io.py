@@ -13,7 +13,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -190,6 +190,26 @@ def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, st
         yield left, right
     if count == 0:
         raise InputError(f"{source} and {target}: both files are empty")
+
+
+def check_outputs(flag: str, outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Refuses outputs that would replace an input or one another.
+
+    Args:
+        flag: the option that names the outputs, for the message.
+        outputs: files that will be written.
+        inputs: files that are read.
+
+    Raises:
+        InputError: an output is refused; names the file.
+    """
+    taken = set(map(os.path.realpath, inputs))
+    for path in outputs:
+        if os.path.realpath(path) in taken:
+            raise InputError(
+                f"{flag}: {path} is an input or another output, and would be lost: give another"
+            )
+        taken.add(os.path.realpath(path))
 
 
 def read_json(path: str | Path, remedy: str) -> Any:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def read_csv(path: str) -> Iterator[Example]:
     """Yields the rows of a table.
 
     Raises:
-        InputError: a column is missing.
+        InputError: a row has no article or no highlights; names the line.
     """
     # Fields may hold line breaks, so the csv module needs the line ends.
     rows = csv.DictReader(f"{line}\n" for line in read_lines(path))
@@ -91,8 +92,8 @@ def read_csv(path: str) -> Iterator[Example]:
             article, highlights = row.get("article"), row.get("highlights")
             if article is None or highlights is None:
                 raise InputError(
-                    f"{path}:{rows.line_num}: needs the columns article and highlights, has "
-                    f"{', '.join(rows.fieldnames or [])}"
+                    f"{path}:{rows.line_num}: no article or no highlights in this row; the table's "
+                    f"columns are {', '.join(rows.fieldnames or [])}"
                 )
             yield _cleaned(split_sentences(article), [highlights])
     except csv.Error as error:
@@ -148,6 +149,11 @@ READERS: dict[str, Callable[[str], Iterator[Example]]] = {
 }
 
 
+def output_paths(prefix: str) -> list[str]:
+    """Names the files of `write_examples`."""
+    return [f"{prefix}.{ending}" for ending in ("article", "summary", "jsonl")]
+
+
 def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> tuple[int, int]:
     """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (everything).
 
@@ -164,11 +170,10 @@ def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> t
         OSError: a file can't be written.
     """
     written = dropped = 0
-    with (
-        write_atomically(f"{prefix}.article") as article,
-        write_atomically(f"{prefix}.summary") as summary,
-        write_atomically(f"{prefix}.jsonl") as whole,
-    ):
+    with ExitStack() as stack:
+        article, summary, whole = (
+            stack.enter_context(write_atomically(path)) for path in output_paths(prefix)
+        )
         for example in examples:
             if not example.article or not example.references:
                 dropped += 1
