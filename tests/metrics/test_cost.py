@@ -38,7 +38,7 @@ def test_devices_name_what_their_rate_is() -> None:
 
 @pytest.mark.parametrize("inputs", [(0, 1, 1.0), (1.0, 0, 1.0), (1.0, 1, -2.0), (math.nan, 1, 1)])
 def test_numbers_that_make_no_cost(inputs: tuple) -> None:
-    with pytest.raises(ValueError, match="must be more than 0"):
+    with pytest.raises(ValueError, match="must be a number above 0"):
         flops_by_time(*inputs)
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from vaswani_plugin.text.training_log import read_training, statistics
+from vaswani_plugin.text.training_log import (
+    read_curves,
+    read_records,
+    read_training,
+    statistics,
+)
 
 SETUP = """2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 1}, \
 'model': {'_name': 'vaswani_tiny', 'd_model': 128, 'd_k': None, 'positions': sinusoidal}, \
@@ -91,3 +96,7 @@ def test_other_files_are_refused() -> None:
     for change in ({"wpb": "abc"}, {"bsz": "abc"}, {"wall": "abc"}):
         with pytest.raises(ValueError, match="x.log: .*'abc': is the log damaged"):
             read(SETUP + INNER.format(**damaged | change))
+    for count in ("nan", "inf", "-inf", 10**400, -3):
+        log = SETUP + INNER.format(**damaged | {"n": count})
+        with pytest.raises(ValueError, match="x.log: .* updates: is the log damaged"):
+            read_curves(read_records(log.split("\n")), "x.log")

@@ -1,5 +1,6 @@
 """Training cost in FLOPs by the paper's method (section 6.1, Table 2): time x devices x rate."""
 
+import math
 from dataclasses import dataclass
 
 HOUR = 3600.0
@@ -72,9 +73,9 @@ def flops_by_time(seconds: float, devices: int, teraflops: float) -> float:
         teraflops: rate of one device, in 1e12 floating-point operations a second.
 
     Raises:
-        ValueError: a number that is not positive.
+        ValueError: a number that is not positive, or infinite.
     """
     for name, value in (("time", seconds), ("devices", devices), ("TFLOP/s", teraflops)):
-        if not value > 0:
-            raise ValueError(f"{name} is {value}; it must be more than 0")
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} is {value}; it must be a number above 0")
     return seconds * devices * teraflops * 1e12

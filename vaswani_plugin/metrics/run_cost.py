@@ -34,13 +34,14 @@ def run_cost(
         devices: number of devices; None: as many as the log names.
 
     Raises:
-        ValueError: no log of a training; a recipe's result without its log.
+        ValueError: no log of a training; a recipe's result without its log; a number that is not
+            positive.
         OSError: a file can't be read.
     """
     log, scores, name = _find_log(path)
     run = read_training(read_lines(log), str(log))
     counted = _counted_flops(run)
-    known = DEVICES[device] if device else None if teraflops else _named_device(run)
+    known = DEVICES[device] if device else _named_device(run) if teraflops is None else None
     rate = known.teraflops if known else teraflops
     count = devices if devices is not None else run.devices
     result = {
@@ -53,9 +54,9 @@ def run_cost(
         "devices": count,
         "device": known.name if known else None,
         "teraflops": rate,
-        "kind": known.kind if known else (rate and "given"),
+        "kind": known.kind if known else None if rate is None else "given",
         "flops_counted": counted,
-        "flops_by_time": flops_by_time(run.seconds, count, rate) if rate else None,
+        "flops_by_time": None if rate is None else flops_by_time(run.seconds, count, rate),
         "bleu": scores,
     }
     return result

@@ -219,7 +219,7 @@ def read_curves(records: Iterable[Record], name: str) -> dict[str, Curve]:
         their `num_updates`. `seconds` is the total time of all starts, if the log has it.
 
     Raises:
-        ValueError: there are no statistics.
+        ValueError: there are no statistics, or a number of updates that can't be.
     """
     curves: dict[str, dict[int, dict[str, float]]] = {}
     before = wall = 0.0  # seconds: of earlier starts, of this one
@@ -227,6 +227,8 @@ def read_curves(records: Iterable[Record], name: str) -> dict[str, Curve]:
         fields = _numbers(texts)
         if "num_updates" not in fields:
             continue  # a truncated line
+        if not 0 <= fields["num_updates"] <= MOST_UPDATES:
+            raise ValueError(f"{name}: {texts['num_updates']:.20} updates: is the log damaged?")
         update = int(fields["num_updates"])
         points = curves.setdefault(kind, {})
         if kind == START or points and update < next(reversed(points)):
