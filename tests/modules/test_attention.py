@@ -7,7 +7,12 @@ import torch
 import torch.nn.functional as F
 from reference_weights import attention_weights_of, default_dtype, numbers, shake
 
-from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
 
 TIGHT = {"atol": 1e-10, "rtol": 0}
 
@@ -121,13 +126,19 @@ def test_causal_self_attention(need_weights):
 
 
 def test_pytorchs_attention_is_equation_1_with_gradients():
-    """Both ways through one module: value and gradients of input and parameters."""
+    """The module against Eq. 1 written out: value and gradients of input and parameters."""
     module = make_attention(d_k=3, d_v=5)
     mask = random_mask(7, 7)
+
+    def written_out(x):
+        projected = (module.query(x), module.key(x), module.value(x))
+        heads, _ = scaled_dot_product_attention(*(split_heads(y, 3) for y in projected), mask)
+        return module.output(merge_heads(heads))
+
     gradients = []
-    for need_weights in (False, True):
+    for compute in (lambda x: module(x, mask=mask)[0], written_out):
         x = torch.randn(2, 7, 12, generator=torch.Generator().manual_seed(8)).requires_grad_()
-        output, _ = module(x, mask=mask, need_weights=need_weights)
+        output = compute(x)
         inputs = [x, *module.parameters()]
         gradients.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
     for fast, plain in zip(*gradients, strict=True):
@@ -152,6 +163,20 @@ def test_the_cache_gives_what_all_at_once_gives():
     assert memory_cache["value"].shape == (2, 3, 4, 4)
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_the_newest_positions_see_the_cached_ones(need_weights):
+    module = make_attention()
+    x = torch.randn(2, 6, 12)
+    at_once, all_weights = module(x, is_causal=True, need_weights=True)
+    cache = {}
+    for new in (slice(0, 3), slice(3, 5), slice(5, 6)):
+        step, weights = module(x[:, new], is_causal=True, cache=cache, need_weights=need_weights)
+        torch.testing.assert_close(step, at_once[:, new], atol=1e-12, rtol=0)
+        if need_weights:
+            seen = all_weights[:, :, new, : new.stop]
+            torch.testing.assert_close(weights, seen, atol=1e-12, rtol=0)
+
+
 def test_permutation_lemma():
     """Without a mask, permuting queries, keys and values together permutes the output."""
     module = make_attention()
@@ -163,13 +188,16 @@ def test_permutation_lemma():
     assert masked.abs().max() > 1e-3
 
 
-def test_attention_dropout_works_in_training_only():
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_attention_dropout_works_in_training_only(need_weights):
     module = MultiHeadAttention(12, 3, 4, 4, dropout=0.5)
     x = torch.randn(1, 6, 12)
-    module.eval()
-    assert module(x)[0].equal(module(x)[0])
-    module.train()
-    assert not module(x)[0].equal(module(x)[0])
+    results = [module.eval()(x, need_weights=need_weights) for _ in range(2)]
+    assert results[0][0].equal(results[1][0])
+    results = [module.train()(x, need_weights=need_weights) for _ in range(2)]
+    assert not results[0][0].equal(results[1][0])
+    if need_weights:
+        assert results[0][1].equal(results[1][1])
 
 
 @pytest.mark.parametrize("name", ["d_model", "heads", "d_k", "d_v"])

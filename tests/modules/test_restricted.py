@@ -5,7 +5,12 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vaswani_plugin.modules.attention import MultiHeadAttention, scaled_dot_product_attention
+from vaswani_plugin.modules.attention import (
+    MultiHeadAttention,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
 from vaswani_plugin.modules.restricted import Window, neighbourhood, restricted_attention
 
 LENGTHS_AND_WINDOWS = [(9, 1), (9, 2), (9, 3), (12, 4), (5, 5), (7, 9), (1, 3), (33, 8), (3, 40)]
@@ -86,6 +91,8 @@ def test_weights_on_request_are_the_same_attention():
     x = torch.randn(2, 11, 8, dtype=torch.float64)
     plain, none = layer(x, mask=neighbourhood(3))
     shown, weights = layer(x, mask=neighbourhood(3), need_weights=True)
+    summed = weights @ split_heads(layer.value(x), 2)
     torch.testing.assert_close(plain, shown, **EXACT)
+    torch.testing.assert_close(layer.output(merge_heads(summed)), shown, **EXACT)
     assert none is None and weights.shape == (2, 2, 11, 11)
     assert (weights[:, :, ~neighbourhood(3).mask(11)] == 0).all()

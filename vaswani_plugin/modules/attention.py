@@ -113,24 +113,23 @@ class MultiHeadAttention(nn.Module):
             memory: encoder output, (B, S, D); None: self-attention.
             mask: boolean, broadcastable to (B, H, T, S), True where a query may attend; or the
                 window of restricted self-attention.
-            is_causal: hide the future without a mask (self-attention). Exclusive with `mask`.
+            is_causal: hide the future (self-attention). Exclusive with `mask`.
             cache: keys and values of earlier calls. Self-attention appends to it. Cross-attention
                 fills it once and then reads it.
-            need_weights: also return the weights of each head; dropout of weights is then off.
+            need_weights: also return the weights of each head, before dropout.
 
         Returns:
             (B, T, D), and the weights (B, H, T, S) or None.
         """
         q = split_heads(self.query(query), self.heads)
         k, v = self._keys_and_values(query, memory, cache)
+        if is_causal and (need_weights or q.size(2) < k.size(2)):
+            # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
+            mask, is_causal = causal_mask(q.size(2), k.size(2), device=q.device), False
+        heads, weights = self.attend(q, k, v, mask, is_causal), None
         if need_weights:
-            if is_causal:
-                mask = causal_mask(q.size(2), k.size(2), device=q.device)
-            if isinstance(mask, Window):
-                mask = mask.mask(q.size(2), q.device)
-            heads, weights = scaled_dot_product_attention(q, k, v, mask, self.scale)
-        else:
-            heads, weights = self.attend(q, k, v, mask, is_causal), None
+            mask = mask.mask(q.size(2), q.device) if isinstance(mask, Window) else mask
+            _, weights = scaled_dot_product_attention(q, k, v, mask, self.scale)
         return self.output(merge_heads(heads)), weights
 
     def attend(

@@ -28,8 +28,7 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(d_model)
         self.weight = nn.Parameter(torch.empty(vocabulary, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
-        with torch.no_grad():
-            self.weight[padding_idx].zero_()
+        nn.init.zeros_(self.weight[padding_idx])
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B, T) token numbers -> (B, T, D)."""
