@@ -68,6 +68,19 @@ def test_dropouts_out_of_range_are_refused(name, p):
         check_sizes(TransformerSizes(**{name: p}))
 
 
+@pytest.mark.parametrize("name", ["d_ff", "decoder_layers", *OF_THE_TASK])
+def test_sizes_below_1_are_refused(name):
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(UserError, match=f"^{flag} is -3; it must be at least 1$"):
+        check_sizes(TransformerSizes(**{name: -3}))
+
+
+@pytest.mark.parametrize("eps", [-1e-6, float("nan"), float("inf")])
+def test_epsilons_out_of_range_are_refused(eps):
+    with pytest.raises(UserError, match=f"^--layer-norm-eps is {eps}; it must be a number from 0$"):
+        check_sizes(TransformerSizes(layer_norm_eps=eps))
+
+
 @pytest.mark.parametrize("p", [0, 0.0, 0.999])
 def test_dropouts_in_range_are_taken(p):
     check_dropouts(TransformerSizes(dropout=p, activation_dropout=7.0), ("dropout",))

@@ -146,3 +146,6 @@ def test_sizes_that_make_no_model_are_refused():
         make_transformer(heads=5)
     with pytest.raises(ValueError, match="0 heads don't divide"):
         make_transformer(heads=0)
+    for name in ("layers", "d_model", "max_positions"):
+        with pytest.raises(ValueError, match="layers, d_model and max_positions must be at least"):
+            make_transformer(**{name: 0})

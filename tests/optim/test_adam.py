@@ -13,6 +13,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optim
 from fairseq_flags import training_config
 from omegaconf import OmegaConf
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.optim.adam import MixedPrecisionAdam, VaswaniAdam, VaswaniAdamConfig
 
 UPDATES = 12
@@ -113,6 +114,13 @@ def test_a_closure_is_evaluated_with_gradients():
 
     assert optimizer.step(closure) == pytest.approx(before.square().sum().item())
     torch.testing.assert_close(parameter.detach(), before - 0.1 * before.sign(), atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["adam_eps", "weight_decay"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_settings_out_of_range_are_refused(name, value):
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} is {value}; it must be"):
+        VaswaniAdam(make_config(**{name: value}), [torch.nn.Parameter(start((2, 2)))])
 
 
 @pytest.mark.parametrize("betas", ["(0.9)", "0.9", "nonsense", "(0.9, 0.98, 0.99)", "('a', 'b')"])

@@ -5,6 +5,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.modules.schedule import learning_rate
 from vaswani_plugin.optim.adam import VaswaniAdam
 from vaswani_plugin.optim.lr_scheduler import VaswaniSchedule, VaswaniScheduleConfig
@@ -43,6 +44,8 @@ def test_factor_no_warm_up_and_step_0():
         ((1, 0, 4000), "d_model is 0"),
         ((1, 512, -2), "warm-up is -2 updates"),
         ((1, 512, 4000, 0.0), "the factor of the learning rate is 0.0"),
+        ((1, 512, 4000, float("nan")), "the factor of the learning rate is nan"),
+        ((1, 512, 4000, float("inf")), "the factor of the learning rate is inf"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
@@ -80,6 +83,13 @@ def test_a_resumed_schedule_goes_on_exactly():
     expected = [straight.step_update(k) for k in range(80)][50:]
     resumed.load_state_dict(straight.state_dict())
     assert [resumed.step_update(k) for k in range(50, 80)] == expected
+
+
+@pytest.mark.parametrize("state", [{"lr": [0.001]}, {"best": 2.0, "last_epoch": 3}])
+def test_the_state_of_another_schedule_is_refused(state):
+    """As fairseq's `fixed` and `reduce_lr_on_plateau` save them."""
+    with pytest.raises(UserError, match="give the same one, or --reset-lr-scheduler"):
+        make_schedule().load_state_dict(state)
 
 
 def test_the_end_of_an_epoch_changes_no_rate():

@@ -1,5 +1,6 @@
 """The sizes of a Transformer, and their checks."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,6 +11,10 @@ POSITIONS = ("sinusoidal", "sinusoidal-fairseq", "learned")
 SHARING = ("all", "decoder", "none")
 RECURRENT_ATTENTIONS = ("dot", "scaled-dot", "additive", "mean", "none")
 ATTENTION_SCALES = ("sqrt", "none")
+_SIZES = (
+    *("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"),
+    *("max_source_positions", "max_target_positions"),
+)
 _CHOICES = {
     "positions": POSITIONS,
     "share_embeddings": SHARING,
@@ -90,11 +95,12 @@ def check_sizes(cfg: Any) -> None:
 
     Raises:
         UserError: when a size is below 1, d_model is odd with sinusoids, a dropout is out of range,
-            or the window is negative; the message names the flag.
+            or the window or LayerNorm's epsilon is negative; the message names the flag.
     """
-    for name in ("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"):
-        if getattr(cfg, name, 1) < 1:  # a language model has no encoder
-            raise UserError(f"{flag(name)} is {getattr(cfg, name)}; it must be at least 1")
+    for name in _SIZES:
+        size = getattr(cfg, name, None)  # a language model lacks some
+        if size is not None and size < 1:
+            raise UserError(f"{flag(name)} is {size}; it must be at least 1")
     least = 4 if cfg.positions == "sinusoidal-fairseq" else 2
     if cfg.positions != "learned" and (cfg.d_model % 2 or cfg.d_model < least):
         raise UserError(
@@ -103,6 +109,8 @@ def check_sizes(cfg: Any) -> None:
         )
     if cfg.attention_window < 0:
         raise UserError(f"--attention-window is {cfg.attention_window}; 0 means no restriction")
+    if not 0 <= cfg.layer_norm_eps < math.inf:
+        raise UserError(f"--layer-norm-eps is {cfg.layer_norm_eps}; it must be a number from 0")
     check_dropouts(cfg, ("dropout", "attention_dropout", "activation_dropout"))
 
 

@@ -182,7 +182,7 @@ class Transformer(nn.Module):
         max_positions: longest sequence in tokens.
 
     Raises:
-        ValueError: when a size is below 1, or the heads don't divide d_model.
+        ValueError: when a size is below 1, d_model is odd, or the heads don't divide it.
     """
 
     def __init__(
@@ -198,6 +198,8 @@ class Transformer(nn.Module):
         max_positions: int = 1024,
     ) -> None:
         super().__init__()
+        if min(layers, d_model, max_positions) < 1:
+            raise ValueError("layers, d_model and max_positions must be at least 1")
         if heads < 1 or d_model % heads:
             raise ValueError(f"{heads} heads don't divide d_model, {d_model}")
 

@@ -1,6 +1,7 @@
 """Adam with the paper's constants (section 5.3) over PyTorch's fused kernel."""
 
 import ast
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -149,7 +150,7 @@ class VaswaniAdam(FairseqOptimizer):
     """Section 5.3: Adam with beta_1 0.9, beta_2 0.98, epsilon 1e-9.
 
     Raises:
-        UserError: when --adam-betas is no pair of numbers.
+        UserError: when --adam-betas is no pair of numbers, or a setting is out of range.
     """
 
     def __init__(self, cfg: VaswaniAdamConfig, params) -> None:
@@ -163,8 +164,8 @@ class VaswaniAdam(FairseqOptimizer):
         return {
             "lr": lr[0] if isinstance(lr, Collection) else lr,
             "betas": _betas(self.cfg.adam_betas),
-            "eps": self.cfg.adam_eps,
-            "weight_decay": self.cfg.weight_decay,
+            "eps": _at_least_0("adam-eps", self.cfg.adam_eps),
+            "weight_decay": _at_least_0("weight-decay", self.cfg.weight_decay),
         }
 
     @torch.no_grad()
@@ -207,3 +208,9 @@ def _betas(text: str) -> tuple[float, float]:
     if not (0 <= beta_1 < 1 and 0 <= beta_2 < 1):
         raise UserError(f"--adam-betas {text!r}: each beta must be in [0, 1)")
     return beta_1, beta_2
+
+
+def _at_least_0(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise UserError(f"--{name} is {value}; it must be a number from 0")
+    return value

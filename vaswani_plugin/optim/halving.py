@@ -12,6 +12,7 @@ from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.optim.lr_scheduler import refuse_state_of_another
 
 ROUNDING = 1e-9
 """Epochs; a boundary that floating point puts slightly too late counts as reached."""
@@ -43,12 +44,12 @@ class HalvingSchedule(FairseqLRScheduler):
 
     def __init__(self, cfg: HalvingScheduleConfig, optimizer) -> None:
         super().__init__(cfg, optimizer)
-        if cfg.constant_epochs < 1:
+        if not cfg.constant_epochs >= 1:  # NaN, too
             raise UserError(
                 f"--constant-epochs is {cfg.constant_epochs}; it must be at least 1: the first "
                 "epoch tells how many updates an epoch has"
             )
-        if cfg.halving_epochs <= 0:
+        if not cfg.halving_epochs > 0:
             raise UserError(f"--halving-epochs is {cfg.halving_epochs}; it must be above 0")
         self.epoch, self.updates_before_epoch, self.num_updates = 1, 0, 0
         self.step_update(0)
@@ -89,12 +90,9 @@ class HalvingSchedule(FairseqLRScheduler):
         """Continue from a checkpoint's state.
 
         Raises:
-            UserError: the state is that of another schedule.
+            UserError: see `refuse_state_of_another`.
         """
-        if "epoch" not in state_dict:
-            raise UserError(
-                "the checkpoint was trained with another --lr-scheduler: give --reset-lr-scheduler"
-            )
+        refuse_state_of_another(self, state_dict)
         super().load_state_dict(state_dict)
         self.epoch = state_dict["epoch"]
         self.updates_before_epoch = state_dict["updates_before_epoch"]

@@ -7,7 +7,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 
-from vaswani_plugin.errors import value_errors_as_user_errors
+from vaswani_plugin.errors import UserError, value_errors_as_user_errors
 from vaswani_plugin.modules.schedule import learning_rate
 
 logger = logging.getLogger(__name__)
@@ -65,3 +65,25 @@ class VaswaniSchedule(FairseqLRScheduler):
         """Note the validation loss; an epoch's end does not change the rate."""
         super().step(epoch, val_loss)
         return self.optimizer.get_lr()
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Continue from a checkpoint's state.
+
+        Raises:
+            UserError: see `refuse_state_of_another`.
+        """
+        refuse_state_of_another(self, state_dict)
+        super().load_state_dict(state_dict)
+
+
+def refuse_state_of_another(schedule: FairseqLRScheduler, state_dict: dict) -> None:
+    """Refuse the state of another scheduler, if it has other entries.
+
+    Raises:
+        UserError: names the flag with which the state is not loaded.
+    """
+    if state_dict.keys() != schedule.state_dict().keys():
+        raise UserError(
+            "the checkpoint was trained with another --lr-scheduler: give the same one, or"
+            " --reset-lr-scheduler"
+        )
