@@ -225,6 +225,13 @@ def test_damaged_test_sets(content, message):
         read_segments(content.split("\n"), "x")
 
 
+def test_a_long_run_of_blanks_is_read_at_once():
+    """In quadratic time, these would take minutes."""
+    blanks = " " * 200_000
+    found = read_segments([f"<seg id='1'>a{blanks}b{blanks}", f"{blanks}c</seg>"], "x")
+    assert found[0].text == f"a{blanks}b c"
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [

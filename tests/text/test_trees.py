@@ -270,6 +270,7 @@ def test_folders_stand_for_their_treebank_files(tmp_path):
     for name in ("b/2.mrg", "a/1.mrg.gz", "a/README", "c.tree"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
+    (tmp_path / "b.tree").mkdir()  # a folder is no file, whatever its name
     found = [str(path.relative_to(tmp_path)) for path in tree_files([str(tmp_path)])]
     assert found == ["a/1.mrg.gz", "b/2.mrg", "c.tree"]
     (tmp_path / "empty").mkdir()

@@ -19,7 +19,8 @@ _DOC_OR_SEG = re.compile(r"<(/?)(doc|seg)\b([^>]*)>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
 # An entity needs its semicolon: "AT&T" and addresses with "&copy=" hold no entity.
 _ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]*);")
-_LINE_END = re.compile(r"[ \t]*[\r\n]\s*")
+# The look-behind keeps a long run of spaces from quadratic time.
+_LINE_END = re.compile(r"(?<![ \t])[ \t]*[\r\n]\s*")
 _METADATA = re.compile(
     r"\s*</?(?:url|keywords|speaker|talkid|reviewer|translator|doc|file)\b", re.IGNORECASE
 )

@@ -10,7 +10,8 @@ def pretty(tree: Tree, width: int = 100) -> str:
 
     Args:
         tree: a single tree.
-        width: columns of the longest line, unless a word is longer.
+        width: columns of the longest line, unless a word is longer; the closing brackets of the
+            constituents that end there come on top.
     """
     ends = _closing_positions(tree)
     lines: list[str] = []

@@ -24,9 +24,8 @@ def tree_files(paths: list[str]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        below = [
-            p for p in sorted(path.rglob("*")) if p.name.removesuffix(".gz").endswith(SUFFIXES)
-        ]
+        names = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(SUFFIXES))
+        below = [p for p in names if p.is_file()]
         if not below:
             raise InputError(f"{path}: no treebank files below it ({', '.join(SUFFIXES)} or .gz)")
         found += below
