@@ -115,6 +115,7 @@ recipe_defaults() {
     [[ -f "$nbest/valid.nbest" && -f "$nbest/test.nbest" ]] ||
       die "--nbest $nbest: needs valid.nbest and test.nbest in it"
     nbest=$(cd -- "$nbest" && pwd -P)
+    inputs+=("$nbest")
   fi
   if [[ "$corpus" == multi30k ]]; then rules=(--lowercase); fi
   if [[ "$scale" == tiny ]] && ((${#prepare_options[@]})); then prepare_options+=(--scale tiny); fi
@@ -176,17 +177,17 @@ key_baseline() {
 }
 
 stage_baseline() {
-  local split inputs=()
+  local split texts=()
   if [[ -n "$nbest" ]]; then
     say "nothing to do: the lists are those of $nbest"
     return
   fi
   fresh_folder "$work/baseline"
   for split in valid test; do
-    inputs+=(--input "$work/words/$split.$source_lang" --output "$work/baseline/$split.nbest")
+    texts+=(--input "$work/words/$split.$source_lang" --output "$work/baseline/$split.nbest")
   done
   run python "$lib/phrase_baseline.py" --train "$work/words/train" --pair "$pair" \
-    --pairs "$baseline_pairs" --lists "$lists" --stack-size "$stack_size" "${inputs[@]}"
+    --pairs "$baseline_pairs" --lists "$lists" --stack-size "$stack_size" "${texts[@]}"
 }
 
 model_names() { # forwards-1 reversed-1 reversed-2 ...

@@ -13,7 +13,6 @@
 # 45% of the printed peak, decoding at least 3 times stock. None of this has been measured yet.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-exec python "$root/recipes/benchmarks/gpu.py" "$@"
+source "$(dirname "$0")/../lib/env.sh"
+exec python "$VASWANI_ROOT/recipes/benchmarks/gpu.py" "$@"

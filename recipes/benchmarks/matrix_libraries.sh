@@ -7,7 +7,6 @@
 # processor's vendor and instructions. VASWANI_MATRIX_LIBRARY=pytorch|onednn overrides the choice.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-exec python "$root/recipes/benchmarks/matrix_libraries.py" "$@"
+source "$(dirname "$0")/../lib/env.sh"
+exec python "$VASWANI_ROOT/recipes/benchmarks/matrix_libraries.py" "$@"

@@ -15,7 +15,6 @@
 # Batch: 4,096 tokens x 1 process x update-freq 1 (base: 1,024).
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-exec python "$root/recipes/benchmarks/peers.py" "$@"
+source "$(dirname "$0")/../lib/env.sh"
+exec python "$VASWANI_ROOT/recipes/benchmarks/peers.py" "$@"

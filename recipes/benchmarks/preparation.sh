@@ -7,8 +7,7 @@
 # --help lists the options. Expected: the whole at least 4 times as fast as the plain pipeline.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
+source "$(dirname "$0")/../lib/env.sh"
 export OMP_NUM_THREADS=1
-exec python "$root/recipes/benchmarks/preparation.py" "$@"
+exec python "$VASWANI_ROOT/recipes/benchmarks/preparation.py" "$@"

@@ -9,7 +9,6 @@
 # the feed-forward network with none, the whole model in between, by its counted multiply-adds.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-exec python "$root/recipes/benchmarks/scaling.py" "$@"
+source "$(dirname "$0")/../lib/env.sh"
+exec python "$VASWANI_ROOT/recipes/benchmarks/scaling.py" "$@"

@@ -10,7 +10,6 @@
 # most 1.5, with its export to CTranslate2 at most 0.4.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-exec python "$root/recipes/benchmarks/startup.py" "$@"
+source "$(dirname "$0")/../lib/env.sh"
+exec python "$VASWANI_ROOT/recipes/benchmarks/startup.py" "$@"

@@ -25,7 +25,7 @@ train() { # NAME FLAG...
   shift
   begin_side "$name" "$data_bin updates $updates seed $seed"
   if [[ -s "$work/$name.json" ]]; then return; fi
-  fairseq-train "$data_bin" --user-dir "$root/vaswani_plugin" --cpu --seed "$seed" \
+  fairseq-train "$data_bin" --user-dir "$VASWANI_ROOT/vaswani_plugin" --cpu --seed "$seed" \
     --tokens-per-sample 256 --max-tokens 4096 --max-update "$updates" --dropout 0.1 \
     --warmup-updates "$warmup" --disable-validation --no-epoch-checkpoints \
     --save-interval-updates 250 --keep-interval-updates 1 \

@@ -20,7 +20,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/stock.sh" "$@"
 max_tokens=${5:-2048}
 interval=$(((updates + 19) / 20)) averaged=$((updates < 5 ? updates : 5))
-plugin=(--user-dir "$root/vaswani_plugin")
+plugin=(--user-dir "$VASWANI_ROOT/vaswani_plugin")
 
 train() { # NAME FLAG...
   local name=$1

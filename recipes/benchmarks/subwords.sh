@@ -21,12 +21,11 @@ if [[ $# -lt 2 ]]; then
   [[ ${1:-} == --help ]]
   exit
 fi
-root=$(cd "$(dirname "$0")/../.." && pwd)
 data=$1 work=$2 pair=${3:-en-fr} size=${4:-8000} updates=${5:-0} arch=${6:-vaswani_debug} seed=${7:-1}
 source_lang=${pair%-*} target_lang=${pair#*-}
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-prep=$root/data-prep
+source "$(dirname "$0")/../lib/env.sh"
+prep=$VASWANI_ROOT/data-prep
 export OMP_NUM_THREADS=1
 
 raw() { # SPLIT LANG: the file of DATA
@@ -64,7 +63,7 @@ pieces() { # KIND SPLIT LANG
 
 undo() { # KIND: WORK/KIND/test.hyp in pieces to WORK/KIND/test.out in running text
   if [[ "$1" == moses-bpe ]]; then
-    sed 's/@@ //g' "$work/$1/test.hyp" |
+    sed -E 's/@@( |$)//g' "$work/$1/test.hyp" |
       python "$prep/normalize_tokenize.py" --detokenize --language "$target_lang" \
         --output "$work/$1/test.out"
   else
@@ -78,15 +77,15 @@ train_and_score() { # KIND
   python "$prep/binarize.py" --pair "$pair" --output "$folder/data-bin" --train "$folder/train" \
     --valid "$folder/valid" --test "$folder/test"
   rm -rf "$folder/checkpoints"
-  fairseq-train "$folder/data-bin" --user-dir "$root/vaswani_plugin" --task vaswani_translation \
+  fairseq-train "$folder/data-bin" --user-dir "$VASWANI_ROOT/vaswani_plugin" --task vaswani_translation \
     --source-lang "$source_lang" --target-lang "$target_lang" --arch "$arch" --seed "$seed" \
     --max-tokens 4096 --max-update "$updates" --warmup-updates $((updates / 4 + 1)) \
     --save-dir "$folder/checkpoints" --no-epoch-checkpoints --no-progress-bar >"$folder/train.log" 2>&1
-  fairseq-generate "$folder/data-bin" --user-dir "$root/vaswani_plugin" --task vaswani_translation \
+  fairseq-generate "$folder/data-bin" --user-dir "$VASWANI_ROOT/vaswani_plugin" --task vaswani_translation \
     --source-lang "$source_lang" --target-lang "$target_lang" --gen-subset test \
     --path "$folder/checkpoints/checkpoint_last.pt" --max-tokens 8192 \
     --no-progress-bar >"$folder/generate.txt" 2>"$folder/generate.log"
-  python "$root/recipes/lib/hypotheses.py" --generate-output "$folder/generate.txt" \
+  python "$VASWANI_ROOT/recipes/lib/hypotheses.py" --generate-output "$folder/generate.txt" \
     --like "$folder/test.$source_lang" --output "$folder/test.hyp"
   undo "$1"
   gzip -dc "$(raw test "$target_lang")" >"$folder/test.ref"
@@ -111,4 +110,4 @@ for kind in "${kinds[@]}"; do
   rm -f "$work/$kind/bleu.json" "$work/$kind/train.log"
   if ((updates)); then train_and_score "$kind"; fi
 done
-python "$root/recipes/benchmarks/subwords.py" --pair "$pair" "${kinds[@]/#/$work/}"
+python "$VASWANI_ROOT/recipes/benchmarks/subwords.py" --pair "$pair" "${kinds[@]/#/$work/}"

@@ -11,7 +11,6 @@
 # rows at least 2 times on AMD with AVX-512, no less than stock elsewhere, at most 0.7 of its memory.
 set -euo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
-exec python "$root/recipes/benchmarks/training.py" "$@"
+source "$(dirname "$0")/../lib/env.sh"
+exec python "$VASWANI_ROOT/recipes/benchmarks/training.py" "$@"

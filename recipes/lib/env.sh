@@ -56,7 +56,7 @@ vaswani_env_activate() {
 }
 
 vaswani_env() {
-  VASWANI_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P) || return 1
+  VASWANI_ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P) || return 1
   VASWANI_VENV=${VASWANI_VENV:-$VASWANI_ROOT/.venv}
   case $VASWANI_VENV in
     /*) ;;

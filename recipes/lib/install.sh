@@ -10,6 +10,7 @@
 # (--no-build-isolation), in about 100 s.
 set -euo pipefail
 
+unset CDPATH # with it, cd may print the folder
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=recipes/lib/env.sh
 VASWANI_ENV_FUNCTIONS_ONLY=1 source "$here/env.sh"

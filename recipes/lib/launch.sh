@@ -47,10 +47,12 @@ launch_option() { # NAME VALUE
   esac
 }
 
-gpus_present() { # those that CUDA_VISIBLE_DEVICES names, where it is set
-  local named
+gpus_present() { # those that CUDA_VISIBLE_DEVICES names before a -1, where it is set
+  local listed named
   if [[ -n "${CUDA_VISIBLE_DEVICES+set}" ]]; then
-    IFS=, read -ra named <<<"$CUDA_VISIBLE_DEVICES"
+    listed=",$CUDA_VISIBLE_DEVICES"
+    listed=${listed%%,-1*}
+    IFS=, read -ra named <<<"${listed#,}"
     echo "${#named[@]}"
     return
   fi

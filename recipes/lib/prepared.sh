@@ -48,7 +48,7 @@ choose_data() { # CORPUS...: those that the recipe takes; sets `title`, and data
   fi
   if [[ -n "$data_bin" ]]; then
     [[ -z "$data" ]] || die "--data-bin: binarized data take no --data $data"
-    compgen -G "$data_bin/dict.*.txt" >/dev/null ||
+    [[ -n "$(find "$(absolute "$data_bin")" -maxdepth 1 -name 'dict.*.txt' 2>/dev/null)" ]] ||
       die "--data-bin $data_bin: no binarized data (dict.*.txt) there"
     data_bin=$(absolute "$data_bin")
     title=$(basename "$(dirname "$data_bin")")

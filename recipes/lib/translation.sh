@@ -303,8 +303,12 @@ key_average() {
   printf 'average %s %s\n' "$average" "$average_over"
 }
 
-count_checkpoints() { # PATTERN: in the training's folder
-  { compgen -G "$work/checkpoints/$1" || true; } | wc -l
+count_checkpoints() { # PATTERN: in the training's folder, whose own name is none
+  local file count=0
+  for file in "$work/checkpoints/"$1; do
+    if [[ -f "$file" ]]; then count=$((count + 1)); fi
+  done
+  echo "$count"
 }
 
 stage_average() {

@@ -92,6 +92,39 @@ def test_data_and_work(name, tmp_path):
     assert (tmp_path / name / "raw" / "test.de").read_text() == "a b c\n"
 
 
+def test_checkpoints_in_a_folder_whose_name_is_a_pattern(tmp_path):
+    folder = tmp_path / NAMES["patterns"] / "checkpoints"
+    folder.mkdir(parents=True)
+    for name in ("checkpoint1.pt", "checkpoint2.pt", "checkpoint_last.pt"):
+        (folder / name).touch()
+    lines = """recipe=made-up VASWANI_ENV_FUNCTIONS_ONLY=1
+      source "$1/recipes/lib/translation.sh"
+      work=$2
+      count_checkpoints 'checkpoint[0-9]*.pt'
+      count_checkpoints 'checkpoint.best_loss_*.pt'"""
+    done = run_bash("-c", lines, "bash", ROOT, folder.parent)
+    assert done.stdout.split() == ["2", "0"], done.stderr
+
+
+@pytest.mark.parametrize("script", ["recipes/quickstart.sh", "recipes/benchmarks/startup.sh"])
+def test_a_search_path_for_cd_changes_nothing(script):
+    """Where CDPATH is exported, a relative `cd` may print the folder, or find another one."""
+    done = run_bash(script, "--help", cwd=ROOT, CDPATH=f".:{ROOT.parent}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_binarized_data_in_a_folder_whose_name_is_a_pattern(tmp_path):
+    data = tmp_path / NAMES["patterns"]
+    data.mkdir()
+    (data / "dict.en.txt").touch()
+    options = ("--dry-run", "--cpu", "--stop-stage", "prepare", "--data-bin", data.name)
+    done = run_bash(ROOT / "recipes" / "table3.sh", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (data / "dict.en.txt").unlink()
+    done = run_bash(ROOT / "recipes" / "table3.sh", *options, cwd=tmp_path)
+    assert_one_line_error(done, "--data-bin", "no binarized data (dict.*.txt) there")
+
+
 def test_a_line_break_is_refused(tmp_path):
     (tmp_path / "a\nb").mkdir()
     for option in ("--work", "--data"):

@@ -30,3 +30,23 @@ def test_inputs_in_the_work_folder(recipe, tmp_path):
         assert f"W/{folder}, which this recipe empties" in done.stderr, done.stderr
         assert "give another --work" in done.stderr
         assert all(file.is_file() for file in files)
+
+
+@pytest.mark.parametrize(
+    ("stage", "folder", "options"),
+    [
+        ("baseline", "baseline", ["--data", "W/baseline"]),
+        ("translate", "output", ["--nbest", "W/output"]),
+    ],
+)
+def test_inputs_of_seq2seq(stage, folder, options, tmp_path):
+    """A stage's own variables don't hide what the user named."""
+    named = tmp_path / "W" / folder
+    named.mkdir(parents=True)
+    for split in ("valid", "test"):
+        (named / f"{split}.nbest").touch()
+    script = ROOT / "recipes" / "seq2seq.sh"
+    flags = ["--corpus", "quickstart", "--work", "W", "--cpu", "--dry-run", "--stage", stage]
+    done = run_bash(script, *flags, *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert f"W/{folder}, which this recipe empties" in done.stderr, done.stderr

@@ -125,6 +125,15 @@ def test_mistaken_options(options, parts):
     assert_one_line_error(dry_run("lm", *options), *parts)
 
 
+@pytest.mark.parametrize(
+    ("named", "count"), [("0,1", 2), ("", 0), ("-1", 0), ("2,-1,3", 1), ("GPU-1a,GPU-2b", 2)]
+)
+def test_gpus_that_are_named(named, count):
+    """As CUDA reads them: what follows -1 is not visible."""
+    script = f"source {ROOT}/recipes/lib/launch.sh; gpus_present"
+    assert run_bash("-c", script, CUDA_VISIBLE_DEVICES=named).stdout == f"{count}\n"
+
+
 @pytest.mark.parametrize("name", OF_MANY_TRAININGS)
 def test_recipes_of_many_trainings_stay_on_one_node(name):
     for options in (("--nodes", 2), ("--workers", 2), ("--master", "a")):
