@@ -210,6 +210,9 @@ def check_arguments(args: argparse.Namespace) -> None:
     for name in ("operations", "min_frequency", "padding_factor", "workers"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+    for flag, value in (("operations", args.operations), ("min-frequency", args.min_frequency)):
+        if value is not None and args.coding in ("words", "characters"):
+            raise InputError(f"--{flag} {value}: goes with --coding bpe")
     if args.threshold and args.coding == "bpe":
         raise InputError("--threshold: BPE has no unknown units; leave it out")
     both = args.article_tokens is not None and args.summary_tokens is not None

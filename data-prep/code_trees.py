@@ -146,7 +146,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--coding", choices=TREE_CODINGS, default="bpe", help="tokens (default: bpe)"
     )
-    parser.add_argument("--operations", type=int, default=8000, help="BPE merges (default: 8000)")
+    parser.add_argument("--operations", type=int, help="BPE merges (default: 8000)")
     parser.add_argument(
         "--threshold",
         type=int,
@@ -167,9 +167,12 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Command line."""
     args = parse_arguments()
-    for name in ("operations", "workers"):
-        if getattr(args, name) < 1:
-            raise InputError(f"--{name} {getattr(args, name)}: must be at least 1")
+    if args.operations is not None and args.coding == "words":
+        raise InputError(f"--operations {args.operations}: goes with --coding bpe")
+    operations = 8000 if args.operations is None else args.operations
+    for name, number in (("operations", operations), ("workers", args.workers)):
+        if number < 1:
+            raise InputError(f"--{name} {number}: must be at least 1")
     if args.threshold and args.coding == "bpe":
         raise InputError("--threshold: BPE has no unknown units; leave it out")
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
@@ -177,9 +180,7 @@ def main() -> None:
         splits["train1"] = args.also
     codes = CODES if args.coding == "bpe" else None
     settings = TreeSettings(args.coding, not args.one_placeholder, not args.plain_closings, codes)
-    report = code_trees(
-        splits, settings, args.output, args.operations, args.threshold, args.workers
-    )
+    report = code_trees(splits, settings, args.output, operations, args.threshold, args.workers)
     print("\n".join(report))
 
 

@@ -89,7 +89,8 @@ language_model_key_code() {
 
 stage_code() {
   remove_leftovers "$work/.data-bin"
-  local units=(--coding "$coding" --operations "$operations")
+  local units=(--coding "$coding")
+  if [[ "$coding" == bpe ]]; then units+=(--operations "$operations"); fi
   if [[ -n "$units_of" ]]; then units=(--like "$units_of"); fi
   run python "$prep/code_text.py" "${units[@]}" ${coding_options[@]+"${coding_options[@]}"} --output "$work/data-bin" \
     --train "$(raw_prefix train)" --valid "$(raw_prefix valid)" --test "$(raw_prefix test)"

@@ -119,7 +119,8 @@ def test_the_bundle_is_not_the_output(text, run):
 
 @pytest.mark.parametrize("coding", ["bpe", "characters"])
 def test_text_comes_back_from_the_binary_files(text, run, coding):
-    output = run(text, "--coding", coding, "--operations", 20)
+    merges = ("--operations", 20) if coding == "bpe" else ()
+    output = run(text, "--coding", coding, *merges)
     settings = read_settings_file(text / "bin" / "preprocessing.json")
     pipeline = Pipeline(settings, text / "bin")
     for split, lines in TEXT.items():
@@ -152,7 +153,8 @@ def test_every_unit_of_bpe_has_a_row(text, run):
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_summaries_are_cut_and_joined(summaries, run, coding):
-    flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2, "--operations", 4)
+    flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2)
+    flags += ("--operations", 4) if coding == "bpe" else ()
     run(summaries, "--coding", coding, *flags)
     pipeline = Pipeline(
         read_settings_file(summaries / "bin" / "preprocessing.json"), summaries / "bin"
@@ -187,6 +189,8 @@ def test_rare_words_become_unknown(text, run):
         (["--coding", "words", "--summary-tokens", 5], "--summaries goes with --article-tokens N"),
         (["--coding", "bpe", "--threshold", 2], "--threshold: BPE has no unknown units"),
         (["--coding", "bpe", "--operations", 0], "--operations 0: must be at least 1"),
+        (["--coding", "words", "--operations", 9], "--operations 9: goes with --coding bpe"),
+        (["--coding", "characters", "--min-frequency", 9], "--min-frequency 9: goes with --cod"),
         (["--coding", "words", "--workers", 0], "--workers 0: must be at least 1"),
         (["--like", "bundle", "--threshold", 2], "--threshold: leave it out with --like"),
         (["--like", "bundle", "--operations", 8000], "--operations: leave it out with --like"),

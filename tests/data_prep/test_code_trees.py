@@ -145,6 +145,7 @@ def test_words_of_a_line():
     ("flags", "message"),
     [
         (("--operations", 0), "--operations 0: must be at least 1"),
+        (("--operations", 9, "--coding", "words"), "--operations 9: goes with --coding bpe"),
         (("--threshold", 2), "--threshold: BPE has no unknown units"),
     ],
 )
