@@ -619,6 +619,14 @@ BAD = {
         ["--text", "TEXT", "--context-window", "9", *FIGURE],
         "--context-window needs --model PATH",
     ),
+    "batches of nothing": (
+        ["--text", "TEXT", "--batch-tokens", "9", *FIGURE],
+        "--batch-tokens needs --model PATH",
+    ),
+    "threads of nothing": (
+        ["--text", "TEXT", "--threads", "2", *FIGURE],
+        "--threads needs --model PATH",
+    ),
     "no words": ([*"--baselines --data-bin DATA --train-data TEXT".split()], "give --text FILE as"),
     "no tokens": (
         [*"--baselines --text TEXT --train-data DATA".split()],

@@ -10,9 +10,10 @@ from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
 
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
-SPLIT, RATE, DECAY = "test", 0.01, 0.001
-OF_MODEL = "dynamic line_scores carry_state tokens_per_sample context_window".split()
+SPLIT, RATE, DECAY, BATCH = "test", 0.01, 0.001, 4096
+OF_MODEL = "dynamic line_scores carry_state tokens_per_sample context_window batch_tokens threads"
 LINE_ENDS = "score line ends as words, as published for wikitext, or skip them (default: score)"
+BATCH_TOKENS = f"most tokens in a batch, padding included (default: {BATCH})"
 WINDOW = "tokens of a window, context included (default: as in the model's training)"
 CONTEXT = "the first N tokens of a window are context only, as in fairseq-eval-lm (default: 0)"
 DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text("--tokens-per-sample", type=positive_int, metavar="N", help=WINDOW)
     text("--context-window", type=non_negative_int, metavar="N", help=CONTEXT)
     text("--carry-state", action="store_true", help=CARRY)
-    flags.add_batch_tokens(parser, 4096, "tokens")
+    text("--batch-tokens", type=positive_int, metavar="N", help=BATCH_TOKENS)
     dynamic = parser.add_argument_group("dynamic evaluation (Krause et al. 2018)").add_argument
     dynamic("--dynamic", action="store_true", help="train on each window after scoring it")
     dynamic("--dynamic-rate", type=non_negative_float, help=f"learning rate (default: {RATE})")
@@ -61,7 +62,7 @@ def check_flags(args: argparse.Namespace) -> None:
     data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
     rates = args.dynamic_rate, args.dynamic_decay
     scored, counted = args.model or args.baselines, args.train_data or args.valid_data
-    of_model = [name for name in OF_MODEL if getattr(args, name) not in (None, False)]
+    of_model = [name for name in OF_MODEL.split() if getattr(args, name) not in (None, False)]
     refusals = [
         (not (scored or args.figure), NOTHING),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     rate = RATE if args.dynamic_rate is None else args.dynamic_rate
     decay = DECAY if args.dynamic_decay is None else args.dynamic_decay
     dynamic = DynamicEvaluation(rate, decay) if args.dynamic else None
-    cut = args.tokens_per_sample, args.context_window or 0, args.batch_tokens
+    cut = args.tokens_per_sample, args.context_window or 0, args.batch_tokens or BATCH
     report = make_report(
         subject,
         args.line_ends,
