@@ -10,8 +10,9 @@ line; without --pair it is one text, for a language model. Files are UTF-8, plai
 
 These pairs are dropped: an empty side; control characters; a side longer than --max-length; letters
 on one side only; the same text on both sides; a ratio of lengths beyond --max-ratio; swapped sides;
-repeated pairs; a sentence that is also in held-out text. If one of these rules drops more than half
-of a file, the file is refused.
+repeated pairs; a sentence that is also in held-out text. If one of these rules, except for repeated
+pairs, drops more than half of a file, the file is refused. Of a language model's text, empty lines,
+control characters and repeated long lines are dropped.
 """
 
 import argparse

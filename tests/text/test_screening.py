@@ -180,7 +180,9 @@ def test_two_files(tmp_path):
     )
     assert list(PairFiles((left, right)).read()) == [(1, "ein", "1"), (2, "zwei", "\t2")]
     for paths in ((), (left, left, right)):
-        with pytest.raises(InputError, match=f"{len(paths)} files: give two, or one"):
+        with pytest.raises(
+            InputError, match=f"{len(paths)} files: give two, or one.* {' '.join(paths)}$"
+        ):
             PairFiles(paths)
     with pytest.raises(InputError, match="a.tsv: the file is empty"):
         list(PairFiles((write(tmp_path / "a.tsv", ""),)).read())

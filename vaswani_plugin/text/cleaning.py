@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vaswani_plugin.text.corpus_io import InputError, read_pairs, write_atomically
 from vaswani_plugin.text.progress import progress
 
-MAX_WORD_CHARACTERS = 1000  # as in clean-corpus-n.perl; BPE takes quadratic time on a word
+MAX_WORD_CHARACTERS = 1000  # as in clean-corpus-n.perl
 PROGRESS_PAIRS = 10_000
 
 Report = dict[str, int | dict[str, int]]

@@ -42,7 +42,10 @@ class PairFiles:
 
     def __post_init__(self) -> None:
         if len(self.paths) not in (1, 2):
-            raise InputError(f"{len(self.paths)} files: give two, or one with a column a side")
+            raise InputError(
+                f"{len(self.paths)} files: give two, or one with a column a side, instead of "
+                f"{' '.join(self.paths)}"
+            )
 
     def place(self, number: int) -> str:
         """Returns the place of a pair for messages, FILE:LINE."""
