@@ -5,6 +5,7 @@ any text.
 """
 
 import re
+from collections import Counter
 from html import escape, unescape
 
 RAW = ("script", "style", "textarea", "xmp", "iframe", "noembed", "noframes")
@@ -61,6 +62,7 @@ def split_markup(html: str) -> list[tuple[str, bool]]:
     """Cut HTML into pieces that join to it, each with whether it is text to translate."""
     pieces: list[tuple[str, bool]] = []
     open_names: list[str] = []  # of VERBATIM elements
+    count_open: Counter[str] = Counter()  # how often each of them is open
     start = at = 0
 
     def add(end: int, is_text: bool) -> None:
@@ -74,17 +76,20 @@ def split_markup(html: str) -> list[tuple[str, bool]]:
             continue
         add(at, not open_names)
         start = at
-        closes_itself = html[at:end].endswith("/>")
-        if closes_itself and (name in FOREIGN or not FOREIGN.isdisjoint(open_names)):
+        is_foreign = name in FOREIGN or any(count_open[each] for each in FOREIGN)
+        if is_foreign and html.endswith("/>", at, end):
             pass  # in HTML only these elements end at "/>"
         elif name in _RAW_END:
             raw = _RAW_END[name].search(html, end)
             end = raw.start() if raw else len(html)
         elif name in VERBATIM:
             open_names.append(name)
-        elif name[1:] in open_names:
-            while open_names.pop() != name[1:]:
-                pass
+            count_open[name] += 1
+        elif name.startswith("/") and count_open[name[1:]]:
+            closed = ""
+            while closed != name[1:]:
+                closed = open_names.pop()
+                count_open[closed] -= 1
         add(end, False)
         start = at = end
     add(len(html), not open_names)
