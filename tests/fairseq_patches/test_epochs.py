@@ -5,27 +5,14 @@ import logging
 from collections import Counter
 
 import pytest
-import torch
 from fairseq.data import iterators
 from fairseq.logging import meters
+from numbered_samples import Numbers
 
 import vaswani_plugin
 from vaswani_plugin.fairseq_patches import epochs
 
 vaswani_plugin.register()
-
-
-class Numbers(torch.utils.data.Dataset):
-    """Samples that are their own numbers."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-    def __len__(self) -> int:
-        return self.size
 
 
 def workers_of(count: int, batches: int, **options) -> list[iterators.EpochBatchIterator]:

@@ -3,27 +3,12 @@
 from collections import Counter
 
 import pytest
-import torch
 from fairseq.data import iterators
+from numbered_samples import Numbers
 
 import vaswani_plugin
 
 vaswani_plugin.register()
-
-
-class Numbers(torch.utils.data.Dataset):
-    """Samples that are their own numbers."""
-
-    supports_prefetch = False
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-    def __len__(self) -> int:
-        return self.size
 
 
 class Prefetched(Numbers):
