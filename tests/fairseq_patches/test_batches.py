@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import Dictionary, FairseqDataset, data_utils
-from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDatasetBuilder
+from fairseq.data.indexed_dataset import (
+    IndexedCachedDataset,
+    IndexedDatasetBuilder,
+    MMapIndexedDatasetBuilder,
+)
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from hypothesis import given
@@ -137,6 +141,19 @@ def test_sentences_are_read_that_are_not_in_the_cache(cached, in_cache):
         cached.prefetch(np.array(in_cache))
     for k in np.arange(5):
         assert cached[k].tolist() == list(range(k, 2 * k + 1))
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_text_without_lines_is_refused(tmp_path, lines):
+    builder = MMapIndexedDatasetBuilder(str(tmp_path / "test.bin"))
+    for _ in range(lines):
+        builder.add_item(torch.tensor([4, 2]))
+    builder.finalize(str(tmp_path / "test.idx"))
+    if lines:
+        assert len(data_utils.load_indexed_dataset(str(tmp_path / "test"))) == 1
+        return
+    with pytest.raises(UserError, match=r"test\.bin is empty: binarize a text that has lines"):
+        data_utils.load_indexed_dataset(str(tmp_path / "test"))
 
 
 @pytest.mark.parametrize(("positions", "is_scored"), [(8, True), (7, False)])

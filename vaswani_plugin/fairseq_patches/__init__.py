@@ -49,6 +49,7 @@ PATCHES = (
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,
     batches.read_uncached_data,
+    batches.refuse_empty_data,
     batches.refuse_unscored_texts,
     shuffling.shuffle_each_epoch_as_asked,
     shuffling.keep_batches_beyond_whole_groups,

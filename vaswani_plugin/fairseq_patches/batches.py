@@ -3,17 +3,18 @@
 import argparse
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fairseq.data import FairseqDataset, data_utils, iterators
+from fairseq.data import FairseqDataset, data_utils, indexed_dataset, iterators
 from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDataset
 from fairseq.tasks import fairseq_task
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_patches._patching import patch, silenced
+from vaswani_plugin.fairseq_patches._patching import is_affected_version, patch, silenced
 
 
 def keep_last_batch() -> None:
@@ -128,6 +129,24 @@ def read_uncached_data() -> None:
         if index in self.cache_index:
             return original(self, index)
         return IndexedDataset.__getitem__(self, index)
+
+
+def refuse_empty_data() -> None:
+    """A text without lines, binarized, ends in "cannot mmap an empty file" and two tracebacks.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    if not is_affected_version():
+        return
+
+    @patch(indexed_dataset, "make_dataset")
+    def make_dataset(original: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
+        data = Path(f"{path}.bin")
+        if impl == "mmap" and data.is_file() and not data.stat().st_size:
+            raise UserError(f"{data} is empty: binarize a text that has lines")
+        return original(path, impl, *args, **kwargs)
 
 
 def refuse_unscored_texts() -> None:
