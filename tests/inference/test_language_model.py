@@ -260,6 +260,7 @@ def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
     ("options", "message"),
     [
         ({"seed": 1}, "--seed goes with --sampling"),
+        ({"sampling": True, "beam": 2}, "--beam and --sampling exclude each other"),
         ({"nbest": 2}, "a beam of 1 finds no more than 1"),
         ({"max_new_tokens": 32}, "give at most 31"),
         ({"max_new_tokens": 4, "min_new_tokens": 5}, "lower it"),

@@ -237,6 +237,7 @@ def test_a_prefix_may_repeat_words(translator):
         ({"seed": 3}, "seed goes with sampling"),
         ({"sampling": True, "top_p": 1.5}, "top_p is 1.5"),
         ({"sampling": True, "top_p": 0.5, "top_k": 3}, "top_k and top_p exclude each other"),
+        ({"sampling": True, "beam": 3}, "beam and sampling exclude each other"),
         ({"temperature": 0}, "temperature is 0"),
         ({"beams": 3}, "beams: no option of that name"),
         ({"prefix": ["a", "b"]}, "2 prefixes of 1 texts"),
@@ -249,9 +250,13 @@ def test_bad_options_are_named(translator, options, part):
         translator.translate("a bird", **options)
 
 
-def test_a_stream_needs_a_buffer(translator):
+def test_options_of_a_stream(translator):
     with pytest.raises(UserError, match="buffer is 0; it must be at least 1"):
         translator.stream(["a bird"], buffer=0)
+    with pytest.raises(UserError, match="a stream takes one for all"):
+        translator.stream(["a bird"] * 4, buffer=2, prefix=["the", "a"])
+    found = translator.stream(["a bird", "the cat"], buffer=1, prefix="the")
+    assert [translation.tokens[0] for translation in found] == ["the", "the"]
 
 
 def test_bad_folders_are_named(tmp_path):

@@ -87,7 +87,7 @@ class CompletionOptions:
     """How texts are completed.
 
     Args:
-        beam: width; 1 is greedy.
+        beam: width; 1 is greedy. Samples need none.
         nbest: number of continuations of each prompt: the best of the beam, or samples.
         length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided; 0: none.
         max_new_tokens: a text is cut after so many tokens; None: 100, or half of the model's
@@ -133,7 +133,10 @@ class CompletionOptions:
             raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
         if self.top_k is not None and self.top_p is not None:
             raise UserError("--top-k and --top-p exclude each other")
-        if not self.sampling:
+        if self.sampling:
+            if self.beam > 1:
+                raise UserError("--beam and --sampling exclude each other")
+        else:
             for name in ("top_k", "top_p", "temperature", "seed"):
                 if getattr(self, name) is not None:
                     raise UserError(f"--{name.replace('_', '-')} goes with --sampling")

@@ -54,7 +54,7 @@ class TranslateOptions(TypedDict, total=False):
     long: what to do with a text of more subwords than the model takes: "error" (the default),
         "split" it into pieces that are translated one by one, or "truncate" it.
     align: also find the source subword of each target subword.
-    sampling: draw `nbest` samples instead of searching for the likeliest.
+    sampling: draw `nbest` samples instead of searching for the likeliest; there is no beam then.
     top_k: sample among the k likeliest subwords only.
     top_p: sample among the fewest subwords whose probabilities sum to at least p.
     temperature: divides the logits (1).
@@ -98,7 +98,7 @@ def make_search_options(given: TranslateOptions, own_beam: int | None) -> Search
     """
     check_options(given)
     nbest, sampling = given.get("nbest", 1), given.get("sampling", False)
-    beam = given.get("beam") or (nbest if sampling else own_beam or PAPER_DECODING["beam"])
+    beam = nbest if sampling else given.get("beam") or own_beam or PAPER_DECODING["beam"]
     if nbest > beam:
         raise UserError(f"--nbest {nbest}: a beam of {beam} finds no more than {beam}")
     alpha = given.get("length_penalty")
@@ -134,7 +134,10 @@ def check_options(given: TranslateOptions) -> None:
         raise UserError("top_k and top_p exclude each other")
     if given.get("long", "error") not in LONG:
         raise UserError(f"long is {given['long']!r}; it must be one of {', '.join(LONG)}")
-    if not given.get("sampling", False):
-        for name in ("top_k", "top_p", "seed"):
-            if given.get(name) is not None:
-                raise UserError(f"{name} goes with sampling: give sampling=True")
+    if given.get("sampling", False):
+        if given.get("beam") is not None:
+            raise UserError("beam and sampling exclude each other: nbest is the number of samples")
+        return
+    for name in ("top_k", "top_p", "seed"):
+        if given.get(name) is not None:
+            raise UserError(f"{name} goes with sampling: give sampling=True")

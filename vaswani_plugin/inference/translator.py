@@ -197,6 +197,8 @@ class Translator:
             UserError: options that don't fit together.
         """
         require_at_least({"buffer": buffer})
+        if not isinstance(options.get("prefix"), str | None):
+            raise UserError("prefix: a stream takes one for all of its texts")
         make_search_options(options, self.settings.beam)  # wrong options raise at once
         return self._stream(lines, buffer, options)
 
