@@ -80,7 +80,8 @@ def measure(lines: int, *groups: list[Command]) -> Measurement:
                     pause = min(1.5 * pause, LONGEST_PAUSE)
             except BaseException:
                 for process in processes:
-                    os.killpg(process.pid, signal.SIGTERM)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended
+                        os.killpg(process.pid, signal.SIGTERM)
                 raise
             for process, command, error in zip(processes, group, messages, strict=True):
                 if process.returncode:

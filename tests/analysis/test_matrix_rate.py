@@ -41,3 +41,11 @@ def test_it_is_that_of_a_product_timed_here(monkeypatch: pytest.MonkeyPatch, dty
     # Another program may take the processor in between; an order of magnitude it does not.
     assert found > 0.1 * 2 * 256**3 / plain
     assert found < 1e14  # no processor does
+
+
+def test_the_clock_waits_for_any_device_but_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda each: waited.append(each.type))
+    for device, count in (("cpu", 0), ("meta", 2)):
+        rate._seconds(lambda rows: rows @ rows.T, torch.empty(2, 2, device=device))
+        assert waited == [device] * count

@@ -190,17 +190,19 @@ def search_heads(
     if not known:
         raise UserError("no other words stand at the distance of any pair; give more text")
     given = np.stack([collected.given[k] for k in known])  # (P, N x H)
-    controls = [
-        [at_distance[collected.distances[k]] for k in known],
-        [collected.from_others[k] for k in known],
-    ]
+    distances = [collected.distances[k] for k in known]
+    others = [collected.from_others[k] for k in known]
+    means = {d: at_distance[d].mean(0) for d in set(distances)}
     generator = np.random.default_rng(seed)
     columns = {
         "weight": given.mean(0),
-        "distance": np.mean([pool.mean(0) for pool in controls[0]], axis=0),
-        "partner": np.mean([pool.mean(0) for pool in controls[1]], axis=0),
+        "distance": np.mean([means[d] for d in distances], axis=0),
+        "partner": np.mean([pool.mean(0) for pool in others], axis=0),
         "first": np.stack([collected.first[k] for k in known]).mean(0),
-        "p": np.maximum(*(p_values(given, pools, draws, generator) for pools in controls)),
+        "p": np.maximum(
+            p_values(given, [at_distance[d] for d in distances], draws, generator),
+            p_values(given, others, draws, generator),
+        ),
     }
     baseline = np.maximum(columns["distance"], columns["partner"])
     columns["follows"] = (columns["weight"] >= FACTOR * baseline) & (columns["p"] <= LEVEL)
@@ -235,7 +237,8 @@ def p_values(
     drawn = np.zeros((draws, given.shape[1]))
     for own, pool in zip(given, pools, strict=True):
         chosen = generator.integers(len(pool) + 1, size=draws)
-        drawn += np.concatenate((pool, own[None]))[chosen]
+        is_own = (chosen == len(pool))[:, None]
+        drawn += np.where(is_own, own, pool[np.minimum(chosen, len(pool) - 1)])
     drawn /= len(pools)
     center, spread = drawn.mean(0), np.maximum(drawn.std(0), 1e-9)
     greatest = ((drawn - center) / spread).max(1)

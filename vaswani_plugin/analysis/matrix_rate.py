@@ -51,5 +51,5 @@ def _seconds(product: Callable[[Tensor], object], x: Tensor) -> float:
 
 
 def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if not runs_on_host(device):
+        torch.accelerator.synchronize(device)
