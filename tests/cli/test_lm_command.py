@@ -691,6 +691,13 @@ def test_numbers_out_of_range(arguments, capsys):
     assert stop.value.code == 2 and arguments[0] in capsys.readouterr().err
 
 
+def test_line_scores_do_not_replace_the_text(places, tmp_path, capsys):
+    text = toy.write_lines(tmp_path / "text", ["ba be"])
+    arguments = ["--model", places["LETTERS"], "--text", text, "--line-scores", text]
+    assert main(["lm", "--cpu", *map(str, arguments)]) == 1
+    assert "--line-scores: " in capsys.readouterr().err and text.read_text() == "ba be\n"
+
+
 def test_a_failed_run_leaves_no_line_scores(data, checkpoints, tmp_path, capsys):
     arguments = ["--model", checkpoints["ours"], "--data-bin", data, "--dynamic"]
     arguments += ["--dynamic-rate", "1e30", "--line-scores", tmp_path / "lines"]

@@ -106,6 +106,16 @@ def test_lines_that_are_too_long(parse, tmp_path):
     assert err.count("\n") == 1
 
 
+def test_outputs_that_cannot_be(parse, tmp_path):
+    path = tmp_path / "sentences"
+    path.write_text(f"{LINES[0]}\n", encoding="utf-8")
+    code, out, err = parse([], path, "--output", path)
+    assert code == 1 and f"--output: {path} is an input" in err
+    assert path.read_text(encoding="utf-8") == f"{LINES[0]}\n"
+    code, out, err = parse([], path, "--draw", tmp_path / "tree.docx")
+    assert code == 1 and out == "" and "tree.docx: a plot ends in .png or .svg" in err
+
+
 def test_every_line_is_encoded_once(parse, monkeypatch):
     lines, encode = [], Pipeline.encode
 

@@ -379,6 +379,8 @@ def test_faults_of_fairseqs_output(world, rescore, tmp_path, fault):
         (["--dev-nbest", "x", "--weights", "words=1"], "leave one out"),
         (["--bpe-codes", "nowhere"], "nowhere"),
         (["--reference", "nowhere"], "nowhere"),
+        (["--output", "new", "--output-nbest", "new"], "new is an input or another output"),
+        (["--reference", "old", "--output", "old"], "old is an input or another output"),
     ],
 )
 def test_flags_that_do_not_fit(world, rescore, flags, message):

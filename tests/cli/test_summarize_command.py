@@ -181,6 +181,9 @@ def test_files_in_and_out(summarize, tmp_path):
     assert summarize([], *flags)[:2] == (0, [])
     expected = summarize(["ba be bi", "ko"])[1]
     assert (tmp_path / "summaries").read_text().split("\n")[:-1] == expected
+    code, _, err = summarize([], tmp_path / "summaries", "--output", tmp_path / "summaries")
+    assert code == 1 and "is an input" in err
+    assert (tmp_path / "summaries").read_text().split("\n")[:-1] == expected
 
 
 def test_a_bad_line_comes_after_the_good_ones(summarize, tmp_path):

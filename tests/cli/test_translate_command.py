@@ -231,6 +231,9 @@ def test_files_in_and_out(translate, tmp_path):
     assert result == (0, "", "")
     assert (tmp_path / "out").read_text() == expected
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "out"}
+    code, _, err = translate(b"", tmp_path / "b", tmp_path / "a", "--output", tmp_path / "a")
+    assert code == 1 and f"--output: {tmp_path}/a is an input" in err
+    assert (tmp_path / "a").read_bytes() == b"a bird\n\n"
 
 
 def test_split_translates_the_pieces(translate, translator):

@@ -7,6 +7,7 @@ from pathlib import Path
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_float, non_negative_int, positive_int
 from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
+from vaswani_plugin.text.corpus_io import check_outputs
 
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
@@ -60,7 +61,7 @@ def check_flags(args: argparse.Namespace) -> None:
         ValueError: names the flag and what it goes with.
     """
     data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
-    rates = args.dynamic_rate, args.dynamic_decay
+    is_rated = (args.dynamic_rate, args.dynamic_decay) != (None, None)
     scored, counted = args.model or args.baselines, args.train_data or args.valid_data
     of_model = [name for name in OF_MODEL.split() if getattr(args, name) not in (None, False)]
     refusals = [
@@ -70,10 +71,7 @@ def check_flags(args: argparse.Namespace) -> None:
         (args.counts and (scored or subject != args.counts), "--counts goes with --figure alone"),
         (args.split is not None and not args.data_bin, "--split needs --data-bin DIR"),
         *((not args.model, f"--{name.replace('_', '-')} needs --model PATH") for name in of_model),
-        (
-            rates != (None, None) and not args.dynamic,
-            "--dynamic-rate and --dynamic-decay need --dynamic",
-        ),
+        (is_rated and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
         (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
         (counted and not args.baselines, "--train-data and --valid-data go with --baselines"),
         (args.carry_state and args.context_window, "--carry-state: leave --context-window out"),
@@ -90,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     check_flags(args)
+    check_outputs("--line-scores", filter(None, [args.line_scores]), filter(None, [args.text]))
     from vaswani_plugin.analysis.perplexity import DynamicEvaluation, Scoring, make_report
     from vaswani_plugin.interchange.language_model import load_language_model
     from vaswani_plugin.metrics.perplexity import TextCounts

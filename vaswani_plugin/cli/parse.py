@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.decoding import PARSER_DECODING
+from vaswani_plugin.text.corpus_io import check_outputs
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
@@ -52,11 +54,14 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.pretty and args.format == "json":
         raise ValueError("--pretty and --format json exclude each other; drop one")
+    inputs = args.inputs or ["-"]
+    check_outputs("--output", filter(None, [args.output]), inputs)
+    if args.draw is not None:
+        check_plot_path(args.draw)
     from vaswani_plugin.inference.sources import TextTooLong
     from vaswani_plugin.interchange.parsing import load_parser
 
     parser = load_parser(args.model, device=flags.chosen_device(args))
-    inputs = args.inputs or ["-"]
     lines = LocatedLines(inputs)
     found = parser.stream(
         lines,

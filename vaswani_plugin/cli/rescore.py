@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_int
+from vaswani_plugin.text.corpus_io import check_outputs
 
 HELP = "rescore n-best lists with models or ensembles, and tune the weights for BLEU"
 EXAMPLE = (
@@ -75,6 +76,10 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a list or a checkpoint that can't be used.
         OSError: a file can't be read or written.
     """
+    inputs = [args.nbest, args.source, args.dev_nbest, args.dev_source, args.bpe_codes]
+    inputs += [*(args.reference or []), *(args.dev_reference or [])]
+    outputs = filter(None, [args.output, args.output_nbest])
+    check_outputs("--output and --output-nbest", outputs, filter(None, inputs))
     from vaswani_plugin.analysis import rescoring  # importing torch takes a second
     from vaswani_plugin.interchange.ensembles import load_scorer
 

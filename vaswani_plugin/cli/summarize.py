@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_int, positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.text.corpus_io import check_outputs
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ def run(args: argparse.Namespace) -> int:
     """
     if not args.model.is_dir():
         raise ValueError(f"--model {args.model}: must be a folder, {BUNDLE}")
+    inputs = args.inputs or ["-"]
+    check_outputs("--output", filter(None, [args.output]), inputs)
     from vaswani_plugin.inference.summarization import Summarizer
     from vaswani_plugin.interchange.language_model import load_language_model
 
     summarizer = Summarizer(load_language_model(args.model, device=flags.chosen_device(args)))
-    inputs = args.inputs or ["-"]
     summaries = summarizer.stream(
         LocatedLines(inputs),
         buffer=flags.buffer_size(args, inputs),

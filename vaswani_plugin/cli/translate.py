@@ -11,6 +11,7 @@ from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._start import load_translator
 from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.text.corpus_io import check_outputs
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a bundle or a line that can't be used.
         OSError: a file can't be read or written.
     """
-    translator = load_translator(args, args.engine)
     inputs = args.inputs or ["-"]
+    check_outputs("--output", filter(None, [args.output]), inputs)
+    translator = load_translator(args, args.engine)
     raw = LocatedLines(inputs)
     options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}
     options |= {"batch_tokens": args.batch_tokens, "long": args.long}
