@@ -154,6 +154,7 @@ def test_wrong_inputs(save: Save, tmp_path: Path, capsys: pytest.CaptureFixture)
     assert "no such file" in error_of(capsys, "--inputs", tmp_path / "none", *to_output)
     assert "would be lost" in error_of(capsys, "--inputs", path, other, "--output", path)
     assert load_checkpoint(path)["model"]["w"].item() == 1.0
+    assert "is a folder; name a file" in error_of(capsys, "--inputs", path, "--output", tmp_path)
     save("checkpoint.best_bleu_3.000.pt", 1.0), save("checkpoint.best_loss_3.000.pt", 1.0)
     error = error_of(capsys, "--inputs", path.parent, "--best", 1, *to_output)
     assert "the best by bleu and by loss; name the files" in error

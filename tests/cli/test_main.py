@@ -185,7 +185,9 @@ def test_the_level_of_the_log(fake: ModuleType, capsys, monkeypatch, level: str)
     finally:
         logging.getLogger().setLevel(before)
     error = capsys.readouterr().err
-    assert (code == 1 and "NONSENSE" in error) if level == "nonsense" else code == 0
+    assert (
+        (code == 1 and "LOGLEVEL=NONSENSE: must be" in error) if level == "nonsense" else code == 0
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT CHECKED: no /dev/full here")

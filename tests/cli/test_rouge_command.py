@@ -84,6 +84,10 @@ def test_the_table_says_what_was_done(run):
     [
         (["--references", "test.jsonl"], "nothing to score"),
         (["--references", "test.summary", "--lead", "1"], "--lead needs --articles FILE"),
+        (
+            ["--references", "other", "--articles", "test.article", *HYPOTHESIS],
+            "--articles goes with --lead N",
+        ),
         (["--references", "test.jsonl", "other", "--lead", "1"], "give no other"),
         (
             ["--references", "test.jsonl", "--articles", "test.article", "--lead", "1"],

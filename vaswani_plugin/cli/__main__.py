@@ -77,7 +77,10 @@ def main(argv: list[str] | None = None) -> int:
     args = None if is_help else command_parser(name).parse_args(argv[1:])
     try:
         # Importing fairseq sets the root logger to DEBUG, and every library then logs.
-        logging.getLogger().setLevel((os.environ.get("LOGLEVEL") or "WARNING").upper())
+        level = (os.environ.get("LOGLEVEL") or "WARNING").upper()
+        if level not in logging.getLevelNamesMapping():
+            raise ValueError(f"LOGLEVEL={level}: must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
+        logging.getLogger().setLevel(level)
         code = load_command(name).run(args) if args else print(overview()) or 0
         flush_stdout()
         return code

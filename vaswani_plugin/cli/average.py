@@ -49,10 +49,12 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.inference.checkpoints import save_checkpoint
     from vaswani_plugin.interchange.average import average_checkpoints
     from vaswani_plugin.interchange.checkpoint_choice import select
+    from vaswani_plugin.text.corpus_io import check_outputs
 
     paths = select(args.inputs, args.last, args.last_updates, args.best)
-    if args.output.exists() and any(args.output.samefile(path) for path in paths):
-        raise ValueError(f"--output {args.output} is one of the inputs and would be lost")
+    check_outputs("--output", [args.output], paths)
+    if args.output.is_dir():
+        raise ValueError(f"--output {args.output} is a folder; name a file in it")
     # Made before the long work, so that an error comes at once.
     args.output.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(average_checkpoints(tqdm(paths, disable=None)), args.output)

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """
     parameters = COLLINS
     if args.parameters:
-        text = args.parameters.read_text(encoding="utf-8", errors="replace")
+        text = args.parameters.read_text(encoding="utf-8-sig", errors="replace")
         parameters = parse_parameters(text.split("\n"), str(args.parameters))
     scores = score_trees(*read_trees(args), parameters)
     has_table = args.format == "text" and not args.summary

@@ -42,10 +42,9 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         check_plot_path(args.plot)
     table = make_table(args.length, args.d_model)
-    products = table @ table.T / args.d_model  # (T, T)
-    by_distance = {k: float(products[0, k]) for k in SHOWN if k < args.length}
+    by_distance = {k: float(table[0] @ table[k]) / args.d_model for k in SHOWN if k < args.length}
     if args.plot is not None:
-        draw(table, products, args.plot)
+        draw(table, args.plot)
     if args.format == "json":
         sizes = {"length": args.length, "d_model": args.d_model}
         print(json.dumps({**sizes, "product_by_distance": by_distance, "table": table.tolist()}))
@@ -66,8 +65,8 @@ def make_table(length: int, d_model: int) -> "np.ndarray":
     return sinusoids(torch.arange(length, device="cpu"), d_model).numpy()
 
 
-def draw(table: "np.ndarray", products: "np.ndarray", path: Path) -> None:
-    """Two heat maps: the encoding, and the products of all pairs of positions.
+def draw(table: "np.ndarray", path: Path) -> None:
+    """Two heat maps: the encoding (T, D), and the products (T, T) of all pairs of positions.
 
     Raises:
         OSError: the picture can't be written.
@@ -77,7 +76,7 @@ def draw(table: "np.ndarray", products: "np.ndarray", path: Path) -> None:
     drawn = left.imshow(table, aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
     left.set(xlabel="dimension", ylabel="position", title="PE(pos, i)")
     figure.colorbar(drawn, ax=left)
-    drawn = right.imshow(products, cmap="viridis")
+    drawn = right.imshow(table @ table.T / table.shape[1], cmap="viridis")
     right.set(xlabel="position", ylabel="position", title="PE(a) . PE(b) / d_model")
     figure.colorbar(drawn, ax=right)
     save_figure(figure, path)

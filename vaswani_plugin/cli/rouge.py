@@ -81,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if not args.hypothesis and not args.lead:
         raise ValueError("nothing to score: give --hypothesis FILE or --lead N")
+    if args.articles and not args.lead:
+        raise ValueError("--articles goes with --lead N")
     examples = read_all(args)
     systems = {f"lead-{n}": [lead(e.article, n) for e in examples] for n in args.lead}
     if args.hypothesis:
