@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
+from fairseq_flags import training_config
 from foreign_models import make_lstm
 from model_factory import make_model, make_stock_twin, make_task, random_batch
 from reference_weights import numbers
@@ -202,7 +203,14 @@ def test_the_vocabulary_decides_how_large_epsilon_may_be():
         ours(task, most + 1e-3)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, -0.5])
+@pytest.mark.parametrize("value", ["abc", "0,1"])
+def test_a_flag_that_is_no_number_is_refused(capsys, value):
+    with pytest.raises(SystemExit):
+        training_config("--arch", "vaswani_debug", "--label-smoothing", value)
+    assert f"--label-smoothing: {value!r} is no number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("epsilon", [1.0, -0.5, math.nan])
 def test_bad_smoothing_is_refused_at_start(epsilon):
     task = SimpleNamespace(target_dictionary=make_task().target_dictionary)
     with pytest.raises(ValueError, match=rf"label smoothing is {epsilon}; it must be in \[0, 1\)"):

@@ -74,10 +74,14 @@ class VaswaniLabelSmoothing(FairseqCriterion):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the criterion's flags.
 
-        fairseq drops a default that refers to another setting; so it is set here.
+        fairseq drops a default that refers to another setting, and the flag's type with it; so
+        both are set here.
         """
         super().add_args(parser)
         parser.set_defaults(label_smoothing=LabelSmoothingConfig.label_smoothing)
+        for action in parser._actions:
+            if action.dest == "label_smoothing":
+                action.type = _number
 
     def forward(self, model, sample, reduce: bool = True):
         """Loss of a batch.
@@ -132,10 +136,12 @@ class VaswaniLabelSmoothing(FairseqCriterion):
         logits = self._logits(model, sample).flatten(0, 1)  # (B, T, V) -> (N, V)
         target = sample["target"].flatten()
         loss, nll = label_smoothed_cross_entropy(logits, target, self.epsilon, self.padding_idx)
-        hits = logits.argmax(dim=-1).eq(target) & target.ne(self.padding_idx)
+        correct = target.new_zeros(())
+        if self.report_accuracy:
+            correct = (logits.argmax(dim=-1).eq(target) & target.ne(self.padding_idx)).sum()
         if reduce:
             loss, nll = loss.sum(), nll.sum()
-        return SmoothedLoss(loss, nll, hits.sum())
+        return SmoothedLoss(loss, nll, correct)
 
     def _logits(self, model, sample) -> Tensor:
         """Logits (B, T, V), or log-probabilities, which a log-softmax leaves unchanged."""
@@ -174,6 +180,14 @@ class VaswaniLabelSmoothing(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Yes: every logged value is a sum."""
         return True
+
+
+def _number(text: str) -> float | str:
+    """Parse the flag's value; argparse also passes the default, which refers to a setting."""
+    try:
+        return text if text.startswith("${") else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
 def _inputs(model: torch.nn.Module, sample: dict[str, Any]) -> dict[str, Any]:
