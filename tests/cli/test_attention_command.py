@@ -420,7 +420,7 @@ def test_a_corpus_without_targets_is_translated_and_printed_as_a_table(attend, t
     [
         (("", ""), "empty"),
         (("a\nb\n", "a\n"), "line"),
-        (("\n", "\n"), "the corpus has no sentences"),
+        (("\n", "\n"), "--corpus holds no sentences"),
         (("a\n" + "x " * 30 + "\n", "a\nb\n"), "text.en:2: the source has 30 subwords"),
     ],
 )

@@ -186,3 +186,12 @@ def test_mismatched_files_are_named(tmp_path: Path) -> None:
     bad = write(tmp_path / "bad.pt", 2.0, cfg={"model": CONFIG | {"d_model": 5}})
     with pytest.raises(ValueError, match=r"bad\.pt: another model than .*good\.pt: d_model is 5"):
         average_checkpoints([good, bad])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_training_that_diverged_is_refused(tmp_path: Path, value: float) -> None:
+    """One such file would spoil the mean of all."""
+    model = {"w": torch.tensor([value])}
+    paths = [write(tmp_path / "good.pt", 1.0), write(tmp_path / "bad.pt", 2.0, model=model)]
+    with pytest.raises(ValueError, match=r"bad\.pt: w holds NaN or infinity"):
+        average_checkpoints(paths)

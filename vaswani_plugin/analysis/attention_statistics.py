@@ -64,7 +64,7 @@ def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
             for name, value in query_sums(heads.weights).items():
                 found[name] = found.get(name, 0) + value
     if not count:
-        raise ValueError("the corpus has no sentences")
+        raise ValueError("--corpus holds no sentences; give more text")
     means = {
         kind: {
             name: value if name == "queries" else value / found["queries"]

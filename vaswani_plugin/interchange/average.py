@@ -13,6 +13,7 @@ import torch
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.safetensors_file import Weights, model_config, shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.interchange.exported_model import require_finite
 
 _ABSENT = "(absent)"
 
@@ -108,12 +109,14 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
 
     Raises:
         OSError: a file can't be read.
-        ValueError: no files, a bad file, or files that don't match; names file and key.
+        ValueError: no files, a bad file, weights that are NaN or infinite, or files that don't match;
+            names file and key.
     """
     averager, names, newest = Averager(), [], None
     for path in paths:
         newest = load_checkpoint(path)
         with untrusted(path):
+            require_finite(newest["model"])
             averager.add(str(path), newest.pop("model"), model_config(newest))
         newest["last_optimizer_state"] = None
         names.append(path.name)

@@ -25,9 +25,12 @@ def find_files(inputs: list[Path]) -> list[Path]:
             files.append(item)
         else:
             raise ValueError(f"--inputs {item}: there is no such file or folder")
-    for position, path in enumerate(files):
-        if any(path.samefile(other) for other in files[:position]):
+    seen: set[tuple[int, int]] = set()
+    for path in files:
+        status = path.stat()
+        if (status.st_dev, status.st_ino) in seen:
             raise ValueError(f"--inputs {path}: given twice, which would weigh it double")
+        seen.add((status.st_dev, status.st_ino))
     return files
 
 

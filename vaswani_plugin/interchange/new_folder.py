@@ -11,8 +11,10 @@ def check_new_folder(output: Path) -> None:
     """Refuse a folder that is not empty.
 
     Raises:
-        ValueError: `output` exists and is no empty folder.
+        ValueError: `output` exists and is no empty folder, or it is the current one.
     """
+    if output.exists() and output.samefile("."):
+        raise ValueError(f"{output} is the current folder; give the name of a new one as --output")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ValueError(f"{output} exists and is not an empty folder; give another --output")
 
@@ -25,10 +27,11 @@ def new_folder(output: Path) -> Iterator[Path]:
         output: the final name; the folder may exist if it is empty.
 
     Raises:
-        ValueError: `output` exists and is no empty folder.
+        ValueError: `output` exists and is no empty folder, or it is the current one.
         OSError: it can't be written.
     """
     check_new_folder(output)
+    output = output.resolve()  # of a symbolic link, its target
     partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         partial.mkdir(parents=True)
