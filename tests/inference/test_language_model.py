@@ -256,6 +256,19 @@ def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
     assert all(unit in shown.err for unit in ("prompts", "texts", "tokens"))
 
 
+def test_the_bar_of_many_prompts_moves_before_the_end(ours, monkeypatch):
+    sizes, complete = [], ours._completer.complete
+
+    def watched(prompts, options):
+        sizes.append(len(prompts))
+        return complete(prompts, options)
+
+    monkeypatch.setattr(ours._completer, "complete", watched)
+    ours.complete(["ba"] * 70, max_new_tokens=1, progress=True)
+    ours.complete(["ba"] * 70, max_new_tokens=1)
+    assert sizes == [64, 6, 70]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

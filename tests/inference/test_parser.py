@@ -121,8 +121,9 @@ def test_options_below_their_smallest_values(parser, name):
 def test_types_by_their_names(folder):
     rough = Parser.from_pretrained(folder, dtype="bfloat16")
     assert {weight.dtype for weight in rough.model.parameters()} == {torch.bfloat16}
-    with pytest.raises(UserError, match="dtype is 'bfloat'; PyTorch has no such type"):
-        Parser.from_pretrained(folder, dtype="bfloat")
+    for wrong in ("bfloat", "int8", torch.int8):
+        with pytest.raises(UserError, match="'b?(float|int8)', which is no type of weights"):
+            Parser.from_pretrained(folder, dtype=wrong)
 
 
 def test_what_does_not_fit(parser):

@@ -185,6 +185,8 @@ def test_a_checkpoint_with_its_data(folder):
     found = tokenized.translate("the tired farmer slept .", beam=2)
     assert found.tokens == bundle.translate("The tired farmer slept.").tokens
     assert tokenized.source_language == "en" and "@@" not in found.text
+    rough = Translator.from_checkpoint(*paths, dtype="bfloat16")
+    assert rough.engine.model.decoder.projection.weight.dtype == torch.bfloat16
     with pytest.raises(FileNotFoundError, match="nowhere.pt does not exist"):
         Translator.from_checkpoint(data / "nowhere.pt", data)
 

@@ -70,10 +70,11 @@ def one_or_many(
         texts: one or several.
         stream: takes texts and the keyword `buffer`, and gives the answers in order.
         unit: of the bar, such as "sentences".
-        progress: show the bar on standard error; one text has none.
+        progress: show the bar on standard error; one text has none. The answers then come by the
+            stream's own buffer, so that the bar moves; otherwise all texts share their batches.
     """
     if isinstance(texts, str):
         return next(stream([texts]))
     lines = list(texts)
-    found = stream(lines, buffer=max(1, len(lines)))
+    found = stream(lines) if progress else stream(lines, buffer=max(1, len(lines)))
     return list(tqdm(found, total=len(lines), unit=f" {unit}", disable=not progress))

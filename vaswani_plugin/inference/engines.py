@@ -28,16 +28,16 @@ def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":
         dtype: such as "bfloat16" or "torch.bfloat16"; a type, and None, is returned as it is.
 
     Raises:
-        UserError: there is no such type.
+        UserError: there is no such type, or it is none of weights.
     """
     import torch
 
-    if dtype is None or isinstance(dtype, torch.dtype):
-        return dtype
-    name = dtype.removeprefix("torch.")
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.")
     found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
-        raise UserError(f"dtype is {name!r}; PyTorch has no such type: give float16")
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UserError(f"dtype is {name!r}, which is no type of weights: give float16")
     return found
 
 

@@ -22,7 +22,7 @@ from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded, Engine
-from vaswani_plugin.inference.engines import load_engine
+from vaswani_plugin.inference.engines import dtype_of, load_engine
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options, require_at_least
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
 from vaswani_plugin.inference.sources import (
@@ -96,7 +96,7 @@ class Translator:
         codes: str | Path | None = None,
         *,
         device: "str | torch.device" = "cpu",
-        dtype: "torch.dtype | None" = None,
+        dtype: "str | torch.dtype | None" = None,
         threads: int | None = None,
     ) -> "Translator":
         """Load a checkpoint of the Transformer with its data; it takes tokenized text.
@@ -119,7 +119,7 @@ class Translator:
 
         loaded, languages = load_with_data(Path(path), Path(data))
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
-        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype, threads))
+        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype_of(dtype), threads))
 
     @property
     def source_language(self) -> str:
