@@ -109,7 +109,7 @@ def average_checkpoints(paths: Iterable[Path]) -> Checkpoint:
 
     Raises:
         OSError: a file can't be read.
-        ValueError: no files, a bad file, weights that are NaN or infinite, or files that don't match;
+        ValueError: no files, a bad file, a weight with NaN or infinity, or files that don't match;
             names file and key.
     """
     averager, names, newest = Averager(), [], None
