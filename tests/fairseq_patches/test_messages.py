@@ -56,6 +56,7 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
         (FAIRSEQ, "try:\n  1 / 0\nexcept ZeroDivisionError:\n  raise Exception('x')", False),
         (FAIRSEQ, "raise RuntimeError('x')", False),
         (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
+        (FAIRSEQ, "raise AssertionError('please reset the optimizer (--reset-optimizer).')", True),
         (COMMAND, "raise AssertionError('x')", False),
         (OURS, "raise AssertionError('Must specify batch size with --max-tokens')", False),
         (Path("/elsewhere/x.py"), "raise ValueError('x')", False),

@@ -121,6 +121,15 @@ def test_what_the_user_put_there_is_used(undisturbed, start, tmp_path, put):
     assert_same_weights(folder / "checkpoint_last.pt", undisturbed / "checkpoint_last.pt")
 
 
+def test_a_reset_optimizer_counts_no_update_as_lost(undisturbed, start, tmp_path):
+    """It counts from 0, although the checkpoint is the last one that was saved."""
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    run = start(folder, "--reset-optimizer", "--reset-dataloader")
+    assert run.wait() == 0, run.output()
+    assert f"Loaded checkpoint {folder}/checkpoint_last.pt" in run.output()
+    assert "resuming from" not in run.output()
+
+
 PRETRAINED = ("--finetune-from-model", "--continue-once")
 
 

@@ -32,7 +32,7 @@ def is_users_error(error: BaseException) -> bool:
     origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
     addresses_users = type(error) is Exception and error.__context__ is None
     addresses_users |= type(error) is ImportError  # a missing module is another class
-    addresses_users |= isinstance(error, AssertionError) and " --" in f" {error}"
+    addresses_users |= isinstance(error, AssertionError) and "--" in str(error)
     is_fairseqs = origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS)
     return is_fairseqs and (isinstance(error, OSError) or addresses_users)
 

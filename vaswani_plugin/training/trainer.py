@@ -103,7 +103,7 @@ class VaswaniTrainer(Trainer):
             chosen = self._choose(last)
             extra_state = self._load(str(chosen), *args, **kwargs)
             self.saves.is_last_good = chosen == last
-            if extra_state is not None:
+            if extra_state is not None and not self._setting("checkpoint.reset_optimizer"):
                 resuming.log_lost_updates(chosen, last, self.get_num_updates())
             if chosen != last and self._is_complete():
                 self._restore_as_last(chosen, last)
