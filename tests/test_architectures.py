@@ -15,8 +15,9 @@ from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
 from fairseq_flags import PLUGIN, training_config
+from hydra import compose, initialize_config_dir
 from model_factory import make_dictionary
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from vaswani_plugin.architectures import (
     ARCHITECTURES,
@@ -156,14 +157,29 @@ def test_row_through_parser_and_build(name, task):
 WITH_THEIR_FAMILIES = {row.name: family for family in FAMILIES for row in family.rows}
 
 
+def hydra_configuration(name: str, *overrides: str) -> DictConfig:
+    """What fairseq-hydra-train is given for a row."""
+    family = WITH_THEIR_FAMILIES[name]
+    training = family.task.removeprefix("vaswani_") + "_lstm" * ("lstm" in family.model)
+    with initialize_config_dir(str(HYDRA_CONFIGS), version_base="1.1"):  # as fairseq does
+        return compose(training, [f"model={name}", "task.data=unused", *overrides])
+
+
 def test_there_is_a_hydra_configuration_for_every_row():
-    assert {path.stem for path in HYDRA_CONFIGS.glob("*.yaml")} == set(WITH_THEIR_FAMILIES)
+    names = {path.stem for path in (HYDRA_CONFIGS / "model").glob("*.yaml")}
+    assert names == set(WITH_THEIR_FAMILIES)
+
+
+def test_a_size_changes_what_depends_on_it():
+    cfg = hydra_configuration("vaswani_b_dk16", "model.d_model=256", "model.dropout=0.3")
+    assert (cfg.model.d_model, cfg.model.d_k, cfg.model.dropout) == (256, 16, 0.3)
+    assert cfg.lr_scheduler.d_model == 256  # Eq. 3
 
 
 @pytest.mark.parametrize(("name", "family"), WITH_THEIR_FAMILIES.items())
 def test_hydra_configuration_is_what_the_flags_give(name: str, family: Family):
-    """recipes/config/ROW.yaml sets what --arch ROW sets, key for key."""
-    written = OmegaConf.load(HYDRA_CONFIGS / f"{name}.yaml")
+    """model=ROW sets what --arch ROW sets, key for key."""
+    written = hydra_configuration(name)
     flags = training_config("--task", family.task, "--arch", name)
     for group in ("model", "criterion", "optimizer", "lr_scheduler"):
         expected = OmegaConf.to_container(flags[group], resolve=True)
@@ -176,13 +192,13 @@ def test_hydra_configuration_is_what_the_flags_give(name: str, family: Family):
     assert written.task._name == family.task
     for key in set(written.task) - {"_name", "data"}:
         assert written.task[key] == flags.task[key], key
-    assert written.optimization.max_update == (300_000 if "big" in name else 100_000)
+    assert written.optimization.max_update == 100_000
     assert written.optimization.get("clip_norm", 0.0) == flags.optimization.clip_norm
 
 
 @pytest.mark.parametrize("name", TABLE_3)
 def test_hydra_configuration_builds_the_row(name, task):
-    model = build(OmegaConf.load(HYDRA_CONFIGS / f"{name}.yaml"), task)
+    model = build(hydra_configuration(name), task)
     assert type(model) is VaswaniTransformer
     assert sum(p.numel() for p in model.parameters()) == TABLE_3[name].parameters
 

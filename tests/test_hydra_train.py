@@ -26,10 +26,10 @@ def run(folder: Path, *command: object) -> str:
     return result.stdout + result.stderr + "".join(p.read_text() for p in folder.glob("*.log"))
 
 
-TASKS = {
-    "vaswani_debug": "vaswani_translation",
-    "vaswani_lm_debug": "vaswani_language_modeling",
-    "vaswani_seq2seq_lstm_tiny": "vaswani_translation",
+TRAININGS = {
+    "vaswani_debug": "translation",
+    "vaswani_lm_debug": "language_modeling",
+    "vaswani_seq2seq_lstm_tiny": "translation_lstm",
 }
 
 
@@ -39,24 +39,24 @@ def text_data_bin(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("text"))
 
 
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=TRAININGS)
 def trained(request, toy_data_bin, text_data_bin, tmp_path_factory):
     """Output and checkpoint of the same run, started in the two ways."""
-    name, task = request.param, TASKS[request.param]
-    data = toy_data_bin if task == "vaswani_translation" else text_data_bin
+    name, training = request.param, TRAININGS[request.param]
+    data = text_data_bin if training == "language_modeling" else toy_data_bin
     by_hydra, by_flags = tmp_path_factory.mktemp("hydra"), tmp_path_factory.mktemp("flags")
     output = run(
         by_hydra,
         *("fairseq_cli.hydra_train", "--config-dir", PLUGIN.parent / "recipes/config"),
-        *("--config-name", name, f"task.data={data}"),
+        *("--config-name", training, f"model={name}", f"task.data={data}"),
         *(f"checkpoint.save_dir={by_hydra}", f"optimization.max_update={UPDATES}"),
         *("common.cpu=true", "dataset.max_tokens=200", "dataset.num_workers=0"),
     )
     other = run(
         by_flags,
         *("fairseq_cli.train", data, "--user-dir", PLUGIN, "--arch", name),
-        *("--task", task, "--save-dir", by_flags, "--max-update", UPDATES),
-        *("--cpu", "--max-tokens", 200, "--num-workers", 0),
+        *("--task", f"vaswani_{training.removesuffix('_lstm')}", "--save-dir", by_flags),
+        *("--max-update", UPDATES, "--cpu", "--max-tokens", 200, "--num-workers", 0),
     )
     last = "checkpoint_last.pt"
     return name, (output, torch.load(by_hydra / last)), (other, torch.load(by_flags / last))

@@ -155,7 +155,7 @@ def instead_of_training(cfg):
 
 hydra_train.pre_main = instead_of_training
 sys.argv = ["fairseq-hydra-train", "--config-dir", {str(REPO / "recipes/config")!r},
-            "--config-name", "vaswani_debug", "task.data=unused", "common.cpu=true",
+            "--config-name", "translation", "task.data=unused", "common.cpu=true",
             "common.user_dir={PLUGIN}", "hydra.run.dir={tmp_path}"]
 hydra_train.cli_main()
 """

@@ -1,14 +1,15 @@
-"""Write a configuration for `fairseq-hydra-train` for every architecture.
+"""Write the configurations for `fairseq-hydra-train`: one for each task, and a model for each row.
 
-    python recipes/config/make_configs.py [--check]
+    python recipes/config/make_configs.py
 
-Run it after changing a row; a test runs it with --check.
+Run it after changing a row; tests/test_architectures.py compares the files with what the flags of
+`fairseq-train` give.
 """
 
-import argparse
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -25,46 +26,56 @@ from vaswani_plugin.models._configuration import values_of_the_task  # noqa: E40
 from vaswani_plugin.optim.adam import VaswaniAdamConfig  # noqa: E402
 from vaswani_plugin.optim.lr_scheduler import VaswaniScheduleConfig  # noqa: E402
 
-HEADER = """\
-# Made by recipes/config/make_configs.py from vaswani_plugin/architectures.py: change the row there.
-#   fairseq-hydra-train --config-dir recipes/config --config-name {name} \\
+MADE = "# Made by recipes/config/make_configs.py from vaswani_plugin/architectures.py\n"
+USE = """\
+#   fairseq-hydra-train --config-dir recipes/config --config-name {name} model={model} \\
 #     task.data=DATA checkpoint.save_dir=CHECKPOINTS
 """
-UPDATES = {"vaswani_big": 300_000, "vaswani_big_en_fr": 300_000}
 
 
-def plain_defaults(config_class: type) -> dict:
+def plain_defaults(config_class: type) -> dict[str, Any]:
     """Defaults of a fairseq dataclass, without those that other groups fill in."""
     defaults = {f.name: f.default for f in fields(config_class) if f.name != "_name"}
     return {k: v for k, v in defaults.items() if not str(v).startswith("${")}
 
 
-def configuration(family: Family, row: Architecture) -> dict:
-    """The whole configuration of a row; hydra fills in nothing of a plugin by itself."""
-    config = MODEL_DATACLASS_REGISTRY[family.model]
-    model = {**plain_defaults(config), **row.changes}
-    of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
+def of_task(family: Family) -> dict[str, Any]:
+    """The options that a family's models take from its task."""
+    model, task = MODEL_DATACLASS_REGISTRY[family.model], TASK_DATACLASS_REGISTRY[family.task]
+    return values_of_the_task(model, task)
+
+
+def model(family: Family, row: Architecture) -> dict[str, Any]:
+    """All options of a row's model: Hydra fills in nothing of a plugin by itself."""
+    defaults = plain_defaults(MODEL_DATACLASS_REGISTRY[family.model])
+    shared = {key: f"${{task.{key}}}" for key in of_task(family)}
+    return {"_name": family.model, **defaults, **row.changes, **shared}
+
+
+def difference(row: dict[str, Any], base: dict[str, Any], name: str) -> dict[str, Any]:
+    """What a row changes in the base model called `name`, as a configuration."""
+    changes = {key: value for key, value in row.items() if value != base[key]}
+    return {"defaults": [name, "_self_"], **changes}
+
+
+def training(family: Family) -> tuple[str, dict[str, Any]]:
+    """The name and the configuration of a training of a family's models."""
     own = values_of(family.task, family.model)
+    name = family.task.removeprefix("vaswani_")
+    optimization = {"max_update": 100_000}
+    if own["optimization.clip_norm"]:
+        name += "_lstm"
+        optimization["clip_norm"] = own["optimization.clip_norm"]
     smoothing = {"label_smoothing": own["criterion.label_smoothing"]}
     criterion = {**smoothing, **plain_defaults(LabelSmoothingConfig)}
-    optimization = {"max_update": UPDATES.get(row.name, 100_000)}
-    if own["optimization.clip_norm"]:
-        optimization["clip_norm"] = own["optimization.clip_norm"]
-    return {
+    schedule = {**plain_defaults(VaswaniScheduleConfig), "d_model": "${model.d_model}"}
+    return name, {
+        "defaults": ["_self_", {"model": family.rows[0].name}],
         "common": {"user_dir": "vaswani_plugin", "log_format": "simple"},
-        "task": {"_name": family.task, "data": "???", **of_task},
-        "model": {
-            "_name": family.model,
-            **model,
-            **{key: f"${{task.{key}}}" for key in of_task},
-        },
+        "task": {"_name": family.task, "data": "???", **of_task(family)},
         "criterion": {"_name": "vaswani_label_smoothing", **criterion},
         "optimizer": {"_name": "vaswani_adam", **plain_defaults(VaswaniAdamConfig)},
-        "lr_scheduler": {
-            "_name": "vaswani",
-            **plain_defaults(VaswaniScheduleConfig),
-            "d_model": model["d_model"],
-        },
+        "lr_scheduler": {"_name": "vaswani", **schedule},
         "dataset": {"max_tokens": 4096},
         "optimization": optimization,
         "hydra": {
@@ -75,25 +86,25 @@ def configuration(family: Family, row: Architecture) -> dict:
     }
 
 
-def main() -> int:
-    """Write the files, or with --check say which differ from what would be written."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
-    check = parser.parse_args().check
-    stale = []
-    for family, row in ((each, row) for each in FAMILIES for row in each.rows):
-        path = Path(__file__).with_name(f"{row.name}.yaml")
-        values = yaml.safe_dump(configuration(family, row), sort_keys=False)
-        text = HEADER.format(name=row.name) + values
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(path.name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    if check and stale:
-        print(f"stale: {', '.join(stale)}; run recipes/config/make_configs.py", file=sys.stderr)
-        return 1
-    return 0
+def main() -> None:
+    """Write the files."""
+    folder = Path(__file__).parent
+    trainings: dict[str, dict[str, Any]] = {}
+    texts: dict[str, str] = {}
+    for family in FAMILIES:
+        name, configuration = training(family)
+        trainings.setdefault(name, configuration)  # the first family's model is the default
+        first, *others = family.rows
+        base = model(family, first)
+        models = {first.name: base}
+        models |= {row.name: difference(model(family, row), base, first.name) for row in others}
+        texts |= {f"model/{k}": yaml.safe_dump(v, sort_keys=False) for k, v in models.items()}
+    for name, configuration in trainings.items():
+        use = USE.format(name=name, model=configuration["defaults"][1]["model"])
+        texts[name] = use + yaml.safe_dump(configuration, sort_keys=False)
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(MADE + text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
