@@ -591,6 +591,7 @@ BAD = {
         ["--model", "TRANSLATES", "--text", "TEXT"],
         "give the bundle of a language mod",
     ),
+    "no model": (["--model", "NONE", "--text", "TEXT"], "none does not exist"),
     "no bundle": (["--model", "FOLDER", "--text", "TEXT"], "is not a bundle of a language model"),
     "no checkpoint": (["--model", "TEXT", "--data-bin", "DATA"], "no checkpoint"),
     "too long": (

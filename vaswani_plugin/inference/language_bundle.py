@@ -116,6 +116,8 @@ class LanguageFiles:
                     f"--text, or binarize with --srcdict {path / TEXT_DICTIONARY}"
                 )
             return cls(weights_path(path), path, pipeline)
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
         if data is None:
             raise UserError(
                 f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is"
