@@ -17,7 +17,7 @@ class CheckpointError(UserError):
 
 @contextmanager
 def value_errors_as_user_errors() -> Iterator[None]:
-    """Turn a `ValueError` of `modules`, which know no flags, into a `UserError`.
+    """Turn a `ValueError` of `modules`, which don't import this file, into a `UserError`.
 
     Use it where a user's value reaches a module unchanged.
 

@@ -42,3 +42,18 @@ def test_one_encoder_is_not_one_a_language():
     flags = ("--task", "multilingual_translation", "--lang-pairs", "a-b")
     with pytest.raises(UserError, match="such as multilingual_transformer; --arch vaswani_debug"):
         training_config("--arch", "vaswani_debug", *flags)
+
+
+@pytest.mark.parametrize(
+    ("arch", "task", "remedy"),
+    [
+        ("vaswani_lm_debug", "translation", "give --task vaswani_language_modeling, not transl"),
+        ("vaswani_lm_one_layer_tiny", "vaswani_translation", "is a language model: give --task"),
+        ("vaswani_lm_lstm_tiny", "vaswani_parsing", "is a language model: give --task"),
+        ("vaswani_debug", "vaswani_language_modeling", "give --task vaswani_translation, not va"),
+        ("vaswani_seq2seq_lstm_tiny", "language_modeling", "has an encoder: give --task"),
+    ],
+)
+def test_a_task_for_other_models_is_refused(arch, task, remedy):
+    with pytest.raises(UserError, match=f"--arch {arch} .*{remedy}"):
+        training_config("--task", task, "--arch", arch)

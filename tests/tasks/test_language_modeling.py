@@ -19,6 +19,7 @@ from toy_language_model import OURS, STOCK, build, stream_of, write_data, write_
 
 from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
 from vaswani_plugin.defaults import report
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.tasks.language_modeling import (
     VaswaniLanguageModelingConfig,
     VaswaniLanguageModelingTask,
@@ -252,6 +253,12 @@ def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
         assert sample_size == logged["ntokens"] == count
     found = evaluate(summaries, tmp_path / "model.pt", *AFTER_SEP, "--tokens-per-sample", "32")
     assert found == pytest.approx(nats / count / math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("length", [0, -4])
+def test_samples_have_a_token_at_least(summaries, length):
+    with pytest.raises(UserError, match=f"--tokens-per-sample is {length}; it must be at least 1"):
+        make_summary_task(summaries, "--tokens-per-sample", str(length))
 
 
 def test_loss_after_needs_one_line_a_sample(summaries):

@@ -10,6 +10,10 @@ from vaswani_plugin.architectures import Architecture
 from vaswani_plugin.errors import UserError
 
 MULTILINGUAL = "multilingual_translation"
+LANGUAGE_MODEL = "vaswani_lm"
+"""The names of our language models begin with it."""
+TASKS_OF_PAIRS = ("translation", "vaswani_translation", "vaswani_parsing")
+TASKS_OF_TEXT = ("language_modeling", "vaswani_language_modeling")
 
 
 def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
@@ -30,15 +34,27 @@ def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -
         if unknown:
             raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
         if row.name != model_name:
-            register_model_architecture(model_name, row.name)(_setter(row))
+            is_language_model = model_name.startswith(LANGUAGE_MODEL)
+            register_model_architecture(model_name, row.name)(_setter(row, is_language_model))
 
 
-def _setter(row: Architecture):
+def _setter(row: Architecture, is_language_model: bool):
     def set_unset_keys(args: argparse.Namespace) -> None:
-        if getattr(args, "task", None) == MULTILINGUAL:
+        task = getattr(args, "task", None)
+        if task == MULTILINGUAL:
             raise UserError(
                 f"--task {MULTILINGUAL} needs an architecture with an encoder and a decoder a "
                 f"language, such as multilingual_transformer; --arch {row.name} has one of each"
+            )
+        if is_language_model and task in TASKS_OF_PAIRS:
+            raise UserError(
+                f"--arch {row.name} is a language model: give --task vaswani_language_modeling, "
+                f"not {task}"
+            )
+        if not is_language_model and task in TASKS_OF_TEXT:
+            raise UserError(
+                f"--arch {row.name} has an encoder: give --task vaswani_translation, not {task}, "
+                f"or a language model such as vaswani_lm_base"
             )
         for key, value in row.changes.items():
             if getattr(args, key, None) is None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import KeyValueCache, MultiHeadAttention
 from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.restricted import Window
 
 LAYER_NORM_EPS = 1e-6
 """The authors' code; the paper names none."""
@@ -60,7 +61,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None = None,
+        mask: Tensor | Window | None = None,
         is_causal: bool = False,
         cache: KeyValueCache | None = None,
         need_weights: bool = False,
@@ -100,7 +101,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor,
-        self_mask: Tensor | None = None,
+        self_mask: Tensor | Window | None = None,
         memory_mask: Tensor | None = None,
         is_causal: bool = False,
         caches: tuple[KeyValueCache | None, KeyValueCache | None] = (None, None),

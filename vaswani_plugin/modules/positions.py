@@ -47,8 +47,7 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, max_positions: int, d_model: int, encoding=sinusoids) -> None:
         super().__init__()
-        positions = torch.arange(max_positions, device=torch.get_default_device())
-        table = encoding(positions, d_model)
+        table = encoding(torch.arange(max_positions, device=torch.get_default_device()), d_model)
         self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:

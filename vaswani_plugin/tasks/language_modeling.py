@@ -42,8 +42,12 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
         """Load the dictionary.
 
         Raises:
-            UserError: when --loss-after can't be done; names the remedy.
+            UserError: when --tokens-per-sample is below 1, or --loss-after can't be done.
         """
+        if args.tokens_per_sample < 1:
+            raise UserError(
+                f"--tokens-per-sample is {args.tokens_per_sample}; it must be at least 1"
+            )
         task = super().setup_task(args, **kwargs)
         symbol = args.loss_after
         if symbol is not None:
@@ -87,10 +91,10 @@ class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageMode
         if max_positions is not None:
             longest = int(np.max(dataset.sizes)) + context_window
             if longest > max_positions:
-                given = self.args.tokens_per_sample + context_window
+                length = self.args.tokens_per_sample + context_window
                 raise UserError(
                     f"a sample of {longest} tokens, more than the model's {max_positions} "
-                    f"positions, would not be scored: --tokens-per-sample is {given}; give "
+                    f"positions, would not be scored: --tokens-per-sample is {length}; give "
                     f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
                 )
         return super().eval_lm_dataloader(*given.args, **given.kwargs)
