@@ -43,7 +43,7 @@ stage_score() {
   score_translations
   if [[ -z "$dry_run" ]]; then sentence=$(example_sentence); fi
   run vaswani attention --path "$work/averaged.pt" --data "$work/data-bin" \
-    --bpe-codes "$(codes)" --source "$sentence" --output "$work/output/attention.png"
+    --bpe-codes "$(codes)" "--source=$sentence" --output "$work/output/attention.png"
 }
 
 show_translations() { # ten sentences with their translations and references

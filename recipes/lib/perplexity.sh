@@ -47,7 +47,7 @@ write_sample() {
   local command=(vaswani complete --model "$work/model" --sampling --top-p 0.9 --seed "$seed"
     --max-new-tokens $((tokens_per_sample / 2)) --stop never)
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
-  run_to "$work/output/sample.txt" "${command[@]}" "${prompts[@]}"
+  run_to "$work/output/sample.txt" "${command[@]}" -- "${prompts[@]}"
 }
 
 stage_sample() {

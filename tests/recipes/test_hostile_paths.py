@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+from vaswani_plugin.cli.__main__ import command_parser
 
 NAMES = {
     "substitution": "a $(touch pwned) `touch pwned` ${HOME} b",
@@ -111,6 +112,28 @@ def test_a_search_path_for_cd_changes_nothing(script):
     """Where CDPATH is exported, a relative `cd` may print the folder, or find another one."""
     done = run_bash(script, "--help", cwd=ROOT, CDPATH=f".:{ROOT.parent}")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_text_that_looks_like_flags(tmp_path):
+    """Lines of the user's own test text become prompts and a sentence to look at."""
+    lines = """VASWANI_ENV_FUNCTIONS_ONLY=1
+      source "$1/recipes/lib/language_model.sh"
+      source "$1/recipes/lib/perplexity.sh"
+      dry_run=1 prompts=(-Hello --cpu)
+      write_sample
+      source <(sed -n '/^stage_score/,/^}/p' "$1/recipes/quickstart.sh")
+      score_translations() { :; }
+      example_sentence() { echo --cpu; }
+      run() { printf '%s\\n' "$@"; }
+      dry_run=''
+      stage_score"""
+    done = run_bash("-c", lines, "bash", ROOT, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (words,) = commands(done, tmp_path)
+    assert words[:2] == ["vaswani", "complete"]
+    assert command_parser("complete").parse_args(words[2:-1]).prompts == ["-Hello", "--cpu"]
+    words = done.stdout.split("\n")[2:-1]
+    assert command_parser("attention").parse_args(words).source == "--cpu"
 
 
 def test_binarized_data_in_a_folder_whose_name_is_a_pattern(tmp_path):
