@@ -274,6 +274,8 @@ def test_the_bar_of_many_prompts_moves_before_the_end(ours, monkeypatch):
     [
         ({"seed": 1}, "--seed goes with --sampling"),
         ({"sampling": True, "beam": 2}, "--beam and --sampling exclude each other"),
+        ({"stop": "always"}, "stop is 'always'; it must be end or never"),
+        ({"long": "split"}, "long is 'split'; it must be cut or error"),
         ({"nbest": 2}, "a beam of 1 finds no more than 1"),
         ({"max_new_tokens": 32}, "give at most 31"),
         ({"max_new_tokens": 4, "min_new_tokens": 5}, "lower it"),

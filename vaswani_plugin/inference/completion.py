@@ -129,6 +129,11 @@ class CompletionOptions:
             UserError: names the option, as a flag, and the remedy.
         """
         require_at_least(vars(self), as_flag)
+        for name, known in (("stop", ("end", "never")), ("long", ("cut", "error"))):
+            if getattr(self, name) not in known:
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r}; it must be {' or '.join(known)}"
+                )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
         if self.top_k is not None and self.top_p is not None:
