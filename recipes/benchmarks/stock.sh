@@ -15,8 +15,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib/env.sh"
 mkdir -p "$work"
 export OMP_NUM_THREADS=1
 
-# The folder and log of one side, $work/NAME and $work/NAME.log, emptied where they are of other
-# SETTINGS than these; what is there of the same is gone on with.
+# Makes the folder of one side, $work/NAME. A folder and a log, $work/NAME.log, of other SETTINGS are
+# deleted; those of the same settings stay, and the training continues.
 begin_side() { # NAME SETTINGS
   local name=$1 settings=$2 known=''
   if [[ -f "$work/$name/settings" ]]; then known=$(<"$work/$name/settings"); fi

@@ -1,12 +1,12 @@
 """Exports a language model's bundle for Hugging Face's `AutoModelForCausalLM` (OpenAI's first GPT).
 
 That architecture is the paper's layer as a language model: post-norm, ReLU on request, a table of
-positions. Three things are made up for:
+positions. It differs in three ways, and the export computes the same nevertheless:
 
-* Its embeddings are not multiplied by sqrt(d_model), so the exported matrix is, and the projection
-  is another matrix.
-* Its table of positions is learned; here it holds the sinusoids.
-* Its hidden layer has 4 d_model units; a narrower one gets units that are always 0.
+* GPT does not multiply its embeddings by sqrt(d_model). The exported matrix is multiplied instead,
+  and the projection is a matrix of its own.
+* GPT learns its table of positions. Here the table holds the sinusoids.
+* GPT's hidden layer has 4 d_model units. A narrower one gets units that are always 0.
 
 Axes: D d_model, F d_ff, P positions, V vocabulary.
 """
