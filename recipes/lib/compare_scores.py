@@ -47,14 +47,21 @@ def line(title: str, measure: str, before: float, after: float) -> str:
     return f"{title}: {before:.2f} {measure} before, {after:.2f} after ({after - before:+.2f})"
 
 
-def text(scores: dict[str, Any]) -> str:
-    """Formats the comparison for people."""
-    measure = scores["measure"]
-    lines = [line("new test", measure, scores["new_before"], scores["new_after"])]
-    if "old_before" in scores:
-        lines.append(line("old test", measure, scores["old_before"], scores["old_after"]))
-    else:
-        lines.append("old test: not measured; give one with --old-test")
+def text(scores: dict[str, Any], path: str) -> str:
+    """Formats the comparison for people.
+
+    Raises:
+        InputError: a score is missing; names `path`, the file of the scores.
+    """
+    try:
+        measure = scores["measure"]
+        lines = [line("new test", measure, scores["new_before"], scores["new_after"])]
+        if "old_before" in scores:
+            lines.append(line("old test", measure, scores["old_before"], scores["old_after"]))
+        else:
+            lines.append("old test: not measured; give one with --old-test")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: no comparison of scores ({error!r}): {AGAIN}") from error
     return "\n".join(lines)
 
 
@@ -64,17 +71,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("scores", nargs="*", metavar="NAME=JSON")
-    parser.add_argument("--output", help="JSON file to write")
-    parser.add_argument("--show", metavar="JSON", help="print an --output file again")
+    file = parser.add_mutually_exclusive_group(required=True)
+    file.add_argument("--output", help="JSON file to write")
+    file.add_argument("--show", metavar="JSON", help="print an --output file again")
     args = parser.parse_args()
     if args.show:
-        print(text(read_json(args.show, AGAIN)))
+        print(text(read_json(args.show, AGAIN), args.show))
         return
     scores: dict[str, Any] = {}
     for name, _, path in (part.partition("=") for part in args.scores):
         scores["measure"], scores[name] = read_score(path)
+    found = text(scores, args.output)
     write_json(args.output, scores)
-    print(text(scores))
+    print(found)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,22 @@ report_table.py lm work/lm/output/perplexity.json
 import sys
 from importlib import import_module
 
-from vaswani_plugin.text.corpus_io import read_json, run
+from vaswani_plugin.text.corpus_io import InputError, read_json, run
 
 REPORT = "vaswani_plugin.metrics.perplexity_report"
+AGAIN = "remove it and run the recipe again"
 MODULES = {"lm": REPORT, "rouge": "vaswani_plugin.cli.rouge", "f1": "parsing_scores"}
 
 
 def main() -> None:
     """Command line."""
     name, path = sys.argv[1:]
-    found = read_json(path, "remove it and run the recipe again")
-    print(import_module(MODULES[name]).as_text(found))
+    found = read_json(path, AGAIN)
+    try:
+        text = import_module(MODULES[name]).as_text(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: no report of this kind ({error!r}): {AGAIN}") from error
+    print(text)
 
 
 if __name__ == "__main__":

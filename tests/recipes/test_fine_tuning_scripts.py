@@ -114,3 +114,10 @@ def test_what_is_no_report(tmp_path):
     (tmp_path / "a").write_text('{"results": []}')
     done = run_script(COMPARE, f"new_after={tmp_path}/a", "--output", tmp_path / "c.json")
     assert_one_line_error(done, "a: no report of `vaswani bleu` or `vaswani lm`", "stage compare")
+    (tmp_path / "b").write_text("{}")
+    done = run_script(COMPARE, "--show", tmp_path / "b")
+    assert_one_line_error(done, "b: no comparison of scores", "stage compare")
+    output = tmp_path / "c.json"
+    part = f"new_after={write_score(tmp_path / 'd', 1.0)}"
+    assert_one_line_error(run_script(COMPARE, part, "--output", output), "c.json: no comparison")
+    assert not output.exists()

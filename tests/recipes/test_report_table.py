@@ -25,3 +25,11 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     found.write_text('{"rouge": ')
     done = run_script(SCRIPT, "rouge", found)
     assert_one_line_error(done, f"{found}: not JSON", "run the recipe again")
+
+
+def test_another_file_is_named(tmp_path: Path) -> None:
+    found = tmp_path / "perplexity.json"
+    found.write_text('{"rouge": []}')
+    for kind in ("lm", "rouge", "f1"):
+        done = run_script(SCRIPT, kind, found)
+        assert_one_line_error(done, f"{found}: no report of this kind", "run the recipe again")
