@@ -54,6 +54,13 @@ def test_the_greatest_beam_works(task, model):
     assert len(found) == 15
 
 
+def test_samples_may_be_more_than_there_are_tokens(task, model):
+    generator = make_generator(task, [model], beam=40, sampling=True, temperature=3.0)
+    for found in generator.generate([model], make_sample([[5, 6], [7]])):
+        assert len(found) == 40
+        assert len({tuple(h["tokens"].tolist()) for h in found}) > 15
+
+
 def test_words_that_are_added_later_change_nothing(task, model):
     """As fairseq-generate --remove-bpe adds those of its references to the dictionary."""
     generator = make_generator(task, [model])

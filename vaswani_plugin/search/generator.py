@@ -58,7 +58,7 @@ class BeamSearchGenerator:
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Raises:
-        UserError: when the beam exceeds the vocabulary, or the models' dictionaries differ.
+        UserError: when a beam (not samples) exceeds the vocabulary, or the models' dictionaries differ.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class BeamSearchGenerator:
         random: torch.Generator | None = None,
     ) -> None:
         require_one_dictionary(models, dictionary)
-        if options.beam > len(dictionary) - 1:
+        if options.beam > len(dictionary) - 1 and not options.sampling:
             raise UserError(
                 f"--beam is {options.beam} and the target dictionary has {len(dictionary)} tokens; "
                 f"give at most {len(dictionary) - 1}: padding is never output"
