@@ -36,6 +36,7 @@ def model():
         ({"temperature": math.nan}, ["--temperature is nan", "finite"]),
         ({"lenpen": math.inf}, ["--lenpen is inf", "finite"]),
         ({"unkpen": -math.inf}, ["--unkpen is -inf", "finite"]),
+        ({"sampling": True, "sampling_topp": math.nan}, ["--sampling-topp is nan", "finite"]),
         ({"sampling_topk": 3}, ["--sampling-topk", "need --sampling"]),
         ({"sampling": True, "diverse_beam_groups": 2}, ["exclude each other", "drop one"]),
         ({"beam": 5, "diverse_beam_groups": 2}, ["--beam 5", "groups 2", "multiple"]),

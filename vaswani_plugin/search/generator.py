@@ -58,7 +58,8 @@ class BeamSearchGenerator:
         random: draws the samples; None: PyTorch's own generator of the device.
 
     Raises:
-        UserError: when a beam (not samples) exceeds the vocabulary, or the models' dictionaries differ.
+        UserError: when a beam exceeds the vocabulary (samples may), or the models' dictionaries
+            differ.
     """
 
     def __init__(

@@ -41,7 +41,10 @@ class SearchOptions:
         """
         if self.beam < 1:
             raise UserError(f"--beam is {self.beam}; it must be at least 1")
-        for name in ("lenpen", "max_len_a", "unkpen", "temperature", "diverse_beam_strength"):
+        for name in (
+            *("lenpen", "max_len_a", "unkpen", "temperature", "sampling_topp"),
+            "diverse_beam_strength",
+        ):
             if not math.isfinite(value := getattr(self, name)):
                 flag = f"--{name.replace('_', '-')}"
                 raise UserError(f"{flag} is {value}; it must be a finite number")
