@@ -157,6 +157,11 @@ def test_the_checkpoint_itself_is_never_overwritten(stock_checkpoint, toy_data_b
     assert stock_checkpoint.read_bytes() == before
 
 
+def test_a_folder_is_no_output(stock_checkpoint, toy_data_bin, tmp_path, capsys):
+    assert run_import(stock_checkpoint, toy_data_bin, tmp_path) == 1
+    assert f"--output {tmp_path} is a folder; name a file in it" in capsys.readouterr().err
+
+
 def test_languages_can_be_given(stock_checkpoint, toy_data_bin, tmp_path):
     dictionaries = tmp_path / "dictionaries"
     dictionaries.mkdir()

@@ -46,10 +46,12 @@ def import_stock(
         The configuration of the model.
 
     Raises:
-        ValueError: the checkpoint can't be used, our model can't express it, or the dictionaries
-            are not those of the training; names the file.
+        ValueError: the checkpoint can't be used, our model can't express it, the dictionaries are not
+            those of the training, or `output` is a folder or the checkpoint; names the file.
         OSError: a file can't be read or written.
     """
+    if output.is_dir():
+        raise ValueError(f"--output {output} is a folder; name a file in it")
     if output.exists() and output.samefile(checkpoint):
         raise ValueError(f"--output {output} is the checkpoint itself and would be lost")
     state = load_checkpoint(checkpoint)
