@@ -46,8 +46,8 @@ def import_stock(
         The configuration of the model.
 
     Raises:
-        ValueError: the checkpoint can't be used, our model can't express it, the dictionaries are not
-            those of the training, or `output` is a folder or the checkpoint; names the file.
+        ValueError: the checkpoint can't be used, our model can't express it, the dictionaries are
+            not those of the training, or `output` is a folder or the checkpoint; names the file.
         OSError: a file can't be read or written.
     """
     if output.is_dir():
