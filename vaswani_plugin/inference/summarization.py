@@ -91,6 +91,7 @@ class SummaryOptions:
         assert self.beam is not None
         return SearchOptions(
             beam=self.beam,
+            nbest=1,
             lenpen=self.length_penalty,
             no_repeat_ngram_size=self.no_repeat_ngram,
         )
