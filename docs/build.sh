@@ -6,6 +6,7 @@
 #
 # The packages of the extra `docs` go into a folder of the environment, so that the pinned ones stay.
 set -euo pipefail
+unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh

@@ -38,7 +38,7 @@ splits_used=(train valid)
 parts=()
 arch='' max_tokens='' max_update='' warmup_updates='' lr_factor=''
 beam=4
-seeds=1,2,3
+seeds=''
 threads=1
 
 recipe_usage() {
@@ -74,11 +74,12 @@ recipe_defaults() {
     corpus=${corpus:-quickstart} arch=${arch:-vaswani_debug}
     max_tokens=${max_tokens:-500} max_update=${max_update:-20}
     warmup_updates=${warmup_updates:-4} lr_factor=${lr_factor:-1}
-    if [[ "$seeds" == 1,2,3 ]]; then seeds=1; fi
+    seeds=${seeds:-1}
   else
     corpus=${corpus:-multi30k} arch=${arch:-vaswani_tiny}
     max_tokens=${max_tokens:-4096} max_update=${max_update:-4000}
     warmup_updates=${warmup_updates:-1000} lr_factor=${lr_factor:-1.79}
+    seeds=${seeds:-1,2,3}
   fi
   need_counts max_tokens max_update warmup_updates beam threads
   choose_parallel

@@ -7,6 +7,7 @@
 # Runs the tests of these rooms, without the slow ones. What they start as processes of their own is not
 # counted, so the figures are lower bounds. All arguments go to `coverage report`.
 set -euo pipefail
+unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh

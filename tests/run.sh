@@ -11,6 +11,7 @@
 # All other arguments go to pytest. VASWANI_TEST_WORKERS sets its processes (default: one more than
 # there are cores, at most 5, since some tests wait).
 set -euo pipefail
+unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh

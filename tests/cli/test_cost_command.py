@@ -207,6 +207,7 @@ def test_bad_input_is_one_line(work: Path, capsys: pytest.CaptureFixture) -> Non
     for flags, message in (
         (["--hours", "1"], "--hours needs a rate: give --device or --teraflops"),
         (["--device", "P100"], "need --hours or --run"),
+        (["--devices", "0"], "need --hours or --run"),
         (["--updates", "5"], "--updates need --arch"),
         (["--vocab", "7", "--hours", "1", "--device", "P100"], "--vocab, --sentences, "),
         (["--hours", "-1", "--teraflops", "1"], "time is -3600.0; it must be a number"),

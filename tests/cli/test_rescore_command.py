@@ -370,6 +370,7 @@ def test_faults_of_fairseqs_output(world, rescore, tmp_path, fault):
         ),
         (["--weights", "words"], "--weights words: must be NAME=NUMBER"),
         (["--weights", "score=nan"], "--weights score=nan: must be NAME=NUMBER"),
+        (["--weights", "words=1", "words=2"], "--weights words=2: words is given twice"),
         (["--weights", "words=1", "score=-inf"], "--weights score=-inf: must be NAME=NUMBER"),
         (["--system", "lstm=x"], "'lstm' is taken"),
         (["--system", "words=x"], "'words' is taken"),

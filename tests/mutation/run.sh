@@ -3,6 +3,7 @@
 #
 #   bash tests/mutation/run.sh --minutes 60 --seed 1
 set -euo pipefail
+unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh

@@ -32,6 +32,23 @@ def test_output_gets_its_name_at_the_end(tmp_path):
     assert path.read_bytes() == b"a\nb\n" and not (tmp_path / "out.part").exists()
 
 
+def test_compressed_output(tmp_path):
+    path = tmp_path / "out.gz"
+    with open_output(path) as write:
+        write(["a", "ö"])
+        write(["b"])
+    assert gzip.decompress(path.read_bytes()) == "a\nö\nb\n".encode()
+    with pytest.raises(ValueError, match="the lines before it are in .*out.part.gz$"):
+        with open_output(path) as write:
+            write(["c"])
+            raise ValueError("line 2 is bad")
+    assert gzip.decompress((tmp_path / "out.part.gz").read_bytes()) == b"c\n"
+    (tmp_path / "out.part.gz").unlink()
+    with pytest.raises(ValueError, match="^line 1 is bad$"), open_output(path):
+        raise ValueError("line 1 is bad")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.gz"]
+
+
 def test_output_through_a_link_keeps_the_link(tmp_path):
     (tmp_path / "folder").mkdir()
     target, link = tmp_path / "folder" / "target", tmp_path / "link"

@@ -60,11 +60,13 @@ def read_weights(given: Sequence[str], systems: Iterable[str]) -> dict[str, floa
         systems: names of systems, which are features in addition to those of every list.
 
     Raises:
-        ValueError: a text has another form, or names no feature.
+        ValueError: a text has another form, or names no feature, or one that is given twice.
     """
-    weights = {}
+    weights: dict[str, float] = {}
     for text in given:
         name, _, value = text.partition("=")
+        if name in weights:
+            raise ValueError(f"--weights {text}: {name} is given twice")
         try:
             weights[name] = float(value)
         except ValueError:

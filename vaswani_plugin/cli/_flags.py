@@ -28,7 +28,7 @@ def add_inputs(parser: Parser, line: str) -> None:
 
 def add_output(parser: Parser) -> None:
     """Add --output, a file for the results."""
-    what = "write the results to this file (default: standard output)"
+    what = "write the results to this file, plain or .gz (default: standard output)"
     parser.add_argument("--output", type=Path, metavar="FILE", help=what)
 
 

@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, numbers that make no cost, a file that is no log.
         OSError: a file can't be read.
     """
-    if args.hours is None and not args.run and (args.device or args.teraflops or args.devices):
+    by_time = args.device, args.teraflops, args.devices
+    if args.hours is None and not args.run and any(value is not None for value in by_time):
         raise ValueError("--devices, --device and --teraflops need --hours or --run")
     counted = {name: getattr(args, name) for name in (*COUNTED, "updates")}
     if args.arch is None and any(value is not None for value in counted.values()):

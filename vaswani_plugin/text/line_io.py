@@ -4,12 +4,13 @@ For programs that answer each line with a line. An error names the input's file 
 results before it are kept.
 """
 
+import gzip
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from vaswani_plugin.text.corpus_io import InputError, decode_lines, open_binary
 
@@ -59,8 +60,9 @@ class LocatedLines:
 def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     """Yields a function that writes lines without a buffer.
 
-    A file is written as FILE.part and renamed at the end; after an error FILE.part is kept. Devices
-    and pipes are written directly. A link keeps its target, which is the file that is written.
+    A file is written as FILE.part and renamed at the end; after an error FILE.part is kept. NAME.gz
+    is compressed, at first as NAME.part.gz. Devices and pipes are written directly. A link keeps
+    its target, which is the file that is written.
 
     Args:
         path: the file; None is standard output.
@@ -75,20 +77,39 @@ def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
     is_device = path.exists() and not path.is_file()  # a folder gives an error by itself
     if path.is_symlink() and not is_device:  # a pipe's link, such as /dev/stdout, names no file
         path = Path(os.path.realpath(path))
-    partial = path if is_device else path.with_name(f"{path.name}.part")
+    partial = path if is_device else _partial(path)
+    has_lines = False
+
+    def write(lines: list[str]) -> None:
+        nonlocal has_lines
+        has_lines = has_lines or bool(lines)
+        _write(stream, str(partial), lines)
+
     try:
-        with open(partial, "wb") as stream:
-            yield lambda lines: _write(stream, str(partial), lines)
+        with open(partial, "wb") as file, _compressed(file, partial) as stream:
+            yield write
     except Exception as error:
         if is_device or not partial.is_file():
             raise
-        if partial.stat().st_size == 0:
+        if not has_lines:
             partial.unlink()
         elif isinstance(error, ValueError):
             raise ValueError(f"{error}; the lines before it are in {partial}") from error
         raise
     if not is_device:
         os.replace(partial, path)
+
+
+def _partial(path: Path) -> Path:
+    if path.suffix == ".gz":
+        return path.with_name(f"{path.stem}.part.gz")
+    return path.with_name(f"{path.name}.part")
+
+
+def _compressed(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
+    if path.suffix == ".gz":
+        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+    return nullcontext(file)
 
 
 def _write(stream: IO[bytes], name: str, lines: list[str]) -> None:
