@@ -123,12 +123,12 @@ class Translator:
 
     @property
     def source_language(self) -> str:
-        """Two-letter code."""
+        """Name of the source's language, such as "en"."""
         return self.settings.source_language
 
     @property
     def target_language(self) -> str:
-        """Two-letter code."""
+        """Name of the translation's language, such as "de"."""
         return self.settings.target_language
 
     @property
