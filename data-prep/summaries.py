@@ -34,7 +34,7 @@ def main() -> None:
         raise InputError(f"--urls goes with --format stories, not with {args.format}")
     if args.most < 0:
         raise InputError(f"--most {args.most}: must be at least 0")
-    check_outputs("--output", output_paths(args.output), filter(None, [args.input, args.urls]))
+    check_outputs("--output", output_paths(args.output), [args.input, args.urls])
     if args.urls:
         examples = read_stories(args.input, args.urls)
     else:

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     check_flags(args)
-    check_outputs("--line-scores", filter(None, [args.line_scores]), filter(None, [args.text]))
+    check_outputs("--line-scores", [args.line_scores], [args.text])
     from vaswani_plugin.analysis.perplexity import DynamicEvaluation, Scoring, make_report
     from vaswani_plugin.interchange.language_model import load_language_model
     from vaswani_plugin.metrics.perplexity import TextCounts

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pretty and args.format == "json":
         raise ValueError("--pretty and --format json exclude each other; drop one")
     inputs = args.inputs or ["-"]
-    check_outputs("--output", filter(None, [args.output]), inputs)
+    check_outputs("--output", [args.output], inputs)
     if args.draw is not None:
         check_plot_path(args.draw)
     from vaswani_plugin.inference.sources import TextTooLong

@@ -78,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
     """
     inputs = [args.nbest, args.source, args.dev_nbest, args.dev_source, args.bpe_codes]
     inputs += [*(args.reference or []), *(args.dev_reference or [])]
-    outputs = filter(None, [args.output, args.output_nbest])
-    check_outputs("--output and --output-nbest", outputs, filter(None, inputs))
+    check_outputs("--output and --output-nbest", [args.output, args.output_nbest], inputs)
     from vaswani_plugin.analysis import rescoring  # importing torch takes a second
     from vaswani_plugin.interchange.ensembles import load_scorer
 

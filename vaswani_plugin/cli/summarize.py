@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.model.is_dir():
         raise ValueError(f"--model {args.model}: must be a folder, {BUNDLE}")
     inputs = args.inputs or ["-"]
-    check_outputs("--output", filter(None, [args.output]), inputs)
+    check_outputs("--output", [args.output], inputs)
     from vaswani_plugin.inference.summarization import Summarizer
     from vaswani_plugin.interchange.language_model import load_language_model
 

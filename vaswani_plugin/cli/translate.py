@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     inputs = args.inputs or ["-"]
-    check_outputs("--output", filter(None, [args.output]), inputs)
+    check_outputs("--output", [args.output], inputs)
     translator = load_translator(args, args.engine)
     raw = LocatedLines(inputs)
     options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}

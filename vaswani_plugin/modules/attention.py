@@ -111,11 +111,9 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: (B, T, D).
             memory: encoder output, (B, S, D); None: self-attention.
-            mask: boolean, broadcastable to (B, H, T, S), True where a query may attend; or the
-                window of restricted self-attention.
+            mask: boolean, broadcastable to (B, H, T, S), True: the query may attend; or a window.
             is_causal: hide the future (self-attention). Exclusive with `mask`.
-            cache: keys and values of earlier calls. Self-attention appends to it. Cross-attention
-                fills it once and then reads it.
+            cache: of keys and values. Self-attention appends to it; cross-attention fills it once.
             need_weights: also return the weights of each head, before dropout.
 
         Returns:
@@ -126,10 +124,13 @@ class MultiHeadAttention(nn.Module):
         if is_causal and (need_weights or q.size(2) < k.size(2)):
             # PyTorch's `is_causal` takes queries for the first positions; here they are the last.
             mask, is_causal = causal_mask(q.size(2), k.size(2), device=q.device), False
-        heads, weights = self.attend(q, k, v, mask, is_causal), None
         if need_weights:
             mask = mask.mask(q.size(2), q.device) if isinstance(mask, Window) else mask
-            _, weights = scaled_dot_product_attention(q, k, v, mask, self.scale)
+            heads, weights = scaled_dot_product_attention(q, k, v, mask, self.scale)
+            if self.training and self.dropout:
+                heads = F.dropout(weights, self.dropout) @ v
+        else:
+            heads, weights = self.attend(q, k, v, mask, is_causal), None
         return self.output(merge_heads(heads)), weights
 
     def attend(
@@ -148,8 +149,7 @@ class MultiHeadAttention(nn.Module):
         if cache and memory is not None:
             return cache["key"], cache["value"]
         source = query if memory is None else memory
-        k = split_heads(self.key(source), self.heads)
-        v = split_heads(self.value(source), self.heads)
+        k, v = (split_heads(project(source), self.heads) for project in (self.key, self.value))
         if cache:
             k, v = torch.cat((cache["key"], k), dim=2), torch.cat((cache["value"], v), dim=2)
         if cache is not None:

@@ -192,19 +192,21 @@ def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, st
         raise InputError(f"{source} and {target}: both files are empty")
 
 
-def check_outputs(flag: str, outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+def check_outputs(
+    flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
+) -> None:
     """Refuses outputs that would replace an input or one another.
 
     Args:
         flag: the option that names the outputs, for the message.
-        outputs: files that will be written.
-        inputs: files that are read.
+        outputs: files that will be written; None is none.
+        inputs: files that are read; None is none.
 
     Raises:
         InputError: an output is refused; names the file.
     """
-    taken = set(map(os.path.realpath, inputs))
-    for path in outputs:
+    taken = {os.path.realpath(path) for path in inputs if path is not None}
+    for path in filter(None, outputs):
         if os.path.realpath(path) in taken:
             raise InputError(
                 f"{flag}: {path} is an input or another output, and would be lost: give another"
