@@ -112,6 +112,7 @@ def test_the_text_names_the_unexplained_difference(three, capsys):
     assert "65,110,016" in text
 
 
-def test_too_small_a_vocabulary_is_refused(capsys):
-    assert main(["archs", "--vocab", "4"]) == 1
-    assert "--vocab 4" in capsys.readouterr().err
+@pytest.mark.parametrize("rows", ["4", "1000001"])
+def test_too_small_or_too_large_a_vocabulary_is_refused(rows, capsys):
+    assert main(["archs", "--vocab", rows]) == 1
+    assert f"--vocab {rows}: must be at least 5" in capsys.readouterr().err

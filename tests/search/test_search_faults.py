@@ -38,6 +38,10 @@ def model():
         ({"unkpen": -math.inf}, ["--unkpen is -inf", "finite"]),
         ({"sampling": True, "sampling_topp": math.nan}, ["--sampling-topp is nan", "finite"]),
         ({"sampling_topk": 3}, ["--sampling-topk", "need --sampling"]),
+        (
+            {"sampling": True, "sampling_topk": 3, "sampling_topp": 0.5},
+            ["--sampling-topk", "--sampling-topp", "exclude each other"],
+        ),
         ({"sampling": True, "diverse_beam_groups": 2}, ["exclude each other", "drop one"]),
         ({"beam": 5, "diverse_beam_groups": 2}, ["--beam 5", "groups 2", "multiple"]),
     ],

@@ -9,6 +9,8 @@ from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY, Architectur
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._start import start_fairseq
 
+MOST_ROWS = 1_000_000
+"""Of a matrix. A dictionary of that size is built to count the parameters."""
 HELP = "list the architectures with their parameter counts"
 EXAMPLE = "vaswani archs --vocab 40960 --format json"
 
@@ -25,11 +27,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the table.
 
     Raises:
-        ValueError: --vocab is too small for the special tokens and one word.
+        ValueError: --vocab is too small for the special tokens and one word, or over MOST_ROWS.
     """
-    if args.vocab < 5:
+    if not 5 <= args.vocab <= MOST_ROWS:
         raise ValueError(
-            f"--vocab {args.vocab}: must be at least 5, four special tokens and a word"
+            f"--vocab {args.vocab}: must be at least 5, four special tokens and a word, "
+            f"and at most {MOST_ROWS:,}"
         )
     start_fairseq()
     from tabulate import tabulate

@@ -52,6 +52,8 @@ class SearchOptions:
             raise UserError(f"--temperature is {self.temperature}; it must be greater than 0")
         if not self.sampling and max(self.sampling_topk, self.sampling_topp) > 0:
             raise UserError("--sampling-topk and --sampling-topp need --sampling")
+        if min(self.sampling_topk, self.sampling_topp) > 0:
+            raise UserError("--sampling-topk and --sampling-topp exclude each other; drop one")
         if self.sampling and self.diverse_beam_groups > 0:
             raise UserError("--sampling and --diverse-beam-groups exclude each other; drop one")
         if self.diverse_beam_groups > 0 and self.beam % self.diverse_beam_groups:
