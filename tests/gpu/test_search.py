@@ -73,9 +73,9 @@ def test_it_waits_once_in_several_steps(real_device, monkeypatch):
         finally:
             torch.cuda.set_sync_debug_mode("default")
     in_step = [after - before for before, after in pairwise(waited)]
-    assert len(in_step) > 2 * beam_search.STEPS_BETWEEN_LOOKS
+    assert len(in_step) > 2 * beam_search.STEPS_BETWEEN_CHECKS
     assert all(
-        waits == 0 or step % beam_search.STEPS_BETWEEN_LOOKS == 0
+        waits == 0 or step % beam_search.STEPS_BETWEEN_CHECKS == 0
         for step, waits in enumerate(in_step[:-1])
     )
 

@@ -36,7 +36,7 @@ ROOMS = {
         *("tests/models/test_equals_fairseq.py", "tests/models/test_recurrent.py"),
         "tests/optim/test_schedule.py",  # of modules/schedule.py
     ],
-    "search": [],
+    "search": ["tests/models/test_incremental.py", "tests/devices/test_search_waits.py"],
     "metrics": ["tests/cli"],
     "optim": [],
     "text": ["tests/data_prep"],

@@ -378,6 +378,13 @@ def test_alignment_on_request(task, model, kind):
             assert len(hypothesis["alignment"]) > 0
 
 
+def test_models_in_training_search_without_dropout(task):
+    in_training = make_peaked_model(SYMBOLS, dropout=0.5).train()
+    expected = search(task, [make_peaked_model(SYMBOLS).eval()], SOURCES)
+    for found, other in zip(search(task, [in_training], SOURCES), expected, strict=True):
+        assert_same(outputs_of(found), outputs_of(other))
+
+
 def test_models_are_left_as_they_were(task, model):
     before = copy.deepcopy(model.state_dict())
     search(task, [model], SOURCES, beam=4)
