@@ -42,7 +42,7 @@ def model():
             {"sampling": True, "sampling_topk": 3, "sampling_topp": 0.5},
             ["--sampling-topk", "--sampling-topp", "exclude each other"],
         ),
-        ({"sampling": True, "diverse_beam_groups": 2}, ["exclude each other", "drop one"]),
+        ({"sampling": True, "diverse_beam_groups": 1}, ["exclude each other", "drop one"]),
         ({"beam": 5, "diverse_beam_groups": 2}, ["--beam 5", "groups 2", "multiple"]),
     ],
     ids=str,

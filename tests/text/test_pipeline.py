@@ -14,7 +14,13 @@ from toy_bundle import SENTENCES, write_data
 from tests.support.scripts import run_script
 from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import Settings, read_settings, read_settings_file, settings_from
+from vaswani_plugin.text.settings import (
+    Settings,
+    read_settings,
+    read_settings_file,
+    settings_from,
+    weights_path,
+)
 
 REQUIRED = {
     "source_language": "en",
@@ -211,3 +217,11 @@ def test_the_targets_rules_are_those_of_its_language(tmp_path, changes, line, ex
 def test_without_rules_the_targets_pipeline_is_the_sources(tmp_path):
     own = Pipeline(Settings(**REQUIRED | {"tokenizer": "none"}), tmp_path)
     assert own.of_target() is own
+
+
+def test_weights_are_those_of_the_checkpoint_else_of_safetensors(tmp_path):
+    assert weights_path(tmp_path) == tmp_path / "model.pt"
+    (tmp_path / "model.safetensors").touch()
+    assert weights_path(tmp_path) == tmp_path / "model.safetensors"
+    (tmp_path / "model.pt").touch()
+    assert weights_path(tmp_path) == tmp_path / "model.pt"
