@@ -131,6 +131,10 @@ def test_discounts_by_hand():
     counts = [1, 1, 1, 1, 2, 2, 3, 4, 9]
     assert estimate_discounts(counts) == pytest.approx((1 - 0.5, 2 - 3 * 0.5 / 2, 3 - 4 * 0.5))
     assert estimate_discounts([1, 1, 5]) == FALLBACK_DISCOUNTS
+    # n1 = 6, n2 = 3, n4 = 2, Y = 6 / 12: D_2 is 0 for n3 = 4, and below 0 for more.
+    counts = [1] * 6 + [2] * 3 + [4] * 2
+    assert estimate_discounts([*counts, *[3] * 4]) == pytest.approx((0.5, 0.0, 2.0))
+    assert estimate_discounts([*counts, *[3] * 5]) == FALLBACK_DISCOUNTS
 
 
 def test_more_context_helps_where_there_is_any():
