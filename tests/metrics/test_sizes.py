@@ -7,7 +7,7 @@ from fairseq_flags import model_config
 
 from vaswani_plugin.architectures import FAMILIES
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
-from vaswani_plugin.metrics.multiply_adds import TransformerSizes
+from vaswani_plugin.metrics.multiply_adds import OneLayerSizes, TransformerSizes
 from vaswani_plugin.metrics.sizes import sizes_of, sizes_of_row
 
 
@@ -26,6 +26,10 @@ def test_our_sizes_are_those_of_every_configuration() -> None:
         assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, counted)
     cfg = model_config(*lstm, "vaswani_attention_lstm", "--input-feeding")
     assert sizes_of(cfg, 77) == RecurrentSizes(6, 3, 77, True, "dot", input_feeding=True)
+    one_layer = ("--task", "vaswani_language_modeling", "--arch", "vaswani_lm_one_layer_tiny")
+    for flags, projections in (([], True), (["--no-projections"], False)):
+        cfg = model_config(*one_layer, *flags)
+        assert sizes_of(cfg, 77) == OneLayerSizes(128, 128, 256, 77, projections)
 
 
 def test_another_model_has_none() -> None:

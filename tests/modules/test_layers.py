@@ -102,6 +102,15 @@ def test_decoder_layer(need_weights):
         assert self_weights is None and cross_weights is None
 
 
+def test_a_decoder_layer_looks_ahead_unless_it_is_causal():
+    layer = make_decoder_layer().eval()
+    x, memory = torch.randn(1, 6, D), torch.randn(1, 4, D)
+    changed = x.clone()
+    changed[0, 5] = 1.0
+    first, other = (layer(y, memory)[0][0, 0] for y in (x, changed))
+    assert (first - other).abs().max() > 1e-3
+
+
 def test_output_of_a_layer_is_normalized():
     """Post-norm: with gain 1 and bias 0 each output has mean 0 and variance 1."""
     layer = EncoderLayer(make_attention(), FeedForward(D, 20), lambda: AddNorm(D, 0.0))

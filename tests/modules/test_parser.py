@@ -70,3 +70,4 @@ def test_the_next_word_is_projected():
         for place, column in enumerate(columns):
             expected = module.weight.detach().numpy() @ memory[row, column].numpy()
             np.testing.assert_allclose(found[row, place].detach().numpy(), expected, atol=1e-6)
+    assert list(module.state_dict()) == ["weight"]  # the dictionaries tell the rest
