@@ -639,6 +639,7 @@ BAD = {
     "number": ([*"--figure x bits-per-word --counts 1 2".split()], "'x' is no number"),
     "no ppl": ([*"--figure 0 perplexity-per-word --counts 1 2".split()], "at least 1"),
     "no bits": ([*"--figure inf bits-per-word --counts 1 2".split()], "are a number from 0 on"),
+    "negative bits": ([*"--figure -0.5 bits-per-word --counts 1 2".split()], "a number from 0 on"),
     "no bytes": ([*"--figure 1 bits-per-byte --counts 1 2".split()], "isn't known"),
 }
 
