@@ -24,6 +24,7 @@ from vaswani_plugin.search.beam_search import BeamSearch
 from vaswani_plugin.search.decoder_beams import DecoderBeams
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.rules import PaperRules
+from vaswani_plugin.search.stepping import Ensemble
 
 # fairseq caps the beam at V - 1: a dictionary of 130 of which three words are ever output
 # leaves room for all 3 + 9 + 27 + 81 = 120 outputs of up to 4 words.
@@ -376,6 +377,19 @@ def test_alignment_on_request(task, model, kind):
             real = hypothesis["attention"][width - len(source) - 1 :]
             torch.testing.assert_close(real, expected, atol=1e-5, rtol=0)
             assert len(hypothesis["alignment"]) > 0
+
+
+def test_finished_sentences_leave_the_batch(task, monkeypatch):
+    sizes, advance = [], Ensemble.advance
+
+    def counted(self, tokens, parents):
+        sizes.append(len(tokens))
+        return advance(self, tokens, parents)
+
+    monkeypatch.setattr(Ensemble, "advance", counted)
+    sources = [[9], [5, 20, 7, 12, 40, 8, 30, 6, 11, 50]]
+    search(task, [make_peaked_model(SYMBOLS)], sources, beam=2, max_len_a=1, max_len_b=0)
+    assert sizes[0] == 2 and sizes[-1] == 1
 
 
 def test_models_in_training_search_without_dropout(task):

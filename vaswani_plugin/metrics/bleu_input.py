@@ -28,8 +28,8 @@ def read_segments(
     baseline: Path | None = None,
     source: Path | None = None,
     *,
-    tokenized: bool = False,
-    join_bpe: bool = False,
+    tokenized: bool,
+    join_bpe: bool,
 ) -> Segments:
     """Read the text to score.
 
