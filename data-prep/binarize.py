@@ -26,8 +26,8 @@ from vaswani_plugin.text.binary import (
     write_dictionary,
 )
 from vaswani_plugin.text.binary import binarize as binarize_file
-from vaswani_plugin.text.corpus_io import InputError, run
 from vaswani_plugin.text.data_folder import new_data_folder
+from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.parallel import count_lines
 
 SPLITS = ("train", "valid", "test")

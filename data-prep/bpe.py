@@ -23,7 +23,7 @@ import os
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.bpe import apply, learn, write_vocabulary
-from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.messages import InputError, run
 
 CORES = os.cpu_count() or 1
 WORKERS = "processes (default: one per core)"

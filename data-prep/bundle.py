@@ -24,14 +24,10 @@ from typing import Any, get_args
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
-from vaswani_plugin.text.corpus_io import (
-    InputError,
-    open_binary,
-    run,
-    write_atomically,
-    write_bytes_atomically,
-)
+from vaswani_plugin.text.corpus_io import open_binary
 from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     MODEL,

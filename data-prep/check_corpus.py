@@ -19,7 +19,8 @@ import json
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.cleaning import Report, Rules, check, clean
-from vaswani_plugin.text.corpus_io import InputError, check_outputs, run
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import check_outputs
 
 
 def text_report(result: Report) -> str:

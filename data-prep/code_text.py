@@ -47,13 +47,10 @@ from vaswani_plugin.text.coding import (
     learn_codes,
     make_coding,
 )
-from vaswani_plugin.text.corpus_io import (
-    InputError,
-    read_pairs,
-    run,
-    write_atomically,
-)
+from vaswani_plugin.text.corpus_io import read_pairs
 from vaswani_plugin.text.data_folder import new_data_folder
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import (
     SETTINGS,

@@ -25,7 +25,9 @@ from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, NamedFile, read_json, run, write_json
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import NamedFile, write_json
 from vaswani_plugin.text.progress import progress
 
 CHUNK_BYTES = 1 << 18

@@ -13,7 +13,7 @@ from functools import partial
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
 from vaswani_plugin.text.parallel import process_file
 

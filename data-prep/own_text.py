@@ -22,7 +22,8 @@ from typing import Any
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.columns import PairFiles
-from vaswani_plugin.text.corpus_io import InputError, check_outputs, run, write_json
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import check_outputs, write_json
 from vaswani_plugin.text.own_corpus import Inputs, OwnCorpus
 from vaswani_plugin.text.own_lines import OwnLines
 from vaswani_plugin.text.screening import PairRules

@@ -13,7 +13,8 @@ import argparse
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, check_outputs, run
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import check_outputs
 from vaswani_plugin.text.summaries import READERS, output_paths, read_stories, write_examples
 
 

@@ -17,7 +17,8 @@ import checkout  # noqa: F401
 import toy_sentences
 from toy_translation import DEFAULT_SIZES, SPLITS, distinct_pairs
 
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically
 
 SHORTEST, LONGEST = 2, 4
 MARK = "Above all: "

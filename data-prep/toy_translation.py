@@ -18,7 +18,8 @@ import checkout  # noqa: F401
 import toy_french
 import toy_sentences
 
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically
 
 Pair = tuple[str, str]
 GRAMMARS = {"de": toy_sentences.pairs, "fr": toy_french.pairs}

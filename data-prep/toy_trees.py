@@ -16,7 +16,8 @@ from random import Random
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically
 
 DEFAULT_SIZES = {"train": 2000, "valid": 100, "test": 200}
 # Right-hand sides with their weights. A symbol without right-hand sides is a tag; its words follow.

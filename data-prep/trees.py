@@ -26,14 +26,10 @@ from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import (
-    InputError,
-    check_outputs,
-    read_pairs,
-    run,
-    write_atomically,
-)
+from vaswani_plugin.text.corpus_io import read_pairs
 from vaswani_plugin.text.linearization import linearize, restore
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import check_outputs, write_atomically
 from vaswani_plugin.text.tree_cleaning import clean
 from vaswani_plugin.text.tree_statistics import as_text, statistics
 from vaswani_plugin.text.treebanks import WSJ_SECTIONS, read_all, tree_files, wsj_files

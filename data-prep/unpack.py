@@ -33,14 +33,7 @@ from typing import IO
 import checkout  # noqa: F401
 
 from vaswani_plugin.text.archives import has_members, open_members
-from vaswani_plugin.text.corpus_io import (
-    BLOCK_BYTES,
-    InputError,
-    check_outputs,
-    decode_lines,
-    run,
-    write_bytes_atomically,
-)
+from vaswani_plugin.text.corpus_io import BLOCK_BYTES, decode_lines
 from vaswani_plugin.text.markup import (
     Segment,
     check_same_segments,
@@ -48,6 +41,8 @@ from vaswani_plugin.text.markup import (
     read_segments,
     training_sentences,
 )
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import check_outputs, write_bytes_atomically
 
 OTHER_PACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst")
 """Endings of packed files that this script does not unpack."""

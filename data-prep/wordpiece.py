@@ -17,7 +17,8 @@ from functools import partial
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_bytes_atomically
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.wordpiece import (
     KINDS,

@@ -14,7 +14,9 @@ from measurement import ROOT, Command, measure
 from vaswani_plugin import processor
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.inference.batching import batches_by_length
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_json
 
 CTRANSLATE2 = "ctranslate2-float32"
 MODES = ("batch", "one")

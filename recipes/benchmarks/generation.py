@@ -13,7 +13,9 @@ from measurement import ROOT, Command, Measurement, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.inference.engines import engine_of
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 BIN = Path(sys.executable).parent
 MODES = {"batch": [], "one": ["--batch-size", "1"]}

@@ -21,7 +21,8 @@ from training_runs import (
 )
 
 from vaswani_plugin.text.binary import binarize, read_dictionary
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_json
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 PARTS = ("training", "decoding", "tests")
 SECONDS = {"training": 330, "decoding": 180, "tests": 180}

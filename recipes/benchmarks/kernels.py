@@ -25,7 +25,7 @@ from training_runs import (
 )
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.messages import InputError, run
 
 MODES = ("training", "decoding")
 

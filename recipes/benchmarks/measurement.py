@@ -15,7 +15,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
 """Seconds between two samples of the memory. Samples are frequent at first, because a command may

@@ -21,8 +21,10 @@ from peers_table import as_markdown, rows_of
 from training_runs import ARCHS
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically, write_json
+from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.data_folder import languages_of
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 
 def tokenized_bleu(bench: Bench, output: Path) -> float:

@@ -20,7 +20,9 @@ from peers_plan import DRIVERS, PEERS, Bench
 from training_runs import PLUGIN
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import InputError, read_json, write_json
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_json
 
 
 def make_environment(work: Path, name: str) -> str:

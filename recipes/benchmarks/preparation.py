@@ -21,14 +21,9 @@ from measurement import ROOT, Measurement, measure
 from preparation_steps import Pipelines
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import (
-    InputError,
-    read_lines,
-    read_pairs,
-    run,
-    write_atomically,
-    write_json,
-)
+from vaswani_plugin.text.corpus_io import read_lines, read_pairs
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
 STEPS = ("tokenize", "learn", "apply", "binarize")

@@ -32,7 +32,8 @@ from vaswani_plugin.metrics.sizes import sizes_of
 from vaswani_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.text.corpus_io import InputError, run, write_json
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_json
 
 TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 """Powers of n in the cost of a token: one less than in the cost of a sentence."""

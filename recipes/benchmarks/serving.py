@@ -26,7 +26,9 @@ from soak import verdict, watch
 
 from vaswani_plugin import processor
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_json
 
 GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0}
 

@@ -20,7 +20,9 @@ from typing import Any
 
 from measurement import ROOT, session_memory
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.training_log import statistics as log_statistics
 
 BIN = Path(sys.executable).parent

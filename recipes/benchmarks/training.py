@@ -22,7 +22,7 @@ from training_runs import (
     write_result,
 )
 
-from vaswani_plugin.text.corpus_io import run
+from vaswani_plugin.text.messages import run
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 

@@ -14,7 +14,7 @@ from typing import Any
 from measurement import ROOT
 from training_runs import Setting, add_measured, check, options, setting_of, write_result
 
-from vaswani_plugin.text.corpus_io import InputError, run
+from vaswani_plugin.text.messages import InputError, run
 
 ONCE = ROOT / "recipes" / "benchmarks" / "train_once.py"
 

@@ -24,7 +24,7 @@ from vaswani_plugin.metrics.multiply_adds import (
     TransformerSizes,
     training_flops_of,
 )
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes

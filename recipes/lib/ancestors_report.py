@@ -34,8 +34,9 @@ from vaswani_plugin.metrics.bleu_report import by_bucket, score
 from vaswani_plugin.metrics.multiply_adds import Positions
 from vaswani_plugin.metrics.segments import read_generate_output, read_lines
 from vaswani_plugin.text.binary import read_sizes
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_json
+from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.moses import make_detokenizer
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 COLUMNS = {
     "title": ("model", ""),

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin.text.checkpoint_outline import read_outline  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, run  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
 from vaswani_plugin.text.settings import MODEL  # noqa: E402
 
 SIZES = (

@@ -12,7 +12,8 @@ from typing import Any
 
 from result import describe_file  # first: it adds the plugin to the path
 
-from vaswani_plugin.text.corpus_io import InputError, read_json, run
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.messages import InputError, run
 
 
 def difference(path: Path, entry: dict[str, Any]) -> str | None:

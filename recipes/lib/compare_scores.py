@@ -14,12 +14,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import (  # noqa: E402
-    InputError,
-    read_json,
-    run,
-    write_json,
-)
+from vaswani_plugin.text.corpus_io import read_json  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
+from vaswani_plugin.text.output_files import write_json  # noqa: E402
 
 AGAIN = "run the stage compare again"
 

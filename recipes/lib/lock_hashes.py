@@ -15,7 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
+from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 INDEX = "https://pypi.org/simple"

@@ -28,12 +28,9 @@ from pcfg import Pcfg  # noqa: E402
 from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare  # noqa: E402
 from vaswani_plugin.metrics.evalb_parameters import COLLINS  # noqa: E402
 from vaswani_plugin.metrics.published import TABLE_4
-from vaswani_plugin.text.corpus_io import (  # noqa: E402
-    InputError,
-    read_lines,
-    run,
-    write_atomically,
-)
+from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
+from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402
     CLOSE,
     BadTree,

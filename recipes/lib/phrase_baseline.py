@@ -31,7 +31,9 @@ from tqdm import tqdm
 
 from vaswani_plugin.metrics.ngram import NgramModel
 from vaswani_plugin.text import corpus_io
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically
 
 UNKNOWN_SCORE = -10.0
 """Of a source word that no phrase has; it is copied."""

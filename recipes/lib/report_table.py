@@ -6,7 +6,8 @@ report_table.py lm work/lm/output/perplexity.json
 import sys
 from importlib import import_module
 
-from vaswani_plugin.text.corpus_io import InputError, read_json, run
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.messages import InputError, run
 
 REPORT = "vaswani_plugin.metrics.perplexity_report"
 AGAIN = "remove it and run the recipe again"

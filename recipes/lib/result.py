@@ -14,13 +14,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import (  # noqa: E402
-    InputError,
-    read_json,
-    read_lines,
-    run,
-    write_json,
-)
+from vaswani_plugin.text.corpus_io import read_json, read_lines  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
+from vaswani_plugin.text.output_files import write_json  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 SCORE_AGAIN = "run the stage that scores again"

@@ -31,7 +31,9 @@ from trainings import (
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 say = progress_of("section5")
 PARTS = ("smoothing", "averaging", "penalty", "order", "warmup")

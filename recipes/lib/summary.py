@@ -11,7 +11,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin.metrics.result_scores import scores_of  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError, read_json, run  # noqa: E402
+from vaswani_plugin.text.corpus_io import read_json  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
 
 
 def duration(seconds: float) -> str:

@@ -34,7 +34,8 @@ from table3_rows import (
 from tabulate import tabulate
 
 from vaswani_plugin.analysis.figures import new_figure, save_figure
-from vaswani_plugin.text.corpus_io import InputError, run, write_atomically, write_json
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_atomically, write_json
 
 COLUMNS = {
     **{"row": "", "layers": "N", "d_model": "d_model", "d_ff": "d_ff", "heads": "h"},

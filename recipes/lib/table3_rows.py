@@ -14,7 +14,7 @@ from trainings import finished
 
 from vaswani_plugin.architectures import head_sizes, row_of
 from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 ROWS_OF_BIG = ("big",)
 

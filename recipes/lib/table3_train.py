@@ -36,7 +36,9 @@ from trainings import (
 
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("table3")

@@ -18,7 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines, run, write_atomically  # noqa: E402
+from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
+from vaswani_plugin.text.messages import InputError, run  # noqa: E402
+from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
 
 
 def part(path: str, start: float, end: float) -> Iterator[str]:

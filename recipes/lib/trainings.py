@@ -17,8 +17,10 @@ from queue import SimpleQueue
 from statistics import fmean, stdev
 from typing import Any
 
-from vaswani_plugin.text.corpus_io import InputError, read_json, read_lines, write_atomically
+from vaswani_plugin.text.corpus_io import read_json, read_lines
 from vaswani_plugin.text.data_folder import languages_of
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.training_log import read_curves, read_records
 
 ROOT = Path(__file__).resolve().parents[2]

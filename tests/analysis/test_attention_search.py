@@ -10,7 +10,7 @@ from vaswani_plugin.analysis.attention_rules import RULES, Pairs, Rule, read_rul
 from vaswani_plugin.analysis.attention_search import FACTOR, p_values, search_heads
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 LAYERS, HEADS = 2, 3
 RULE = Rule((Pairs(frozenset({"his"}), frozenset({"man", "boy"}), "before"),))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.text import binary, parallel
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 SENTENCES = {
     "train": (["a b c", "d e", "a a"], ["x y", "z a", "b"]),

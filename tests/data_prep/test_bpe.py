@@ -17,8 +17,8 @@ from subword_nmt.apply_bpe import BPE
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.text import bpe, parallel
-from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.long_words import LONG, Table
+from vaswani_plugin.text.messages import InputError
 
 
 @pytest.fixture(scope="module")

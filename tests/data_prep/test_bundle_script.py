@@ -18,7 +18,7 @@ from toy_bundle import SETTINGS, write_checkpoint, write_data
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
 from vaswani_plugin.text import checkpoint_outline
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.settings import read_settings
 
 NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}

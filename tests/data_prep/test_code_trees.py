@@ -12,8 +12,8 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tests.support.random_trees import random_tree
 from vaswani_plugin.search.well_formed import count_words
 from vaswani_plugin.text.coding import make_coding
-from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.linearization import linearize, restore
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings, read_settings_file
 from vaswani_plugin.text.treebank_coding import make_word_coding, words_of

@@ -13,7 +13,7 @@ import fetch
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 CONTENT = random.Random(5).randbytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.summaries import (
     Example,
     read_csv,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
-from vaswani_plugin.text.corpus_io import write_atomically
+from vaswani_plugin.text.output_files import write_atomically
 
 SCRIPT = REPO / "data-prep" / "toy_translation.py"
 sys.path.insert(0, str(SCRIPT.parent))

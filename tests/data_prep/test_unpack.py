@@ -13,8 +13,8 @@ import unpack
 
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.text import archives
-from vaswani_plugin.text.corpus_io import InputError
 from vaswani_plugin.text.markup import read_segments
+from vaswani_plugin.text.messages import InputError
 
 ENGLISH = b"one\ntwo \xe2\x80\xa8 still two\r\n\xc2\x85three\nbad \xff byte\n"
 GERMAN = "eins\nzwei\ndrei ä\nvier\n".encode()

@@ -24,7 +24,7 @@ import ancestors_train
 from ancestors_models import MODELS, Settings, Training, choose_models, trainings_of
 from trainings import execute as run_command
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 SCRIPT = ROOT / "recipes" / "ancestors.sh"
 NAMES = ["seq2seq", "attention", "convolution", "transformer"]

@@ -13,7 +13,7 @@ sys.path.append(str(ROOT / "recipes" / "lib"))
 import digests
 import trainings
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 BROKEN = [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b"[" * 100_000, b'{"bleu": 1}']
 

@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "recipes" / "lib"))
 
 import lock_hashes
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 ENV = ROOT / "recipes" / "lib" / "env.sh"
 BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"

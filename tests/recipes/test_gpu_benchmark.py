@@ -18,7 +18,7 @@ import gpu  # noqa: E402
 import gpu_report  # noqa: E402
 import train_once  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 SCRIPT = REPO / "recipes" / "benchmarks" / "gpu.sh"
 SIDE = {"tokens_per_second": {"median": 1000.0}, "peak_mib": {"median": 2000.0}}

@@ -19,7 +19,7 @@ import parsing_scores  # noqa: E402
 from pcfg import START, Pcfg, from_nltk, to_nltk  # noqa: E402
 
 from vaswani_plugin.cli.__main__ import main  # noqa: E402
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree, to_line  # noqa: E402
 
 TREES = [parse_tree(line) for line in toy_trees.distinct_trees(90, 7)]

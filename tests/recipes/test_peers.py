@@ -25,7 +25,7 @@ import run_huggingface  # noqa: E402
 import run_joeynmt  # noqa: E402
 import run_sockeye  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 SIZES = {"tiny": (4096, 1, 2)}
 

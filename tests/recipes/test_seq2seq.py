@@ -23,7 +23,7 @@ import phrase_table
 import seq2seq_report
 
 from vaswani_plugin.metrics.published import SEQ2SEQ
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 SCRIPT = ROOT / "recipes" / "seq2seq.sh"
 TINY = ("--scale", "tiny", "--cpu", "--max-update", 15, "--stack-size", 5, "--lists", 5)

@@ -12,7 +12,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import serving  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 
 @pytest.fixture(scope="module")

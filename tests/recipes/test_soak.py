@@ -15,7 +15,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import soak  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 MEBIBYTE = 2**20
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import startup  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL  # noqa: E402
 
 

@@ -22,7 +22,7 @@ import table3_rows
 import table3_train
 from table3_rows import ROWS, Settings, Training, choose_rows, sizes, training_flags, trainings_of
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 # The paper's Table 3, typed from it: PPL, BLEU, parameters in millions.
 PUBLISHED = """

@@ -23,7 +23,7 @@ import scaling  # noqa: E402
 import training  # noqa: E402
 import training_runs  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 LENGTHS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs", "predicted")
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import workers  # noqa: E402
 
-from vaswani_plugin.text.corpus_io import InputError  # noqa: E402
+from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 
 def report(*updates: tuple[int, float, float]) -> dict:

@@ -18,7 +18,7 @@ from vaswani_plugin.text.coding import (
     make_coding,
     to_letters,
 )
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings, read_settings, settings_from
 

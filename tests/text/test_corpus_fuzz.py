@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vaswani_plugin.text import cleaning, corpus_io, markup
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 # Half of the letters are those that other tools end lines or files at, or count in other ways.
 ODD = (

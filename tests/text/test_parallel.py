@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.scripts import ROOT
-from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.parallel import count_lines, map_blocks, process_file, read_blocks
 
 

@@ -12,7 +12,7 @@ from toy_language_model import OURS, STOCK, build, write_lines
 
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.coding import bpe_units, to_letters
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings, read_settings
 

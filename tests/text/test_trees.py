@@ -12,7 +12,7 @@ from nltk.tree import Tree as NltkTree
 
 from tests.support.random_trees import WORDS, random_tree
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.tree_cleaning import clean
 from vaswani_plugin.text.tree_statistics import statistics
 from vaswani_plugin.text.treebanks import tree_files, wsj_files

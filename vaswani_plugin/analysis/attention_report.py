@@ -15,7 +15,8 @@ from vaswani_plugin.analysis.attention_page import write_page
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import read_lines, read_pairs, write_json
+from vaswani_plugin.text.corpus_io import read_lines, read_pairs
+from vaswani_plugin.text.output_files import write_json
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.messages import InputError
 
 PUNCTUATION = string.punctuation + "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u2026"
 

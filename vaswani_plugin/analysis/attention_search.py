@@ -22,7 +22,8 @@ from vaswani_plugin.analysis.attention_rules import Rule
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, merge_tokens
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import read_lines, write_json
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.output_files import write_json
 
 FACTOR = 2.0
 """A head that follows a rule gives the partner at least this many times either baseline ..."""

@@ -23,7 +23,7 @@ from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
 from vaswani_plugin.metrics.perplexity_report import figure as converted_figure
 from vaswani_plugin.metrics.perplexity_report import result
 from vaswani_plugin.metrics.scored_text import Subject, Tokens
-from vaswani_plugin.text.corpus_io import write_atomically
+from vaswani_plugin.text.output_files import write_atomically
 
 HEADINGS = ("bits", "perplexity")
 

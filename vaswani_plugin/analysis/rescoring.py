@@ -19,7 +19,7 @@ from vaswani_plugin.analysis.nbest import read_nbest, write_nbest
 from vaswani_plugin.analysis.rescoring_set import SCORE, WORDS, RescoringSet
 from vaswani_plugin.inference.forced import ForcedScorer
 from vaswani_plugin.metrics.tuning import oracle, tune
-from vaswani_plugin.text.corpus_io import write_atomically
+from vaswani_plugin.text.output_files import write_atomically
 
 Weigh = Callable[[list[str]], list[float]]
 """A function from the names of features to their weights."""

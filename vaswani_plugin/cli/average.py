@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.inference.checkpoints import save_checkpoint
     from vaswani_plugin.interchange.average import average_checkpoints
     from vaswani_plugin.interchange.checkpoint_choice import select
-    from vaswani_plugin.text.corpus_io import check_outputs
+    from vaswani_plugin.text.output_files import check_outputs
 
     paths = select(args.inputs, args.last, args.last_updates, args.best)
     check_outputs("--output", [args.output], paths)

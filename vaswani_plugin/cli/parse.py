@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.decoding import PARSER_DECODING
-from vaswani_plugin.text.corpus_io import check_outputs
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
+from vaswani_plugin.text.output_files import check_outputs
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.parsing import ParsedSentence

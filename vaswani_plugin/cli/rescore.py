@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_int
-from vaswani_plugin.text.corpus_io import check_outputs
+from vaswani_plugin.text.output_files import check_outputs
 
 HELP = "rescore n-best lists with models or ensembles, and tune the weights for BLEU"
 EXAMPLE = (

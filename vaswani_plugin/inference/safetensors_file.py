@@ -15,12 +15,9 @@ import safetensors
 import torch
 from safetensors.torch import load_file, save
 
-from vaswani_plugin.text.corpus_io import (
-    read_json,
-    write_bytes_atomically,
-    write_json,
-)
+from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_bytes_atomically, write_json
 from vaswani_plugin.text.settings import CONFIG
 
 Weights = dict[str, torch.Tensor]

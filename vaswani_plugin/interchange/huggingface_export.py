@@ -40,8 +40,8 @@ from vaswani_plugin.interchange.marian_weights import (
     with_more_rows,
 )
 from vaswani_plugin.interchange.new_folder import new_folder
-from vaswani_plugin.text.corpus_io import write_json
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
+from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, weights_path
 
 SIDES = ("encoder", "decoder")

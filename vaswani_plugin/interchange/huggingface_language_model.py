@@ -32,8 +32,8 @@ from vaswani_plugin.interchange.huggingface_files import generation_defaults
 from vaswani_plugin.interchange.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.interchange.huggingface_tokenizer import text_tokenizer, tokenizer_config
 from vaswani_plugin.interchange.new_folder import new_folder
-from vaswani_plugin.text.corpus_io import write_json
 from vaswani_plugin.text.dictionary import EOS, PAD
+from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import SAFETENSORS, TextSettings
 
 

@@ -33,7 +33,7 @@ from vaswani_plugin.interchange.huggingface_export import (
 )
 from vaswani_plugin.interchange.new_folder import check_new_folder, new_folder
 from vaswani_plugin.interchange.onnx_graphs import write_graphs
-from vaswani_plugin.text.corpus_io import write_json
+from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import OURS, Settings, weights_path
 
 QUANTIZATIONS = ("int8",)

@@ -6,7 +6,8 @@ from itertools import count
 from pathlib import Path
 
 from vaswani_plugin.text.columns import read_text
-from vaswani_plugin.text.corpus_io import MOST_DIGITS, InputError
+from vaswani_plugin.text.corpus_io import MOST_DIGITS
+from vaswani_plugin.text.messages import InputError
 
 
 def read_lines(path: Path) -> list[str]:

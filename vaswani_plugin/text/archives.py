@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from vaswani_plugin.text.corpus_io import GZIP_ERRORS, InputError
+from vaswani_plugin.text.corpus_io import GZIP_ERRORS
 from vaswani_plugin.text.expansion import bounded, most_expanded
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.progress import progress
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")

@@ -30,14 +30,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vaswani_plugin.text.corpus_io import (
-    MOST_DIGITS,
-    InputError,
-    NamedFile,
-    read_lines,
-    write_atomically,
-    write_bytes_atomically,
-)
+from vaswani_plugin.text.corpus_io import MOST_DIGITS, read_lines
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import NamedFile, write_atomically, write_bytes_atomically
 from vaswani_plugin.text.parallel import Block, map_blocks
 
 SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")

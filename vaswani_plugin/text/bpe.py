@@ -16,9 +16,11 @@ from functools import partial
 from subword_nmt.apply_bpe import BPE
 from tqdm import tqdm
 
-from vaswani_plugin.text.corpus_io import MOST_DIGITS, InputError, read_lines, write_atomically
+from vaswani_plugin.text.corpus_io import MOST_DIGITS, read_lines
 from vaswani_plugin.text.long_words import Table
 from vaswani_plugin.text.merges import learn_merges
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.parallel import Block, map_blocks, process_file, write_results
 
 # Words in the cache of a process: about 60 MB. Longer words seldom repeat and are not cached.

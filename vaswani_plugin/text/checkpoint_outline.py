@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 
 
 @dataclass(frozen=True)

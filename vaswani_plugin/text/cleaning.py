@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vaswani_plugin.text.corpus_io import InputError, read_pairs, write_atomically
+from vaswani_plugin.text.corpus_io import read_pairs
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.progress import progress
 
 MAX_WORD_CHARACTERS = 1000  # as in clean-corpus-n.perl

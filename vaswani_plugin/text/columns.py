@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import InputError, read_lines, read_pairs
+from vaswani_plugin.text.corpus_io import read_lines, read_pairs
+from vaswani_plugin.text.messages import InputError
 
 SIDES = ("source", "target")
 

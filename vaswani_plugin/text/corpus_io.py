@@ -1,4 +1,4 @@
-"""Reading and writing corpora.
+"""Reading corpora.
 
 A corpus is UTF-8 text, plain or `.gz`, one sentence a line. Lines end at "\\n" alone.
 `str.splitlines` and text-mode files would also end them at U+0085, U+2028 or a lone "\\r", which
@@ -6,27 +6,19 @@ would shift one side of a parallel corpus against the other.
 """
 
 import gzip
-import io
 import json
 import os
 import stat
 import sys
-import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 from vaswani_plugin.text.expansion import bounded
-from vaswani_plugin.text.messages import (
-    InputError,
-    flush_stdout,
-    name_stdout,
-    one_line,
-    silence_stdout,
-)
+from vaswani_plugin.text.messages import InputError
 
 BLOCK_BYTES = 1 << 18
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -34,27 +26,6 @@ BYTE_ORDER_MARK = "\ufeff"
 """The byte order mark: some programs write it at the beginning of a file; it is no text."""
 MOST_DIGITS = 18
 """The most digits of a number in a file, so that it fits into 64 bits."""
-
-
-class NamedFile(io.FileIO):
-    """An unbuffered file for writing; its errors (a full disk) name a file that the user knows.
-
-    Args:
-        path: the file that is written, or a file descriptor.
-        mode: as for `io.FileIO`.
-        name: the file's name in error messages.
-    """
-
-    def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
-        super().__init__(path, mode)
-        self._shown = name
-
-    def write(self, data: bytes) -> int:
-        """Same as `FileIO.write`."""
-        try:
-            return super().write(data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._shown) from error
 
 
 @contextmanager
@@ -192,28 +163,6 @@ def read_pairs(source: str | Path, target: str | Path) -> Iterator[tuple[str, st
         raise InputError(f"{source} and {target}: both files are empty")
 
 
-def check_outputs(
-    flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
-) -> None:
-    """Refuses outputs that would replace an input or one another.
-
-    Args:
-        flag: the option that names the outputs, for the message.
-        outputs: files that will be written; None is none.
-        inputs: files that are read; None is none.
-
-    Raises:
-        InputError: an output is refused; names the file.
-    """
-    taken = {os.path.realpath(path) for path in inputs if path is not None}
-    for path in filter(None, outputs):
-        if os.path.realpath(path) in taken:
-            raise InputError(
-                f"{flag}: {path} is an input or another output, and would be lost: give another"
-            )
-        taken.add(os.path.realpath(path))
-
-
 def read_json(path: str | Path, remedy: str) -> Any:
     """Reads a JSON file.
 
@@ -234,100 +183,3 @@ def read_json(path: str | Path, remedy: str) -> Any:
         return content
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error}): {remedy}") from error
-
-
-@contextmanager
-def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file for writing bytes; it appears under its name only when complete.
-
-    `.gz` is compressed, `-` is standard output. On an error, an old file stays as it was and no
-    partial file remains. A device or a pipe is written to directly, not replaced (otherwise
-    `/dev/null` would become a file). A link keeps its target.
-
-    Raises:
-        OSError: the file can't be written; the error names `path`.
-    """
-    if str(path) == "-":
-        sys.stdout.flush()
-        raw = NamedFile(os.dup(sys.stdout.fileno()), "wb", "standard output")
-    elif Path(path).exists() and not Path(path).is_file():
-        raw = NamedFile(str(path), "wb", str(path))
-    else:
-        with _replacing(str(path)) as stream:
-            yield stream
-        return
-    with io.BufferedWriter(raw, BLOCK_BYTES) as stream:
-        yield stream
-
-
-@contextmanager
-def _replacing(path: str) -> Iterator[IO[bytes]]:
-    target = Path(os.path.realpath(path))
-    handle, temporary = _temporary_beside(target)
-    try:
-        with io.BufferedWriter(NamedFile(handle, "wb", path), BLOCK_BYTES) as stream:
-            if path.endswith(".gz"):
-                # The header has no name and no time, so that equal content gives equal bytes.
-                with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as packed:
-                    yield packed
-            else:
-                yield stream
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _temporary_beside(target: Path) -> tuple[int, str]:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from error
-
-
-@contextmanager
-def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Yields a function that writes one line; otherwise the same as `write_bytes_atomically`."""
-    with write_bytes_atomically(path) as stream:
-        put = stream.write
-        yield lambda line: put(line.encode("utf-8") + b"\n")
-
-
-def write_json(path: str | Path, content: Any, indent: int | None = 2) -> None:
-    """Writes a JSON file; otherwise the same as `write_bytes_atomically`.
-
-    Args:
-        path: of the file.
-        content: what `json.dumps` takes.
-        indent: blanks of a level; None: all on one line.
-    """
-    with write_atomically(path) as write:
-        write(json.dumps(content, ensure_ascii=False, indent=indent))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def run(main: Callable[[], None]) -> None:
-    """Runs a script's `main`; an error that the user can fix gives one line and exit code 1."""
-    name = Path(sys.argv[0]).name
-    try:
-        main()
-        flush_stdout()
-    except InputError as error:
-        sys.exit(f"{name}: error: {one_line(error)}")
-    except BrokenPipeError:
-        # The reader of the pipe has closed it (`| head`).
-        silence_stdout()
-        sys.exit(141)
-    except OSError as error:
-        sys.exit(f"{name}: error: {one_line(name_stdout(error))}")
-    except MemoryError:
-        sys.exit(f"{name}: error: the memory is too small for this input: divide it")
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL
 
 MODEL_SUFFIXES = (".pt", ".safetensors", ".onnx")

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from vaswani_plugin.text.corpus_io import InputError, decode_lines, open_binary
+from vaswani_plugin.text.corpus_io import decode_lines, open_binary
+from vaswani_plugin.text.messages import InputError
 
 if TYPE_CHECKING:
     from tqdm import tqdm

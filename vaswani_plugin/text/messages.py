@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 LONGEST_MESSAGE = 900
 TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
@@ -67,3 +69,23 @@ def name_stdout(error: OSError) -> OSError:
     except OSError as again:
         return again if error.filename is None else error
     return error
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a script's `main`; an error that the user can fix gives one line and exit code 1."""
+    name = Path(sys.argv[0]).name
+    try:
+        main()
+        flush_stdout()
+    except InputError as error:
+        sys.exit(f"{name}: error: {one_line(error)}")
+    except BrokenPipeError:
+        # The reader of the pipe has closed it (`| head`).
+        silence_stdout()
+        sys.exit(141)
+    except OSError as error:
+        sys.exit(f"{name}: error: {one_line(name_stdout(error))}")
+    except MemoryError:
+        sys.exit(f"{name}: error: the memory is too small for this input: divide it")
+    except KeyboardInterrupt:
+        sys.exit(130)

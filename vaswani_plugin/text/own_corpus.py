@@ -18,7 +18,9 @@ from typing import Any
 
 from vaswani_plugin.text.cleaning import SeenPairs
 from vaswani_plugin.text.columns import PairFiles
-from vaswani_plugin.text.corpus_io import InputError, read_pairs, write_atomically
+from vaswani_plugin.text.corpus_io import read_pairs
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.own_report import report
 from vaswani_plugin.text.screening import (
     LEAKED,

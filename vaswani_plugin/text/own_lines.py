@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.text.columns import read_text
-from vaswani_plugin.text.corpus_io import InputError, write_atomically
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.own_corpus import LEAST_PAIRS, held_out_size
 from vaswani_plugin.text.own_report import report
 from vaswani_plugin.text.screening import Dropped, judge_lines

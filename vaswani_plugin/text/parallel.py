@@ -18,13 +18,9 @@ from itertools import chain, islice
 from multiprocessing import parent_process
 from typing import Any, TypeVar
 
-from vaswani_plugin.text.corpus_io import (
-    BYTE_ORDER_MARK,
-    InputError,
-    invalid_utf8,
-    open_binary,
-    write_atomically,
-)
+from vaswani_plugin.text.corpus_io import BYTE_ORDER_MARK, invalid_utf8, open_binary
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 
 Result = TypeVar("Result")
 BLOCK_BYTES = 1 << 19

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vaswani_plugin.text.coding import CODINGS
-from vaswani_plugin.text.corpus_io import InputError, read_json
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS
 
 VERSION = 1

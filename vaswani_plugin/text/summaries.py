@@ -19,7 +19,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import InputError, join_words, read_lines, write_atomically
+from vaswani_plugin.text.corpus_io import join_words, read_lines
+from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.output_files import write_atomically
 
 _HIGHLIGHT = "@highlight"
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import InputError
+from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.trees import Tree, read_trees
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from vaswani_plugin.text.corpus_io import InputError, open_binary
+from vaswani_plugin.text.corpus_io import open_binary
+from vaswani_plugin.text.messages import InputError
 
 
 class Open(NamedTuple):

@@ -23,8 +23,9 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
-from vaswani_plugin.text.corpus_io import InputError, join_words, read_lines
+from vaswani_plugin.text.corpus_io import join_words, read_lines
 from vaswani_plugin.text.likelihood_pieces import learn_merges
+from vaswani_plugin.text.messages import InputError
 
 KINDS = ("unigram", "bpe", "likelihood")
 # The most lines of a corpus that sentencepiece gets; it holds them in memory.

@@ -1,0 +1,36 @@
+"""Messages are one line, of every script, too."""
+
+import pytest
+
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_plugin.text import messages
+
+
+def test_a_message_is_one_printable_line():
+    text = "a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä\U0001f600"
+    shown = messages.message_line(text)
+    assert shown == r"a\x1b]0;title\x07b\nc\u2028d\udc80e\u202ef ä" + "\U0001f600"
+    text = "".join(chr(0x4E00 + n) for n in range(5000))
+    start, end = messages.message_line(text).split(" ... ")
+    assert text.startswith(start) and text.endswith(end)
+    assert len(start) + len(end) == messages.LONGEST_MESSAGE and len(end) == 200
+    longest = text[: messages.LONGEST_MESSAGE]
+    assert messages.message_line(longest) == longest
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        *("binarize.py", "bpe.py", "bundle.py", "check_corpus.py", "fetch.py"),
+        *("normalize_tokenize.py", "toy_translation.py", "unpack.py", "wordpiece.py"),
+    ],
+)
+def test_help_works_from_anywhere(tmp_path, script):
+    done = run_script(f"data-prep/{script}", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: ")
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    done = run_script("data-prep/check_corpus.py", tmp_path / "none.en", tmp_path / "none.de")
+    assert_one_line_error(done, "check_corpus.py: error:", "none.en", "No such file")
