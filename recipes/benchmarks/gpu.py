@@ -10,15 +10,7 @@ from typing import Any
 
 from gpu_report import as_markdown, machine, printed_peak
 from measurement import ROOT
-from training_runs import (
-    ARCHS,
-    PLUGIN,
-    PRECISIONS,
-    SIDES,
-    Setting,
-    run_training,
-    synthetic_data,
-)
+from training_runs import ARCHS, PLUGIN, PRECISIONS, SIDES, Setting, run_training, synthetic_data
 
 from vaswani_plugin.text.binary import binarize, read_dictionary
 from vaswani_plugin.text.messages import InputError, run

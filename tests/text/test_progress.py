@@ -44,7 +44,7 @@ def test_progress_in_a_log_is_a_line_each_tenth(capsys):
     assert capsys.readouterr().err == "label: 0.5 MB\nlabel: 2.5 MB\n"
 
 
-def test_progress_on_a_terminal_is_a_bar(monkeypatch):
+def test_progress_on_a_terminal_is_a_bar():
     terminal = Terminal()
     with contextlib.redirect_stderr(terminal):
         advance_by([50, 50])(100, unit="pairs", seconds=0)

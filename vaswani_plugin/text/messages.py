@@ -1,4 +1,4 @@
-"""Error messages of the commands and scripts."""
+"""Error messages of the commands and scripts, and the exit codes of the scripts."""
 
 import os
 import sys
