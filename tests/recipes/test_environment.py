@@ -4,6 +4,7 @@ Nothing is installed here: each run is stopped before, or its package index can'
 """
 
 import hashlib
+import importlib.metadata
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
 
@@ -206,6 +208,24 @@ def test_the_lock_pins_each_package_once():
     assert len(set(names)) == len(names)
     assert {"torch", "fairseq-fixed", "sacrebleu", "pytest"} <= set(names)
     assert "torchaudio" not in names
+
+
+def test_the_lock_has_what_its_packages_need():
+    """`--no-deps` installs what the lock names and nothing else."""
+    pins = [line.removesuffix(" \\").split("==") for line in lock_lines() if "==" in line]
+    versions = {lock_hashes.normalized(name): version for name, version in pins}
+    installed = [each for each in pins if importlib.metadata.version(each[0]) == each[1]]
+    unmet = []
+    for name, _ in installed:
+        for line in importlib.metadata.requires(name) or []:
+            need = Requirement(line)
+            version = versions.get(lock_hashes.normalized(need.name))
+            if need.marker and not need.marker.evaluate({"extra": ""}):
+                continue
+            if version is None or not need.specifier.contains(version, prereleases=True):
+                unmet.append(f"{name} needs {need.name}")
+    assert len(installed) > 0.9 * len(pins)
+    assert unmet == ["fairseq-fixed needs torchaudio"]  # which nothing imports
 
 
 def test_every_package_but_torch_has_hashes_as_the_script_writes_them():
