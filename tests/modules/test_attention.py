@@ -205,3 +205,13 @@ def test_sizes_below_1_are_refused(name):
     sizes = {"d_model": 8, "heads": 2, "d_k": 4, "d_v": 4, name: 0}
     with pytest.raises(ValueError, match=f"{name} is 0; it must be at least 1"):
         MultiHeadAttention(**sizes)
+
+
+def test_initial_weights_are_xavier_uniform():
+    """Glorot & Bengio (2010), Eq. 16; W^Q, W^K and W^V are the parts of one matrix."""
+    module = MultiHeadAttention(96, 4, 24, 24)
+    for name, columns in {"query": 3 * 96, "key": 3 * 96, "value": 3 * 96, "output": 96}.items():
+        bound = (6 / (96 + columns)) ** 0.5
+        largest = getattr(module, name).weight.abs().max().item()
+        assert 0.99 * bound < largest <= bound, name
+    assert not module.output.bias.any()

@@ -76,6 +76,17 @@ def test_a_resumed_run_adds_its_starts() -> None:
     assert run.tokens == pytest.approx((20 * 1000 + 10 * 2000) / 30)
 
 
+def test_curves_go_on_where_the_resumed_run_does() -> None:
+    log = SETUP + INNER.format(n=10, wpb=1000, bsz=50, wall=20)
+    log += INNER.format(n=20, wpb=1000, bsz=50, wall=40)
+    again = LOADED.format(n=15) + INNER.format(n=25, wpb=2000, bsz=50, wall=30)
+    again += INNER.format(n=35, wpb=2000, bsz=50, wall=45)
+    points = read_curves(read_records((log + again).split("\n")), "x.log")["train_inner"]
+    # The point at 20 was lost with what followed the checkpoint; its time was spent all the same.
+    assert [point["num_updates"] for point in points] == [10, 25, 35]
+    assert [point["seconds"] for point in points] == [20, 40 + 30, 40 + 45]
+
+
 def test_a_model_without_dataclass_has_a_name_only() -> None:
     line = "x | {'_name': None, 'common': {}, 'model': Namespace(seed=1, arch='transformer', d=1)}"
     run = read(line + "\n" + SETUP.split("\n", 1)[1] + EPOCH.format(n=8, wpb=5, bsz=2, wall=3))
