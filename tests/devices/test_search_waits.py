@@ -101,8 +101,8 @@ def test_candidates_are_chosen_and_ended_hypotheses_kept(rules):
         force_end(log_p, tokens(3).eq(1), 2)
         force_token(log_p, tokens(3), 1)
         diverse_candidates(log_p, so_far, BEAM, 2, 0.5, tokens(3, 2).eq(1))
-        sampled_candidates(log_p, so_far, BEAM, top_k=5)
-        sampled_candidates(log_p, so_far, BEAM, top_p=0.9)
+        sampled_candidates(log_p, so_far, BEAM, 5, 0.0, None)
+        sampled_candidates(log_p, so_far, BEAM, 0, 0.9, None)
         found = [x[:, 0, :BEAM] for x in best_candidates(log_p, so_far, BEAM)]
         ended, history = FinishedHypotheses(3, BEAM, found[0], rules), History()
         ended.enter(4, found[1].eq(2), found[0], found[2])

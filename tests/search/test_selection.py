@@ -74,8 +74,9 @@ def test_a_group_avoids_what_the_open_groups_before_it_chose(groups, rows):
                     used[candidate[2]] += 1
 
 
-def test_one_group_is_beam_search():
-    log_p, so_far = random_log_p(3, 4, 50)
+@pytest.mark.parametrize("vocabulary", [50, 2])
+def test_one_group_is_beam_search(vocabulary):
+    log_p, so_far = random_log_p(3, 4, vocabulary)
     diverse = diverse_candidates(log_p, so_far, 4, 1, 9.0, torch.ones(3, 1, dtype=torch.bool))
     plain = best_candidates(log_p.clone(), so_far, 4)
     assert all(x.equal(y) for x, y in zip(diverse, plain, strict=True))
@@ -103,7 +104,7 @@ def test_samples_follow_their_distribution(top_k, top_p, rows):
     logits = torch.tensor([0.5, 2.0, -1.0, 1.2, 0.0, -0.3])
     log_p = logits.log_softmax(0)
     so_far = torch.full((5000, rows), -2.0)
-    found = sampled_candidates(log_p.expand(5000, rows, -1), so_far, 8, top_k, top_p)
+    found = sampled_candidates(log_p.expand(5000, rows, -1), so_far, 8, top_k, top_p, None)
     assert found.tokens.shape == (5000, 8, 1) and not found.beams.any()
     frequency = np.bincount(found.tokens.flatten().numpy(), minlength=6) / 40000
     expected = truncated(log_p.exp().tolist(), top_k, top_p)

@@ -95,7 +95,7 @@ class OneLayerSizes:
     d_hidden: int
     d_ff: int
     vocabulary: int
-    projections: bool = True
+    projections: bool
 
     def multiply_adds(self, batch: Positions) -> dict[str, int]:
         """Multiply-adds of the forward pass, by part of the model; the text is the target."""

@@ -113,9 +113,9 @@ def sampled_candidates(
     log_p: Tensor,
     so_far: Tensor,
     beam: int,
-    top_k: int = 0,
-    top_p: float = 0.0,
-    random: torch.Generator | None = None,
+    top_k: int,
+    top_p: float,
+    random: torch.Generator | None,
 ) -> Candidates:
     """Draw W independent samples, each a group of its own.
 

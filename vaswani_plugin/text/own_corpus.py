@@ -55,13 +55,13 @@ class Inputs:
     """
 
     train: PairFiles
-    valid: PairFiles | None = None
-    test: PairFiles | None = None
-    old: PairFiles | None = None
-    mix_ratio: float = 1.0
-    keep_out: PairFiles | None = None
-    valid_size: int | None = None
-    test_size: int | None = None
+    valid: PairFiles | None
+    test: PairFiles | None
+    old: PairFiles | None
+    mix_ratio: float
+    keep_out: PairFiles | None
+    valid_size: int | None
+    test_size: int | None
 
     def __post_init__(self) -> None:
         """Checks the ratio.
