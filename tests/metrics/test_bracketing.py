@@ -83,6 +83,8 @@ def test_unbalanced_lines_are_errors_though_words_agree():
 def test_messages_are_those_of_evalb():
     assert score(GOLD, GOLD.replace("now", "then")).errors == ["Words unmatch (now|then)"]
     assert score(GOLD, "(S (DT the))").errors == ["Length unmatch (4|1)"]
+    # Of a line that can't be read nothing else is said.
+    assert score(GOLD, "(S (DT the) (RB right now))").errors == ["Reading sentence"]
 
 
 def test_parameters_decide():
