@@ -149,7 +149,8 @@ def test_bad_input():
     with pytest.raises(ValueError, match="no tokens"):
         NgramModel([], 3, 5, START)
     model = NgramModel([1, 2], 3, 5, START)
-    with pytest.raises(ValueError, match="token 5 is outside the vocabulary of 5"):
-        model.log_probabilities([1, 5])
+    for token in (-1, 5):
+        with pytest.raises(ValueError, match=f"token {token} is outside the vocabulary of 5"):
+            model.log_probabilities([1, token])
     with pytest.raises(ValueError, match="too many to be numbered"):
         NgramModel([1], 3, 3_000_000, START)

@@ -223,7 +223,8 @@ def test_deep_trees_need_no_recursion():
 
 def test_statistics_of_two_trees():
     lines = ["(S (NP (DT a) (NN b)) (VP (VB c)))", "(S (S (NP (NN d))) (X (NN e)))"]
-    trees = map(parse_tree, lines)
+    trees = list(map(parse_tree, lines))
+    assert statistics(trees[:1])["symbols_max"] == 3 + 2 * 3
     assert statistics(trees) == {
         **{"trees": 2, "words": 5, "brackets": 7, "words_mean": 2.5, "words_max": 3},
         **{"depth_max": 3, "openings_in_a_row_max": 3, "symbols_max": 10},

@@ -132,8 +132,9 @@ def _checked(tokens: Any, vocabulary: int) -> NDArray[np.int64]:
     tokens = np.asarray(tokens, np.int64)
     if not len(tokens):
         raise ValueError("the text has no tokens")
-    if tokens.min() < 0 or tokens.max() >= vocabulary:
-        raise ValueError(f"token {tokens.max()} is outside the vocabulary of {vocabulary}")
+    for token in (tokens.min(), tokens.max()):
+        if not 0 <= token < vocabulary:
+            raise ValueError(f"token {token} is outside the vocabulary of {vocabulary}")
     return tokens
 
 
