@@ -12,6 +12,6 @@ source "$root/recipes/lib/env.sh"
 # Only this command needs cosmic-ray, so it lies beside the environment's own packages.
 tools=$VASWANI_VENV/mutation
 if [[ ! -d "$tools/cosmic_ray" ]]; then
-  python -m pip install -qqq --disable-pip-version-check --target "$tools" cosmic-ray==8.7.0
+  python -m pip install -qqq --disable-pip-version-check --no-warn-conflicts --target "$tools" cosmic-ray==8.7.0
 fi
 PYTHONPATH="$root:$tools" exec python "$root/tests/mutation/drive.py" "$@"
