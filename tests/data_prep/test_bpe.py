@@ -266,8 +266,11 @@ def test_codes_of_another_version(tmp_path, version):
 
 def test_nothing_to_merge_is_said_and_leaves_no_codes(tmp_path):
     (tmp_path / "text").write_text("ab cd\n")
-    with pytest.raises(InputError, match="comes 2 times.*--min-frequency"):
-        bpe.learn([str(tmp_path / "text")], 10, 2, str(tmp_path / "codes"))
+    (tmp_path / "letters").write_text("a b c\na b\n")
+    messages = {"text": "comes 2 times.*--min-frequency", "letters": "has one letter"}
+    for name, message in messages.items():
+        with pytest.raises(InputError, match=message):
+            bpe.learn([str(tmp_path / name)], 10, 2, str(tmp_path / "codes"))
     assert not (tmp_path / "codes").exists()
     (tmp_path / "codes").write_text("#version: 0.2\n")
     with pytest.raises(InputError, match="no merge in it"):

@@ -104,6 +104,13 @@ def test_the_same_name_in_another_folder_is_near(tmp_path):
         unpack.unpack(str(archive), [unpack.Job("x.en", "text", str(tmp_path / "o"))])
 
 
+def test_of_an_archive_without_a_near_name_the_first_five_are_shown(tmp_path):
+    archive = write_zip(tmp_path / "a.zip", {letter * 20: b"" for letter in "bcdefg"})
+    shown = ", ".join(letter * 20 for letter in "bcdef")
+    with pytest.raises(InputError, match=f"among its 6, nearest: {shown}:"):
+        unpack.unpack(str(archive), [unpack.Job("x.en", "text", str(tmp_path / "o"))])
+
+
 def test_an_archive_that_was_cut_short(archive, tmp_path):
     whole = archive.read_bytes()
     long = "x" * 200

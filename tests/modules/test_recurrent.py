@@ -1,5 +1,7 @@
 """LSTM stacks and attention equal the NumPy loops; padding is not read (modules/recurrent.py)."""
 
+import warnings
+
 import numpy as np
 import pytest
 import recurrent_reference as reference
@@ -138,6 +140,13 @@ def test_reading_order():
     x = random(3, 5, 2)
     for order in (reading_order(padding), backwards):
         assert reordered(reordered(x, order), order.argsort(1)).equal(x)
+
+
+def test_dropout_is_between_layers_alone():
+    assert RecurrentEncoder(4, 2, 0.3).lstm.dropout == 0.3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # PyTorch's, of dropout that drops nothing
+        assert RecurrentEncoder(4, 1, 0.3).lstm.dropout == 0
 
 
 def test_initial_weights_fill_the_interval():

@@ -81,10 +81,11 @@ def test_curves_go_on_where_the_resumed_run_does() -> None:
     log += INNER.format(n=20, wpb=1000, bsz=50, wall=40)
     again = LOADED.format(n=15) + INNER.format(n=25, wpb=2000, bsz=50, wall=30)
     again += INNER.format(n=35, wpb=2000, bsz=50, wall=45)
+    again += LOADED.format(n=35) + INNER.format(n=36, wpb=2000, bsz=50, wall=0.5)
     points = read_curves(read_records((log + again).split("\n")), "x.log")["train_inner"]
     # The point at 20 was lost with what followed the checkpoint; its time was spent all the same.
-    assert [point["num_updates"] for point in points] == [10, 25, 35]
-    assert [point["seconds"] for point in points] == [20, 40 + 30, 40 + 45]
+    assert [point["num_updates"] for point in points] == [10, 25, 35, 36]
+    assert [point["seconds"] for point in points] == [20, 40 + 30, 40 + 45, 85.5]
 
 
 def test_a_model_without_dataclass_has_a_name_only() -> None:

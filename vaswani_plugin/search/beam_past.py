@@ -33,7 +33,7 @@ class BeamPast:
         window: with r > 0 a position attends only to the r latest positions.
     """
 
-    def __init__(self, start: list[Tensor], lengths: Tensor, beam: int, window: int = 0) -> None:
+    def __init__(self, start: list[Tensor], lengths: Tensor, beam: int, window: int) -> None:
         texts, self.heads, size, _ = start[0].shape
         self.window = window
         self.least_room = ROOM * beam

@@ -56,7 +56,7 @@ class DecoderStack:
         encoded: Tensor,
         padding: Tensor | None,
         beam: int,
-        window: int = 0,
+        window: int,
     ) -> None:
         encoded = encoded.detach()
         self.layers = layers
@@ -111,7 +111,7 @@ class ContinuationStack:
         prompts: list[KeyValueCache],
         lengths: Tensor,
         beam: int,
-        window: int = 0,
+        window: int,
     ) -> None:
         self.layers = layers
         start = [torch.cat((read["key"], read["value"]), dim=-1).detach() for read in prompts]
