@@ -145,6 +145,16 @@ def test_tuning_repeats_by_its_seed_and_never_loses():
     assert tune(constant, start, restarts=2, seed=1).tolist() == start.tolist()
 
 
+def test_tuning_leaves_a_start_of_no_bleu():
+    """The start chooses what shares no word with the reference."""
+    texts = ["a b c d e f", "v w x y z u"]
+    counts = [np.stack([count_ngrams(text, texts[:1]) for text in texts])]
+    pool = Pool.of([np.array([[0.0, 1.0], [1.0, 0.0]])], counts)
+    start = np.array([1.0, 0.0])
+    assert pool.bleu(pool.choose(start)) == 0
+    assert pool.choose(tune(pool, start, restarts=0, seed=1)).tolist() == [0]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_oracle_is_what_enumeration_finds(seed):
     lists = Lists(seed, sentences=5, longest=4)

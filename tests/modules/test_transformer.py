@@ -6,6 +6,7 @@ import pytest
 import torch
 from reference_weights import default_dtype, layer_weights_of, numbers, shake
 
+from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import LAYER_NORM_EPS
 from vaswani_plugin.modules.masks import padding_mask
 from vaswani_plugin.modules.transformer import Transformer, cached_positions
@@ -71,6 +72,23 @@ def test_padding_on_either_side_changes_nothing(right):
         np.testing.assert_allclose(
             numbers(model.decoder.project(promised[0, real])), expected, **TIGHT
         )
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_a_language_model_is_the_reference_with_padding_on_either_side(right):
+    parts = make_transformer().encoder
+    model = LanguageModel(parts.embedding, parts.positions, parts.layers, 0.0).eval()
+    text = [2, 8, 5]
+    expected = embedded(model, text)
+    for layer in model.layers:
+        weights, past_only = layer_weights_of(layer), paper_reference.past_only(len(text))
+        expected = paper_reference.encoder_layer(expected, weights, LAYER_NORM_EPS, past_only)
+    expected = expected @ numbers(model.embedding.weight).T
+    row, real = (text + [PAD] * 2, slice(0, 3)) if right else ([PAD] * 2 + text, slice(2, 5))
+    tokens = torch.tensor([row, [2, 5, 6, 7, 8]])
+    for promise in ({}, {"right_padded": True}) if right else ({},):
+        logits = model.project(model(tokens, **promise).features)
+        np.testing.assert_allclose(numbers(logits[0, real]), expected, **TIGHT)
 
 
 def test_the_future_is_hidden_unless_it_is_asked_for():
