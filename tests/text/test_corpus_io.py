@@ -116,3 +116,18 @@ def test_json_that_is_none_is_named(tmp_path, content):
 def test_json_with_all_of_unicode(tmp_path):
     (tmp_path / "x.json").write_text(r'["\ud83d\ude00", "\\udder", "\u00e9"]')
     assert corpus_io.read_json(tmp_path / "x.json", "") == ["\U0001f600", "\\udder", "\xe9"]
+
+
+@pytest.mark.parametrize("longer", ["en", "de"])
+@pytest.mark.parametrize("common", [0, 2])
+def test_sides_of_different_length_are_counted(tmp_path, longer, common):
+    for side in ("en", "de"):
+        (tmp_path / side).write_text("a line\n" * (common + 3 * (side == longer)))
+    pairs = corpus_io.read_pairs(tmp_path / "en", tmp_path / "de")
+    for _ in range(common):
+        assert next(pairs) == ("a line", "a line")
+    message = (
+        f"{longer} has {common + 3}" if common else f"the file is empty, .*{longer} has 3 lines"
+    )
+    with pytest.raises(InputError, match=message):
+        next(pairs)
