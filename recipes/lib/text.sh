@@ -13,6 +13,8 @@ subwords=bpe     # or wordpiece
 operations=10000 # BPE's merges, or the number of word pieces
 piece_options=() # of `wordpiece.py learn`
 threshold=0      # subword-nmt's --vocabulary-threshold; 0: none
+bpe_dropout=''   # probability of leaving out a merge in the training text; none: 0
+samples=10       # with BPE-dropout: how often the training text holds each pair, each time split anew
 padding_factor=8 # rows of the dictionary become a multiple of it
 
 takes_validation_from_training() { ((valid_every)) && [[ "$layout" == archives ]]; }
@@ -85,9 +87,18 @@ stage_clean() {
   done
 }
 
+check_bpe_dropout() {
+  need_number --bpe-dropout "$bpe_dropout"
+  awk -v p="$bpe_dropout" 'BEGIN { exit !(0 < p && p < 1) }' ||
+    die "--bpe-dropout $bpe_dropout: must be above 0 and below 1"
+  [[ "$subwords" == bpe ]] ||
+    die "--bpe-dropout $bpe_dropout: this recipe splits text into word pieces, not by BPE"
+}
+
 key_subwords() {
   key_clean
   printf 'subwords %s operations %s threshold %s\n' "$subwords" "$operations" "$threshold"
+  if [[ -n "$bpe_dropout" ]]; then printf 'dropout %s samples %s\n' "$bpe_dropout" "$samples"; fi
 }
 
 stage_subwords() {
@@ -98,10 +109,28 @@ stage_subwords() {
     rules=()
     choose_subword_rules "$language"
     for split in "${splits[@]}"; do
-      apply_subwords "$(cleaned "$split").$language" "$work/$subwords/$split.$language" \
-        ${rules[@]+"${rules[@]}"}
+      if [[ "$split" == train && -n "$bpe_dropout" ]]; then
+        sample_subwords "$language" ${rules[@]+"${rules[@]}"}
+      else
+        apply_subwords "$(cleaned "$split").$language" "$work/$subwords/$split.$language" \
+          ${rules[@]+"${rules[@]}"}
+      fi
     done
   done
+}
+
+# LANGUAGE RULE...: BPE-dropout (Provilkov et al. 2020). The paper splits each sentence anew in every
+# epoch; here `samples` ways of splitting it follow one another in one longer epoch.
+sample_subwords() {
+  local language=$1 number part parts=()
+  shift
+  for ((number = 1; number <= samples; number++)); do
+    part=$work/bpe/train.sample-$number.$language
+    apply_subwords "$(cleaned train).$language" "$part" "$@" --dropout "$bpe_dropout" --seed "$number"
+    parts+=("$part")
+  done
+  run_to "$work/bpe/train.$language" cat "${parts[@]}"
+  run rm "${parts[@]}"
 }
 
 learn_subwords() { learn_new_subwords; }

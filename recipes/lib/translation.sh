@@ -75,6 +75,8 @@ $(schedule_usage)
   --batch-order ORDER      fairseq: as fairseq makes batches; longer-side: batches with little padding
                            (${batch_order})
   --padding-factor N       round the rows of the embedding matrix up to a multiple of N (${padding_factor})
+  --bpe-dropout P          split the training text in ${samples} ways, each merge of BPE left out with probability P
+                           (none); the average is then over checkpoints of every hundredth of the training
 HELP
 }
 
@@ -91,7 +93,7 @@ default_save_interval() {
 recipe_option() { translation_option "$@"; }
 
 translation_option() { # NAME VALUE: the options of every translation recipe
-  set_option "$@" padding_factor batch_order || training_option "$@"
+  set_option "$@" padding_factor batch_order bpe_dropout || training_option "$@"
 }
 
 training_option() { # NAME VALUE: the options of every training, also of other tasks
@@ -112,6 +114,13 @@ check_translation_options() {
   [[ "$save_interval" == 0 ]] || need_count --save-interval-updates "$save_interval"
   need_number --lr-factor "$lr_factor"
   if [[ -n "$dropout" ]]; then need_number --dropout "$dropout"; fi
+  if [[ -n "$bpe_dropout" ]]; then
+    check_bpe_dropout
+    if [[ "$average_over" == epochs ]]; then # an epoch would be too long to average over
+      average_over=updates
+      if [[ "$save_interval" == 0 ]]; then save_interval=$(((max_update + 99) / 100)); fi
+    fi
+  fi
   [[ "$arch" =~ ^[A-Za-z0-9_]+$ ]] || die "--arch $arch: no name of an architecture (see \`vaswani archs\`)"
   choose_update_freq
   source_lang=${pair%-*}

@@ -142,6 +142,24 @@ def test_the_number_of_merges():
     )
 
 
+def test_bpe_dropout():
+    """Of the training text alone; the checkpoints that are averaged no longer end epochs."""
+    done = dry_run("multi30k", "--cpu", "--bpe-dropout", 0.1)
+    applied = [words for words in commands(done) if words[2:3] == ["apply"]]
+    dropped = [words for words in applied if "--dropout" in words]
+    assert len(dropped) == 2 * 10 and len(applied) == len(dropped) + 2 * 2
+    assert all("/tok/train." in words[words.index("--input") + 1] for words in dropped)
+    assert [words[-3:] for words in dropped[:2]] == [["0.1", "--seed", n] for n in "12"]
+    train = flags_of(done, "fairseq-train")
+    assert (train["--save-interval-updates"], train["--keep-interval-updates"]) == ("80", "10")
+    assert " --last-updates 10 " in done.stderr
+    for given in (0, 1, "x"):
+        done = dry_run("multi30k", "--bpe-dropout", given)
+        assert_one_line_error(done, f"--bpe-dropout {given}: must be")
+    done = dry_run("wmt14_en_fr", "--bpe-dropout", 0.1)
+    assert_one_line_error(done, "--bpe-dropout 0.1: this recipe splits text into word pieces")
+
+
 def test_the_order_of_batches():
     """The default is the task's own."""
     assert "--batch-order" not in flags_of(dry_run("multi30k", "--cpu"), "fairseq-train")
