@@ -144,6 +144,7 @@ def test_the_perplexity_of_a_line_is_that_of_its_score(model):
         assert found.per_word == pytest.approx(score.perplexity, rel=1e-5)
         bits = -score.score / math.log(2)
         assert found.bits_per_character == pytest.approx(bits / (len(line) + 1), rel=1e-5)
+        assert found.bits_per_byte == pytest.approx(bits / (len(line.encode()) + 1), rel=1e-5)
 
 
 def test_windows_of_a_text(model):
