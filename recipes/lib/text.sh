@@ -122,15 +122,15 @@ stage_subwords() {
 # LANGUAGE RULE...: BPE-dropout (Provilkov et al. 2020). The paper splits each sentence anew in every
 # epoch; here `samples` ways of splitting it follow one another in one longer epoch.
 sample_subwords() {
-  local language=$1 number part parts=()
+  local language=$1 number part sampled=()
   shift
   for ((number = 1; number <= samples; number++)); do
     part=$work/bpe/train.sample-$number.$language
     apply_subwords "$(cleaned train).$language" "$part" "$@" --dropout "$bpe_dropout" --seed "$number"
-    parts+=("$part")
+    sampled+=("$part")
   done
-  run_to "$work/bpe/train.$language" cat "${parts[@]}"
-  run rm "${parts[@]}"
+  run_to "$work/bpe/train.$language" cat "${sampled[@]}"
+  run rm "${sampled[@]}"
 }
 
 learn_subwords() { learn_new_subwords; }
