@@ -107,19 +107,18 @@ def test_the_second_quickstart_does_nothing(quickstart):
 def test_bpe_dropout_splits_the_training_text_in_ten_ways(tmp_path):
     done = run_recipe("quickstart", tmp_path, "--bpe-dropout", 0.3, "--stop-stage", "binarize")
     assert stages_run(done) == STAGES[: STAGES.index("binarize") + 1]
-    rows = lines_of(tmp_path / "data-bin" / "dict.en.txt")
-    known = {row.split(" ")[0] for row in rows}
+    known = {row.split(" ")[0] for row in lines_of(tmp_path / "data-bin" / "dict.en.txt")}
     for language in ("en", "de"):
         coded = lines_of(tmp_path / "bpe" / f"train.{language}")
-        words = [line.replace("@@ ", "") for line in coded]
-        assert words == 10 * lines_of(tmp_path / "tok" / f"train.{language}")
+        assert [line.replace("@@ ", "") for line in coded] == 10 * lines_of(
+            tmp_path / "tok" / f"train.{language}"
+        )
         assert len(set(coded[::300])) > 5  # the first sentence's ways
         assert {unit for line in coded for unit in line.split(" ")} <= known
         sizes = read_sizes(str(tmp_path / "data-bin" / f"train.en-de.{language}"))
         assert sizes.tolist() == [len(line.split(" ")) + 1 for line in coded]
-        # Without dropout, as the test set is split, there are fewer units.
-        again = tmp_path / "again"
-        apply(str(tmp_path / "bpe" / "codes"), f"{tmp_path}/tok/test.{language}", str(again))
+        again = tmp_path / "again"  # the test set, without dropout
+        apply(f"{tmp_path}/bpe/codes", f"{tmp_path}/tok/test.{language}", str(again))
         assert lines_of(again) == lines_of(tmp_path / "bpe" / f"test.{language}")
 
 
