@@ -37,7 +37,7 @@
 # Expected: seq2seq < attention < transformer; reversing the source helps (Sutskever et al. 2014).
 #
 # --data DIR goes to the recipe of the corpus. The data are in WORK/data, each training in
-# WORK/models/MODEL-SEED (`vaswani curves WORK/models/*-[0-9]` compares them), and the table in
+# WORK/models/MODEL-SEED (`vaswani curves WORK/models/*-[0-9]*` compares them), and the table in
 # WORK/ancestors.md, .csv and .png.
 set -euo pipefail
 

@@ -23,7 +23,7 @@
 # given for the rows whose change is larger than two standard errors.
 #
 # --data DIR goes to the recipe of the corpus. The data are in WORK/data, each training in
-# WORK/rows/ROW-SEED (`vaswani curves WORK/rows/*-[0-9]` compares them), and the table in
+# WORK/rows/ROW-SEED (`vaswani curves WORK/rows/*-[0-9]*` compares them), and the table in
 # WORK/table3.md, .csv and .png.
 set -euo pipefail
 

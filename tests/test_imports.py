@@ -66,6 +66,7 @@ MAY_IMPORT = {
     },
     "training": {
         *("fairseq_patches", "checkpoint_errors", "checkpoint_sums", "errors"),
+        "text",  # writes files atomically
         "defaults",  # the log names those of the paper that hold
         *("metrics", "analysis"),  # metering
     },

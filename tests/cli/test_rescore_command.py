@@ -378,6 +378,8 @@ def test_faults_of_fairseqs_output(world, rescore, tmp_path, fault):
         (["--system", "two=missing.pt"], "--system two=missing.pt: missing.pt does not exist"),
         (["--dev-reference", "x"], "--dev-source and --dev-reference go with --dev-nbest"),
         (["--dev-nbest", "x", "--weights", "words=1"], "leave one out"),
+        (["--restarts", "0"], "--restarts and --seed go with --dev-nbest"),
+        (["--seed", "0", "--dev-nbest", "x", "--average"], "without --average"),
         (["--bpe-codes", "nowhere"], "nowhere"),
         (["--reference", "nowhere"], "nowhere"),
         (["--output", "new", "--output-nbest", "new"], "new is an input or another output"),

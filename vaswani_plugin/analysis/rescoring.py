@@ -191,8 +191,14 @@ def fixed_weights(given: dict[str, float]) -> Weigh:
     return lambda names: [given.get(name, 0.0) for name in names]
 
 
-def tuned_weights(dev: RescoringSet, restarts: int, seed: int) -> Weigh:
-    """Weights that give the best BLEU on lists with references (Och 2003)."""
+def tuned_weights(dev: RescoringSet, restarts: int = 10, seed: int = 1) -> Weigh:
+    """Weights that give the best BLEU on lists with references (Och 2003).
+
+    Args:
+        dev: the lists.
+        restarts: searches from random weights, besides the one from equal weights.
+        seed: of the random weights.
+    """
 
     def weigh(names: list[str]) -> list[float]:
         start = np.array([float(name != WORDS) for name in names])

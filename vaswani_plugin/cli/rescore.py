@@ -61,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     average += "et al. 2014); the default, with a warning, if there is no --dev-nbest"
     weights.add_argument("--average", action="store_true", help=average)
-    restarts = "random restarts of the tuning (default: %(default)s)"
-    add("--restarts", type=non_negative_int, default=10, metavar="N", help=restarts)
-    add("--seed", type=int, default=1, help="random seed of the restarts (default: %(default)s)")
+    restarts = "random restarts of the tuning (default: 10)"
+    add("--restarts", type=non_negative_int, metavar="N", help=restarts)
+    add("--seed", type=int, help="random seed of the restarts (default: 1)")
     flags.add_batch_tokens(parser, 4000, "target tokens", "--max-tokens")
     flags.add_device(parser)
     flags.add_format(parser)
@@ -88,6 +88,11 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--weights fixes what --dev-nbest would tune: leave one out")
     if args.dev_nbest is None and (args.dev_source or args.dev_reference):
         raise ValueError("--dev-source and --dev-reference go with --dev-nbest")
+    is_tuned = args.dev_nbest is not None and not args.average
+    tuning = {"restarts": args.restarts, "seed": args.seed}
+    tuning = {name: value for name, value in tuning.items() if value is not None}
+    if tuning and not is_tuned:
+        raise ValueError("--restarts and --seed go with --dev-nbest, without --average")
     sets = [rescoring.read_set(args.nbest, args.source, args.reference, args.bpe_codes)]
     if args.dev_nbest is not None:
         dev_files = args.dev_nbest, args.dev_source, args.dev_reference
@@ -95,7 +100,6 @@ def run(args: argparse.Namespace) -> int:
         if sets[1].references is None:
             raise ValueError(f"{args.dev_nbest} holds no references: give --dev-reference")
     test, dev = sets[0], sets[1] if len(sets) > 1 else None
-    is_tuned = dev is not None and not args.average
     is_even = not (is_tuned or fixed)
     device = flags.chosen_device(args)
     notes = rescoring.add_systems(
@@ -105,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         print(note, file=sys.stderr)
     weigh = rescoring.even_weights if is_even else rescoring.fixed_weights(fixed)
     if is_tuned:
-        weigh = rescoring.tuned_weights(dev, args.restarts, args.seed)
+        weigh = rescoring.tuned_weights(dev, **tuning)
     rows = rescoring.make_rows(systems, weigh, dev, test, with_words=is_tuned)
     last = [row["weights"] for row in rows if row["weights"]][-1]
     rescoring.write_reordered(test, last, args.output, args.output_nbest)

@@ -1,8 +1,6 @@
 """A save folder: its checkpoints, and the trainer's notes beside them."""
 
-import contextlib
 import json
-import os
 import pickle
 import re
 import struct
@@ -10,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from vaswani_plugin.text.output_files import write_json
 
 PREVIOUS = "checkpoint_previous"
 
@@ -52,18 +52,6 @@ def updates_of(path: Path) -> int | None:
         return state["optimizer_history"][-1]["num_updates"] if resumable else None
     except _UNREADABLE:
         return None
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file atomically: complete, or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def read_json(path: Path) -> Any:

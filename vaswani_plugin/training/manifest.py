@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.training.folder import read_json, write_json
+from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.training.folder import read_json
 
 logger = logging.getLogger(__name__)
 
