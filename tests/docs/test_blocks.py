@@ -34,7 +34,7 @@ ACTIVATE = "source recipes/lib/env.sh"
 PROGRAMS = {
     *("fairseq-train", "fairseq-generate", "fairseq-preprocess", "fairseq-eval-lm"),
     *("fairseq-hydra-train", "fairseq-interactive", "fairseq-validate", "fairseq-score", "curl"),
-    *("pip", "pre-commit", "sbatch", "source", "echo", "torchrun", "git"),
+    *("pip", "pre-commit", "sbatch", "source", "echo", "torchrun", "git", "mkdir", "cp"),
 }
 """Programs of others, and of the shell."""
 
