@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     if args.dev_nbest is None and (args.dev_source or args.dev_reference):
         raise ValueError("--dev-source and --dev-reference go with --dev-nbest")
     is_tuned = args.dev_nbest is not None and not args.average
-    tuning = {"restarts": args.restarts, "seed": args.seed}
-    tuning = {name: value for name, value in tuning.items() if value is not None}
+    given = ("restarts", args.restarts), ("seed", args.seed)
+    tuning = {name: value for name, value in given if value is not None}
     if tuning and not is_tuned:
         raise ValueError("--restarts and --seed go with --dev-nbest, without --average")
     sets = [rescoring.read_set(args.nbest, args.source, args.reference, args.bpe_codes)]
