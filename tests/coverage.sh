@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Branch coverage: which lines and branches of the paper's code do its tests run?
 #
-#   bash tests/coverage.sh                       # modules, search, metrics, optim and text
+#   bash tests/coverage.sh                       # modules, search, metrics, fairseq_plugin and text
 #   bash tests/coverage.sh --fail-under 95       # exits with 2 where less is covered
 #
 # Runs the tests of these rooms, without the slow ones. What they start as processes of their own is not
@@ -20,8 +20,8 @@ if [[ ! -d "$tools/coverage" ]]; then
   python -m pip install -qqq --disable-pip-version-check --target "$tools" coverage==7.11.0
 fi
 
-rooms=(modules search metrics optim text)
-tests=(tests/models/test_equals_fairseq.py tests/models/test_recurrent.py tests/data_prep)
+rooms=(modules search metrics fairseq_plugin text)
+tests=(tests/fairseq_plugin/models/test_equals_fairseq.py tests/fairseq_plugin/models/test_recurrent.py tests/data_prep)
 files=()
 for room in "${rooms[@]}"; do
   tests+=("tests/$room")

@@ -20,7 +20,7 @@ source "$root/recipes/lib/env.sh"
 # Under 90 seconds on two cores: the paper's modules, what makes a model of them, the Python
 # interface of translation, and the rules of the house. The searches, recipes, commands and trainings
 # are left to the full run.
-quick=(tests/{modules,building,kernels,criterions,analysis} tests/inference/test_translator.py
+quick=(tests/{modules,model,kernels,figures} tests/fairseq_plugin/test_*.py tests/inference/test_translator.py
   tests/test_imports.py tests/docs/test_pages.py tests/recipes/test_plain_english.py)
 
 fast=

@@ -1,4 +1,4 @@
-"""The arrows between the packages, read from the import statements: who may know whom."""
+"""The floors of the house, read from the import statements: arrows point down only."""
 
 import ast
 import sys
@@ -9,126 +9,35 @@ import pytest
 from tests.conftest import PLUGIN, REPO
 
 OURS = PLUGIN.name
-# What each package may import of ours, besides itself. `architectures`, `configurations`,
-# `decoding` and `defaults` are data, `checkpoint_sums` is of the standard library.
-MAY_IMPORT = {
-    "architectures": {"errors"},
-    "errors": set(),
-    "checkpoint_sums": set(),
-    "building": {
-        *("modules", "architectures", "errors"),
-        "kernels",  # in one file: see below
-    },
-    "checkpoint_errors": {"errors"},
-    "checkpoint_globals": set(),
-    "configurations": {"building", "errors"},
-    "decoding": set(),
-    "devices": set(),
-    "processor": set(),
-    "defaults": {"architectures"},
-    "text": set(),
-    "metrics": {"text", "architectures"},
-    "matrix_library": {"devices", "errors", "processor"},
-    "modules": set(),
-    "kernels": {"modules", "matrix_library", "devices", "errors"},
-    "analysis": {
-        *("matrix_library", "devices", "metrics", "modules", "text", "inference", "errors"),
-    },
-    "search": {"modules", "matrix_library", "devices", "errors"},
-    "inference": {
-        "devices",
-        "decoding",
-        *("modules", "building", "search", "text", "architectures", "errors"),
-        *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums"),
-        "metrics",  # the scores on a model card
-        "processor",  # which library CTranslate2 may use
-    },
-    "serving": {"analysis", "errors"},
-    "interchange": {
-        *("modules", "building", "inference", "models", "architectures", "configurations", "text"),
-        *("checkpoint_errors", "decoding", "errors", "search"),
-        "tasks",  # makes one for a stock checkpoint
-    },
-    "models": {
-        *("modules", "building", "architectures", "configurations", "errors"),
-        "defaults",  # recurrent ones train by other defaults
-        "text",  # the hub interface takes raw text
-    },
-    "criterions": {"modules", "defaults", "errors"},
-    "optim": {"modules", "errors"},
-    "tasks": {
-        *("modules", "models", "search", "text", "decoding", "devices", "errors"),
-        "checkpoint_errors",
-    },
-    "fairseq_patches": {
-        "devices",
-        *("checkpoint_errors", "checkpoint_globals", "checkpoint_sums", "errors", "text"),
-    },
-    "training": {
-        *("fairseq_patches", "checkpoint_errors", "checkpoint_sums", "errors"),
-        "text",  # writes files atomically
-        "defaults",  # the log names those of the paper that hold
-        *("metrics", "analysis"),  # metering
-    },
-    "cli": {
-        *("architectures", "modules", "models", "criterions", "optim", "search", "tasks"),
-        *("metrics", "inference", "interchange", "configurations", "defaults", "text", "decoding"),
-        *("analysis", "errors", "serving", "processor"),
-    },
+# From the ground up. A package imports what stands on a lower floor, and nothing of its own floor.
+FLOORS = (
+    {"errors", "processor", "devices", "decoding", "checkpoint_globals", "checkpoint_sums"},
+    {"modules", "text", "checkpoint_errors", "matrix_library"},
+    {"kernels", "model"},
+    {"search", "metrics"},
+    {"inference"},
+    {"figures", "serving", "export", "fairseq_plugin"},
+    {"cli"},
+)
+# What stands on no lower floor, and why.
+EXCEPTIONS = {
+    ("model/acceleration.py", "kernels"): "the only caller of the kernels",
+    ("fairseq_plugin/training/metering.py", "figures"): "the machine's rate",
+    ("serving/app.py", "figures"): "the page of the attention explorer",
+    ("serving/page.py", "figures"): "the same",
+    ("export/stock_import.py", "fairseq_plugin"): "models that only fairseq builds",
 }
-LIBRARIES = {"torch", "fairseq"}
-# Which of the two each package may know.
-MAY_KNOW = {
-    **dict.fromkeys(
-        ["architectures", "checkpoint_sums", "decoding", "errors", "processor", "text", "metrics"],
-        set(),
-    ),
-    **dict.fromkeys(
-        [
-            "devices",
-            "matrix_library",
-            "modules",
-            "kernels",
-            "building",
-            "analysis",
-            "search",
-            "inference",
-            "serving",
-        ],
-        {"torch"},
-    ),
-    "interchange": {"torch"},
-    **dict.fromkeys(
-        ["checkpoint_errors", "checkpoint_globals"],
-        set(),
-    ),
-    **dict.fromkeys(["configurations", "defaults"], {"fairseq"}),
-    **dict.fromkeys(
-        ["models", "criterions", "optim", "tasks", "fairseq_patches", "training"],
-        LIBRARIES,
-    ),
-    "cli": LIBRARIES,
-}
-# Files that know fairseq though their package should not, and why.
+# Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.
+WITHOUT_TORCH = {"errors", "processor", "text", "metrics"}
+WITH_FAIRSEQ = {"fairseq_plugin"}
 KNOW_FAIRSEQ = {
-    "interchange/bundle.py": "fairseq builds its own models",
-    "interchange/fairseq_language_model.py": "and its own language models",
-    "interchange/fairseq_options.py": "reads the options of fairseq's own transformer",
-    "interchange/fairseq_transformer.py": "reads and writes fairseq's own transformer",
-    "interchange/stock_import.py": "checks an imported model by building it",
+    "export/bundle.py": "fairseq builds its own models",
+    "export/fairseq_language_model.py": "and its own language models",
+    "export/fairseq_options.py": "reads the options of fairseq's own transformer",
+    "export/fairseq_transformer.py": "reads and writes fairseq's own transformer",
+    "export/stock_import.py": "checks an imported model by building it",
+    "model/configurations.py": "the types of fairseq's flags",
 }
-# What recipes use of the plugin though its name is private, until it has a public one.
-PRIVATE_USES = {
-    "benchmarks/engine_agreement.py": {"cli.__main__"},  # exports as `vaswani export`
-    "benchmarks/huggingface_agreement.py": {"cli.__main__"},  # likewise
-    # prints every command's flags
-    "lib/reference_pages.py": {"cli.__main__"},
-    # writes what a model takes over from its task
-    "config/make_configs.py": {"models._configuration"},
-}
-# Importing one of them registers all of the plugin, and patches fairseq first.
-REGISTERED = {"criterions", "models", "optim", "tasks"}
-REGISTERING = {"register_model", "register_model_architecture", "register_task"}
 
 
 def imported_names(path: Path) -> set[str]:
@@ -162,83 +71,42 @@ def package_of(path: Path) -> str:
     return path.relative_to(PLUGIN).with_suffix("").parts[0]
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(PLUGIN)))
-def test_arrows_run_one_way(path):
-    package = package_of(path)
-    assert package in MAY_IMPORT, f"{package}: a new package needs its arrows here"
-    names = imported_names(path)
-    assert OURS not in names, "import the module that you mean, not the package"
-    forbidden = packages_of(names) - MAY_IMPORT[package] - {package}
-    assert not forbidden, f"{path}: {package} must not know {sorted(forbidden)}"
+def floor_of(package: str) -> int:
+    found = [number for number, floor in enumerate(FLOORS) if package in floor]
+    assert found, f"{package}: a new package needs its floor here"
+    return found[0]
 
 
-def test_one_file_knows_the_kernels():
-    users = [path for path in files() if "kernels" in packages_of(imported_names(path))]
-    users = [path for path in users if package_of(path) != "kernels"]
-    assert users == [PLUGIN / "building" / "acceleration.py"]
+def test_arrows_point_down():
+    upwards = set()
+    for path in files():
+        names, package = imported_names(path), package_of(path)
+        assert OURS not in names, f"{path}: import the module that you mean, not the package"
+        for other in packages_of(names) - {package}:
+            if floor_of(other) >= floor_of(package):
+                upwards.add((str(path.relative_to(PLUGIN)), other))
+    assert upwards == set(EXCEPTIONS)
 
 
-def libraries_of(path: Path) -> set[str]:
-    return {name.split(".")[0] for name in imported_names(path)} & LIBRARIES
-
-
-@pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(PLUGIN)))
-def test_few_packages_know_torch_and_fairseq(path):
-    name, package = str(path.relative_to(PLUGIN)), package_of(path)
-    foreign = libraries_of(path) - MAY_KNOW[package]
-    if name in KNOW_FAIRSEQ:
-        assert foreign == {"fairseq"}, f"{name} knows it no more: take it out of KNOW_FAIRSEQ"
-    else:
-        assert not foreign, f"{path}: {package} must not know {sorted(foreign)}"
-
-
-def test_the_exceptions_are_files_of_ours():
-    assert {PLUGIN / name for name in KNOW_FAIRSEQ} <= set(files())
-
-
-def test_recipes_use_public_names():
-    found = {}
-    folder = REPO / "recipes"
-    for path in folder.rglob("*.py"):
-        names = [n.split(".")[1:] for n in imported_names(path) if n.startswith(f"{OURS}.")]
-        used = {".".join(n[:2]) for n in names if any(part.startswith("_") for part in n)}
-        if used:
-            found[str(path.relative_to(folder))] = used
-    assert found == PRIVATE_USES
-
-
-def test_only_registering_and_training_know_the_patches():
-    users = [p for p in files() if "fairseq_patches" in packages_of(imported_names(p))]
-    assert {package_of(path) for path in users} == {"fairseq_patches", "training"}
-    assert "fairseq_patches" in packages_of(imported_names(PLUGIN / "__init__.py"))
+def test_one_room_knows_fairseq():
+    knowing = set()
+    for path in files():
+        libraries = {name.split(".")[0] for name in imported_names(path)}
+        package = package_of(path)
+        assert "torch" not in libraries or package not in WITHOUT_TORCH, path
+        if "fairseq" in libraries and package not in WITH_FAIRSEQ:
+            knowing.add(str(path.relative_to(PLUGIN)))
+    assert knowing == set(KNOW_FAIRSEQ)
 
 
 def test_the_package_itself_imports_only_the_standard_library():
-    """Importing it costs nothing; what `register` imports stands in that function."""
+    """Importing it costs nothing."""
     tree = ast.parse((PLUGIN / "__init__.py").read_text(encoding="utf-8"))
     top = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {
         node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in top
     }
     assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
-
-
-@pytest.mark.parametrize("package", sorted(REGISTERED))
-def test_importing_what_fairseq_registers_registers_all(package):
-    source = (PLUGIN / package / "__init__.py").read_text(encoding="utf-8")
-    calls = [node.value for node in ast.parse(source).body if isinstance(node, ast.Expr)]
-    assert any(isinstance(c, ast.Call) and c.func.id == "register" for c in calls)
-
-
-@pytest.mark.parametrize("package", ["models", "tasks"])
-def test_fairseq_finds_only_registering_files(package):
-    """fairseq imports every file there whose name does not start with an underscore or a dot."""
-    for path in (PLUGIN / package).glob("*.py"):
-        if path.name.startswith("_"):
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        assert called & REGISTERING, f"{path} registers nothing: start its name with _"
 
 
 def test_scripts_of_data_preparation_know_text_alone():
@@ -264,10 +132,3 @@ def test_scripts_find_the_plugin_before_they_import_it(path):
 def test_references_import_nothing_of_ours():
     for path in (REPO / "tests" / "reference").rglob("*.py"):
         assert not packages_of(imported_names(path)) and OURS not in imported_names(path), path
-
-
-def test_names_are_read_wherever_they_stand(tmp_path):
-    source = "import a.b\ndef f():\n    from vaswani_plugin.search import beam\n"
-    (tmp_path / "x.py").write_text(source, encoding="utf-8")
-    assert imported_names(tmp_path / "x.py") == {"a.b", f"{OURS}.search.beam"}
-    assert packages_of(imported_names(tmp_path / "x.py")) == {"search"}

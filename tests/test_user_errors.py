@@ -9,7 +9,7 @@ from torch import nn
 from toy_language_model import write_data
 
 from vaswani_plugin.errors import CheckpointError, UserError, value_errors_as_user_errors
-from vaswani_plugin.training.trainer import VaswaniTrainer
+from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 TRANSLATION = ("--task", "vaswani_translation", "--arch")
 DEBUG = (*TRANSLATION, "vaswani_debug")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPO, fairseq_environment
 
-CALLER = "vaswani_plugin/building/acceleration.py"
+CALLER = "vaswani_plugin/model/acceleration.py"
 LINES = ("from vaswani_plugin import kernels\n", "    kernels.accelerate(model)\n")
 TRAINING = (
     *("--arch", "vaswani_debug", "--task", "vaswani_translation", "--cpu", "--seed", "1"),
@@ -68,7 +68,10 @@ def test_it_trains_and_translates(plain_tree, toy_data_bin, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tests", ["tests/modules tests/models", "tests/search", "tests/tasks"])
+@pytest.mark.parametrize(
+    "tests",
+    ["tests/modules tests/fairseq_plugin/models", "tests/search", "tests/fairseq_plugin/tasks"],
+)
 def test_the_tests_of_everything_else_pass(plain_tree, tests):
     run(
         plain_tree,

@@ -1,16 +1,16 @@
 """vaswani_plugin: "Attention Is All You Need" as a fairseq `--user-dir`.
 
-Importing the package loads neither torch nor fairseq, and patches nothing. fairseq's loader of
-`--user-dir` imports the package, then every file of `tasks/` and `models/`; these packages call
-`register`. The loader skips a package that is already imported, so a program that imports it
-earlier must call `vaswani_plugin.register()` itself.
+Importing the package loads neither torch nor fairseq. Where fairseq is loaded already, as when its
+commands read `--user-dir`, the package registers with it. fairseq skips a `--user-dir` that was
+imported before fairseq was: such a program calls `vaswani_plugin.register()`.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
 PUBLIC_NAMES = {
-    "ARCHITECTURES": "vaswani_plugin.architectures",
+    "ARCHITECTURES": "vaswani_plugin.model.architectures",
     "BeamSearchGenerator": "vaswani_plugin.search.generator",
     "Bundle": "vaswani_plugin.inference.bundle",
     "LanguageModel": "vaswani_plugin.inference.language_model",
@@ -20,14 +20,12 @@ PUBLIC_NAMES = {
     "Summarizer": "vaswani_plugin.inference.summarization",
     "Transformer": "vaswani_plugin.modules.transformer",
     "Translator": "vaswani_plugin.inference.translator",
-    "VaswaniLanguageModel": "vaswani_plugin.models.language_model",
-    "VaswaniTransformer": "vaswani_plugin.models.transformer",
+    "VaswaniLanguageModel": "vaswani_plugin.fairseq_plugin.models.language_model",
+    "VaswaniTransformer": "vaswani_plugin.fairseq_plugin.models.transformer",
 }
 """Public names and their modules. A module is imported when its name is first used."""
 
 __all__ = ["register", *PUBLIC_NAMES]
-
-_is_registered = False
 
 
 def register() -> None:
@@ -38,32 +36,7 @@ def register() -> None:
     Raises:
         ImportError: torch or fairseq is not installed.
     """
-    global _is_registered
-    if _is_registered:
-        return
-    _is_registered = True  # first: the packages imported below call this function
-    try:
-        from vaswani_plugin import defaults, fairseq_patches
-
-        fairseq_patches.apply()
-        from vaswani_plugin import training
-        from vaswani_plugin.criterions import label_smoothing
-        from vaswani_plugin.models import (
-            attention_lstm,
-            language_model,
-            lstm_language_model,
-            one_layer_language_model,
-            seq2seq_lstm,
-            transformer,
-        )
-        from vaswani_plugin.optim import adam, halving, lr_scheduler
-        from vaswani_plugin.tasks import language_modeling, parsing, translation
-
-        defaults.install()
-        training.install()
-    except BaseException:
-        _is_registered = False
-        raise
+    import_module("vaswani_plugin.fairseq_plugin")
 
 
 def __getattr__(name: str) -> Any:
@@ -76,3 +49,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *PUBLIC_NAMES})
+
+
+if sys.modules.get("fairseq"):
+    register()

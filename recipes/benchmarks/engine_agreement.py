@@ -22,9 +22,9 @@ import sacrebleu
 import torch
 
 from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.export.translation import load_translator
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.results import Translation
-from vaswani_plugin.interchange.translation import load_translator
 from vaswani_plugin.text.corpus_io import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}

@@ -137,7 +137,7 @@ def prepare(args: argparse.Namespace) -> list[str]:
     measure(0, [Command([*export, *stock])])
     engines = ["stock", "ours-fairseq", "ours-paper"]
     if not args.no_ctranslate2:
-        from vaswani_plugin.interchange.ctranslate2_export import import_ctranslate2
+        from vaswani_plugin.export.ctranslate2_export import import_ctranslate2
 
         import_ctranslate2()  # fail now if it is missing; child processes inherit its settings
         for name, flags in QUANTIZATIONS.items():

@@ -23,13 +23,13 @@ import torch
 from fairseq.data import Dictionary
 from measurement import ROOT
 
-from vaswani_plugin.analysis.figures import new_figure, save_figure
-from vaswani_plugin.architectures import ARCHITECTURES, row_of
-from vaswani_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.sizes import sizes_of
-from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.model.architectures import ARCHITECTURES, row_of
+from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.text.messages import InputError, run

@@ -75,8 +75,8 @@ class Setting:
 
 def configuration(size: str) -> Any:
     """The VaswaniTransformerConfig of a size."""
-    from vaswani_plugin.architectures import row_of
-    from vaswani_plugin.configurations import VaswaniTransformerConfig
+    from vaswani_plugin.model.architectures import row_of
+    from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
     return VaswaniTransformerConfig(**row_of(ARCHS[size]).changes)
 

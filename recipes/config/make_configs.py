@@ -19,14 +19,14 @@ sys.path.insert(0, str(ROOT))
 from fairseq.models import MODEL_DATACLASS_REGISTRY  # noqa: E402
 from fairseq.tasks import TASK_DATACLASS_REGISTRY  # noqa: E402
 
-from vaswani_plugin.architectures import FAMILIES, Architecture, Family  # noqa: E402
-from vaswani_plugin.criterions.label_smoothing import LabelSmoothingConfig  # noqa: E402
-from vaswani_plugin.defaults import values_of  # noqa: E402
-from vaswani_plugin.models._configuration import values_of_the_task  # noqa: E402
-from vaswani_plugin.optim.adam import VaswaniAdamConfig  # noqa: E402
-from vaswani_plugin.optim.lr_scheduler import VaswaniScheduleConfig  # noqa: E402
+from vaswani_plugin.fairseq_plugin.adam import VaswaniAdamConfig  # noqa: E402
+from vaswani_plugin.fairseq_plugin.criterion import LabelSmoothingConfig  # noqa: E402
+from vaswani_plugin.fairseq_plugin.defaults import values_of  # noqa: E402
+from vaswani_plugin.fairseq_plugin.models._configuration import values_of_the_task  # noqa: E402
+from vaswani_plugin.fairseq_plugin.schedule import VaswaniScheduleConfig  # noqa: E402
+from vaswani_plugin.model.architectures import FAMILIES, Architecture, Family  # noqa: E402
 
-MADE = "# Made by recipes/config/make_configs.py from vaswani_plugin/architectures.py\n"
+MADE = "# Made by recipes/config/make_configs.py from vaswani_plugin/model/architectures.py\n"
 USE = """\
 #   fairseq-hydra-train --config-dir recipes/config --config-name {name} model={model} \\
 #     task.data=DATA checkpoint.save_dir=CHECKPOINTS

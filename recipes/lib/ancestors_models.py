@@ -13,7 +13,6 @@ from typing import Any
 
 from trainings import finished, require_languages
 
-from vaswani_plugin.architectures import RECURRENT_TINY, row_of
 from vaswani_plugin.metrics.ancestor_multiply_adds import (
     ConvolutionalSizes,
     RecurrentSizes,
@@ -24,6 +23,7 @@ from vaswani_plugin.metrics.multiply_adds import (
     TransformerSizes,
     training_flops_of,
 )
+from vaswani_plugin.model.architectures import RECURRENT_TINY, row_of
 from vaswani_plugin.text.messages import InputError
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model

@@ -28,7 +28,7 @@ from result import provenance
 from tabulate import tabulate
 from trainings import over_seeds
 
-from vaswani_plugin.analysis.figures import new_figure, save_figure
+from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.metrics.bleu_input import Segments
 from vaswani_plugin.metrics.bleu_report import by_bucket, score
 from vaswani_plugin.metrics.multiply_adds import Positions

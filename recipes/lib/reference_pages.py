@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from vaswani_plugin import PUBLIC_NAMES, register  # noqa: E402
-from vaswani_plugin.architectures import FAMILIES  # noqa: E402
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser, load_command  # noqa: E402
+from vaswani_plugin.model.architectures import FAMILIES  # noqa: E402
 
 WIDTH = "100"
 """Width of help texts, in columns."""

@@ -12,7 +12,7 @@ from typing import Any
 from tabulate import tabulate
 from trainings import over_seeds
 
-from vaswani_plugin.analysis.figures import new_figure, save_figure
+from vaswani_plugin.figures.figures import new_figure, save_figure
 
 Columns = dict[str, list[Any]]
 

@@ -33,7 +33,7 @@ from table3_rows import (
 )
 from tabulate import tabulate
 
-from vaswani_plugin.analysis.figures import new_figure, save_figure
+from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.output_files import write_atomically, write_json
 

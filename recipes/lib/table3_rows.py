@@ -12,8 +12,8 @@ from typing import Any
 
 from trainings import finished
 
-from vaswani_plugin.architectures import head_sizes, row_of
-from vaswani_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.model.architectures import head_sizes, row_of
+from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 from vaswani_plugin.text.messages import InputError
 
 ROWS_OF_BIG = ("big",)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from vaswani_plugin.architectures import FAMILIES
 from vaswani_plugin.cli import archs
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.model.architectures import FAMILIES
 
 PRINTED = {  # Table 3, last column, in millions
     "vaswani_base": 65,

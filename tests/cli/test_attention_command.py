@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 from toy_bundle import write_toy_bundle
 from without_fairseq import run_without_fairseq
 
-from vaswani_plugin.analysis import attention_figures as figures
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.figures import attention_figures as figures
 from vaswani_plugin.inference.attention import HeadWeights
-from vaswani_plugin.interchange.bundle import FairseqBundle
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SOURCE, TARGET = "The tired farmer slept.", "The cat & a bird!"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from browser import Browser, find_browser
 
-from vaswani_plugin.analysis.attention_page import page, write_page
+from vaswani_plugin.figures.attention_page import page, write_page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 
 EVIL = '</script><script>document.title="run"</script><img src=x onerror="document.title=1">'

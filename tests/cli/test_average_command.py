@@ -13,8 +13,8 @@ from fairseq import checkpoint_utils
 import vaswani_plugin
 from tests.conftest import RunFairseq
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.export.checkpoint_choice import choose_best
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.interchange.checkpoint_choice import choose_best
 
 Save = Callable[..., Path]
 

@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils
 from fairseq.sequence_generator import SequenceGenerator
 
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 
 def run_import(checkpoint: Path, data: Path, output: Path, *flags: str) -> int:

@@ -17,11 +17,11 @@ from fairseq_cli import eval_lm
 from fairseq_flags import PLUGIN
 
 from tests.conftest import REPO
-from vaswani_plugin.analysis.perplexity import write_line_scores
 from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.export.language_model import load_language_model
+from vaswani_plugin.figures.perplexity import write_line_scores
 from vaswani_plugin.inference import transformer
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
-from vaswani_plugin.interchange.language_model import load_language_model
 from vaswani_plugin.metrics.scored_text import Tokens
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings

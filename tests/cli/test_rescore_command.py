@@ -16,12 +16,12 @@ from sacrebleu.metrics import BLEU
 from toy_bundle import write_checkpoint, write_data
 from without_fairseq import run_without_fairseq
 
-from vaswani_plugin.analysis.nbest import read_nbest
-from vaswani_plugin.analysis.rescoring import read_set, score_lists
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.export.ensembles import load_scorer
+from vaswani_plugin.figures.nbest import read_nbest
+from vaswani_plugin.figures.rescoring import read_set, score_lists
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.forced import batches_of_pairs
-from vaswani_plugin.interchange.ensembles import load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14

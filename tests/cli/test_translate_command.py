@@ -20,12 +20,12 @@ from without_fairseq import run_without_fairseq
 from tests.conftest import fairseq_environment
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.export import fairseq_engine
+from vaswani_plugin.export.bundle import FairseqBundle
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.interchange import fairseq_engine
-from vaswani_plugin.interchange.bundle import FairseqBundle
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text import line_io

@@ -20,7 +20,7 @@ from meta import (
     train_step,
 )
 
-from vaswani_plugin.models import _recurrent
+from vaswani_plugin.fairseq_plugin.models import _recurrent
 
 LENGTHS = {
     "no padding": [7, 7, 7],

@@ -22,10 +22,10 @@ from fairseq_flags import training_config
 from omegaconf import DictConfig, open_dict
 
 from tests.conftest import write_toy_corpus
-from vaswani_plugin import training
-from vaswani_plugin.fairseq_patches.messages import is_users_error, one_line
-from vaswani_plugin.fairseq_patches.numerics import MASTERS
-from vaswani_plugin.training import preemption
+from vaswani_plugin.fairseq_plugin import training
+from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error, one_line
+from vaswani_plugin.fairseq_plugin.patches.numerics import MASTERS
+from vaswani_plugin.fairseq_plugin.training import preemption
 
 DEBUG = (
     *("--task", "vaswani_translation", "--arch", "vaswani_debug", "--max-tokens", "100"),

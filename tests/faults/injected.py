@@ -17,9 +17,9 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from vaswani_plugin.fairseq_patches import checkpoints
-from vaswani_plugin.optim.adam import VaswaniAdam
-from vaswani_plugin.training.trainer import VaswaniTrainer
+from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
+from vaswani_plugin.fairseq_plugin.patches import checkpoints
+from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 # Where a signal may come, and up to which of these events: few, so that it comes before the end.
 EVENTS = {

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.faults.forks import Fork, updates_in
-from vaswani_plugin.training import lock
-from vaswani_plugin.training.trainer import VaswaniTrainer
+from vaswani_plugin.fairseq_plugin.training import lock
+from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 
 def hold_for_ever(folder):

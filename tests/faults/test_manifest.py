@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.faults.forks import updates_in
-from vaswani_plugin.training.manifest import DataChanged, DataManifest, data_files
+from vaswani_plugin.fairseq_plugin.training.manifest import DataChanged, DataManifest, data_files
 
 TRAIN = "train.src-tgt.src.bin"
 
@@ -91,7 +91,7 @@ def replace_by_another(path):
 
 
 def test_a_file_replaced_during_an_epoch_ends_the_training(start, data_bin, tmp_path):
-    from vaswani_plugin.training.manifest import DataManifest as Manifest
+    from vaswani_plugin.fairseq_plugin.training.manifest import DataManifest as Manifest
 
     data = shutil.copytree(data_bin, tmp_path / "data")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import fairseq_environment
 from tests.faults.forks import as_worker, assert_same_weights, start_training, updates_in
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
-from vaswani_plugin.training.trainer import VaswaniTrainer
+from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 
 def signalled_in(name, times, number=signal.SIGTERM, group=False, owner=VaswaniTrainer):
@@ -76,7 +76,7 @@ atexit.register(os.kill, os.getpid(), signal.SIGTERM)
 sys.argv[0] = "fairseq-train"
 import vaswani_plugin
 vaswani_plugin.register()
-from vaswani_plugin.training import preemption
+from vaswani_plugin.fairseq_plugin.training import preemption
 preemption.listen()
 assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
 sys.exit(3)

@@ -13,7 +13,7 @@ from fairseq.file_io import PathManager
 
 from tests.faults.forks import assert_same_weights, updates_in
 from vaswani_plugin.errors import CheckpointError
-from vaswani_plugin.training.resuming import choose
+from vaswani_plugin.fairseq_plugin.training.resuming import choose
 
 TICK = 0.02
 """Seconds after which a file's time differs."""

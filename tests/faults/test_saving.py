@@ -7,7 +7,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from tests.faults.forks import assert_same_weights, updates_in
-from vaswani_plugin.fairseq_patches import checkpoints
+from vaswani_plugin.fairseq_plugin.patches import checkpoints
 
 
 def full_at(save, room):

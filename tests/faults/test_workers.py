@@ -12,8 +12,8 @@ from torch.multiprocessing import ProcessExitedException
 from tests.faults.conftest import TWO_EPOCHS
 from tests.faults.forks import DEBUG, as_worker, debug_config, start_training, updates_in
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
-from vaswani_plugin.fairseq_patches import distribution
-from vaswani_plugin.training.trainer import VaswaniTrainer
+from vaswani_plugin.fairseq_plugin.patches import distribution
+from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 
 def killed_at(update):

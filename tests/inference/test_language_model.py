@@ -13,11 +13,11 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.sequence_scorer import SequenceScorer
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.language_model import load_language_model
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.safetensors_file import save_safetensors
 from vaswani_plugin.inference.summarization import Summarizer
-from vaswani_plugin.interchange.language_model import load_language_model
 from vaswani_plugin.text.settings import TextSettings
 
 KINDS = {

@@ -8,9 +8,9 @@ import pytest
 import torch
 from toy_bundle import POSITIONS, write_checkpoint, write_toy_bundle
 
-from vaswani_plugin.architectures import ARCHITECTURES, PARSERS, SEQ2SEQ_LSTMS
+from vaswani_plugin.export.bundle import FairseqBundle
 from vaswani_plugin.inference.bundle import ROWS, Bundle, ForeignModel
-from vaswani_plugin.interchange.bundle import FairseqBundle
+from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS, SEQ2SEQ_LSTMS
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.settings import MODEL

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.export.onnx_export import export_to_onnx
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.interchange.onnx_export import export_to_onnx
 
 if find_spec("onnx") is None or find_spec("onnxruntime") is None:
     pytest.skip("NOT TESTED: no onnx or onnxruntime here", allow_module_level=True)

@@ -10,9 +10,9 @@ import torch
 from toy_parser import FLAGS, TESTED, TREES, write_parser_bundle
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.parsing import load_parser
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.parsing import ParsedSentence, Parser
-from vaswani_plugin.interchange.parsing import load_parser
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import leaves, parse_tree
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 from fairseq_flags import model_config
 
-from vaswani_plugin.architectures import FAMILIES
 from vaswani_plugin.metrics.ancestor_multiply_adds import RecurrentSizes
 from vaswani_plugin.metrics.multiply_adds import OneLayerSizes, TransformerSizes
 from vaswani_plugin.metrics.sizes import sizes_of, sizes_of_row
+from vaswani_plugin.model.architectures import FAMILIES
 
 
 def test_our_sizes_are_those_of_every_configuration() -> None:

@@ -3,9 +3,9 @@
     bash tests/mutation/run.sh --minutes 60 --seed 1 --work WORK
     bash tests/mutation/run.sh --list 5 --rooms search        # shows mutants, runs nothing
 
-Each mutant is one change of one file of `modules/`, `search/`, `metrics/`, `optim/` or `text/`
-(`mutants.py`), drawn by --seed. The tests of its room run on it, those that name its file first,
-and stop at the first failure. A mutant that no test notices has survived. WORK/mutants.jsonl gets
+Each mutant is one change of one file of `modules/`, `search/`, `metrics/`, `fairseq_plugin/` or
+`text/` (`mutants.py`), drawn by --seed. The tests of its room run on it, those that name its file
+first, and stop at the first failure. A mutant that no test notices has survived. WORK/mutants.jsonl gets
 a line a mutant, and a run with the same WORK and seed goes on behind them. The slow tests, the
 other rooms' and the recipes' are not run, so the share that is printed is a lower bound.
 
@@ -33,12 +33,18 @@ from tests.mutation.mutants import Mutant, sample  # noqa: E402
 # The tests of each room, beside tests/ROOM.
 ROOMS = {
     "modules": [
-        *("tests/models/test_equals_fairseq.py", "tests/models/test_recurrent.py"),
-        "tests/optim/test_schedule.py",  # of modules/schedule.py
+        *(
+            "tests/fairseq_plugin/models/test_equals_fairseq.py",
+            "tests/fairseq_plugin/models/test_recurrent.py",
+        ),
+        "tests/fairseq_plugin/test_schedule.py",  # of modules/schedule.py
     ],
-    "search": ["tests/models/test_incremental.py", "tests/devices/test_search_waits.py"],
+    "search": [
+        "tests/fairseq_plugin/models/test_incremental.py",
+        "tests/devices/test_search_waits.py",
+    ],
     "metrics": ["tests/cli"],
-    "optim": [],
+    "fairseq_plugin": [],
     "text": ["tests/data_prep"],
 }
 RUNS_A_RECIPE = "tests/data_prep/test_preparation_benchmark.py"

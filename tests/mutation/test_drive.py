@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-ADAM = (REPO / "vaswani_plugin/optim/adam.py").read_text("utf-8")
+ADAM = (REPO / "vaswani_plugin/fairseq_plugin/adam.py").read_text("utf-8")
 
 pytestmark = pytest.mark.slow
 

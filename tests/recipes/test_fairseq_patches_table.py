@@ -3,7 +3,7 @@
 from scripts import run_script
 
 from tests.conftest import REPO
-from vaswani_plugin.fairseq_patches import PATCHES
+from vaswani_plugin.fairseq_plugin.patches import PATCHES
 
 
 def test_the_page_is_current():

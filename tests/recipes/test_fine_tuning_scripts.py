@@ -11,8 +11,8 @@ from fairseq import options
 
 import vaswani_plugin
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
-from vaswani_plugin import configurations
-from vaswani_plugin.architectures import FAMILIES
+from vaswani_plugin.model import configurations
+from vaswani_plugin.model.architectures import FAMILIES
 
 sys.path.append(str(ROOT / "recipes" / "lib"))
 

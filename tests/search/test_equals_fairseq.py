@@ -22,7 +22,7 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.tasks.translation import VaswaniTranslationTask
+from vaswani_plugin.fairseq_plugin.tasks.translation import VaswaniTranslationTask
 
 SYMBOLS = 20
 SOURCES = [[9, 12, 7], [11, 5, 5, 20, 9], [14], [6, 6, 7, 8, 9, 10, 11, 12], [23, 22]]

@@ -8,14 +8,14 @@ from model_factory import make_task
 from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 
-from vaswani_plugin.configurations import (
+from vaswani_plugin.fairseq_plugin.models.language_model import VaswaniLanguageModel
+from vaswani_plugin.fairseq_plugin.models.lstm_language_model import LSTMLanguageModel
+from vaswani_plugin.fairseq_plugin.models.one_layer_language_model import OneLayerLanguageModel
+from vaswani_plugin.model.configurations import (
     OneLayerConfig,
     RecurrentLanguageModelConfig,
     VaswaniLanguageModelConfig,
 )
-from vaswani_plugin.models.language_model import VaswaniLanguageModel
-from vaswani_plugin.models.lstm_language_model import LSTMLanguageModel
-from vaswani_plugin.models.one_layer_language_model import OneLayerLanguageModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
 SIZES = {"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0}

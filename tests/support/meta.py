@@ -22,10 +22,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from tree_models import make_dictionaries
 
-from vaswani_plugin.architectures import FAMILIES, Architecture, Family
-from vaswani_plugin.criterions.label_smoothing import VaswaniLabelSmoothing
-from vaswani_plugin.models._configuration import values_of_the_task
-from vaswani_plugin.optim.adam import VaswaniAdam, VaswaniAdamConfig
+from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam, VaswaniAdamConfig
+from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.models._configuration import values_of_the_task
+from vaswani_plugin.model.architectures import FAMILIES, Architecture, Family
 
 META = torch.device("meta")
 ROWS = {row.name: (family, row) for family in FAMILIES for row in family.rows}

@@ -9,9 +9,12 @@ from fairseq.sequence_generator import SequenceGenerator
 from model_factory import make_dictionary, make_model, make_task
 from omegaconf import OmegaConf
 
-from vaswani_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.fairseq_plugin.tasks.translation import (
+    VaswaniTranslationConfig,
+    VaswaniTranslationTask,
+)
 from vaswani_plugin.search.constraints import StartTracking
-from vaswani_plugin.tasks.translation import VaswaniTranslationConfig, VaswaniTranslationTask
 
 PAD, EOS, UNK, FIRST_WORD = 1, 2, 3, 4
 

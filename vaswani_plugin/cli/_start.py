@@ -20,7 +20,7 @@ FASTER = (
 
 def start_fairseq() -> None:
     """Import fairseq with the plugin registered, and keep the level of the log."""
-    from vaswani_plugin.interchange.foreign import unchanged_log_level
+    from vaswani_plugin.export.foreign import unchanged_log_level
 
     with unchanged_log_level():
         register()
@@ -59,8 +59,8 @@ def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Tra
         ValueError: flags that don't fit, or a bundle that can't be used.
         OSError: a file can't be read.
     """
+    from vaswani_plugin.export import translation
     from vaswani_plugin.inference.engines import engine_of
-    from vaswani_plugin.interchange import translation
 
     chosen = {"fairseq": "torch"}.get(engine, engine) or engine_of(args.model)
     if chosen == "ctranslate2":

@@ -5,9 +5,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from vaswani_plugin.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._start import start_fairseq
+from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
 
 MOST_ROWS = 1_000_000
 """Of a matrix. A dictionary of that size is built to count the parameters."""
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     start_fairseq()
     from tabulate import tabulate
 
-    from vaswani_plugin.models._parameters import count_parameters
+    from vaswani_plugin.fairseq_plugin.models._parameters import count_parameters
 
     described = [
         (family, [describe(family, row, args.vocab, count_parameters) for row in family.rows])

@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from vaswani_plugin.analysis.attention_flags import check_flags
-from vaswani_plugin.analysis.attention_rules import choose_rule
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._types import positive_int
+from vaswani_plugin.figures.attention_flags import check_flags
+from vaswani_plugin.figures.attention_rules import choose_rule
 
 HELP = "show what each head attends to: as a picture, an interactive page, numbers or statistics"
 EXAMPLE = (
@@ -77,9 +77,9 @@ def run(args: argparse.Namespace) -> int:
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
     check_flags(args)
-    from vaswani_plugin.analysis import attention_report as report
-    from vaswani_plugin.analysis.attention_statistics import as_table, corpus_statistics
-    from vaswani_plugin.interchange.translation import load_checkpoint_translator, load_translator
+    from vaswani_plugin.export.translation import load_checkpoint_translator, load_translator
+    from vaswani_plugin.figures import attention_report as report
+    from vaswani_plugin.figures.attention_statistics import as_table, corpus_statistics
 
     if args.model is not None:
         translator = load_translator(args.model)
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
     merge = translator.pipeline.subwords if args.words else None
     if args.search or args.pairs:
-        from vaswani_plugin.analysis.attention_search import run_search
+        from vaswani_plugin.figures.attention_search import run_search
 
         rule = choose_rule(args.search, args.pairs, args.least_distance)
         found = run_search(translator, args.corpus[0], rule, args.output or [])

@@ -5,8 +5,8 @@ import json
 import re
 from pathlib import Path
 
-from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.figures.figures import check_plot_path
 from vaswani_plugin.metrics.bleu_input import read_segments
 
 HELP = "score translations: tokenized, compound-split and sacreBLEU, chrF, and a comment on them"
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if args.source:
         result |= report.by_bucket(segments, lowercase, args.training_source, words)
     if args.plot:
-        from vaswani_plugin.analysis.bleu_plot import draw_buckets
+        from vaswani_plugin.figures.bleu_plot import draw_buckets
 
         draw_buckets(result, args.plot)
     print(json.dumps(result) if args.format == "json" else report.as_text(result))

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a model or a prompt that can't be used.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.interchange.language_model import load_language_model
+    from vaswani_plugin.export.language_model import load_language_model
 
     options = {name: getattr(args, name) for name in OPTIONS}
     options |= {"nbest": args.samples, "length_penalty": args.lenpen, "long": args.long_prompt}

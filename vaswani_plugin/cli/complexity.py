@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.figures.figures import check_plot_path
 from vaswani_plugin.metrics.complexity import table_1
 
 HELP = "Table 1: the operations of each layer type by formula, and its measured time"
@@ -56,11 +56,11 @@ def run(args: argparse.Namespace) -> int:
         table_1(lengths[0], widths[0], args.k, args.r)
         if args.plot:
             check_plot_path(args.plot)
-        from vaswani_plugin.analysis.layer_timing import time_layers  # imports PyTorch
+        from vaswani_plugin.figures.layer_timing import time_layers  # imports PyTorch
 
         result["measured"] = time_layers(lengths, widths, args.k, args.r)
     if args.plot:
-        from vaswani_plugin.analysis.layer_plot import draw_layer_times
+        from vaswani_plugin.figures.layer_plot import draw_layer_times
 
         draw_layer_times(result["measured"], args.plot)
     if args.format == "json":

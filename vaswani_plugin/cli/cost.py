@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import PAPER_VOCABULARY
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.metrics.cost import DEVICES
+from vaswani_plugin.model.architectures import PAPER_VOCABULARY
 
 HELP = "Table 2: training cost in FLOPs, from the time, from the model's size or from a run's log"
 EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"

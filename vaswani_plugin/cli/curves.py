@@ -4,9 +4,9 @@ import argparse
 import json
 from pathlib import Path
 
-from vaswani_plugin.analysis.curve_series import AXES, SERIES
-from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.figures.curve_series import AXES, SERIES
+from vaswani_plugin.figures.figures import check_plot_path
 
 HELP = "training curves from fairseq logs and TensorBoard folders: loss, perplexity, speed"
 EXAMPLE = "vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png"
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
         ValueError: a file without statistics, a series that no log has, labels that don't fit.
         OSError: a log can't be read, the picture can't be written.
     """
-    from vaswani_plugin.analysis import curve_report as report
-    from vaswani_plugin.analysis.curves import read_run
+    from vaswani_plugin.figures import curve_report as report
+    from vaswani_plugin.figures.curves import read_run
 
     if args.label and len(args.label) != len(args.log):
         raise ValueError(f"--label: {len(args.label)} names for {len(args.log)} logs")

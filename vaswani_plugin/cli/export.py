@@ -54,24 +54,24 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"{name} means nothing with --to {args.to}; leave it out")
     if args.to == "fairseq":
         start_fairseq()
-        from vaswani_plugin.interchange.stock_export import export_to_fairseq
+        from vaswani_plugin.export.stock_export import export_to_fairseq
 
         source = export_to_fairseq(args.model, args.output, args.allow_layer_norm_eps)
     elif args.to == "ctranslate2":
-        from vaswani_plugin.interchange.ctranslate2_export import export_to_ctranslate2
+        from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
 
         given = args.data_bin, args.quantization
         source = export_to_ctranslate2(args.model, args.output, *given)
     elif args.to == "huggingface":
-        from vaswani_plugin.interchange.huggingface import export_to_huggingface
+        from vaswani_plugin.export.huggingface import export_to_huggingface
 
         source = export_to_huggingface(args.model, args.output, not args.without_tokenizer)
     elif args.to == "onnx":
-        from vaswani_plugin.interchange.onnx_export import export_to_onnx
+        from vaswani_plugin.export.onnx_export import export_to_onnx
 
         source = export_to_onnx(args.model, args.output, args.quantization)
     else:
-        from vaswani_plugin.interchange.safetensors_export import export_to_safetensors
+        from vaswani_plugin.export.safetensors_export import export_to_safetensors
 
         source = export_to_safetensors(args.model, args.output)
     if args.format == "json":

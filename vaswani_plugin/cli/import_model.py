@@ -44,11 +44,11 @@ def run(args: argparse.Namespace) -> int:
         )
     start_fairseq()
     if args.origin == "huggingface":
-        from vaswani_plugin.interchange.huggingface_import import import_from_huggingface
+        from vaswani_plugin.export.huggingface_import import import_from_huggingface
 
         config = import_from_huggingface(args.checkpoint, args.output, *languages)
     else:
-        from vaswani_plugin.interchange.stock_import import import_stock
+        from vaswani_plugin.export.stock_import import import_stock
 
         config = import_stock(args.checkpoint, args.data_bin, args.output, *languages)
     if args.format == "json":

@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     """
     check_flags(args)
     check_outputs("--line-scores", [args.line_scores], [args.text])
-    from vaswani_plugin.analysis.perplexity import DynamicEvaluation, Scoring, make_report
-    from vaswani_plugin.interchange.language_model import load_language_model
+    from vaswani_plugin.export.language_model import load_language_model
+    from vaswani_plugin.figures.perplexity import DynamicEvaluation, Scoring, make_report
     from vaswani_plugin.metrics.perplexity import TextCounts
     from vaswani_plugin.metrics.scored_text import read_subject
 

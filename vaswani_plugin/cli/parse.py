@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.analysis.figures import check_plot_path
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.decoding import PARSER_DECODING
+from vaswani_plugin.figures.figures import check_plot_path
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
 from vaswani_plugin.text.output_files import check_outputs
 
@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
     check_outputs("--output", [args.output], inputs)
     if args.draw is not None:
         check_plot_path(args.draw)
+    from vaswani_plugin.export.parsing import load_parser
     from vaswani_plugin.inference.sources import TextTooLong
-    from vaswani_plugin.interchange.parsing import load_parser
 
     parser = load_parser(args.model, device=flags.chosen_device(args))
     lines = LocatedLines(inputs)
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
     if path is not None and sentence.tree is not None:
-        from vaswani_plugin.analysis.tree_drawing import draw_tree
+        from vaswani_plugin.figures.tree_drawing import draw_tree
 
         draw_tree(sentence.tree, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
 

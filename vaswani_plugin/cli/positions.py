@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani_plugin.analysis.figures import check_plot_path, new_figure, save_figure
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.figures.figures import check_plot_path, new_figure, save_figure
 
 if TYPE_CHECKING:
     import numpy as np

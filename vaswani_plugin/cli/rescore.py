@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     inputs = [args.nbest, args.source, args.dev_nbest, args.dev_source, args.bpe_codes]
     inputs += [*(args.reference or []), *(args.dev_reference or [])]
     check_outputs("--output and --output-nbest", [args.output, args.output_nbest], inputs)
-    from vaswani_plugin.analysis import rescoring  # importing torch takes a second
-    from vaswani_plugin.interchange.ensembles import load_scorer
+    from vaswani_plugin.export.ensembles import load_scorer
+    from vaswani_plugin.figures import rescoring  # importing torch takes a second
 
     systems = rescoring.read_systems(args.system)
     fixed = rescoring.read_weights(args.weights or [], systems)

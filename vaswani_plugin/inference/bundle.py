@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vaswani_plugin.architectures import names_of
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     AnySettings,

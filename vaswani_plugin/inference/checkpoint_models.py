@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vaswani_plugin.building.acceleration import accelerated
-from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.checkpoint_errors import mismatches_explained, refuse_other_dictionaries
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ROWS, TASK, Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.sizes import TransformerSizes
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.dictionary import Dictionary

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import names_of
-from vaswani_plugin.building.acceleration import accelerated
-from vaswani_plugin.building.sizes import TransformerSizes
 from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import KINDS
@@ -23,6 +20,9 @@ from vaswani_plugin.inference.checkpoint_models import (
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.architectures import names_of
+from vaswani_plugin.model.sizes import TransformerSizes
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (

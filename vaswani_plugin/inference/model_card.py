@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.architectures import row_of
 from vaswani_plugin.inference.safetensors_file import read_config
 from vaswani_plugin.metrics.result_scores import scores_of
+from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.messages import InputError

@@ -15,13 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.building.parts import (
+from vaswani_plugin.model.parts import (
     ModuleParts,
     may_be_padded,
     require_positions,
     shared_embeddings,
 )
-from vaswani_plugin.building.sizes import TransformerSizes
+from vaswani_plugin.model.sizes import TransformerSizes
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import DecoderLayer, EncoderLayer

@@ -4,12 +4,12 @@ from typing import Any
 
 from tabulate import tabulate
 
-from vaswani_plugin.architectures import FAMILIES
 from vaswani_plugin.metrics.cost import DEVICES, HOUR, PAPER_TRAININGS, flops_by_time
 from vaswani_plugin.metrics.multiply_adds import forward_multiply_adds, training_flops
 from vaswani_plugin.metrics.published import TABLE_2
 from vaswani_plugin.metrics.run_cost import printed_bleu
 from vaswani_plugin.metrics.sizes import sizes_of_row
+from vaswani_plugin.model.architectures import FAMILIES
 
 PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000

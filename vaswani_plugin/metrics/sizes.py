@@ -3,12 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
-from vaswani_plugin.architectures import Architecture, Family, head_sizes
 from vaswani_plugin.metrics.ancestor_multiply_adds import (
     RecurrentLanguageModelSizes,
     RecurrentSizes,
 )
 from vaswani_plugin.metrics.multiply_adds import OneLayerSizes, Sizes, TransformerSizes
+from vaswani_plugin.model.architectures import Architecture, Family, head_sizes
 
 
 def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:

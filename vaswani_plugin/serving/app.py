@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vaswani_plugin.analysis.attention_page import attention_data
+from vaswani_plugin.figures.attention_page import attention_data
 from vaswani_plugin.serving.batching import BUSY, Options
 from vaswani_plugin.serving.bodies import read_fields
 from vaswani_plugin.serving.languages import language_name

@@ -10,7 +10,7 @@ from base64 import b64encode
 from functools import cache
 from pathlib import Path
 
-from vaswani_plugin.analysis.attention_page import explorer_parts, filled
+from vaswani_plugin.figures.attention_page import explorer_parts, filled
 
 TEMPLATE = Path(__file__).with_name("page.html")
 

@@ -1,0 +1,198 @@
+"""CTranslate2 computes what our model computes: its score of each token against a forward pass."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from model_factory import SIZES, make_dictionary, make_model, make_task, random_batch
+from reference_weights import shake
+
+from vaswani_plugin.export.ctranslate2_export import (
+    import_ctranslate2,
+    transformer_spec,
+    write_model,
+)
+from vaswani_plugin.inference import ctranslate2_engine
+from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+
+LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
+EOS = 2
+
+
+def config(**changes) -> VaswaniTransformerConfig:
+    return VaswaniTransformerConfig(**{**SIZES, **changes})
+
+
+def spec_of(model, symbols: list[str], **changes):
+    return transformer_spec(model.state_dict(), config(**changes), symbols, symbols)
+
+
+def sentences(batch: dict, name: str, symbols: list[str]) -> list[list[str]]:
+    """The words of a batch's rows without padding and ends of sentence."""
+    return [[symbols[i] for i in row if i > EOS] for row in batch[name].tolist()]
+
+
+def greatest_difference(folder: Path, model, task) -> float:
+    """Between the log P of each target token by CTranslate2 and by our model."""
+    translator = import_ctranslate2().Translator(str(folder), device="cpu", intra_threads=1)
+    symbols = task.source_dictionary.symbols
+    batch = random_batch(task, LENGTHS)
+    sources = sentences(batch, "src_tokens", symbols)
+    targets = sentences(batch, "prev_output_tokens", symbols)
+    scored = translator.score_batch(sources, targets)
+    with torch.no_grad():
+        log_probabilities = model(**batch)[0].log_softmax(-1)  # (B, T, V)
+    worst = 0.0
+    for row, (target, score) in enumerate(zip(targets, scored, strict=True)):
+        tokens = [*(symbols.index(word) for word in target), EOS]
+        ours = log_probabilities[row, range(len(tokens)), tokens]
+        assert ours.std() > 0.1
+        worst = max(worst, float((ours - torch.tensor(score.log_probs)).abs().max()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"layer_norm_eps": 0.1},  # were it ignored, it would show
+        {"positions": "learned", "share_embeddings": "none"},
+        {"positions": "sinusoidal-fairseq", "share_embeddings": "decoder"},
+        {"d_k": 4},
+        {"d_v": 4},
+        {"d_k": 16, "d_v": 16},
+        {"d_k": 16, "d_v": 6},
+        {"heads": 1, "d_k": 3, "d_v": 5},
+        {"encoder_layers": 1, "decoder_layers": 2},
+    ],
+    ids=str,
+)
+def test_every_model_of_ours_is_computed_alike(tmp_path, changes):
+    task = make_task()
+    model = shake(make_model(task, **changes))
+    write_model(spec_of(model, task.source_dictionary.symbols, **changes), tmp_path / "m", None, [])
+    assert greatest_difference(tmp_path / "m", model, task) < 1e-4
+
+
+def test_half_precision_weights_are_read(tmp_path):
+    task = make_task()
+    model = shake(make_model(task))
+    rounded = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
+    symbols = task.source_dictionary.symbols
+    write_model(transformer_spec(rounded, config(), symbols, symbols), tmp_path / "m", None, [])
+    assert greatest_difference(tmp_path / "m", model, task) > 1e-2
+    model.load_state_dict(rounded)
+    assert greatest_difference(tmp_path / "m", model, task) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("quantization", "bytes_a_weight"),
+    [("int8", 1), ("int8_float32", 1), ("bfloat16", 2), ("float16", 2)],
+)
+def test_quantization_makes_it_smaller_and_hardly_worse(tmp_path, quantization, bytes_a_weight):
+    task = make_task()
+    model = make_model(task, d_ff=2048)  # nearly all of it matrices
+    spec = spec_of(model, task.source_dictionary.symbols, d_ff=2048)
+    write_model(spec, tmp_path / "m", quantization, [])
+    size = (tmp_path / "m" / "model.bin").stat().st_size
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    assert bytes_a_weight * weights < size < 1.3 * bytes_a_weight * weights
+    assert 0 < greatest_difference(tmp_path / "m", model, task) < 0.05
+
+
+def test_different_dictionaries_keep_their_sides(tmp_path):
+    source, target = make_dictionary(5, "s"), make_dictionary(7, "t")
+    task = type("Task", (), {"source_dictionary": source, "target_dictionary": target})
+    model = make_model(task, share_embeddings="decoder")
+    spec = transformer_spec(
+        model.state_dict(), config(share_embeddings="decoder"), source.symbols, target.symbols
+    )
+    write_model(spec, tmp_path / "m", None, [])
+    for side, dictionary in (("source", source), ("target", target)):
+        vocabulary = json.loads((tmp_path / "m" / f"{side}_vocabulary.json").read_text())
+        assert vocabulary == ["<blank>" if s == "<pad>" else s for s in dictionary.symbols]
+
+
+def test_attention_window_is_refused():
+    task = make_task()
+    model = make_model(task, attention_window=3)
+    with pytest.raises(ValueError, match="no counterpart of --attention-window 3"):
+        spec_of(model, task.source_dictionary.symbols, attention_window=3)
+
+
+def test_the_next_word_is_refused():
+    task = make_task()
+    with pytest.raises(ValueError, match="no counterpart of --next-word"):
+        spec_of(make_model(task), task.source_dictionary.symbols, next_word=True)
+
+
+def test_another_dictionary_is_refused():
+    task = make_task()
+    with pytest.raises(ValueError, match="embeds 27 words and the dictionary has 26"):
+        spec_of(make_model(task), task.source_dictionary.symbols[:-1])
+
+
+def test_a_word_that_is_there_twice_is_refused():
+    task = make_task()
+    symbols = [*task.source_dictionary.symbols[:-1], "<blank>"]
+    with pytest.raises(ValueError, match="'<blank>' twice"):
+        spec_of(make_model(task), symbols)
+
+
+@pytest.mark.parametrize(("avx2", "vnni", "expected"), [(1, 0, "1"), (1, 1, None), (0, 0, None)])
+def test_bytes_are_multiplied_by_a_library_that_does_not_overflow(
+    monkeypatch, avx2, vnni, expected
+):
+    known = {name for name, has in (("avx2", avx2), ("avx512_vnni", vnni)) if has}
+    monkeypatch.setattr(ctranslate2_engine, "instructions", lambda: known)
+    monkeypatch.setenv("CT2_USE_MKL", "")
+    monkeypatch.delenv("CT2_USE_MKL")
+    import_ctranslate2()
+    assert os.environ.get("CT2_USE_MKL") == expected
+    monkeypatch.setenv("CT2_USE_MKL", "0")
+    import_ctranslate2()
+    assert os.environ["CT2_USE_MKL"] == "0"
+
+
+def test_without_ctranslate2_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(ValueError, match=r"not installed.*pip install '\.\[ctranslate2\]'"):
+        import_ctranslate2()
+
+
+class TestWriting:
+    """All or nothing; `spec` is written to a folder beside a file `kept`."""
+
+    @pytest.fixture
+    def spec(self):
+        task = make_task()
+        return spec_of(make_model(task), task.source_dictionary.symbols)
+
+    def test_files_are_copied_and_an_empty_folder_is_taken(self, spec, tmp_path):
+        (tmp_path / "codes").write_text("c", encoding="utf-8")
+        (tmp_path / "out").mkdir()
+        write_model(spec, tmp_path / "out", None, [tmp_path / "codes"])
+        assert (tmp_path / "out" / "codes").read_text(encoding="utf-8") == "c"
+        assert (tmp_path / "out" / "model.bin").is_file()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["codes", "out"]
+
+    @pytest.mark.parametrize("kind", ["file", "folder"])
+    def test_what_is_there_stays(self, spec, tmp_path, kind):
+        output = tmp_path / "out"
+        if kind == "file":
+            output.write_text("kept", encoding="utf-8")
+        else:
+            output.mkdir()
+            (output / "model.bin").write_text("kept", encoding="utf-8")
+        with pytest.raises(ValueError, match="out exists and is not an empty folder"):
+            write_model(spec, output, None, [])
+        file = output if kind == "file" else output / "model.bin"
+        assert file.read_text(encoding="utf-8") == "kept"
+
+    def test_a_failure_leaves_nothing(self, spec, tmp_path):
+        with pytest.raises(FileNotFoundError):
+            write_model(spec, tmp_path / "out", None, [tmp_path / "absent"])
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,333 @@
+"""fairseq's stock Transformer and ours: the same outputs after conversion, the same bits after two.
+
+The reference is fairseq's own model with random weights; nothing here copies a weight by name.
+"""
+
+import argparse
+from types import SimpleNamespace
+
+import fairseq.utils
+import pytest
+import torch
+from fairseq.models.transformer import TransformerModel
+from model_factory import SIZES, make_model, make_task, random_batch
+from reference_weights import default_dtype, shake
+from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
+
+from vaswani_plugin.export.exported_model import require_finite
+from vaswani_plugin.export.fairseq_options import MODEL, our_config, stock_options, stock_task
+from vaswani_plugin.export.fairseq_transformer import (
+    checkpoint_of,
+    import_weights,
+    our_model,
+    recognize_sinusoids,
+    stock_model,
+)
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.inference.safetensors_file import updates_of
+from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+
+LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
+SHARING = {
+    "all": {"share_all_embeddings": True},
+    "decoder": {"share_decoder_input_output_embed": True},
+    "none": {},
+}
+
+
+def convert(state: dict, task: SimpleNamespace) -> tuple[dict, dict]:
+    """Weights and configuration of ours."""
+    options = stock_options(state)
+    config = our_config(options)
+    weights = import_weights(state, options, task.source_dictionary, task.target_dictionary)
+    recognize_sinusoids(weights, config)
+    return weights, config
+
+
+def imported(state: dict, task: SimpleNamespace) -> VaswaniTransformer:
+    weights, config = convert(state, task)
+    model = VaswaniTransformer.build_model(VaswaniTransformerConfig(**config), task).eval()
+    model.load_state_dict(weights)
+    return model
+
+
+def difference(ours: torch.nn.Module, theirs: torch.nn.Module, task: SimpleNamespace) -> float:
+    """The greatest difference of logits at real positions."""
+    batch = random_batch(task, LENGTHS)
+    real = batch["prev_output_tokens"].ne(task.source_dictionary.pad())
+    with torch.no_grad():
+        ours, theirs = ours(**batch)[0][real], theirs(**batch)[0][real]
+    assert theirs.std() > 0.1
+    return float((ours - theirs).abs().max())
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("learned", [False, True])
+def test_imported_model_gives_fairseqs_outputs(learned, sharing):
+    changes = SHARING[sharing] | {"encoder_learned_pos": learned, "decoder_learned_pos": learned}
+    task = make_task()
+    stock = make_stock(task, **changes)
+    assert difference(imported(as_checkpoint(stock, **changes), task), stock, task) < 1e-5
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_imported_old_model_gives_fairseqs_outputs(sharing):
+    changes = SHARING[sharing]
+    task = make_task()
+    stock = make_stock(task, **changes)
+    assert difference(imported(as_old_checkpoint(stock, **changes), task), stock, task) < 1e-5
+
+
+def test_in_double_precision(monkeypatch):
+    # fairseq's attention to the source takes its softmax in float32, whatever the model's type.
+    monkeypatch.setattr(fairseq.utils, "softmax", lambda x, dim, onnx_trace=False: x.softmax(dim))
+    changes = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+    task = make_task()
+    with default_dtype(torch.float64):
+        stock = make_stock(task, **changes)
+        ours = imported(as_checkpoint(stock, **changes), task)
+        assert next(ours.parameters()).dtype == torch.float64
+        assert difference(ours, stock, task) < 1e-10
+
+
+def test_options_are_taken_over():
+    task = make_task()
+    stock = make_stock(task, decoder_layers=1, activation_dropout=0.2, attention_dropout=0.3)
+    state = as_checkpoint(stock, decoder_layers=1, activation_dropout=0.2, attention_dropout=0.3)
+    config = our_config(stock_options(state))
+    assert config["encoder_layers"] == 2 and config["decoder_layers"] == 1
+    assert config["d_model"] == 16 and config["d_ff"] == 24 and config["heads"] == 2
+    assert config["activation_dropout"] == 0.2 and config["attention_dropout"] == 0.3
+    assert config["layer_norm_eps"] == stock.encoder.layers[0].final_layer_norm.eps
+    assert (config["max_source_positions"], config["max_target_positions"]) == (40, 30)
+    assert stock_task(state) == {"source_lang": "en", "target_lang": "de"}
+    assert updates_of(state) == 7 and updates_of({}) is None
+
+
+def test_flags_of_an_old_checkpoint():
+    state = as_old_checkpoint(make_stock(make_task()))
+    config = our_config(stock_options(state))
+    assert (config["max_source_positions"], config["max_target_positions"]) == (40, 40)
+    assert config["activation_dropout"] == 0.25
+    assert stock_task(state) == {"source_lang": "en", "target_lang": "de"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"encoder_normalize_before": True}, ["--encoder-normalize-before True (pre-norm"]),
+        (
+            {"encoder_normalize_before": True, "decoder_normalize_before": True},
+            ["--encoder-normalize-before", "--decoder-normalize-before"],
+        ),
+        ({"activation_fn": "gelu"}, ["--activation-fn gelu"]),
+        ({"layernorm_embedding": True}, ["--layernorm-embedding"]),
+        ({"adaptive_softmax_cutoff": [10]}, ["--adaptive-softmax-cutoff"]),
+        ({"adaptive_input": True}, ["--adaptive-input"]),
+        ({"no_scale_embedding": True}, ["--no-scale-embedding"]),
+        ({"no_token_positional_embeddings": True}, ["--no-token-positional-embeddings"]),
+        ({"cross_self_attention": True}, ["--cross-self-attention"]),
+        ({"no_cross_attention": True}, ["--no-cross-attention"]),
+        ({"encoder_layerdrop": 0.1}, ["--encoder-layerdrop 0.1"]),
+        ({"decoder_layers_to_keep": "0,1"}, ["--decoder-layers-to-keep 0,1"]),
+        ({"quant_noise_pq": 0.1}, ["--quant-noise-pq 0.1"]),
+        ({"quant_noise_scalar": 0.1}, ["--quant-noise-scalar 0.1"]),
+        ({"merge_src_tgt_embed": True}, ["--merge-src-tgt-embed"]),
+        ({"base_layers": 1}, ["--base-layers 1"]),
+        ({"char_inputs": True}, ["--char-inputs"]),
+        ({"decoder_xformers_att_config": "x"}, ["--decoder-xformers-att-config x"]),
+        ({"scale_heads": True}, ["--scale-heads"]),
+        ({"encoder_learned_pos": True}, ["--encoder-learned-pos True with --decoder-learned-pos"]),
+        ({"decoder_embed_dim": 8}, ["--encoder-embed-dim 16 with --decoder-embed-dim 8"]),
+        ({"decoder_ffn_embed_dim": 8}, ["ffn-embed-dim 24 with --decoder-ffn-embed-dim 8"]),
+        ({"decoder_attention_heads": 4}, ["--decoder-attention-heads 4"]),
+        ({"decoder_output_dim": 8}, ["--decoder-output-dim 8"]),
+        ({"decoder_input_dim": 8}, ["--decoder-input-dim 8"]),
+        ({"activation_fn": "gelu", "scale_fc": True}, ["--activation-fn gelu", "--scale-fc"]),
+    ],
+)
+def test_what_ours_lacks_is_refused_by_name(changes, words):
+    state = as_checkpoint(make_stock(make_task()), **changes)
+    with pytest.raises(ValueError, match="vaswani_transformer has no counterpart of") as error:
+        our_config(stock_options(state))
+    assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"checkpoint_activations": True},
+        {"encoder_embed_path": "gone.txt", "decoder_embed_path": "gone.txt"},
+        {"min_params_to_wrap": 3, "export": True, "no_decoder_final_norm": True},
+    ],
+)
+def test_what_changes_no_output_is_accepted(changes):
+    task = make_task()
+    stock = make_stock(task)
+    assert difference(imported(as_checkpoint(stock, **changes), task), stock, task) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (argparse.Namespace(arch="transformer_lm"), "holds transformer_lm;"),
+        (argparse.Namespace(arch="transformer_align"), "holds transformer_align;"),
+        ({"_name": "vaswani_base"}, "holds vaswani_base, which is ours already"),
+        ({"_name": MODEL}, f"holds {MODEL}, which is ours already"),
+        ({}, "holds a model without a name"),
+    ],
+)
+def test_other_models_are_named(model, message):
+    with pytest.raises(ValueError, match=message):
+        stock_options({"cfg": {"model": model}})
+
+
+def test_another_task_is_named():
+    with pytest.raises(ValueError, match="--task denoising"):
+        stock_task({"cfg": {"task": {"_name": "denoising"}}})
+
+
+@pytest.mark.parametrize("arch", ["transformer_iwslt_de_en", "transformer_vaswani_wmt_en_de_big"])
+def test_every_arch_of_the_stock_model_is_taken(arch):
+    state = as_checkpoint(make_stock(make_task()))
+    state["cfg"]["model"].arch = state["cfg"]["model"]._name = arch
+    assert our_config(stock_options(state))["d_model"] == 16
+
+
+def test_another_dictionary_is_refused():
+    state = as_checkpoint(make_stock(make_task()))
+    with pytest.raises(ValueError, match="embeds 27 words and the dictionary of --data-bin has 31"):
+        convert(state, make_task(27))
+
+
+def test_weights_that_do_not_fit_are_refused():
+    task = make_task()
+    for name, replacement in (
+        ("encoder.layers.0.fc1.weight", torch.zeros(3, 3)),
+        ("encoder.layers.0.c_attn", torch.zeros(2)),
+    ):
+        state = as_checkpoint(make_stock(task))
+        state["model"][name] = replacement
+        with pytest.raises(ValueError, match=f"don't fit its own options.*{name}") as error:
+            convert(state, task)
+        assert "Traceback" not in str(error.value)
+
+
+def test_not_a_number_is_named():
+    with pytest.raises(ValueError, match="b holds NaN or infinity"):
+        require_finite({"a": torch.zeros(2), "b": torch.tensor([1.0, torch.inf])})
+    require_finite({"a": torch.zeros(2)})
+
+
+def ours_with(task: SimpleNamespace, **changes) -> tuple[VaswaniTransformer, dict]:
+    """A model of ours that fairseq can express, and its checkpoint."""
+    changes = {"layer_norm_eps": 1e-5, "dropout": 0.4, **changes}
+    model = shake(make_model(task, **changes))
+    section = {"_name": "vaswani_debug", **SIZES, **changes, "d_k": None, "d_v": None}
+    state = {"cfg": {"model": section}, "model": model.state_dict()}
+    return model, state
+
+
+def exported(state: dict, **options) -> dict:
+    weights, flags = stock_model(state["model"], our_model(state), **options)
+    return checkpoint_of(weights, {"_name": "transformer", **flags}, {"_name": "translation"}, 3)
+
+
+def loaded_by_fairseq(state: dict, task: SimpleNamespace) -> TransformerModel:
+    stock = TransformerModel.build_model(argparse.Namespace(**state["cfg"]["model"]), task).eval()
+    stock.load_state_dict(state["model"])  # strict
+    return stock
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("positions", ["sinusoidal", "sinusoidal-fairseq", "learned"])
+def test_export_gives_the_same_outputs_and_import_the_same_bits(positions, sharing):
+    task = make_task()
+    model, state = ours_with(task, positions=positions, share_embeddings=sharing)
+    stock = exported(state)
+    assert difference(model, loaded_by_fairseq(stock, task), task) < 3e-5
+    weights, config = convert(stock, task)
+    assert weights.keys() == state["model"].keys()
+    assert all(torch.equal(weights[name], state["model"][name]) for name in weights)
+    assert {"_name": "vaswani_debug", **config}.items() >= state["cfg"]["model"].items()
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("learned", [False, True])
+def test_import_and_export_back_are_bit_equal(learned, sharing):
+    changes = SHARING[sharing] | {"encoder_learned_pos": learned, "decoder_learned_pos": learned}
+    task = make_task()
+    stock = make_stock(task, **changes)
+    weights, config = convert(as_checkpoint(stock, **changes), task)
+    back = exported({"cfg": {"model": {"_name": MODEL, **config}}, "model": weights})["model"]
+    for name, tensor in stock.state_dict().items():
+        if name.endswith("embed_positions.weight"):
+            tensor, back[name] = tensor[2:], back[name][2:]  # no token reads the first two rows
+        assert torch.equal(tensor, back[name]), name
+    assert back.keys() == stock.state_dict().keys()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_type_of_the_weights_is_kept(dtype):
+    task = make_task()
+    _, state = ours_with(task)
+    state["model"] = {name: tensor.to(dtype) for name, tensor in state["model"].items()}
+    weights, config = convert(exported(state), task)
+    assert config["positions"] == "sinusoidal"
+    assert all(torch.equal(weights[name], state["model"][name]) for name in state["model"])
+    assert {tensor.dtype for tensor in weights.values()} == {dtype}
+
+
+def test_trained_positions_are_no_sinusoids():
+    task = make_task()
+    _, state = ours_with(task)
+    stock = exported(state)
+    stock["model"]["decoder.embed_positions.weight"][5, 0] += 0.5
+    weights, config = convert(stock, task)
+    assert config["positions"] == "learned" and "encoder.positions.weight" in weights
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"d_k": 4}, ["--d-k 4 (there --heads 4 times it must be --d-model 32)"]),
+        ({"d_v": 16}, ["--d-v 16"]),
+        ({"attention_window": 3}, ["--attention-window 3"]),
+        ({"next_word": True}, ["--next-word"]),
+        ({"layer_norm_eps": 1e-6}, ["--layer-norm-eps 1e-06", "--allow-layer-norm-eps"]),
+        ({"d_k": 4, "attention_window": 3}, ["--d-k 4", "--attention-window 3"]),
+    ],
+)
+def test_what_fairseq_lacks_is_refused_by_name(changes, words):
+    _, state = ours_with(make_task())
+    state["cfg"]["model"].update(changes)
+    with pytest.raises(ValueError, match="fairseq's transformer has no counterpart of") as error:
+        exported(state)
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_another_epsilon_can_be_accepted():
+    task = make_task()
+    model, state = ours_with(task, layer_norm_eps=1e-6)
+    stock = exported(state, allow_layer_norm_eps=True)
+    assert 0 < difference(model, loaded_by_fairseq(stock, task), task) < 1e-3
+
+
+def test_export_takes_only_our_model():
+    for section in ({"_name": "vaswani_lm_base"}, argparse.Namespace(arch="transformer"), None):
+        with pytest.raises(ValueError, match="export takes a vaswani_transformer"):
+            our_model({"cfg": {"model": section}})
+
+
+def test_checkpoint_is_plain_data(tmp_path):
+    """Stock fairseq allows no class to be unpickled."""
+    _, state = ours_with(make_task())
+    torch.save(exported(state), tmp_path / "stock.pt")
+    added = torch.serialization.get_safe_globals()
+    try:
+        torch.serialization.clear_safe_globals()
+        loaded = torch.load(tmp_path / "stock.pt", weights_only=True)
+    finally:
+        torch.serialization.add_safe_globals(added)
+    assert loaded["cfg"]["model"]["encoder_embed_dim"] == SIZES["d_model"]
+    assert loaded["optimizer_history"][-1]["num_updates"] == 3

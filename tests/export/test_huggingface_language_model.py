@@ -1,0 +1,159 @@
+"""Hugging Face's transformers loads our language models as OpenAI GPT and computes the same."""
+
+import json
+
+import pytest
+import torch
+from toy_language_model import LSTM, ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
+
+from vaswani_plugin.export.huggingface import export_to_huggingface
+from vaswani_plugin.inference.language_bundle import LanguageFiles
+from vaswani_plugin.text import bpe, coding
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import TextSettings
+
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's transformers is missing: pip install '.[huggingface]'"
+)
+
+TEXTS = [
+    "The old bird",
+    "  two  spaces ",
+    "tab\tand ▁ \u2028x",
+    "Ünï 中文 😀 <x> a@@ @ </s> <unk>",
+    "e\u0301 \u00e9 a\u200bb",
+    " ",
+    "a",
+]
+
+
+def make_bundle(folder, kind):
+    """A bundle of random weights with peaked logits, and texts that it knows all units of."""
+    if kind == "words":
+        return write_bundle(folder / "model", TextSettings(kind), WORDS), [" ".join(WORDS[:5])]
+    if kind == "characters":
+        units = [unit for text in TEXTS for unit in coding.encode_characters(text).split()]
+        units = list(dict.fromkeys(units))
+        return write_bundle(folder / "model", TextSettings(kind), units), TEXTS
+    lines = "".join(f"{coding.to_letters(text * 2)}\n" for text in TEXTS)
+    (folder / "text").write_text(lines, encoding="utf-8")
+    bpe.learn([str(folder / "text")], 30, 2, str(folder / "codes"))
+    units = coding.bpe_units(str(folder / "codes"))
+    made = write_bundle(folder / "model", TextSettings(kind, codes="codes"), units)
+    (folder / "codes").rename(made / "codes")
+    return made, TEXTS
+
+
+@pytest.fixture(scope="module", params=["words", "characters", "bpe"])
+def exported(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    bundle, texts = make_bundle(folder, request.param)
+    export_to_huggingface(bundle, folder / "hf")
+    return bundle, folder / "hf", texts
+
+
+def load(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+def logits(bundle, tokens):
+    model, _, _ = LanguageFiles.find(bundle).load_transformer()
+    with torch.no_grad():
+        return model.decoder.project(model.decoder(tokens, right_padded=True).features)
+
+
+def test_logits_are_the_same(exported):
+    bundle, folder, _ = exported
+    theirs = load(folder)
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(4, theirs.config.vocab_size, (200, 30), generator=generator)
+    tokens[:, 0] = theirs.config.bos_token_id
+    expected = logits(bundle, tokens)
+    assert expected.std() > 1
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(tokens).logits, expected, atol=1e-4, rtol=0)
+
+
+def test_tokenizers_agree(exported):
+    bundle, folder, texts = exported
+    pipeline, tokenizer = (
+        Pipeline.load(bundle),
+        transformers.AutoTokenizer.from_pretrained(folder),
+    )
+    dictionary = LanguageFiles.find(bundle).load_transformer()[1]
+    for text in texts:
+        units = pipeline.encode(text)
+        numbers = [dictionary.eos(), *map(dictionary.index, units.split())]
+        assert tokenizer(text).input_ids == numbers
+        assert tokenizer.decode(numbers[1:]) == pipeline.decode(units)
+
+
+def test_words_that_the_model_lacks_are_unknown(tmp_path):
+    bundle, _ = make_bundle(tmp_path, "words")
+    export_to_huggingface(bundle, tmp_path / "hf")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    assert tokenizer(f"zebra {WORDS[0]} zebras").input_ids == [2, 3, 4, 3]
+
+
+def test_greedy_completions_are_the_same(exported):
+    bundle, folder, texts = exported
+    theirs, tokenizer = load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    prompt = torch.tensor([tokenizer(texts[0]).input_ids])
+    found = theirs.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=10)
+    expected = prompt
+    for _ in range(10):
+        row = logits(bundle, expected)[:, -1]
+        row[:, theirs.config.pad_token_id] = -torch.inf
+        expected = torch.cat((expected, row.argmax(1, keepdim=True)), dim=1)
+        if expected[0, -1] == theirs.config.eos_token_id:
+            break
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d_k": 4}, "no counterpart of --d-k 4 .*--to safetensors can"),
+        ({"d_ff": 256}, "no counterpart of --d-ff 256 with --d-model 32"),
+        ({"attention_window": 3}, "no counterpart of --attention-window 3"),
+    ],
+)
+def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
+    import toy_language_model
+
+    flags = [w for k, v in options.items() for w in ("--" + k.replace("_", "-"), str(v))]
+    monkeypatch.setattr(toy_language_model, "OURS", (*toy_language_model.OURS, *flags))
+    bundle, _ = make_bundle(tmp_path, "words")
+    with pytest.raises(ValueError, match=message):
+        export_to_huggingface(bundle, tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"), [(ONE_LAYER, "vaswani_lm_one_layer"), (LSTM, "flags of a model")]
+)
+def test_other_language_models_are_refused(tmp_path, flags, name):
+    data = write_data(tmp_path)
+    bundle = tmp_path / "model"
+    bundle.mkdir()
+    (data / "dict.txt").rename(bundle / "dict.txt")
+    (bundle / "preprocessing.json").write_text(TextSettings("words").to_json())
+    (bundle.parent / "bin" / "dict.txt").symlink_to(bundle / "dict.txt")
+    write_checkpoint(data, bundle / "model.pt", *flags, updates=0)
+    with pytest.raises(ValueError, match=f"{name}.*no counterpart of it; --to safetensors can"):
+        export_to_huggingface(bundle, tmp_path / "hf")
+
+
+def test_a_summarizer_is_refused(tmp_path):
+    settings = TextSettings("words", article_tokens=9, summary_tokens=5)
+    bundle = write_bundle(tmp_path / "model", settings, WORDS)
+    with pytest.raises(ValueError, match="summarizer.*--to safetensors can"):
+        export_to_huggingface(bundle, tmp_path / "hf")
+
+
+def test_without_a_tokenizer_the_vocabulary_is_there(tmp_path):
+    bundle, _ = make_bundle(tmp_path, "words")
+    export_to_huggingface(bundle, tmp_path / "hf", with_tokenizer=False)
+    assert not (tmp_path / "hf" / "tokenizer.json").exists()
+    assert json.loads((tmp_path / "hf" / "vocab.json").read_text())[WORDS[0]] == 4
+    assert "words" in (tmp_path / "hf" / "README.md").read_text()

@@ -1,0 +1,123 @@
+"""Moses' rules in a Hugging Face tokenizer do what sacremoses does."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.huggingface_moses import detokenization_steps, moses_steps
+from vaswani_plugin.text.moses import make_detokenizer, make_processor
+
+tokenizers = pytest.importorskip(
+    "tokenizers", reason="Hugging Face's transformers is missing: pip install '.[huggingface]'"
+)
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+LINES = [
+    "The old doctor's friends didn't see a well-known bird, in 1,000 gardens.",
+    'He said: "We bought 7,50 apples & a pear, for $5 (or 5 €)!"',
+    "Mr. Smith of the U.S.A. came at 5 p.m. in No. 7. No. He went.",
+    "It's rock'n'roll... the Jones' house, 'quoted' -- and 90's d'accord l'homme.",
+    "«\u00a0Vraiment\u00a0?\u00a0» „Ja“, sagte er. „Nein.“ z.B. Nr. 5 usw. und so.",
+    "中文，句子。 日本 の 文 mixed, हिन्दी, ½ Ⅷ ﬁne 😀 e\u0301 a\u200bb",
+    "ΟΔΟΣ ΣΟΦΟΣ. İstanbul STRASSE",
+    "'start and end'",
+    "a,b ,c, 5,300 ,5 x,y.' [brackets] {braces} <tag> | 50 % ; : 1\u00a0000",
+    "tabs\tand  two \u2028 spaces\x1c and\x85more",
+    '. .. ... .... a. b.. (c). "d." e.f. g.\'',
+    '" open, "two" and `one\' ``more\'\' "',
+    "",
+]
+FLAGS = [(False, False, False, True), (True, True, False, True), (False, True, True, False)]
+LANGUAGES = ["en", "de", "fr", "ru"]
+
+
+def part_of_tokenizer(name, content):
+    """A normalizer or a decoder, loaded from a tokenizer.json that holds nothing else."""
+    empty = dict.fromkeys(("truncation", "padding", "normalizer", "decoder"))
+    empty |= dict.fromkeys(("pre_tokenizer", "post_processor"))
+    model = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
+    frame = {"version": "1.0", "added_tokens": [], **empty, "model": model}
+    whole = tokenizers.Tokenizer.from_str(json.dumps({**frame, name: content}))
+    return getattr(whole, name)
+
+
+def their_words(language, *flags):
+    steps = {"type": "Sequence", "normalizers": moses_steps(language, *flags)}
+    normalizer = part_of_tokenizer("normalizer", steps)
+    return lambda line: " ".join(normalizer.normalize_str(line).split())
+
+
+def our_words(language, lowercase, normalize, aggressive, escape):
+    return make_processor(language, lowercase, normalize, True, aggressive, escape)
+
+
+def their_text(language):
+    steps = {"type": "Sequence", "decoders": detokenization_steps(language)}
+    decoder = part_of_tokenizer("decoder", steps)
+    return lambda words: decoder.decode([words])
+
+
+def differences(lines, one, other):
+    found = ((line, one(line), other(line)) for line in lines)
+    return [row for row in found if row[1] != row[2]]
+
+
+def random_lines(count):
+    rng = random.Random(2)
+    text = "ab A.B'c,\"`-5 9 .&|<>[]()%:;„“”‘’«»–—…\u00a0 éß中。½😀\u0301$€ s' 's Mr. No. z.B. \t"
+    return ["".join(rng.choices(text, k=rng.randrange(1, 30))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_text_is_split_into_the_same_words(language, flags):
+    ours, theirs = our_words(language, *flags), their_words(language, *flags)
+    assert not differences(LINES, ours, theirs)
+    assert any(ours(line) != line for line in LINES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_words_are_joined_to_the_same_text(language):
+    for flags in FLAGS:
+        words = list(map(our_words(language, *flags), LINES))
+        assert not differences(words, make_detokenizer(language), their_text(language))
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_nearly_all_nonsense_is_split_and_joined_alike(language):
+    """Rules that use up their context differ after the second match in a row."""
+    lines = random_lines(300)
+    for flags in FLAGS:
+        ours = our_words(language, *flags)
+        assert len(differences(lines, ours, their_words(language, *flags))) <= 3
+        words = list(map(ours, lines))
+        assert len(differences(words, make_detokenizer(language), their_text(language))) <= 3
+
+
+@pytest.mark.parametrize("language", ["cs", "fi"])
+def test_languages_that_look_further_are_refused(language):
+    with pytest.raises(UserError, match=f"language {language} .*--without-tokenizer"):
+        detokenization_steps(language)
+
+
+@pytest.mark.slow
+@pytest.mark.shared_data
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
+def test_ten_thousand_real_lines_are_split_and_joined_alike(language):
+    files = sorted(DATA.glob(f"*/*.{language}.gz")) + sorted(
+        DATA.glob(f"newstest/*/*.{language}.gz")
+    )
+    if not files:
+        pytest.skip(f"NOT TESTED: no text in {DATA}")
+    lines = [line for file in files for line in gzip.open(file, "rt", encoding="utf-8")]
+    random.Random(1).shuffle(lines)
+    sample = [line.rstrip("\n") for line in lines[:10_000]]
+    for flags in FLAGS:
+        ours = our_words(language, *flags)
+        assert not differences(sample, ours, their_words(language, *flags))
+        words = list(map(ours, sample))
+        assert not differences(words, make_detokenizer(language), their_text(language))

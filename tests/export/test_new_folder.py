@@ -1,0 +1,38 @@
+"""Folders that are complete or not there: links, the current folder, errors."""
+
+from pathlib import Path
+
+import pytest
+
+from vaswani_plugin.export.new_folder import new_folder
+
+
+def test_a_link_to_an_empty_folder(tmp_path: Path) -> None:
+    """The files come into the link's target, and the link stays."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.mkdir()
+    link.symlink_to(target)
+    with new_folder(link) as folder:
+        (folder / "file").touch()
+    assert link.is_symlink() and (target / "file").is_file()
+    assert sorted(tmp_path.iterdir()) == [link, target]
+
+
+@pytest.mark.parametrize("name", [".", "../here"])
+def test_the_current_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The shell would remain in a folder that is gone."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ValueError, match="is the current folder"), new_folder(Path(name)):
+        pass
+    assert list(tmp_path.iterdir()) == [tmp_path / "here"]
+
+
+def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
+    output = tmp_path / "new"
+    with pytest.raises(RuntimeError), new_folder(output) as folder:
+        (folder / "file").touch()
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,291 @@
+"""onnxruntime computes by the graphs of our export what our model computes, at any sizes."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+from toy_bundle import POSITIONS, write_toy_bundle
+
+from vaswani_plugin.cli import __main__ as cli
+from vaswani_plugin.export import onnx_export
+from vaswani_plugin.export.onnx_export import check_graphs, export_to_onnx
+from vaswani_plugin.inference.bundle import Bundle
+
+pytest.importorskip("onnx", reason="NOT TESTED: no onnx here: pip install '.[onnx]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="NOT TESTED: no onnxruntime here")
+
+GRAPHS = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
+ROWS = {
+    "base": (),
+    "heads": ("--d-k", "4", "--d-v", "6", "--encoder-layers", "1"),
+    "learned": ("--positions", "learned"),
+    "fairseq's": ("--positions", "sinusoidal-fairseq", "--attention-scale", "none"),
+}
+PAIRS = 200
+PAD, EOS, FIRST = 1, 2, 4
+
+
+@pytest.fixture(scope="module", params=ROWS)
+def exported(request, tmp_path_factory):
+    """Our model in plain modules, and the sessions of its three graphs."""
+    folder = tmp_path_factory.mktemp("onnx")
+    share = "all" if request.param == "base" else "none"
+    flags = ("--arch", "vaswani_debug", *ROWS[request.param])
+    bundle = write_toy_bundle(folder, model=flags, share=share)
+    assert export_to_onnx(bundle, folder / "onnx") == bundle / "model.pt"
+    return Bundle.load(bundle).load_transformer().model, sessions(folder / "onnx")
+
+
+def sessions(folder):
+    """The graphs in onnxruntime, without any code of ours."""
+    return [onnxruntime.InferenceSession(folder / name) for name in GRAPHS]
+
+
+def run(session, **inputs):
+    """All outputs by name."""
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def pairs(seed, vocabulary):
+    """Four random pairs, of any lengths, the sources padded on either side, as arrays."""
+    random = np.random.default_rng(seed)
+    source_length, target_length = random.integers(3, POSITIONS, 2)
+    source = random.integers(FIRST, vocabulary, (4, source_length))
+    target = random.integers(FIRST, vocabulary, (4, target_length))
+    source[:, -1], target[:, 0] = EOS, EOS
+    source[1, : source_length // 2] = PAD
+    source[2, source_length // 2 :] = PAD
+    target[3, target_length // 2 + 1 :] = PAD
+    return source, target
+
+
+def expected_logits(model, source, target):
+    """By the decoder's own forward, over the whole target."""
+    source, target = torch.from_numpy(source), torch.from_numpy(target)
+    with torch.no_grad():
+        memory, mask = model.encoder(source).features, source.ne(PAD)[:, None, None]
+        return model.decoder.project(model.decoder(target, memory, mask).features).numpy()
+
+
+def test_the_logits_of_200_pairs(exported):
+    model, (encoder, decoder, _) = exported
+    vocabulary = len(model.decoder.dictionary)
+    for seed in range(PAIRS // 4):
+        source, target = pairs(seed, vocabulary)
+        mask = (source != PAD).astype(np.int64)
+        memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
+        inputs = {"encoder_attention_mask": mask, "encoder_hidden_states": memory}
+        found = run(decoder, input_ids=target, **inputs)["logits"]
+        expected = expected_logits(model, source, target)
+        assert expected.std() > 1
+        words = target != PAD  # at padding the logits mean nothing
+        np.testing.assert_allclose(found[words], expected[words], atol=1e-4, rtol=0)
+
+
+def test_the_mask_alone_says_what_is_padding(exported):
+    """Whatever token is there: other programs pad with other numbers."""
+    model, (encoder, _, _) = exported
+    source, _ = pairs(5, len(model.decoder.dictionary))
+    mask = (source != PAD).astype(np.int64)
+    others = np.where(mask, source, FIRST)
+    first, second = (
+        run(encoder, input_ids=ids, attention_mask=mask)["last_hidden_state"]
+        for ids in (source, others)
+    )
+    assert (first == second)[mask.astype(bool)].all()
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9, [1, 3, 5], [4, 1, 4]], ids=str)
+def test_with_past_any_parts_give_the_whole(exported, sizes):
+    model, (encoder, decoder, with_past) = exported
+    source, target = pairs(3, len(model.decoder.dictionary))
+    target = np.tile(target, (1, 9))[:, : sum(sizes)]
+    target[target == PAD] = FIRST
+    expected = expected_logits(model, source, target)
+    mask = (source != PAD).astype(np.int64)
+    memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
+    first, *rest = np.split(target, np.cumsum(sizes)[:-1], axis=1)
+    found = run(decoder, input_ids=first, encoder_attention_mask=mask, encoder_hidden_states=memory)
+    parts, past = [found["logits"]], {}
+    for part in rest:
+        past |= {
+            name.replace("present", "past_key_values"): array
+            for name, array in found.items()
+            if name.startswith("present")
+        }
+        found = run(with_past, input_ids=part, encoder_attention_mask=mask, **past)
+        parts.append(found["logits"])
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-4, rtol=0)
+
+
+def test_names_and_axes_are_optimums(exported):
+    model, graphs = exported
+    layers, width = range(len(model.decoder.layers)), model.sizes.d_model
+    batch, past = "batch_size", "past_decoder_sequence_length"
+    source, target = "encoder_sequence_length", "decoder_sequence_length"
+    shapes = [
+        {entry.name: entry.shape for entry in (*graph.get_inputs(), *graph.get_outputs())}
+        for graph in graphs
+    ]
+    assert shapes[0] == {
+        "input_ids": [batch, source],
+        "attention_mask": [batch, source],
+        "last_hidden_state": [batch, source, width],
+    }
+    for number, found in enumerate(shapes[1:]):
+        assert found["input_ids"] == [batch, target]
+        assert found["encoder_attention_mask"] == [batch, source]
+        assert found["logits"][:2] == [batch, target]
+        assert ("encoder_hidden_states" in found) == (number == 0)
+        for layer in layers:
+            for part in ("key", "value"):
+                own = found[f"present.{layer}.decoder.{part}"]
+                assert own[0] == batch and isinstance(own[2], str)
+                assert (f"present.{layer}.encoder.{part}" in found) == (number == 0)
+                read = f"past_key_values.{layer}.decoder.{part}"
+                assert (read in found) == (number == 1)
+                if number:
+                    assert found[read][2] == past
+                    assert found[f"past_key_values.{layer}.encoder.{part}"][2] == source
+
+
+def test_the_folder(tmp_path):
+    """A bundle with Hugging Face's configuration."""
+    bundle = write_toy_bundle(tmp_path)
+    (bundle / "README.md").write_text("the card", encoding="utf-8")
+    export_to_onnx(bundle, tmp_path / "onnx")
+    names = {path.name for path in bundle.iterdir()} - {"model.pt", "model.safetensors"}
+    added = {"config.json", "generation_config.json"}
+    assert {path.name for path in (tmp_path / "onnx").iterdir()} == names | added | {*GRAPHS}
+    config = json.loads((tmp_path / "onnx" / "config.json").read_text())
+    assert config["model_type"] == "marian" and config["d_model"] == 32
+    assert config["vaswani"]["max_target_positions"] == POSITIONS
+    generation = json.loads((tmp_path / "onnx" / "generation_config.json").read_text())
+    assert generation["num_beams"] == 2 and generation["decoder_start_token_id"] == EOS
+
+
+def test_int8_is_smaller_and_close(tmp_path):
+    size = ("--arch", "vaswani_debug", "--d-model", "128", "--d-ff", "512")
+    bundle = write_toy_bundle(tmp_path, model=size)
+    export_to_onnx(bundle, tmp_path / "float32")
+    export_to_onnx(bundle, tmp_path / "int8", "int8")
+    for name in GRAPHS:
+        sizes = [(tmp_path / kind / name).stat().st_size for kind in ("int8", "float32")]
+        assert sizes[0] < 0.5 * sizes[1], name
+    model = Bundle.load(bundle).load_transformer().model
+    encoder, decoder, _ = sessions(tmp_path / "int8")
+    source, target = pairs(2, len(model.decoder.dictionary))
+    mask = (source != PAD).astype(np.int64)
+    memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
+    inputs = {"encoder_attention_mask": mask, "encoder_hidden_states": memory}
+    found = run(decoder, input_ids=target, **inputs)["logits"]
+    expected = expected_logits(model, source, target)
+    assert 0 < np.abs(found - expected).mean() < 0.1 * expected.std()
+
+
+def test_the_check_finds_other_weights(tmp_path):
+    """The export ends with it: a graph that computes something else is no result."""
+    bundle = write_toy_bundle(tmp_path)
+    export_to_onnx(bundle, tmp_path / "onnx")
+    model = Bundle.load(bundle).load_transformer().model
+    check_graphs(model, tmp_path / "onnx")
+    with torch.no_grad():
+        model.decoder.layers[1].cross_attention.value.weight[3, 5] += 1
+    with pytest.raises(ValueError, match="decoder_model.onnx gives other logits"):
+        check_graphs(model, tmp_path / "onnx")
+    check_graphs(model, tmp_path / "onnx", in_int8=True)
+    with torch.no_grad():
+        model.decoder.projection.weight.mul_(-1)
+    with pytest.raises(ValueError, match="decoder_model.onnx gives other logits"):
+        check_graphs(model, tmp_path / "onnx", in_int8=True)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+class TestRefusals:
+    """One line that names the remedy; nothing is written."""
+
+    @pytest.fixture
+    def refused(self, bundle, tmp_path, capsys):
+        def check(message, model=bundle, flags=(), output=tmp_path / "out"):
+            before = sorted(tmp_path.rglob("*"))
+            arguments = ["export", "--to", "onnx", "--model", model, "--output", output, *flags]
+            assert cli.main(list(map(str, arguments))) == 1
+            error = capsys.readouterr().err
+            assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
+            assert message in error
+            assert sorted(tmp_path.rglob("*")) == before
+
+        return check
+
+    def test_what_is_no_bundle(self, refused, bundle, tmp_path):
+        refused(f"{bundle / 'model.pt'} is not a bundle", bundle / "model.pt")
+        refused(f"{tmp_path / 'absent'} is not a bundle", tmp_path / "absent")
+        refused(f"{tmp_path} is not a bundle", tmp_path)
+
+    @pytest.fixture
+    def other(self, bundle, tmp_path):
+        """A copy of the bundle."""
+        return shutil.copytree(bundle, tmp_path / "other")
+
+    def test_another_model(self, refused, other):
+        state = torch.load(other / "model.pt")
+        state["cfg"]["model"]["_name"] = "vaswani_attention_lstm"
+        torch.save(state, other / "model.pt")
+        refused("'vaswani_attention_lstm', which only fairseq builds: the ONNX export takes", other)
+
+    def test_a_language_model(self, refused, other):
+        shutil.copy(other / "dict.en.txt", other / "dict.txt")
+        (other / "preprocessing.json").write_text('{"version": 1, "coding": "words"}')
+        refused(f"{other} holds a language model, and a translation model is needed", other)
+
+    def test_broken_weights(self, refused, other):
+        state = torch.load(other / "model.pt")
+        state["model"]["encoder.layers.0.feed_forward.w_1.bias"][3] = float("nan")
+        torch.save(state, other / "model.pt")
+        refused("model.pt: encoder.layers.0.feed_forward.w_1.bias holds NaN", other)
+        (other / "model.pt").write_bytes(b"x")
+        refused("model.pt: truncated", other)
+
+    def test_restricted_attention(self, refused, tmp_path):
+        (tmp_path / "made").mkdir()
+        flags = ("--arch", "vaswani_debug", "--attention-window", "3")
+        bundle = write_toy_bundle(tmp_path / "made", model=flags)
+        refused("an ONNX export has no counterpart of --attention-window 3", bundle)
+
+    def test_a_quantization_of_another_program(self, refused):
+        flags = ["--quantization", "bfloat16"]
+        refused("onnxruntime has no --quantization bfloat16; give int8", flags=flags)
+
+    def test_flags_of_another_target(self, refused):
+        refused("--data-bin means nothing with --to onnx", flags=["--data-bin", "x"])
+
+    def test_a_folder_that_holds_something(self, refused, bundle):
+        refused("is not an empty folder", output=bundle)
+
+    @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+    def test_a_package_that_is_missing(self, refused, monkeypatch, package):
+        monkeypatch.setitem(sys.modules, package, None)
+        refused(f"{package} is not installed")
+
+    def test_a_model_above_protobufs_limit(self, refused, monkeypatch):
+        monkeypatch.setattr(onnx_export, "LARGEST", 10_000)
+        refused("of weights, and an ONNX file holds less than 2 GiB")
+
+    def test_a_quantizer_that_fails(self, refused, monkeypatch):
+        import onnxruntime.quantization as quantization
+
+        def fail(*_, **__):
+            raise NotImplementedError("no\nsuch kernel")
+
+        monkeypatch.setattr(quantization, "quantize_dynamic", fail)
+        refused(
+            "onnxruntime can't quantize encoder_model.onnx: no", flags=["--quantization", "int8"]
+        )

@@ -1,0 +1,122 @@
+"""What fairseq's own Transformer takes and returns, ours does: with the same weights, the same."""
+
+import pytest
+import torch
+from model_factory import make_model, make_stock_twin, make_task, random_batch
+
+LENGTHS = [(9, 7), (4, 11), (12, 2)]
+NEAR = {"atol": 1e-5, "rtol": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(scope="module")
+def models(task):
+    ours = make_model(task, positions="sinusoidal-fairseq", layer_norm_eps=1e-5)
+    return ours, make_stock_twin(ours)
+
+
+@pytest.fixture(scope="module")
+def batch(task):
+    return random_batch(task, LENGTHS)
+
+
+@pytest.fixture
+def real(batch):
+    """Where target and source have tokens, (B, T) and (B, S)."""
+    return batch["prev_output_tokens"].ne(1), batch["src_tokens"].ne(1)
+
+
+def assert_same_attention(ours, theirs, real):
+    target, source = real
+    assert ours.shape == theirs.shape
+    torch.testing.assert_close(ours[target], theirs[target], **NEAR)
+    assert (ours[target].sum(-1) - 1).abs().max() < 1e-5
+    assert not (ours * ~source[:, None])[target].any()
+
+
+def test_a_full_forward_returns_the_last_layers_attention(models, batch, real):
+    (logits, extra), (expected, stock_extra) = (model(**batch) for model in models)
+    torch.testing.assert_close(logits[real[0]], expected[real[0]], **NEAR)
+    assert_same_attention(extra["attn"][0], stock_extra["attn"][0], real)
+
+
+def test_in_training_it_is_there_too(models, batch):
+    """fairseq's criterion with alignment reads it off the training's forward pass."""
+    ours = models[0].train()
+    assert ours(**batch)[1]["attn"][0].shape == (3, 11, 12)
+    assert ours(**batch, features_only=True)[1]["attn"] == [None]  # nobody reads it: no work
+    ours.eval()
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("heads", [None, 2])
+def test_alignment_of_a_layer_and_of_some_heads(models, batch, real, layer, heads):
+    wanted = {"alignment_layer": layer, "alignment_heads": heads}
+    ours, theirs = (model(**batch, **wanted)[1]["attn"][0] for model in models)
+    assert_same_attention(ours, theirs, real)
+
+
+def test_features_are_extracted(models, batch, real):
+    (ours, extra), (theirs, stock_extra) = (model.extract_features(**batch) for model in models)
+    torch.testing.assert_close(ours[real[0]], theirs[real[0]], **NEAR)
+    assert_same_attention(extra["attn"][0], stock_extra["attn"][0], real)
+
+
+def test_hidden_states_are_those_of_each_layer(models, batch, real):
+    ours, theirs = (
+        model.encoder(batch["src_tokens"], batch["src_lengths"], return_all_hiddens=True)
+        for model in models
+    )
+    assert len(ours["encoder_states"]) == len(theirs["encoder_states"]) == 3
+    for one, other in zip(ours["encoder_states"], theirs["encoder_states"], strict=True):
+        places = real[1].T  # (S, B)
+        torch.testing.assert_close(one[places], other[places], **NEAR)
+    assert not models[0].encoder(batch["src_tokens"])["encoder_states"]
+    inner = [model(**batch, return_all_hiddens=True)[1]["inner_states"] for model in models]
+    assert len(inner[0]) == len(inner[1]) == 4
+    for one, other in zip(*inner, strict=True):
+        torch.testing.assert_close(one[real[0].T], other[real[0].T], **NEAR)
+
+
+def test_embeddings_may_be_handed_in(models, batch, real):
+    generator = torch.Generator().manual_seed(5)
+    given = torch.randn(*batch["src_tokens"].shape, 32, generator=generator)
+    ours, theirs = (
+        model.encoder(batch["src_tokens"], batch["src_lengths"], token_embeddings=given)
+        for model in models
+    )
+    places = real[1].T
+    found, expected = (out["encoder_out"][0][places] for out in (ours, theirs))
+    torch.testing.assert_close(found, expected, **NEAR)
+    plain = models[0].encoder(batch["src_tokens"])["encoder_out"][0][places]
+    assert (found - plain).abs().max() > 0.1
+
+
+def test_the_full_context_may_be_seen(models, batch, real):
+    decoded = []
+    for model in models:
+        encoder_out = model.encoder(batch["src_tokens"], batch["src_lengths"])
+        tokens = batch["prev_output_tokens"]
+        decoded.append(model.decoder(tokens, encoder_out, full_context_alignment=True)[0])
+    torch.testing.assert_close(decoded[0][real[0]], decoded[1][real[0]], **NEAR)
+    assert (decoded[0] - models[0](**batch)[0])[real[0]].abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["return_all_hidden", "token_embedding", "alignment"])
+def test_what_is_misspelled_is_refused(models, batch, name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        models[0](**batch, **{name: True})
+
+
+def test_an_incomplete_configuration_is_completed_before_anything_is_built(task):
+    from omegaconf import OmegaConf
+
+    from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+
+    bare = OmegaConf.create({"heads": 4, "max_source_positions": 9, "max_target_positions": 9})
+    model = VaswaniTransformer.build_model(bare, task)
+    assert model.projection_weight.size(1) == 512 and len(model.encoder.layers) == 6

@@ -1,0 +1,246 @@
+"""The language model against the NumPy reference, and what must not change its predictions."""
+
+import itertools
+import math
+
+import numpy as np
+import paper_reference
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq_flags import training_config
+from language_models import make_language_model, padded, random_texts
+from model_factory import make_model, make_task
+from reference_weights import layer_weights_of, numbers
+
+from vaswani_plugin.fairseq_plugin.models.language_model import VaswaniLanguageModel
+from vaswani_plugin.fairseq_plugin.models.one_layer_language_model import OneLayerLanguageModel
+from vaswani_plugin.model.architectures import LANGUAGE_MODELS
+from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
+from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+from vaswani_plugin.search import beam_past
+from vaswani_plugin.search.language_beams import PackedLanguageModel
+
+EXACT = {"atol": 1e-10, "rtol": 0}
+TASK = ("--task", "vaswani_language_modeling")
+LENGTHS = [9, 4, 12, 1]
+# (layers, d_model, d_ff, heads) and the count with 1,000 rows, worked out below from the formula.
+ROWS = {
+    "vaswani_lm_base": (6, 512, 2048, 8),
+    "vaswani_lm_tiny": (4, 128, 256, 4),
+    "vaswani_lm_debug": (2, 32, 64, 4),
+}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(params=[0, 1, 3, 100], ids=lambda r: f"window-{r}")
+def model(request, task):
+    return make_language_model(task, attention_window=request.param)
+
+
+def test_logits_are_those_of_the_formulas(task):
+    """Embedding x sqrt(D) + sinusoids, masked post-norm layers, the embedding transposed."""
+    model = make_language_model(task)
+    (text,) = random_texts(task.source_dictionary, [9])
+    embedding = numbers(model.projection_weight)
+    x = np.stack([math.sqrt(16) * embedding[token] for token in text])
+    x += np.stack([paper_reference.sinusoid(t, 16) for t in range(len(text))])
+    for layer in model.decoder.layers:
+        mask = paper_reference.past_only(len(text))
+        x = paper_reference.encoder_layer(x, layer_weights_of(layer), 1e-6, mask)
+    logits, _ = model(torch.tensor([text]))
+    np.testing.assert_allclose(numbers(logits[0]), x @ embedding.T, atol=1e-9)
+    assert model.decoder.projection is model.decoder.embedding
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+def test_padding_is_inert(task, model, left):
+    dictionary = task.source_dictionary
+    texts = random_texts(dictionary, LENGTHS)
+    batch = padded(texts, dictionary.pad(), left)
+    together, _ = model(batch)
+    for row, text in enumerate(texts):
+        alone, _ = model(torch.tensor([text]))
+        own = together[row][batch[row].ne(dictionary.pad())]
+        torch.testing.assert_close(own, alone[0], **EXACT)
+    assert together.isfinite().all()
+
+
+def test_the_future_is_inert(task, model):
+    (text,) = random_texts(task.source_dictionary, [12])
+    before, _ = model(torch.tensor([text]))
+    changed = [*text[:7], *random_texts(task.source_dictionary, [6], seed=8)[0][1:]]
+    after, _ = model(torch.tensor([changed]))
+    torch.testing.assert_close(after[:, :7], before[:, :7], **EXACT)
+    assert (after[:, 7] - before[:, 7]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("pieces", [[1] * 12, [1, 3, 1, 7], [4, 8], [12]], ids=str)
+@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
+def test_incremental_is_full(task, model, pieces, left):
+    dictionary = task.source_dictionary
+    batch = padded(random_texts(dictionary, [9, 4, 12]), dictionary.pad(), left)
+    full, _ = model(batch)
+    state, begin = {}, 0
+    for end in itertools.accumulate(pieces):
+        piece, _ = model.decoder(batch[:, :end], incremental_state=state)
+        real = batch[:, begin:end].ne(dictionary.pad())
+        torch.testing.assert_close(piece[real], full[:, begin:end][real], **EXACT)
+        begin = end
+    order = torch.tensor([2, 0])
+    model.decoder.reorder_incremental_state_scripting(state, order)
+    torch.testing.assert_close(
+        model.decoder(torch.cat((batch, batch[:, :1]), 1)[order], incremental_state=state)[0],
+        model(torch.cat((batch, batch[:, :1]), 1)[order])[0][:, -1:],
+        **EXACT,
+    )
+
+
+@torch.no_grad()
+def test_beams_are_the_full_model(task, model, monkeypatch):
+    """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
+    monkeypatch.setattr(beam_past, "ROOM", 1)
+    dictionary = task.source_dictionary
+    generator = torch.Generator().manual_seed(5)
+    texts = random_texts(dictionary, [5, 1, 8, 3])
+    prompts = padded(texts, dictionary.pad())
+    beams = PackedLanguageModel(model.decoder).begin(
+        {"src_tokens": prompts, "src_lengths": torch.tensor([len(t) for t in texts])}, 3
+    )
+    histories = [[text] for text in texts]
+    beams.advance(torch.zeros(4, 1, dtype=torch.long), None)
+    for step in range(9):
+        logits = beams.logits(slice(0, len(histories)))
+        for text, of_text in zip(histories, logits, strict=True):
+            for history, found in zip(text, of_text, strict=True):
+                expected = model(torch.tensor([history]))[0][0, -1]
+                torch.testing.assert_close(found, expected, **EXACT)
+        if step == 4:
+            stay = [3, 1]
+            beams.keep(torch.tensor(stay))
+            histories = [histories[row] for row in stay]
+        width = len(histories[0])
+        parents = torch.randint(0, width, (len(histories), 3), generator=generator)
+        words = torch.randint(4, len(dictionary), (len(histories), 3), generator=generator)
+        beams.advance(words, parents)
+        histories = [
+            [[*text[p], w] for p, w in zip(ps, ws, strict=True)]
+            for text, ps, ws in zip(histories, parents.tolist(), words.tolist(), strict=True)
+        ]
+
+
+def test_attention_weights(task, model):
+    (text,) = random_texts(task.source_dictionary, [7])
+    _, extra = model(torch.tensor([text]), need_weights=True)
+    assert len(extra["self_attention"]) == 3
+    for weights in extra["self_attention"]:
+        assert weights.shape == (1, 4, 7, 7)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(1, 4, 7).double(), **EXACT)
+        assert not weights.triu(1).any()
+
+
+def test_too_long_a_text_is_refused_with_the_remedy(task):
+    model = make_language_model(task, tokens_per_sample=10)
+    model(torch.tensor(random_texts(task.source_dictionary, [10])))
+    with pytest.raises(ValueError, match="11 tokens and the language model 10 pos.*-per-sample 10"):
+        model(torch.tensor(random_texts(task.source_dictionary, [11])))
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [({}, 40), ({"add_bos_token": True}, 41), ({"max_target_positions": 99}, 99)],
+    ids=str,
+)
+def test_position_limit(task, changes, limit):
+    assert make_language_model(task, **changes).max_positions() == limit
+
+
+def test_weights_begin_as_the_translation_models_do():
+    """Of each kind of matrix the same spread; the sizes are equal, so the draws are alike."""
+    task = make_task(200)
+    torch.manual_seed(1)
+    cfg = training_config(*TASK, "--arch", "vaswani_lm_tiny", "--tokens-per-sample", "64")
+    ours = VaswaniLanguageModel.build_model(cfg.model, task).state_dict()
+    sizes = {"d_model": 128, "d_ff": 256, "decoder_layers": 4, "heads": 4}
+    theirs = make_model(task, **sizes).decoder.state_dict()
+    compared = 0
+    for name, tensor in ours.items():
+        twin = theirs[name.removeprefix("decoder.")]
+        assert tensor.shape == twin.shape
+        noise = 4 / math.sqrt(tensor.numel())
+        torch.testing.assert_close(tensor.std(), twin.std(), rtol=noise, atol=0)
+        compared += tensor.dim() > 1
+    assert compared == 2 + 4 * 6  # embedding and projection are one tensor under two names
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row_through_parser_and_build(name):
+    n, d, ff, heads = ROWS[name]
+    task = make_task(1000 - 4)
+    cfg = training_config(*TASK, "--arch", name)
+    with torch.device("meta"):
+        model = VaswaniLanguageModel.build_model(cfg.model, task)
+    layer = 4 * (d * d + d) + 2 * d * ff + ff + d + 2 * 2 * d
+    assert sum(p.numel() for p in model.parameters()) == n * layer + 1000 * d
+    assert len(model.decoder.layers) == n
+    assert {layer.self_attention.heads for layer in model.decoder.layers} == {heads}
+    assert model.decoder.dropout == 0.1
+    assert type(model.decoder.positions) is SinusoidalPositions
+    assert ARCH_MODEL_REGISTRY[name] is VaswaniLanguageModel
+    assert model.max_positions() == 1024
+
+
+def test_every_row_is_tested():
+    assert {row.name for row in LANGUAGE_MODELS} == set(ROWS)
+    assert MODEL_REGISTRY["vaswani_lm_one_layer"] is OneLayerLanguageModel
+
+
+def test_learned_positions(task):
+    model = make_language_model(task, positions="learned")
+    assert type(model.decoder.positions) is LearnedPositions
+    (text,) = random_texts(task.source_dictionary, [6])
+    first, _ = model(torch.tensor([text]))
+    with torch.no_grad():
+        model.decoder.positions.weight[0] += 1
+    assert (model(torch.tensor([text]))[0] - first).abs().max() > 1e-3
+
+
+def test_two_dictionaries_are_refused(task):
+    task = make_task()
+    task.target_dictionary = make_task(5).target_dictionary
+    with pytest.raises(ValueError, match="--output-dictionary-size"):
+        make_language_model(task)
+
+
+@pytest.mark.parametrize(
+    ("flag", "changes"), [("--heads", {"heads": 0}), ("--decoder-layers", {"decoder_layers": 0})]
+)
+def test_bad_sizes_are_refused(task, flag, changes):
+    with pytest.raises(ValueError, match=f"{flag} is 0"):
+        make_language_model(task, **changes)
+
+
+def test_dropout_trains_and_evaluation_does_without(task):
+    model = make_language_model(task, dropout=0.5)
+    batch = torch.tensor(random_texts(task.source_dictionary, [8]))
+    assert model(batch)[0].equal(model(batch)[0])
+    model.train()
+    assert not model(batch)[0].equal(model(batch)[0])
+
+
+def test_the_model_learns(task):
+    """A text that repeats is predicted after a few steps, all positions at once."""
+    model = make_language_model(task).train()
+    text = torch.tensor([random_texts(task.source_dictionary, [6])[0] * 5])
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(60):
+        logits = model(text[:, :-1])[0].flatten(0, 1)
+        loss, _ = label_smoothed_cross_entropy(logits, text[:, 1:].flatten(), 0.0, 1)
+        optimizer.zero_grad()
+        loss.mean().backward()
+        optimizer.step()
+    assert loss[6:].mean() < 0.1

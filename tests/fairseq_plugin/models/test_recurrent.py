@@ -1,0 +1,384 @@
+"""The recurrent models equal the NumPy loops, and what must not matter doesn't."""
+
+import argparse
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import recurrent_reference as reference
+import torch
+from fairseq import models
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq_flags import training_config
+from model_factory import make_dictionary, make_task, random_batch
+from recurrent_models import KINDS, exact_recurrent, lstm_weights, make_recurrent
+from reference_weights import numbers
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.defaults import report
+from vaswani_plugin.fairseq_plugin.models._rows import register_rows
+from vaswani_plugin.fairseq_plugin.models.attention_lstm import VaswaniAttentionLSTM
+from vaswani_plugin.fairseq_plugin.models.seq2seq_lstm import VaswaniSeq2SeqLSTM
+from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS, Architecture
+from vaswani_plugin.model.configurations import AttentionLSTMConfig as Config
+
+EXACT = {"atol": 1e-11, "rtol": 0}
+LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
+ATTENTIVE = ["attention", "input feeding", "scaled-dot", "additive", "mean"]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def model(task, kind):
+    return exact_recurrent(kind, task)
+
+
+def score_of(kind, attention):
+    """The reference's score function of a model's attention."""
+    if kind == "additive":
+        parts = attention.of_state.weight, attention.of_state.bias, attention.of_source.weight
+        return reference.additive(numbers(attention.score.weight)[0], *map(numbers, parts))
+    known = {"scaled-dot": reference.scaled_dot, "mean": reference.alike}
+    return known.get(kind, reference.dot)
+
+
+@pytest.mark.parametrize("sharing", ["all", "decoder", "none"])
+def test_logits_and_attention_are_the_references(task, kind, sharing):
+    model = exact_recurrent(kind, task, share_embeddings=sharing)
+    source, target = [7, 20, 9, 9, 4, 2], [2, 11, 5, 26, 8]
+    encoder, decoder = model.encoder.layers.lstm, model.decoder.layers.lstm
+    rows = numbers(model.encoder.embedding.weight), numbers(model.decoder.embedding.weight)
+    common = source, target, rows, numbers(model.decoder.projection.weight)
+    if kind in ATTENTIVE:
+        ways = zip(lstm_weights(encoder), lstm_weights(encoder, "_reverse"), strict=True)
+        expected, alpha = reference.attention_seq2seq(
+            *(*common, list(ways), lstm_weights(decoder)),
+            numbers(model.decoder.layers.attention.combine.weight),
+            input_feeding=kind == "input feeding",
+            score=score_of(kind, model.decoder.layers.attention),
+        )
+    elif kind == "both ways":
+        ways = zip(lstm_weights(encoder), lstm_weights(encoder, "_reverse"), strict=True)
+        expected = reference.two_way_seq2seq(*common, list(ways), lstm_weights(decoder))
+    else:
+        layers = lstm_weights(encoder), lstm_weights(decoder)
+        expected = reference.seq2seq(*common, *layers, reverse=kind == "seq2seq")
+    logits, extra = model(torch.tensor([source]), torch.tensor([6]), torch.tensor([target]))
+    assert expected.std() > 0.1
+    np.testing.assert_allclose(numbers(logits[0]), expected, **EXACT)
+    if kind in ATTENTIVE:
+        np.testing.assert_allclose(numbers(extra["attn"][0][0]), alpha, **EXACT)
+    else:
+        assert extra["attn"] == [None]
+
+
+@pytest.mark.parametrize("left_pad_source", [False, True])
+@pytest.mark.parametrize("left_pad_target", [False, True])
+def test_padded_in_a_batch_is_alone(task, model, left_pad_source, left_pad_target):
+    batch = random_batch(task, LENGTHS, left_pad=left_pad_source)
+    targets = batch["prev_output_tokens"]
+    if left_pad_target:
+        pairs = zip(targets, LENGTHS, strict=True)
+        targets = torch.stack([row.roll(targets.size(1) - pair[1]) for row, pair in pairs])
+    together, extra = model(batch["src_tokens"], batch["src_lengths"], targets)
+    pad = task.source_dictionary.pad()
+    for row, source in enumerate(batch["src_tokens"]):
+        read, real = source.ne(pad), targets[row].ne(pad)
+        alone, alone_extra = model(source[read][None], None, targets[row][real][None])
+        torch.testing.assert_close(together[row][real], alone[0], **EXACT)
+        if extra["attn"][0] is not None:
+            alpha = extra["attn"][0][row][real]
+            torch.testing.assert_close(alpha[:, read], alone_extra["attn"][0][0], **EXACT)
+            assert (alpha[:, ~read] == 0).all()
+    assert together.isfinite().all()
+
+
+def test_padding_does_not_reach_the_gradients(task, model):
+    batch = random_batch(task, LENGTHS)
+    pad = task.source_dictionary.pad()
+    parameters = list(model.parameters())
+
+    def gradients(net_input, real):
+        loss = model(**net_input)[0].log_softmax(-1)[real].square().sum()
+        return torch.autograd.grad(loss, parameters)
+
+    together = gradients(batch, batch["prev_output_tokens"].ne(pad))
+    apart = [torch.zeros_like(p) for p in parameters]
+    for source, target in zip(batch["src_tokens"], batch["prev_output_tokens"], strict=True):
+        alone = {
+            "src_tokens": source[source.ne(pad)][None],
+            "src_lengths": None,
+            "prev_output_tokens": target[target.ne(pad)][None],
+        }
+        for total, part in zip(apart, gradients(alone, slice(None)), strict=True):
+            total += part
+    for ours, summed in zip(together, apart, strict=True):
+        torch.testing.assert_close(ours, summed, atol=1e-8, rtol=1e-8)
+
+
+def test_incremental_is_full_and_follows_the_beams(task, model):
+    """A token at a time, the rows shuffled half way, as a search does it."""
+    batch = random_batch(task, [(9, 8), (4, 8), (12, 8)])
+    tokens, order = batch["prev_output_tokens"], torch.tensor([2, 0, 0])
+    encoder_out = model.encoder(batch["src_tokens"])
+    state, steps, alphas = {}, [], []
+    for length in range(1, 9):
+        if length == 5:
+            tokens = tokens.index_select(0, order)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            model.decoder.reorder_incremental_state_scripting(state, order)
+        logits, extra = model.decoder(tokens[:, :length], encoder_out, incremental_state=state)
+        assert logits.size(1) == 1
+        steps.append(logits if length > 4 else logits[order])
+        if extra["attn"][0] is not None:
+            alphas.append(extra["attn"][0] if length > 4 else extra["attn"][0][order])
+    full, extra = model(batch["src_tokens"][order], None, tokens)
+    torch.testing.assert_close(torch.cat(steps, dim=1), full, **EXACT)
+    if alphas:
+        torch.testing.assert_close(torch.cat(alphas, dim=1), extra["attn"][0], **EXACT)
+
+
+def test_sentences_picked_after_encoding_are_those_picked_before(task, model):
+    batch, order = random_batch(task, LENGTHS), torch.tensor([2, 0, 0, 3, 1])
+    picked = model.encoder.reorder_encoder_out(model.encoder(batch["src_tokens"]), order)
+    before = model.encoder(batch["src_tokens"][order])
+    assert picked.keys() == before.keys()
+    for name, tensors in before.items():
+        for one, other in zip(picked[name], tensors, strict=True):
+            torch.testing.assert_close(one, other, **EXACT)
+
+
+def test_a_whole_prefix_may_come_first(task, model):
+    batch = random_batch(task, [(9, 6), (4, 6)])
+    tokens, state = batch["prev_output_tokens"], {}
+    encoder_out = model.encoder(batch["src_tokens"])
+    first, _ = model.decoder(tokens[:, :4], encoder_out, incremental_state=state)
+    parts = [first]
+    for length in (5, 6):
+        parts.append(model.decoder(tokens[:, :length], encoder_out, incremental_state=state)[0])
+    torch.testing.assert_close(torch.cat(parts, dim=1), model(**batch)[0], **EXACT)
+
+
+def test_future_tokens_are_inert(task, model):
+    batch = random_batch(task, [(6, 9)])
+    before = model(**batch)[0]
+    changed = batch["prev_output_tokens"].clone()
+    changed[0, 5:] = torch.tensor([4, 9, 14, 20])
+    assert (changed[0, 5:] != batch["prev_output_tokens"][0, 5:]).all()
+    after = model(batch["src_tokens"], batch["src_lengths"], changed)[0]
+    assert after[0, :5].equal(before[0, :5])
+    assert ((after - before)[0, 5:].abs().amax(-1) > 1e-6).all()
+
+
+def test_the_reversed_model_reads_the_other_way_round(task):
+    """Weights and all else equal, it gives for a sentence what the other gives for it reversed."""
+    backwards, forwards = (exact_recurrent(kind, task) for kind in ("seq2seq", "forwards"))
+    target = torch.tensor([[2, 8, 15]])
+    source = torch.tensor([[7, 20, 9, 4, 2]])
+    given = backwards(source, None, target)[0]
+    torch.testing.assert_close(given, forwards(source.flip(1), None, target)[0], **EXACT)
+    assert (given - forwards(source, None, target)[0]).abs().max() > 1e-3
+
+
+def test_the_state_is_the_only_context_without_attention(task):
+    model = exact_recurrent("seq2seq", task)
+    batch = random_batch(task, LENGTHS)
+    encoder_out = model.encoder(batch["src_tokens"])
+    before = model.decoder(batch["prev_output_tokens"], encoder_out)[0]
+    encoder_out["encoder_out"][0].fill_(torch.nan)
+    assert model.decoder(batch["prev_output_tokens"], encoder_out)[0].equal(before)
+
+
+def test_pictures_get_the_one_attention(task):
+    model = make_recurrent("attention", task)
+    batch = random_batch(task, LENGTHS)
+    found = model.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
+    assert list(found) == ["cross"] and [w.shape for w in found["cross"]] == [(4, 1, 11, 12)]
+    assert found["cross"][0][:, 0].equal(model(**batch)[1]["attn"][0])
+    assert not hasattr(make_recurrent("seq2seq", task), "attention_weights")
+    without = make_recurrent("both ways", task)
+    with pytest.raises(UserError, match="--attention none: it has no attention"):
+        without.attention_weights(batch["src_tokens"], batch["prev_output_tokens"])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_the_projected_loss_is_the_plain_one(task, model, epsilon):
+    batch = random_batch(task, LENGTHS)
+    target = torch.full_like(batch["prev_output_tokens"], task.target_dictionary.pad())
+    for row, (_, length) in enumerate(LENGTHS):
+        target[row, : length - 1] = batch["prev_output_tokens"][row, 1:length]
+        target[row, length - 1] = task.target_dictionary.eos()
+    sample = {"net_input": batch, "target": target, "ntokens": 25}
+    results = []
+    for unfused in (False, True):
+        criterion = VaswaniLabelSmoothing(task, False, epsilon, False, unfused)
+        assert criterion._projects_in_loss(model) != unfused
+        loss, _, _ = criterion(model, sample)
+        results.append((loss, *torch.autograd.grad(loss, list(model.parameters()))))
+    for fused, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, atol=1e-9, rtol=1e-9)
+
+
+def test_dropout_is_for_training(task, kind):
+    model = make_recurrent(kind, task, dropout=0.5)
+    batch = random_batch(task, LENGTHS)
+    assert model(**batch)[0].equal(model(**batch)[0])
+    model.train()
+    assert not model(**batch)[0].equal(model(**batch)[0])
+    model.encoder.dropout = model.decoder.dropout = 0.0  # what goes from layer to layer is left
+    assert not model(**batch)[0].equal(model(**batch)[0])
+    one_layer = make_recurrent(kind, task, dropout=0.5, layers=1).train()
+    assert one_layer(**batch)[0].isfinite().all()
+
+
+def test_initial_weights(task, kind):
+    for parameter in make_recurrent(kind, task, d_model=64).parameters():
+        assert 0.07 < parameter.abs().max() <= 0.08
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": 0}, "--layers is 0; it must be at least 1"),
+        ({"d_model": 0}, "--d-model is 0; it must be at least 1"),
+        ({"d_model": 9}, "--d-model 9 can't be halved"),
+        ({"attention": "none", "input_feeding": True}, "--input-feeding feeds attention back"),
+    ],
+)
+def test_sizes_that_make_no_model_are_refused(task, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_recurrent("attention", task, **changes)
+
+
+def test_differing_dictionaries_share_only_the_decoder():
+    task = SimpleNamespace(
+        source_dictionary=make_dictionary(20, "s"), target_dictionary=make_dictionary(31, "t")
+    )
+    with pytest.raises(ValueError, match="--joined-dictionary, or give --share-embeddings decoder"):
+        make_recurrent("seq2seq", task)
+    model = make_recurrent("seq2seq", task, share_embeddings="decoder")
+    assert model.encoder.embedding.weight.shape == (24, 12)
+    assert model.projection_weight.shape == (35, 12)
+
+
+def lstm_parameters(inputs: int, units: int) -> int:
+    """Four gates, each with a matrix for its input and its state, and PyTorch's two biases."""
+    return 4 * units * (inputs + units + 2)
+
+
+class DictionaryOfSize(Dictionary):
+    """What a model asks of a dictionary, without the words, which take seconds."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def count(name: str, source: int, target: int | None = None, *flags: str) -> int:
+    """Parameters as fairseq's parser and build make them, without memory behind them."""
+    source_dictionary = DictionaryOfSize(source)
+    target_dictionary = source_dictionary if target is None else DictionaryOfSize(target)
+    task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
+    with torch.device("meta"):
+        model = models.build_model(training_config("--arch", name, *flags).model, task)
+    assert type(model) is ARCH_MODEL_REGISTRY[name]
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_parameters_of_the_full_size():
+    """Sutskever et al. 2014: 384M with 160,000 source and 80,000 target words, 64M of them LSTM."""
+    recurrent = 8 * lstm_parameters(1000, 1000)
+    assert round(recurrent / 1e6) == 64
+    found = count("vaswani_seq2seq_lstm", 160_000, 80_000)
+    assert found == recurrent + (160_000 + 2 * 80_000) * 1000
+    assert round(found / 1e6) == 384 == SEQ2SEQ_LSTMS[0].printed_parameters
+    two_ways = 2 * 4 * lstm_parameters(1000, 500)
+    attention = count("vaswani_attention_lstm", 50_000, 50_000)
+    assert attention == two_ways + 4 * lstm_parameters(1000, 1000) + 2000 * 1000 + 150_000_000
+
+
+def test_parameters_of_the_tiny_size():
+    decoder = 2 * lstm_parameters(192, 192)
+    assert count("vaswani_seq2seq_lstm_tiny", 10_000) == 2 * decoder + 10_000 * 192
+    two_ways = 2 * 2 * lstm_parameters(192, 96)
+    attention = two_ways + decoder + 384 * 192 + 10_000 * 192
+    assert count("vaswani_attention_lstm_tiny", 10_000) == attention
+    fed = count("vaswani_attention_lstm_tiny", 10_000, None, "--input-feeding")
+    assert fed - attention == 4 * 192 * 192
+
+    def with_attention(kind: str) -> int:
+        return count("vaswani_attention_lstm_tiny", 10_000, None, "--attention", kind)
+
+    assert with_attention("scaled-dot") == with_attention("mean") == attention
+    assert with_attention("additive") - attention == 2 * 192 * 192 + 192 + 192
+    assert attention - with_attention("none") == 2 * 192 * 192
+
+
+def test_rows_are_registered_under_our_classes():
+    for rows, ours in (
+        (SEQ2SEQ_LSTMS, VaswaniSeq2SeqLSTM),
+        (ATTENTION_LSTMS, VaswaniAttentionLSTM),
+    ):
+        for row in rows:
+            assert ARCH_MODEL_REGISTRY[row.name] is ours
+    with pytest.raises(ValueError, match="vaswani_bad sets unknown keys: depth"):
+        register_rows(
+            "vaswani_attention_lstm", Config, (Architecture("vaswani_bad", "", {"depth": 1}),)
+        )
+
+
+def test_flags_and_defaults():
+    """A row's values where no flag says otherwise; no smoothing, the gradient's norm limited."""
+    cfg = training_config("--arch", "vaswani_seq2seq_lstm")
+    assert (cfg.model.d_model, cfg.model.layers, cfg.model.no_reverse_source) == (1000, 4, False)
+    cfg = training_config("--arch", "vaswani_seq2seq_lstm_tiny", "--layers", "3")
+    assert (cfg.model.d_model, cfg.model.layers, cfg.model.share_embeddings) == (192, 3, "all")
+    assert (cfg.criterion.label_smoothing, cfg.optimization.clip_norm) == (0.0, 5.0)
+    assert cfg.lr_scheduler.d_model == 192
+    assert "optimization.clip_norm=5.0" in report(cfg) and "changed" not in report(cfg)
+    flags = ("--label-smoothing", "0.1", "--clip-norm", "0", "--no-reverse-source")
+    cfg = training_config("--arch", "vaswani_seq2seq_lstm", *flags)
+    assert (cfg.criterion.label_smoothing, cfg.optimization.clip_norm) == (0.1, 0.0)
+    assert cfg.model.no_reverse_source
+    changed = "changed: criterion.label_smoothing=0.1, optimization.clip_norm=0.0"
+    assert report(cfg).endswith(changed)
+    transformer = training_config("--arch", "vaswani_debug")
+    assert transformer.criterion.label_smoothing == 0.1 and transformer.optimization.clip_norm == 0
+
+
+def test_the_recipe_of_the_paper_is_a_command_line():
+    """SGD at 0.7, constant for 5 epochs of (here) 100 updates, then halved every half epoch."""
+    from fairseq.optim import build_optimizer
+    from fairseq.optim.lr_scheduler import build_lr_scheduler
+
+    cfg = training_config(
+        *("--arch", "vaswani_seq2seq_lstm", "--optimizer", "sgd", "--lr", "0.7"),
+        *("--lr-scheduler", "step", "--warmup-updates", "450", "--warmup-init-lr", "0.7"),
+        *("--lr-deacy-period", "50", "--lr-decay", "0.5", "--batch-size", "128"),
+        *("--sentence-avg", "--max-epoch", "8"),
+    )
+    assert cfg.optimization.clip_norm == 5 and cfg.optimization.sentence_avg
+    optimizer = build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
+    schedule = build_lr_scheduler(cfg.lr_scheduler, optimizer)
+    rates = [schedule.step_update(update) for update in (0, 1, 499, 500, 549, 550, 749)]
+    assert rates == pytest.approx([0.7, 0.7, 0.7, 0.35, 0.35, 0.175, 0.7 / 32])
+
+
+def test_namespace_rows_set_only_what_is_unset():
+    args = argparse.Namespace(layers=7)
+    models.ARCH_CONFIG_REGISTRY["vaswani_attention_lstm_tiny"](args)
+    assert (args.layers, args.d_model, args.share_embeddings) == (7, 192, "all")

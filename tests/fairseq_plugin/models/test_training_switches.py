@@ -1,0 +1,157 @@
+"""--checkpoint-activations and --compile change what training costs, and no result."""
+
+import copy
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+import saved_tensors
+import torch
+from fairseq_flags import training_config
+from model_factory import SIZES, make_model, make_task, random_batch
+from omegaconf import OmegaConf
+
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+from vaswani_plugin.modules.transformer import Stack
+
+LENGTHS = [(9, 7), (4, 11), (12, 2)]
+SWITCHES = {"checkpoint_activations", "compile"}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+def train_once(model, batch) -> dict[str, torch.Tensor]:
+    """Logits, and the gradient of every parameter, with dropout as seed 5 draws it."""
+    model.train()
+    torch.manual_seed(5)
+    logits = model(**batch)[0]
+    logits.square().mean().backward()
+    return {"logits": logits.detach()} | {name: p.grad for name, p in model.named_parameters()}
+
+
+def unpadded_batch(task, lengths: list[tuple[int, int]]) -> dict[str, Any]:
+    """A batch of sources without padding, as the collater marks it."""
+    known_lengths = np.array([source for source, _ in lengths])
+    return random_batch(task, lengths) | {"known_lengths": known_lengths}
+
+
+def kept_for_backward(model, batch) -> int:
+    """Bytes that a forward pass keeps."""
+    model.train()
+    with saved_tensors.collected() as kept:
+        model(**batch)[0].sum()
+    return sum(saved_tensors.storages(kept).values())
+
+
+def assert_same(found: dict, expected: dict, **tolerance) -> None:
+    assert found.keys() == expected.keys() and any(g.abs().max() > 1e-4 for g in expected.values())
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, msg=name, **tolerance)
+
+
+@pytest.mark.parametrize("extra", [{}, {"attention_dropout": 0.2, "activation_dropout": 0.2}])
+def test_recomputed_layers_give_the_same_gradients(task, extra):
+    batch = random_batch(task, LENGTHS)
+    plain, recomputing = (
+        make_model(task, dropout=0.3, checkpoint_activations=recompute, **extra)
+        for recompute in (False, True)
+    )
+    assert_same(train_once(recomputing, batch), train_once(plain, batch), atol=0, rtol=0)
+    assert kept_for_backward(recomputing, batch) < 0.5 * kept_for_backward(plain, batch)
+
+
+def test_a_copy_recomputes_its_own_layers(task):
+    batch = random_batch(task, LENGTHS)
+    model = make_model(task, dropout=0.3, checkpoint_activations=True)
+    expected = train_once(copy.deepcopy(model), batch)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert_same(train_once(other, batch), expected, atol=0, rtol=0)
+
+
+def test_evaluation_is_not_touched(task):
+    batch = random_batch(task, LENGTHS)
+    plain, switched = (
+        make_model(task, checkpoint_activations=on, compile=on).eval() for on in (False, True)
+    )
+    switched.load_state_dict(plain.state_dict())  # the same keys
+    assert all(stack.run_layer is not None for stack in stacks(switched))
+    with torch.no_grad():
+        assert switched(**batch)[0].equal(plain(**batch)[0])
+
+
+def stacks(model) -> list[Stack]:
+    return [model.encoder, model.decoder]
+
+
+def test_the_flags_reach_the_layers(task):
+    cfg = training_config("--arch", "vaswani_debug", "--checkpoint-activations", "--compile")
+    assert cfg.model.checkpoint_activations and cfg.model.compile
+    default = training_config("--arch", "vaswani_debug").model
+    assert not default.checkpoint_activations and not default.compile
+    switched = stacks(make_model(task, checkpoint_activations=True))
+    assert all(stack.run_layer is not None for stack in switched)
+    assert all(stack.run_layer is None for stack in stacks(make_model(task)))
+
+
+def test_a_configuration_of_before_the_switches(task):
+    cfg = OmegaConf.structured(VaswaniTransformerConfig(**SIZES))
+    old = OmegaConf.create({k: v for k, v in cfg.items() if k not in SWITCHES})
+    model = VaswaniTransformer.build_model(old, task)
+    assert all(stack.run_layer is None for stack in stacks(model))
+    assert not SWITCHES & set(old)  # the caller's own stays as it is
+
+
+def test_without_a_compiler_the_user_is_told_before_training(task, monkeypatch):
+    model = make_model(task, compile=True)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ValueError, match="--compile needs a C.. compiler and there is no no-such"):
+        model.train()
+    model.eval()  # translating needs none
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler: --compile cannot be tested")
+def test_compiled_layers_give_the_same_gradients(task):
+    """Without dropout: a compiled layer draws its masks in an order of its own."""
+    batch = random_batch(task, LENGTHS)
+    plain, compiled = (make_model(task, compile=on) for on in (False, True))
+    assert_same(train_once(compiled, batch), train_once(plain, batch), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_other_shapes_of_batches_compile_nothing_again(task, monkeypatch, both):
+    """A layer's code is compiled once for all layers of its kind, and for all shapes."""
+    compiler = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda run, **how: compiler(run, backend="aot_eager", **how)
+    )
+    torch.compiler.reset()
+    # PyTorch has no public name for the number of graphs that it compiled.
+    compiled = torch._dynamo.utils.counters["stats"]
+    compiled.clear()
+    model = make_model(task, compile=True)
+    if not both:  # the decoder's layers take two thirds of the time
+        model.decoder.run_layer = None
+    train_once(model, random_batch(task, LENGTHS))
+    graphs = compiled["unique_graphs"]
+    layers = SIZES["encoder_layers"] + both * SIZES["decoder_layers"]
+    assert 1 + both <= graphs < layers
+    for lengths in ([(5, 4), (3, 6)], [(20, 3), (3, 20)], [(6, 6)] * 7, [(2, 31), (40, 2)]):
+        train_once(model, random_batch(task, lengths))
+    assert compiled["unique_graphs"] == graphs
+    # Sources without padding need no mask; that is one other graph for each kind of layer.
+    for number, lengths in enumerate(([(8, 4), (8, 6)], [(20, 3), (20, 20)], [(6, 6)] * 7)):
+        train_once(model, unpadded_batch(task, lengths))
+        if not number:
+            assert graphs < compiled["unique_graphs"] <= 2 * graphs
+            graphs = compiled["unique_graphs"]
+    train_once(model, random_batch(task, LENGTHS))
+    assert compiled["unique_graphs"] == graphs

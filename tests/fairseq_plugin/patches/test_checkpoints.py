@@ -1,0 +1,241 @@
+"""Checkpoints: what loads, what is refused and with which words, and saves that survive a kill."""
+
+import argparse
+import os
+import pickle
+import shutil
+import signal
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import preloaded
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+from forked_training import train
+
+import vaswani_plugin
+from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
+from vaswani_plugin.checkpoint_errors import mismatch_reason
+from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.fairseq_plugin.patches import checkpoints
+
+vaswani_plugin.register()
+
+
+class RunsCode:
+    """What a malicious checkpoint holds: unpickled without care, it creates the file `marker`."""
+
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch '{self.marker}'",)
+
+
+def load(path: Path) -> dict:
+    return checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+def test_namespaces_and_numbers_load(tmp_path):
+    held = [argparse.Namespace(arch="a"), np.float32(0.5), np.arange(3), np.array([True, False])]
+    torch.save(held, tmp_path / "held.pt")
+    namespace, number, *arrays = torch.load(tmp_path / "held.pt", weights_only=True)
+    assert (namespace.arch, number) == ("a", 0.5)
+    assert [array.tolist() for array in arrays] == [[0, 1, 2], [True, False]]
+
+
+def test_fairseqs_checkpoint_loads(stock_checkpoint):
+    assert load(stock_checkpoint)["cfg"].model.arch == "transformer_iwslt_de_en"
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, stock_checkpoint):
+    state = torch.load(stock_checkpoint)
+    state["extra_state"]["more"] = RunsCode(tmp_path / "marker")
+    torch.save(state, tmp_path / "evil.pt")
+    with pytest.raises(CheckpointError) as refusal:
+        load(tmp_path / "evil.pt")
+    assert not (tmp_path / "marker").exists()
+    assert str(refusal.value).startswith(f"checkpoint {tmp_path}/evil.pt refused: ")
+    assert f"call {os.system.__module__}.system, " in str(refusal.value)
+    torch.load(tmp_path / "evil.pt", weights_only=False)
+    assert (tmp_path / "marker").exists(), "the file was harmless: this test would show nothing"
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.2, 0.5, 0.999])
+def test_a_truncated_checkpoint_is_named(tmp_path, stock_checkpoint, kept):
+    whole = stock_checkpoint.read_bytes()
+    (tmp_path / "half.pt").write_bytes(whole[: int(len(whole) * kept)])
+    with pytest.raises(CheckpointError, match=r"half\.pt (cannot be read|is no ch).*[;,] \w+"):
+        load(tmp_path / "half.pt")
+
+
+def test_a_long_name_is_not_searched(tmp_path):
+    """PyTorch's search of the message takes minutes with a name as long as this one."""
+    torch.save({"model": {}}, tmp_path / "whole.pt")
+    with zipfile.ZipFile(tmp_path / "whole.pt") as whole:
+        (name,) = (name for name in whole.namelist() if name.endswith("data.pkl"))
+        others = {other: whole.read(other) for other in whole.namelist() if other != name}
+    with zipfile.ZipFile(tmp_path / "long.pt", "w") as changed:
+        changed.writestr(name, b"\x80\x02c" + b"x" * 300_000 + b"\nname\n.")
+        for other, content in others.items():
+            changed.writestr(other, content)
+    with pytest.raises(pickle.UnpicklingError) as error:
+        torch.load(tmp_path / "long.pt")
+    assert len(str(error.value)) < 2 * checkpoints.LONGEST_REFUSAL
+    with pytest.raises(CheckpointError, match="long.pt"):
+        load(tmp_path / "long.pt")
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, [1, 2], {"model": {}}])
+def test_a_foreign_file_is_named(tmp_path, content):
+    torch.save(content, tmp_path / "foreign.pt")
+    with pytest.raises(CheckpointError, match="foreign.pt is no checkpoint of fairseq"):
+        load(tmp_path / "foreign.pt")
+
+
+def test_a_missing_file_stays_fairseqs_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.pt")
+
+
+def mismatch(ours: dict[str, tuple], theirs: dict[str, tuple]) -> str:
+    """What the user is told when PyTorch cannot load weights of `theirs` sizes into `ours`."""
+
+    def model(sizes):
+        holder = torch.nn.Module()
+        for name, size in sizes.items():
+            holder.register_parameter(name, torch.nn.Parameter(torch.zeros(size)))
+        return holder
+
+    with pytest.raises(RuntimeError) as error:
+        model(ours).load_state_dict(model(theirs).state_dict())
+    return mismatch_reason(str(error.value))
+
+
+def test_the_reason_of_a_mismatch():
+    words = mismatch({"words": (8, 4), "out": (8, 4)}, {"words": (9, 4), "out": (9, 4)})
+    assert "dictionary of 9 entries, the data folder's has 8" in words
+    assert "width is [5, 4] in the file and [5, 3] in the model" in mismatch(
+        {"width": (5, 3)}, {"width": (5, 4)}
+    )
+    inner = mismatch({"inner": (8, 4), "bias": (8,)}, {"inner": (9, 4), "bias": (9,)})
+    assert "dictionary" not in inner and "inner is [9, 4] in the file" in inner
+    positions = mismatch({"embed_positions": (8, 4)}, {"embed_positions": (9, 4)})
+    assert "dictionary" not in positions
+    assert "missing key a" in mismatch({"a": (1,), "b": (1,)}, {"b": (1,)})
+    assert "unexpected key a" in mismatch({"b": (1,)}, {"a": (1,), "b": (1,)})
+
+
+def test_a_failing_copy_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    new, last = tmp_path / "new.pt", tmp_path / "checkpoint_last.pt"
+    new.write_bytes(b"new" * 100)
+    last.write_bytes(b"old")
+
+    def half_way(source, destination):
+        Path(destination).write_bytes(Path(source).read_bytes()[:150])
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copyfile", half_way)
+        with pytest.raises(
+            UserError, match=r"last\.pt can't be made a copy of .*new\.pt \(No space"
+        ):
+            PathManager.copy(str(new), str(last), overwrite=True)
+    assert last.read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint_last.pt", "new.pt"]
+    assert PathManager.copy(str(new), str(last), overwrite=True)
+    assert last.read_bytes() == new.read_bytes()
+
+
+def test_at_no_moment_is_the_last_checkpoint_incomplete(tmp_path, monkeypatch):
+    new, last = tmp_path / "new.pt", tmp_path / "checkpoint_last.pt"
+    new.write_bytes(b"new")
+    last.write_bytes(b"old")
+    seen = []
+    copyfile, replace = shutil.copyfile, os.replace
+
+    def watched_copy(source, destination):
+        copyfile(source, destination)
+        seen.append(("copied", last.read_bytes()))
+        return destination
+
+    def watched_replace(source, destination):
+        seen.append(("renaming", last.read_bytes()))
+        replace(source, destination)
+
+    monkeypatch.setattr(shutil, "copyfile", watched_copy)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: seen.append(("synced", b"old")))
+    monkeypatch.setattr(os, "replace", watched_replace)
+    PathManager.copy(str(new), str(last), overwrite=True)
+    assert seen == [("copied", b"old"), ("synced", b"old"), ("renaming", b"old")]
+    assert last.read_bytes() == b"new"
+
+
+def test_a_save_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    order = []
+    sync, rename = os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda file: order.append("sync") or sync(file))
+    monkeypatch.setattr(os, "rename", lambda *names: order.append("rename") or rename(*names))
+    checkpoint_utils.torch_persistent_save({"a": 1}, str(tmp_path / "saved.pt"))
+    assert order == ["sync", "rename"]
+    assert torch.load(tmp_path / "saved.pt") == {"a": 1}
+
+
+KILLED_IN_THE_SECOND_COPY = """
+import os, runpy, shutil, signal
+copyfile, copies = shutil.copyfile, []
+def killed(source, destination):
+    copies.append(destination)
+    if len(copies) < 2:
+        return copyfile(source, destination)
+    with open(source, "rb") as file, open(destination, "wb") as half:
+        half.write(file.read(5000))
+    os.kill(os.getpid(), signal.SIGKILL)
+shutil.copyfile = killed
+runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_run_killed_while_it_saves_goes_on(toy_data_bin, run_fairseq, stock_checkpoint, tmp_path):
+    arguments = [toy_data_bin, *STOCK_TINY, "--max-epoch", 4, "--save-dir", tmp_path]
+    killed = preloaded.run(
+        *("-c", KILLED_IN_THE_SECOND_COPY, *arguments, "--user-dir", PLUGIN),
+        capture_output=True,
+        env=fairseq_environment(),
+        timeout=300,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert load(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 7
+    resumed = run_fairseq("train", *arguments)
+    assert resumed.returncode == 0, resumed.stderr
+    weights = load(tmp_path / "checkpoint_last.pt")["model"]
+    for name, weight in load(stock_checkpoint)["model"].items():
+        assert torch.equal(weights[name], weight), name
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept", "expected"),
+    [(2, (), [3, 6, 9, 12]), (2, ("--keep-interval-updates", 3), [6, 9, 12])],
+)
+def test_an_interval_at_the_end_of_an_epoch_is_saved(
+    toy_data_bin, tmp_path, epochs, kept, expected
+):
+    """Epochs of 6 updates: every second interval of 3 meets the end of one."""
+    flags = [toy_data_bin, "--arch", "vaswani_debug", "--task", "vaswani_translation"]
+    flags += ["--batch-size", 10, "--required-batch-size-multiple", 1, "--max-epoch", epochs]
+    flags += ["--save-interval-updates", 3, "--no-epoch-checkpoints", *kept, "--num-workers", 0]
+    run = train(tmp_path, *flags)
+    assert run.code == 0, run.log
+    saved = {int(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("checkpoint_*_*.pt")}
+    assert sorted(saved) == expected
+    for update, path in saved.items():
+        state = load(path)
+        assert state["optimizer_history"][-1]["num_updates"] == update
+        assert path.name == f"checkpoint_{(update + 5) // 6}_{update}.pt"
+    # and the training goes on from such a file
+    more = [*flags, "--max-epoch", epochs + 1, "--restore-file", saved[12]]
+    gone_on = train(tmp_path / "more", *more)
+    assert gone_on.code == 0 and len(gone_on.losses) == 6, gone_on.log

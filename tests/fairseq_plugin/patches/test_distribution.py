@@ -1,0 +1,229 @@
+"""Several workers without GPUs train one model, the one that a single worker trains.
+
+Our own models, tasks and launchers are in tests/distributed.
+"""
+
+import argparse
+import datetime
+from pathlib import Path
+
+import preloaded
+import pytest
+import torch
+import torch.distributed as dist
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import DistributedFairseqModel
+from omegaconf import OmegaConf
+
+import vaswani_plugin
+from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment, run_module
+from vaswani_plugin.fairseq_plugin.patches import distribution
+
+vaswani_plugin.register()
+
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="mends machines without GPUs")
+
+# fairseq-train, whose workers are forks: new processes import fairseq, which takes longest.
+FORKED = """
+import functools, runpy, torch
+start = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
+torch.multiprocessing.spawn = start
+runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_two_workers_equal_one_with_twice_the_batches(toy_data_bin, run_fairseq, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    arguments = [toy_data_bin, *STOCK_TINY]
+    single = run_fairseq(
+        "train", *arguments, "--update-freq", 2, "--max-epoch", 2, "--save-dir", one
+    )
+    assert single.returncode == 0, single.stderr
+    # the first epoch under torchrun, the second by fairseq's own start, which also resumes
+    first = run_module(
+        *("torch.distributed.run", "--standalone", "--nproc-per-node", 2),
+        *("--no-python", Path(preloaded.commands()) / "fairseq-train"),
+        *(*arguments, "--user-dir", PLUGIN, "--max-epoch", 1, "--save-dir", two),
+    )
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("done training") == 1, "each worker trained alone"
+    second = preloaded.run(
+        *("-c", FORKED, *arguments, "--user-dir", PLUGIN, "--distributed-world-size", 2),
+        *("--max-epoch", 2, "--save-dir", two, "--ddp-backend", "legacy_ddp"),
+        **{"capture_output": True, "text": True, "env": fairseq_environment(), "timeout": 300},
+    )
+    assert second.returncode == 0, second.stderr
+    alone, together = (torch.load(folder / "checkpoint_last.pt") for folder in (one, two))
+    assert (
+        together["optimizer_history"][-1]["num_updates"]
+        == alone["optimizer_history"][-1]["num_updates"]
+    )
+    for name, weight in alone["model"].items():
+        torch.testing.assert_close(together["model"][name], weight, rtol=0, atol=1e-6)
+
+
+def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a checkpoint")
+    run = run_fairseq(
+        "train", toy_data_bin, *STOCK_TINY, "--distributed-world-size", 2, "--save-dir", tmp_path
+    )
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith(f"error: checkpoint {tmp_path}")
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(("fairscale", "cpu"), [(False, False), (False, True), (True, True)])
+def test_fully_sharded_says_what_it_needs(monkeypatch, fairscale, cpu):
+    monkeypatch.setattr(distribution.fully_sharded_data_parallel, "has_FSDP", fairscale)
+    cfg = OmegaConf.create(
+        {
+            "common": {"cpu": cpu, "tpu": False},
+            "distributed_training": {"ddp_backend": "fully_sharded"},
+        }
+    )
+    with pytest.raises(ValueError, match="fully_sharded: needs GPUs and the package fairscale"):
+        distributed_utils.call_main(cfg, None)
+
+
+def training(**changes) -> argparse.Namespace:
+    settings = {
+        "distributed_init_method": None,
+        "distributed_world_size": 1,
+        "distributed_rank": 0,
+        "distributed_no_spawn": False,
+        "distributed_num_procs": 1,
+        "distributed_port": -1,
+        "distributed_backend": "nccl",
+        "pipeline_model_parallel": False,
+        "ddp_backend": "pytorch_ddp",
+        "device_id": 0,
+        "tpu": False,
+    }
+    return argparse.Namespace(**settings | changes)
+
+
+@needs_no_gpu
+@pytest.mark.parametrize("asked", [1, 2])
+def test_torchruns_variables_decide(monkeypatch, asked):
+    values = {"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "a"}
+    for name, value in (values | {"MASTER_PORT": "1"}).items():
+        monkeypatch.setenv(name, value)
+    cfg = training(distributed_world_size=asked)
+    distributed_utils.infer_init_method(cfg)
+    assert cfg.distributed_init_method == "env://" and cfg.distributed_no_spawn
+    assert (cfg.distributed_world_size, cfg.distributed_rank, cfg.device_id) == (4, 3, 1)
+
+
+def test_without_torchrun_one_worker_stays_one(monkeypatch):
+    for name in distribution.TORCHRUN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    cfg = training()
+    distributed_utils.infer_init_method(cfg)
+    assert cfg == training()
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks"),
+    [
+        ({"distributed_world_size": 3}, [0, 1, 2]),
+        ({"distributed_world_size": 3, "distributed_init_method": "tcp://host:1"}, [0, 1, 2]),
+        # the second of two nodes with two workers each
+        (
+            {
+                "distributed_world_size": 4,
+                "distributed_num_procs": 2,
+                "distributed_rank": 2,
+                "distributed_init_method": "tcp://host:1",
+            },
+            [2, 3],
+        ),
+        ({}, None),
+        (
+            {
+                "distributed_world_size": 2,
+                "distributed_no_spawn": True,
+                "distributed_init_method": "tcp://host:1",
+            },
+            None,
+        ),
+    ],
+)
+def test_who_starts_which_workers(monkeypatch, changes, ranks):
+    for name in distribution.TORCHRUN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    started = []
+
+    def spawn(function, args, nprocs):
+        _, cfg, kwargs = args
+        assert cfg.distributed_training.distributed_backend == "gloo"
+        assert cfg.distributed_training.distributed_init_method.startswith("tcp://")
+        started.extend(kwargs["start_rank"] + number for number in range(nprocs))
+
+    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    monkeypatch.setattr(distributed_utils, "distributed_main", lambda *args: started.append("here"))
+    cfg = OmegaConf.create(
+        {
+            "common": {"cpu": True, "tpu": False},
+            "distributed_training": vars(training(**changes)),
+        }
+    )
+    distributed_utils.call_main(cfg, lambda cfg: started.append("alone"))
+    assert started == (ranks or (["here"] if changes else ["alone"]))
+
+
+@pytest.fixture
+def one_worker_group():
+    dist.init_process_group(
+        "gloo",
+        store=dist.HashStore(),
+        rank=0,
+        world_size=1,
+        timeout=datetime.timedelta(seconds=20),
+    )
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+@needs_no_gpu
+def test_lists_are_gathered_on_a_cpu(one_worker_group):
+    for data in ({"loss": 1.5}, ["a", torch.ones(2)]):
+        (gathered,) = distributed_utils.all_gather_list(data, one_worker_group, max_size=4096)
+        assert str(gathered) == str(data)
+    with pytest.raises(ValueError, match="exceeds max_size"):
+        distributed_utils.all_gather_list("x" * 5000, one_worker_group, max_size=4096)
+
+
+@pytest.mark.parametrize("backend", ["c10d", "pytorch_ddp"])
+def test_modules_on_a_cpu_can_be_wrapped(one_worker_group, backend):
+    options = argparse.Namespace(
+        tpu=False,
+        ddp_backend=backend,
+        device_id=0,
+        broadcast_buffers=False,
+        bucket_cap_mb=25,
+        find_unused_parameters=False,
+        gradient_as_bucket_view=False,
+        ddp_comm_hook="none",
+    )
+    inner = torch.nn.Linear(2, 2)
+    wrapped = DistributedFairseqModel(options, inner, one_worker_group, torch.device("cpu"))
+    wrapped(torch.ones(1, 2)).sum().backward()
+    assert inner.weight.grad is not None
+
+
+def test_what_a_broadcast_may_hold_is_not_allowed_for_good(monkeypatch):
+    kinds = {distributed_utils._TensorPlaceholder, dict}
+    permanent = set(torch.serialization.get_safe_globals())
+    assert not kinds & permanent
+    seen = []
+    monkeypatch.setattr(distributed_utils, "get_rank", lambda group: 1)
+
+    def broadcast(tensor, src, group):
+        seen.append(set(torch.serialization.get_safe_globals()))
+        raise ConnectionError("no group")
+
+    monkeypatch.setattr(distributed_utils, "broadcast", broadcast)
+    with pytest.raises(ConnectionError):
+        distributed_utils._broadcast_object_slow(None, 0, None, torch.device("cpu"))
+    assert kinds <= seen[0] and permanent <= seen[0]
+    assert set(torch.serialization.get_safe_globals()) == permanent

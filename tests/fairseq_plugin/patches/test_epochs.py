@@ -1,0 +1,139 @@
+"""An epoch that is resumed by other workers, or in other groups, goes on where it was left."""
+
+import itertools
+import logging
+from collections import Counter
+
+import pytest
+from fairseq.data import iterators
+from fairseq.logging import meters
+from numbered_samples import Numbers
+
+import vaswani_plugin
+from vaswani_plugin.fairseq_plugin.patches import epochs
+
+vaswani_plugin.register()
+
+
+def workers_of(count: int, batches: int, **options) -> list[iterators.EpochBatchIterator]:
+    """One iterator for each worker, over batches of a single sample, shuffled."""
+    return [
+        iterators.EpochBatchIterator(
+            Numbers(batches), list, [[n] for n in range(batches)], num_shards=count, shard_id=k,
+            **options,
+        )
+        for k in range(count)
+    ]  # fmt: skip
+
+
+def train(workers, frequency: int, updates: int | None = None, skip: bool = False) -> list[int]:
+    """Batches of the current epoch, update by update, as fairseq's loop takes them; all if None."""
+    groups = [
+        iterators.GroupedIterator(worker.next_epoch_itr(), frequency, skip_remainder_batch=skip)
+        for worker in workers
+    ]
+    taken = itertools.islice(zip(*groups, strict=True), updates)
+    return [batch[0] for update in taken for own in update for batch in own if batch]
+
+
+def resume(workers, state: dict) -> None:
+    for worker in workers:
+        worker.load_state_dict(state)
+
+
+@pytest.fixture
+def whole_epoch() -> set[int]:
+    return set(range(23))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    # workers, update-freq: 23 batches are no multiple of any
+    [
+        *(((2, 1), (1, 2)), ((1, 2), (2, 1)), ((4, 1), (2, 2)), ((2, 1), (4, 1))),
+        *(((1, 1), (2, 1)), ((2, 1), (3, 1)), ((3, 1), (2, 2)), ((5, 1), (3, 4))),
+        *(((1, 1), (1, 4)), ((1, 4), (1, 3)), ((2, 3), (2, 2))),
+    ],
+)
+@pytest.mark.parametrize("updates", [1, 3])
+def test_nothing_is_skipped(before, after, updates, whole_epoch):
+    first = workers_of(before[0], 23)
+    seen = Counter(train(first, before[1], updates))
+    assert len(seen) == before[0] * before[1] * updates
+    second = workers_of(after[0], 23)
+    resume(second, first[0].state_dict())
+    rest = Counter(train(second, after[1]))
+    assert set(seen | rest) == whole_epoch
+    # what can be no multiple of the new workers comes twice, and no more than that
+    assert sum((seen & rest).values()) == len(seen) % after[0]
+    assert all(worker.next_epoch_idx == 2 for worker in second)
+    assert set(train(second, after[1])) == whole_epoch
+
+
+def test_the_same_updates_follow_when_the_batch_is_the_same():
+    straight = workers_of(1, 24)
+    in_order = train(straight, 4)
+    first, second = workers_of(4, 24), workers_of(2, 24)
+    begun = train(first, 1, 3)
+    resume(second, first[0].state_dict())
+    batches = [*begun, *train(second, 2)]
+    updates = [set(batches[n : n + 4]) for n in range(0, 24, 4)]
+    assert updates == [set(in_order[n : n + 4]) for n in range(0, 24, 4)]
+
+
+def test_an_epochs_border_is_one_for_all_workers(whole_epoch):
+    first, second = workers_of(2, 23), workers_of(3, 23)
+    train(first, 1)
+    state = first[0].state_dict()
+    assert (state["epoch"], state["iterations_in_epoch"]) == (2, 0)
+    resume(second, state)
+    assert set(train(second, 1)) == whole_epoch
+
+
+@pytest.mark.parametrize("frequency", [2, 4, 5])
+@pytest.mark.parametrize("done", [3, 7, 20, 22])
+def test_a_skipped_remainder_is_less_than_a_group(frequency, done, whole_epoch):
+    first, second = workers_of(1, 23), workers_of(1, 23)
+    seen = train(first, 1, done)
+    resume(second, first[0].state_dict())
+    rest = train(second, frequency, skip=True)
+    assert rest and not set(seen) & set(rest)
+    assert len(whole_epoch - set(seen) - set(rest)) < frequency
+    assert second[0].next_epoch_idx == 2
+
+
+def test_the_log_says_what_comes_again(caplog):
+    (worker,), (other, *_) = workers_of(1, 23), workers_of(2, 23)
+    train([worker], 1, 7)
+    with caplog.at_level(logging.INFO, logger=epochs.__name__):
+        resume([other], worker.state_dict())
+    assert "7 batches in all; 1 of them come again" in caplog.text
+
+
+def test_a_checkpoint_that_names_no_workers_is_taken_as_it_was(caplog):
+    (worker,), (other, *_) = workers_of(1, 23), workers_of(2, 23)
+    train([worker], 1, 7)
+    state = worker.state_dict()
+    del state[epochs.WORKERS]
+    with caplog.at_level(logging.INFO, logger=epochs.__name__):
+        resume([other], state)
+    assert other.iterations_in_epoch == 7 and "taken to be 2" in caplog.text
+
+
+def test_an_order_by_workers_begins_its_epoch_anew(caplog):
+    first, second = (workers_of(count, 23, grouped_shuffling=True) for count in (2, 3))
+    train(first, 1, 4)
+    resume(second, first[0].state_dict())
+    assert "epoch 1 begins anew" in caplog.text
+    assert second[0].iterations_in_epoch == 0 and second[0].next_epoch_idx == 1
+
+
+def test_the_clock_of_a_resumed_training_runs():
+    """As fairseq's trainer does it: the log's meters come with the checkpoint."""
+    before = meters.MetersDict()
+    before.add_meter("wall", meters.StopwatchMeter(round=0), priority=790)
+    before["wall"].start()
+    resumed = meters.MetersDict()
+    resumed.load_state_dict(before.state_dict())
+    first = resumed["wall"].elapsed_time
+    assert 0 < first < resumed["wall"].elapsed_time

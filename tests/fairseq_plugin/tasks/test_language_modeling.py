@@ -1,0 +1,319 @@
+"""The language modeling task: which loss, over which targets, and every token scored once."""
+
+import logging
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq import checkpoint_utils, options, tasks
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import TASK_REGISTRY
+from fairseq_cli import eval_lm, preprocess, train
+from fairseq_flags import PLUGIN, training_config
+from model_factory import make_dictionary
+from toy_language_model import OURS, STOCK, build, stream_of, write_data, write_lines
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.defaults import report
+from vaswani_plugin.fairseq_plugin.tasks.language_modeling import (
+    VaswaniLanguageModelingConfig,
+    VaswaniLanguageModelingTask,
+)
+
+TASK = ("--task", "vaswani_language_modeling")
+IN_WORKERS = ("--num-workers", "2", "--batch-size", "2")
+SUMMARIES = ["alpha beta gamma <sep> beta", "beta <sep> gamma gamma alpha", "<sep>"]
+SUMMARIES += ["gamma alpha alpha beta gamma alpha <sep> beta <sep> alpha"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines, binarized by fairseq."""
+    return write_data(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model of 32 positions, peaked so that contexts matter."""
+    state, model = build(data, *OURS)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    path = tmp_path_factory.mktemp("model") / "checkpoint.pt"
+    torch.save({**state, "model": model.state_dict()}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines of the form `article <sep> summary`, binarized."""
+    folder = tmp_path_factory.mktemp("summaries")
+    path = write_lines(folder / "text", SUMMARIES)
+    flags = ["--only-source", "--destdir", str(folder / "bin"), "--workers", "1"]
+    for split in ("train", "valid", "test"):
+        flags += [f"--{split}pref", str(path)]
+    preprocess.main(options.get_preprocessing_parser().parse_args(flags))
+    return folder / "bin"
+
+
+def evaluate(data: Path, checkpoint: Path, *flags: str) -> float:
+    """Bits a token, as fairseq-eval-lm finds them."""
+    arguments = [str(data), "--user-dir", str(PLUGIN), *TASK, "--path", str(checkpoint), "--cpu"]
+    parser = options.get_eval_lm_parser()
+    args = options.parse_args_and_arch(parser, [*arguments, "--num-workers", "0", *flags])
+    return float(eval_lm.main(convert_namespace_to_omegaconf(args))["loss"])
+
+
+def load(checkpoint: Path, data: Path):
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    return model.eval(), task
+
+
+@torch.no_grad()
+def bits_by_hand(model, stream: list[int], end: int, block: int, context: int) -> float:
+    """Blocks of the stream, one after the other, each behind the inputs just before it."""
+    inputs, total = [end, *stream], 0.0
+    for start in range(0, len(stream), block):
+        stop = min(start + block, len(stream))
+        begin = max(0, start - context)
+        logits = model(torch.tensor([inputs[begin:stop]]))[0][0, start - begin :]
+        targets = torch.tensor(stream[start:stop])
+        total += float(F.cross_entropy(logits.double(), targets, reduction="sum"))
+    return total / len(stream) / math.log(2)
+
+
+def test_the_registered_class_is_ours():
+    assert TASK_REGISTRY["vaswani_language_modeling"] is VaswaniLanguageModelingTask
+
+
+@pytest.mark.parametrize(
+    ("flags", "block", "context"),
+    [
+        (("--tokens-per-sample", "32"), 32, 0),
+        (("--tokens-per-sample", "7", "--batch-size", "3"), 7, 0),
+        (("--tokens-per-sample", "32", "--context-window", "12"), 20, 12),
+        (("--tokens-per-sample", "32", "--context-window", "31", "--batch-size", "5"), 1, 31),
+        (("--tokens-per-sample", "32", "--context-window", "4", *IN_WORKERS), 28, 4),
+    ],
+    ids=str,
+)
+def test_evaluation_scores_each_token_once_with_its_context(
+    data, checkpoint, flags, block, context
+):
+    model, task = load(checkpoint, data)
+    lines = (data.parent / "test").read_text(encoding="utf-8").splitlines()
+    stream = stream_of(task.dictionary, lines)
+    expected = bits_by_hand(model, stream, task.dictionary.eos(), block, context)
+    assert evaluate(data, checkpoint, *flags) == pytest.approx(expected, abs=2e-5)
+    others = (block - 1 or 2, max(0, context - 1))
+    elsewhere = bits_by_hand(model, stream, task.dictionary.eos(), *others)
+    assert abs(elsewhere - expected) > 1e-4  # the windows matter here
+
+
+def test_evaluation_line_by_line(data, checkpoint):
+    model, task = load(checkpoint, data)
+    end = task.dictionary.eos()
+    lines = (data.parent / "test").read_text(encoding="utf-8").splitlines()
+    streams = [stream_of(task.dictionary, [line]) for line in lines]
+    bits = sum(bits_by_hand(model, s, end, len(s), 0) * len(s) for s in streams)
+    expected = bits / sum(map(len, streams))
+    found = evaluate(data, checkpoint, "--sample-break-mode", "eos", "--tokens-per-sample", "32")
+    assert found == pytest.approx(expected, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("--tokens-per-sample", "33"), ("--tokens-per-sample", "33", "--context-window", "5")],
+    ids=str,
+)
+def test_what_would_not_be_scored_is_an_error(data, checkpoint, flags):
+    """fairseq says "Perplexity: 1.00" where no sample fits."""
+    with pytest.raises(ValueError, match="32 positions, would not be scored: --tokens-per-samp"):
+        evaluate(data, checkpoint, *flags)
+
+
+def test_evaluation_takes_positional_arguments(data, checkpoint):
+    _, task = load(checkpoint, data)
+    task.load_dataset("test")
+    text = task.dataset("test")
+    longest = int(text.sizes.max())
+    batches = task.eval_lm_dataloader(text, 36000, 2, longest)
+    assert {len(batch["id"]) for batch in batches} <= {1, 2}
+    assert len(batches) == len(task.eval_lm_dataloader(text, batch_size=2, max_positions=longest))
+    with pytest.raises(ValueError, match=f"model's {longest - 1} positions, would not be scored"):
+        task.eval_lm_dataloader(text, 36000, 2, longest - 1)
+
+
+def test_cross_entropy_is_the_default_and_the_log_says_so():
+    cfg = training_config(*TASK, "--arch", "vaswani_lm_tiny")
+    assert cfg.criterion._name == "vaswani_label_smoothing"
+    assert cfg.criterion.label_smoothing == 0.0
+    line = report(cfg)
+    assert "(language model: cross-entropy without label smoothing)" in line
+    assert "criterion.label_smoothing=0.0" in line and "changed" not in line
+    assert (cfg.optimizer._name, cfg.lr_scheduler._name) == ("vaswani_adam", "vaswani")
+    assert cfg.lr_scheduler.d_model == 128
+
+
+def test_a_flag_smooths():
+    cfg = training_config(*TASK, "--arch", "vaswani_lm_tiny", "--label-smoothing", "0.1")
+    assert cfg.criterion.label_smoothing == 0.1
+    line = report(cfg)
+    assert "changed: criterion.label_smoothing=0.1" in line and "cross-entropy" not in line
+
+
+def test_translation_smooths_as_ever():
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_tiny")
+    assert cfg.criterion.label_smoothing == 0.1
+    assert "changed" not in report(cfg) and "cross-entropy" not in report(cfg)
+
+
+def test_stock_criterion_and_model_train_in_the_task(data, tmp_path, caplog):
+    smoothed = ("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.2")
+    cfg = training_config(
+        *(*TASK, *STOCK[2:], *smoothed, "--tokens-per-sample", "32", "--max-tokens", "256"),
+        *("--max-update", "2", "--cpu", "--no-save", "--num-workers", "0"),
+        *("--disable-validation", "--no-progress-bar"),
+    ).copy()
+    assert cfg.criterion.label_smoothing == 0.2
+    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(tmp_path)
+    with caplog.at_level("INFO"):
+        train.main(cfg)
+    assert "num_updates: 2" in caplog.text or "num_updates 2" in caplog.text
+
+
+def make_summary_task(summaries: Path, *flags: str) -> VaswaniLanguageModelingTask:
+    cfg = training_config(*OURS, "--tokens-per-sample", "32", *flags).copy()
+    cfg.task.data = str(summaries)
+    return tasks.setup_task(cfg.task)
+
+
+AFTER_SEP = ("--loss-after", "<sep>", "--sample-break-mode", "eos")
+
+
+def test_targets_up_to_the_symbol_are_padding(summaries):
+    task = make_summary_task(summaries, *AFTER_SEP)
+    task.load_dataset("train")
+    dataset, dictionary = task.dataset("train"), task.dictionary
+    batch = dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
+    expected = ["beta", "gamma gamma alpha", "", "beta <sep> alpha"]
+    targets = []
+    for row, line, inputs in zip(
+        batch["target"], SUMMARIES, batch["net_input"]["src_tokens"], strict=True
+    ):
+        words = line.split()
+        first = words.index("<sep>")
+        learned = dictionary.string(row[row.ne(dictionary.pad())])
+        targets.append(learned)
+        assert row[: first + 1].eq(dictionary.pad()).all()
+        assert row[first + 1].ne(dictionary.pad())  # at least the end
+        assert inputs[: len(words) + 1].tolist() == [
+            dictionary.eos(),
+            *map(dictionary.index, words),
+        ]
+    assert targets == expected
+    assert batch["ntokens"] == sum(len(text.split()) + 1 for text in expected)
+    assert batch["start_indices"] == [4, 2, 1, 7]
+
+
+@torch.no_grad()
+def summary_nats(model, dictionary: Dictionary) -> tuple[float, int]:
+    """Of what follows the first <sep> of each line, its end included; and how many tokens."""
+    total, count = 0.0, 0
+    for line in SUMMARIES:
+        words = [dictionary.index(word) for word in line.split()]
+        logits = model(torch.tensor([[dictionary.eos(), *words]]))[0][0].double()
+        first = line.split().index("<sep>") + 1
+        targets = torch.tensor([*words, dictionary.eos()])[first:]
+        total += float(F.cross_entropy(logits[first:], targets, reduction="sum"))
+        count += len(targets)
+    return total, count
+
+
+def test_loss_and_evaluation_are_over_the_summaries_alone(summaries, tmp_path):
+    state, model = build(summaries, *OURS, *AFTER_SEP)
+    torch.save({**state, "model": model.state_dict()}, tmp_path / "model.pt")
+    model.eval()
+    task = make_summary_task(summaries, *AFTER_SEP)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    batch = dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
+    nats, count = summary_nats(model, task.dictionary)
+    for unfused in (False, True):
+        criterion = VaswaniLabelSmoothing(task, False, 0.0, False, unfused)
+        loss, sample_size, logged = criterion(model, batch)
+        assert loss.item() == pytest.approx(nats, rel=1e-5)
+        assert sample_size == logged["ntokens"] == count
+    found = evaluate(summaries, tmp_path / "model.pt", *AFTER_SEP, "--tokens-per-sample", "32")
+    assert found == pytest.approx(nats / count / math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("length", [0, -4])
+def test_samples_have_a_token_at_least(summaries, length):
+    with pytest.raises(UserError, match=f"--tokens-per-sample is {length}; it must be at least 1"):
+        make_summary_task(summaries, "--tokens-per-sample", str(length))
+
+
+def test_loss_after_needs_one_line_a_sample(summaries):
+    with pytest.raises(ValueError, match="--loss-after <sep> .* give --sample-break-mode eos"):
+        make_summary_task(summaries, "--loss-after", "<sep>")
+
+
+def test_loss_after_an_unknown_symbol(summaries):
+    with pytest.raises(ValueError, match="--loss-after qwertz: .* no such word in its dict.txt"):
+        make_summary_task(summaries, "--sample-break-mode", "eos", "--loss-after", "qwertz")
+
+
+def test_a_line_without_the_symbol_is_named(summaries):
+    task = make_summary_task(summaries, "--loss-after", "alpha", "--sample-break-mode", "eos")
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    with pytest.raises(ValueError, match="sentence 3 holds no alpha"):
+        dataset.collater([dataset[number] for number in range(len(SUMMARIES))])
+
+
+def test_loss_after_has_no_context_window(summaries, tmp_path):
+    state, model = build(summaries, *OURS, *AFTER_SEP)
+    torch.save({**state, "model": model.state_dict()}, tmp_path / "model.pt")
+    flags = (*AFTER_SEP, "--tokens-per-sample", "32", "--context-window", "4")
+    with pytest.raises(ValueError, match="--context-window and --loss-after exclude each other"):
+        evaluate(summaries, tmp_path / "model.pt", *flags)
+
+
+def test_a_checkpoint_remembers_its_dictionary():
+    def make(dictionary):
+        cfg = VaswaniLanguageModelingConfig(data="DATA")
+        return VaswaniLanguageModelingTask(cfg, dictionary)
+
+    state = make(make_dictionary(9)).state_dict()
+    make(make_dictionary(9)).load_state_dict(state)
+    make(make_dictionary(9)).load_state_dict({})
+    with pytest.raises(ValueError, match="dictionary of DATA is not the one"):
+        make(make_dictionary(9, prefix="other")).load_state_dict(state)
+
+
+def test_training_writes_what_evaluation_reads(data, tmp_path, caplog):
+    """A few updates by fairseq-train's own code; then its checkpoint, and another dictionary."""
+    flags = ("--max-tokens", "256", "--warmup-updates", "10", "--max-update", "12", "--cpu")
+    quiet = ("--no-progress-bar", "--no-epoch-checkpoints", "--num-workers", "0")
+    cfg = training_config(*OURS, "--tokens-per-sample", "32", *flags, *quiet).copy()
+    cfg.task.data, cfg.checkpoint.save_dir = str(data), str(tmp_path / "save")
+    with caplog.at_level(logging.INFO):
+        train.main(cfg)
+    assert "language model: cross-entropy without label smoothing" in caplog.text
+    checkpoint = tmp_path / "save/checkpoint_last.pt"
+    uniform = math.log2(34)  # 30 words and fairseq's four symbols
+    assert 1 < evaluate(data, checkpoint, "--tokens-per-sample", "32") < uniform
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    lines = (data / "dict.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (other / "dict.txt").write_text("".join(reversed(lines)), encoding="utf-8")
+    with pytest.raises(ValueError, match="is not the one that the checkpoint was trained with"):
+        evaluate(other, checkpoint, "--tokens-per-sample", "32")

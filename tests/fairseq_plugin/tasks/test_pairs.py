@@ -1,0 +1,474 @@
+"""Pairs of sentences are read and padded as fairseq does it, and their batches are full."""
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq import tasks
+from fairseq.data import LanguagePairDataset, TokenBlockDataset, data_utils, language_pair_dataset
+from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+from fairseq_flags import training_config
+from hypothesis import given
+from hypothesis import strategies as st
+from model_factory import make_dictionary
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.tasks import _pairs, translation
+from vaswani_plugin.fairseq_plugin.tasks._pairs import SentencePairs, by_longer_side
+from vaswani_plugin.fairseq_plugin.tasks._real_tokens import fitting_max_tokens, indices_in_training
+
+PAD, EOS = 1, 2
+SENTENCE = st.lists(st.integers(PAD, 30), min_size=1, max_size=9).map(torch.tensor)
+
+
+@given(
+    st.lists(SENTENCE, min_size=1, max_size=6),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0, 3, 12]),
+    st.sampled_from([1, 4, 8]),
+)
+def test_padding_is_fairseqs(values, left, moved, length, multiple):
+    arguments = PAD, EOS, left, moved, length, multiple
+    expected = data_utils.collate_tokens(values, *arguments)
+    found = _pairs.padded(
+        _pairs.shifted(values, EOS) if moved else values, PAD, left, length, multiple
+    )
+    assert found.dtype == expected.dtype and found.equal(expected)
+
+
+def test_sentences_of_other_types_and_of_no_tokens():
+    values = [torch.tensor([5, 6], dtype=torch.int32), torch.tensor([], dtype=torch.int32)]
+    padded = _pairs.padded([*values, values[0]], PAD, False, 0, 1)
+    assert padded.dtype == torch.int32 and padded.tolist() == [[5, 6], [PAD, PAD], [5, 6]]
+    shifted = _pairs.shifted([values[1], *values], EOS)
+    assert [sentence.tolist() for sentence in shifted] == [[], [EOS, 5], []]
+
+
+def assert_same(found, expected):
+    """Nested dictionaries of tensors and numbers."""
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, torch.Tensor):
+        assert found.dtype == expected.dtype and found.equal(expected)
+    else:
+        assert found == expected
+
+
+def pairs(sources, targets):
+    number = np.arange(10, 10 + len(sources))[::-1]  # as numpy's, which fairseq's batches hold
+    return [
+        {"id": i, "source": source, "target": target}
+        for i, source, target in zip(number, sources, targets, strict=True)
+    ]
+
+
+@given(
+    st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, {"source": 11, "target": 4}]),
+    st.sampled_from([1, 8]),
+)
+def test_batches_of_pairs_are_fairseqs(found, left, left_target, feeding, translated, to, multiple):
+    sources, targets = zip(*found, strict=True)
+    samples = pairs(sources, targets if translated else [None] * len(found))
+    flags = {
+        "left_pad_source": left,
+        "left_pad_target": left_target,
+        "input_feeding": feeding,
+        "pad_to_multiple": multiple,
+    }
+    fairseqs = make_fairseqs(sources, targets if translated else None, **flags)
+    batch = SentencePairs(fairseqs).collater(samples, to)
+    known_lengths = batch.pop("known_lengths")
+    assert known_lengths.tolist() == batch["net_input"]["src_lengths"].tolist()
+    assert_same(batch, language_pair_dataset.collate(samples, PAD, EOS, pad_to_length=to, **flags))
+
+
+def test_no_pairs_are_no_batch(files):
+    assert make_pairs(*files).collater([]) == {}
+
+
+@pytest.fixture(scope="module", params=[np.uint16, np.int32])
+def files(request, tmp_path_factory):
+    """Sources and targets in mapped files; numbers of the kind that fairseq-preprocess chooses."""
+    folder, rng = tmp_path_factory.mktemp("mapped"), np.random.default_rng(5)
+    sides = []
+    for name in ("source", "target"):
+        builder = MMapIndexedDatasetBuilder(folder / f"{name}.bin", dtype=request.param)
+        for _ in range(30):
+            words = rng.integers(4, 20, rng.integers(0, 7))
+            builder.add_item(torch.tensor([*words, EOS]))
+        builder.finalize(str(folder / f"{name}.idx"))
+        sides.append(MMapIndexedDataset(str(folder / name)))
+    return sides
+
+
+def make_fairseqs(source, target, **flags) -> LanguagePairDataset:
+    words = make_dictionary(20)
+    sides = [
+        [None] * 3
+        if side is None
+        else [side, side.sizes if hasattr(side, "sizes") else [*map(len, side)], words]
+        for side in (source, target)
+    ]
+    return LanguagePairDataset(*sides[0], *sides[1], **flags)
+
+
+def make_pairs(source, target, **flags) -> SentencePairs:
+    return SentencePairs(make_fairseqs(source, target, **flags))
+
+
+def test_sentences_are_those_read_one_by_one(files):
+    dataset = make_pairs(*files)
+    numbers = np.array([3, 29, 0, 3, 17])
+    found = dataset.__getitems__(numbers)
+    assert [sample["id"] for sample in found] == numbers.tolist()
+    for sample in found:
+        assert_same(sample, make_fairseqs(*files)[sample["id"]])
+
+
+@pytest.mark.parametrize("change", _pairs.CHANGES_OF_A_PAIR)
+def test_pairs_that_fairseq_changes_are_left_to_it(files, change):
+    assert SentencePairs.can_hold(make_fairseqs(*files))
+    assert not SentencePairs.can_hold(make_fairseqs(*files, **{change: True}))
+
+
+def test_alignments_constraints_and_other_datasets_are_left_to_fairseq(files):
+    for name in ("align_dataset", "constraints"):
+        assert not SentencePairs.can_hold(make_fairseqs(*files, **{name: [torch.tensor([0])] * 30}))
+    assert not SentencePairs.can_hold(make_fairseqs(*files, num_buckets=2))
+    assert not SentencePairs.can_hold(make_pairs(*files))
+
+
+class Noised(LanguagePairDataset):
+    """As fairseq's denoising datasets do it: noise is added where a pair is read."""
+
+    def __getitem__(self, index):
+        return {**super().__getitem__(index), "source": torch.tensor([9, EOS])}
+
+
+class NoisedPairs(SentencePairs):
+    """The same of ours."""
+
+    def __getitem__(self, index):
+        return {**super().__getitem__(index), "source": torch.tensor([9, EOS])}
+
+
+def test_a_subclass_that_reads_its_pairs_otherwise_is_not_bypassed(files):
+    source, target = files
+    words = make_dictionary(20)
+    for dataset in (
+        Noised(source, source.sizes, words, target, target.sizes, words),
+        NoisedPairs(make_fairseqs(*files)),
+    ):
+        loader = torch.utils.data.DataLoader(
+            dataset, batch_sampler=[[4, 5]], collate_fn=dataset.collater
+        )
+        (batch,) = loader
+        assert batch["net_input"]["src_tokens"].tolist() == [[9, EOS]] * 2
+
+
+def test_sources_alone_and_those_of_other_files(files):
+    source, target = files
+    alone = make_pairs(source, None)
+    for sample in alone.__getitems__([7, 2]):
+        assert sample["target"] is None and sample["source"].equal(source[int(sample["id"])])
+    blocks = TokenBlockDataset(source, source.sizes, None, PAD, EOS, break_mode="eos")
+    mixed = make_pairs(blocks, target).__getitems__([1, 0])
+    assert [sample["source"].tolist() for sample in mixed] == [source[i].tolist() for i in (1, 0)]
+
+
+def test_a_file_that_was_cut_off_is_named(files, tmp_path):
+    for suffix in ("bin", "idx"):
+        whole = Path(f"{files[0]._path}.{suffix}").read_bytes()
+        (tmp_path / f"short.{suffix}").write_bytes(whole[:-3] if suffix == "bin" else whole)
+    dataset = make_pairs(MMapIndexedDataset(str(tmp_path / "short")), None)
+    assert len(dataset.__getitems__([2, 0])) == 2
+    with pytest.raises(ValueError, match=r"short\.bin ends before sentence 30, .* again"):
+        dataset.__getitems__([2, 29])
+
+
+def test_pytorchs_loader_reads_them_so(files, monkeypatch):
+    dataset = make_pairs(*files)
+    monkeypatch.setattr(LanguagePairDataset, "__getitem__", None)
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_sampler=[[4, 5], [6]], collate_fn=dataset.collater
+    )
+    assert [sorted(batch["id"].tolist()) for batch in loader] == [[4, 5], [6]]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system lists no threads")
+def test_a_batch_starts_no_threads(files):
+    """It is made in a thread beside the training, whose threads would wait for those."""
+    dataset, seen = make_pairs(*files), []
+
+    def make() -> None:
+        for _ in range(2):
+            dataset.collater(dataset.__getitems__(np.arange(30).repeat(25)))
+            now = set(os.listdir("/proc/self/task"))
+            seen.append(now - before - {str(threading.get_native_id())})
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        before = set(os.listdir("/proc/self/task"))
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [set()] * 2
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), max_size=40)
+
+
+@given(SIZES)
+def test_neighbours_are_alike(sizes):
+    """By the definition, pair by pair."""
+    source, target = np.array(sizes, dtype=np.int32).reshape(-1, 2).T
+    order = by_longer_side(source, target).tolist()
+    assert sorted(order) == list(range(len(sizes)))
+    for one, next_one in zip(order, order[1:], strict=False):
+        longer, then = max(sizes[one]), max(sizes[next_one])
+        assert longer <= then
+        if longer == then:
+            growth = np.subtract(*sizes[next_one]) - np.subtract(*sizes[one])
+            assert growth <= 0 if longer % 2 else growth >= 0
+            assert growth or one < next_one
+
+
+def make_dataset(count: int = 4000, seed: int = 3, **flags) -> SentencePairs:
+    rng = np.random.default_rng(seed)
+    source = rng.geometric(0.07, count) + 2
+    target = np.maximum(1, (source * rng.lognormal(0, 0.3, count))).astype(np.int64)
+    words = make_dictionary(3)
+    sides = [[torch.full((size,), 5) for size in sizes] for sizes in (source, target)]
+    fairseqs = LanguagePairDataset(sides[0], source, words, sides[1], target, words, **flags)
+    return SentencePairs(fairseqs, by_longer_side=True)
+
+
+def padded_share(dataset, order, max_tokens: int) -> tuple[int, float]:
+    """Batches, and the share of both sides' positions in them that is padding."""
+    batches = dataset.batch_by_size(order, max_tokens=max_tokens)
+    assert sorted(np.concatenate(batches)) == list(range(len(dataset)))
+    filled = sum(
+        len(batch) * (dataset.src_sizes[batch].max() + dataset.tgt_sizes[batch].max())
+        for batch in batches
+    )
+    return len(batches), 1 - dataset.sizes.sum() / filled
+
+
+@pytest.mark.parametrize("max_tokens", [500, 2000, 8000])
+def test_batches_are_fewer_and_less_padded_than_fairseqs(max_tokens):
+    dataset = make_dataset()
+    fewer, less = padded_share(dataset, dataset.ordered_indices(), max_tokens)
+    fairseqs = LanguagePairDataset.ordered_indices(dataset)
+    more, share = padded_share(dataset, fairseqs, max_tokens)
+    assert fewer < 0.97 * more and less < 0.75 * share
+
+
+def test_a_seed_decides_on_the_order_of_equal_pairs():
+    dataset, orders = make_dataset(), []
+    for seed in (1, 1, 2):
+        with data_utils.numpy_seed(seed):
+            orders.append(dataset.ordered_indices().tolist())
+    assert orders[0] == orders[1] != orders[2]
+    fixed = make_dataset(shuffle=False)
+    assert fixed.ordered_indices().tolist() == fixed.ordered_indices().tolist()
+
+
+def test_sources_alone_are_fairseqs():
+    words, sizes = make_dictionary(3), [3, 1, 2]
+    source = [torch.full((size,), 5) for size in sizes]
+    dataset = SentencePairs(LanguagePairDataset(source, sizes, words), by_longer_side=True)
+    assert dataset.ordered_indices().tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("flags", [(), ("--batch-order", "longer-side")])
+def test_the_flag_is_for_training(toy_data_bin, flags):
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    for split in ("train", "valid", "test"):
+        task.load_dataset(split)
+        assert type(task.dataset(split)) is SentencePairs
+        assert task.dataset(split).by_longer_side == (split == "train" and bool(flags))
+    trained = task.get_batch_iterator(task.dataset("train"), max_tokens=50).next_epoch_itr()
+    assert sorted(i for batch in trained for i in batch["id"].tolist()) == list(range(60))
+
+
+def test_buckets_are_fairseqs(toy_data_bin):
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--num-batch-buckets", "2")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    task.load_dataset("train")
+    assert type(task.dataset("train")) is LanguagePairDataset
+
+
+def translation_task(data, *flags):
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
+    cfg.task.data = str(data)
+    return tasks.setup_task(cfg.task)
+
+
+@pytest.mark.parametrize(
+    "flags", [("--real-tokens", "40"), ("--batch-order", "longer-side")], ids=lambda flags: flags[0]
+)
+@pytest.mark.parametrize("buckets", [True, False], ids=["buckets", "alignments"])
+def test_what_buckets_and_alignments_would_ignore_is_refused(
+    toy_data_bin, monkeypatch, flags, buckets
+):
+    if buckets:
+        flags += ("--num-batch-buckets", "2")
+    else:  # as with --load-alignments and a file of them
+        monkeypatch.setattr(SentencePairs, "can_hold", staticmethod(lambda pairs: False))
+    task = translation_task(toy_data_bin, *flags)
+    task.load_dataset("valid")
+    message = f"{flags[0]} .*: not with --num-batch-buckets or --load-alignments; leave out"
+    with pytest.raises(UserError, match=message):
+        task.load_dataset("train")
+
+
+def test_both_that_would_be_ignored_are_named(toy_data_bin):
+    flags = ("--real-tokens", "40", "--batch-order", "longer-side", "--num-batch-buckets", "2")
+    with pytest.raises(UserError, match="^--real-tokens 40 and --batch-order longer-side: not"):
+        translation_task(toy_data_bin, *flags).load_dataset("train")
+
+
+def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | None = None) -> float:
+    """Tokens of an average batch, both sides averaged, counted sentence by sentence."""
+    batches = dataset.batch_by_size(
+        dataset.ordered_indices(),
+        max_tokens=max_tokens,
+        max_sentences=max_sentences,
+        required_batch_size_multiple=multiple,
+    )
+    counts = [
+        sum(dataset.src_sizes[i] + dataset.tgt_sizes[i] for i in batch) / 2 for batch in batches
+    ]
+    return sum(counts) / len(counts)
+
+
+@pytest.mark.parametrize("wanted", [300, 1500, 3125])
+@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("longer_side", [True, False])
+def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, longer_side):
+    dataset = make_dataset(20_000)
+    dataset.by_longer_side = longer_side
+    indices = indices_in_training(dataset, None)
+    limit = fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
+    assert real_tokens(dataset, limit, multiple) == pytest.approx(wanted, rel=0.03)
+    assert limit == fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
+
+
+def test_real_tokens_that_cannot_be_reached():
+    dataset = make_dataset()
+    indices = indices_in_training(dataset, None)
+    with pytest.raises(UserError, match="--real-tokens 900: .* --max-tokens 900 hold .*; raise"):
+        fitting_max_tokens(dataset, indices, 900, 900, 8)
+    with pytest.raises(UserError, match="--real-tokens 20: the longest training pair has"):
+        fitting_max_tokens(dataset, indices, 900, 20, 1)
+
+
+@pytest.mark.parametrize("max_sentences", [40, 60, 200, 4000])
+def test_the_number_of_sentences_limits_real_tokens_too(max_sentences):
+    """With so few in a batch, the tokens of most batches don't depend on --max-tokens."""
+    dataset, wanted = make_dataset(20_000), 600
+    indices = indices_in_training(dataset, None)
+    limit = fitting_max_tokens(dataset, indices, 50_000, wanted, 8, max_sentences)
+    found = real_tokens(dataset, limit, 8, max_sentences)
+    assert found == pytest.approx(wanted, rel=0.03)
+
+
+def test_too_few_sentences_for_the_real_tokens_are_named():
+    dataset = make_dataset()
+    indices = indices_in_training(dataset, None)
+    message = "--max-tokens 9000 and --batch-size 16 hold .*; raise --max-tokens or --batch-size"
+    with pytest.raises(UserError, match=message):
+        fitting_max_tokens(dataset, indices, 9000, 900, 8, 16)
+
+
+def test_real_tokens_need_a_number_of_tokens(toy_data_bin):
+    task = translation_task(toy_data_bin, "--real-tokens", "40")
+    task.load_dataset("train")
+    with pytest.raises(UserError, match="--real-tokens 40 lowers --max-tokens, .* give --max-tok"):
+        task.get_batch_iterator(task.dataset("train"), max_sentences=8)
+
+
+def test_the_task_counts_the_sentences(toy_data_bin):
+    task = translation_task(toy_data_bin, "--real-tokens", "40")
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    sizes = dataset.src_sizes + dataset.tgt_sizes
+
+    def average(max_sentences: int | None) -> float:
+        batches = task.get_batch_iterator(
+            dataset, 400, max_sentences, disable_iterator_cache=True
+        ).frozen_batches
+        assert max_sentences is None or max(map(len, batches)) <= max_sentences
+        return np.mean([sizes[batch].sum() / 2 for batch in batches])
+
+    for max_sentences in (None, 8, 6):
+        assert average(max_sentences) == pytest.approx(40, rel=0.1)
+    with pytest.raises(UserError, match="--max-tokens 400 and --batch-size 2 hold"):
+        average(2)
+
+
+def test_pairs_that_the_model_can_not_take_do_not_count():
+    """fairseq leaves them out of the training."""
+    sizes = np.array([20] * 3000 + [3000])
+    words = make_dictionary(3)
+    side = [torch.full((size,), 5) for size in sizes]
+    dataset = SentencePairs(LanguagePairDataset(side, sizes, words, side, sizes, words))
+    with pytest.raises(UserError, match="the longest training pair has 3000 tokens"):
+        fitting_max_tokens(dataset, indices_in_training(dataset, None), 4096, 1000, 8)
+    indices = indices_in_training(dataset, (1024, 1024))
+    assert sorted(indices) == list(range(3000))
+    assert fitting_max_tokens(dataset, indices, 4096, 1000, 8) == pytest.approx(1000, rel=0.05)
+
+
+def test_real_tokens_are_fitted_once(toy_data_bin, monkeypatch):
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task, fitted = tasks.setup_task(cfg.task), []
+    monkeypatch.setattr(translation, "fitting_max_tokens", lambda *args: fitted.append(args) or 90)
+    for load in (True, False, True):  # the third: as sharded data are loaded again
+        if load:
+            task.load_dataset("train")
+        batches = task.get_batch_iterator(task.dataset("train"), max_tokens=200).frozen_batches
+        sizes = task.dataset("train").src_sizes
+        assert max(sizes[batch].max() * len(batch) for batch in batches) <= 90
+    assert len(fitted) == 2
+    task.get_batch_iterator(task.dataset("train"), max_tokens=150)
+    assert [most for _, _, most, *_ in fitted] == [200, 200, 150]
+
+
+def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
+    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
+    cfg = training_config(*flags).copy()
+    cfg.task.data = str(toy_data_bin)
+    task = tasks.setup_task(cfg.task)
+    counts, number = {}, 0
+    for split in ("train", "valid"):
+        task.load_dataset(split)
+        with caplog.at_level("INFO"):
+            batches = task.get_batch_iterator(task.dataset(split), max_tokens=200).frozen_batches
+        sizes = task.dataset(split).src_sizes + task.dataset(split).tgt_sizes
+        counts[split] = np.mean([sizes[batch].sum() / 2 for batch in batches])
+        number = len(batches) if split == "train" else number
+    assert counts["train"] == pytest.approx(40, rel=0.1) and counts["valid"] > 80
+    (line,) = [line for line in caplog.messages if "training batches of --max-tokens" in line]
+    assert line.startswith(f"{number} ")

@@ -1,0 +1,217 @@
+"""The criterion gives fairseq's own label-smoothed loss, fused or not, ours or a stock model."""
+
+import math
+from types import SimpleNamespace
+
+import paper_reference
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
+from fairseq_flags import training_config
+from foreign_models import make_lstm
+from model_factory import make_model, make_stock_twin, make_task, random_batch
+from reference_weights import numbers
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+
+LENGTHS = [(9, 7), (4, 11), (12, 2)]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(scope="module")
+def model(task):
+    return make_model(task, positions="sinusoidal-fairseq", layer_norm_eps=1e-5)
+
+
+@pytest.fixture
+def sample(task):
+    batch = random_batch(task, LENGTHS)
+    previous, pad = batch["prev_output_tokens"], task.target_dictionary.pad()
+    target = torch.full_like(previous, pad)
+    for row, (_, length) in enumerate(LENGTHS):
+        target[row, : length - 1] = previous[row, 1:length]
+        target[row, length - 1] = task.target_dictionary.eos()
+    return {"net_input": batch, "target": target, "ntokens": 20, "nsentences": 3}
+
+
+def ours(task, epsilon=0.1, accuracy=True, unfused=False, sentence_avg=False):
+    return VaswaniLabelSmoothing(task, sentence_avg, epsilon, accuracy, unfused)
+
+
+def theirs(task, epsilon=0.1, sentence_avg=False):
+    return LabelSmoothedCrossEntropyCriterion(task, sentence_avg, epsilon, report_accuracy=True)
+
+
+def gradients(criterion, model, sample) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    criterion(model, sample)[0].backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def assert_equal_logs(actual, expected):
+    assert set(actual) == set(expected)
+    for key, value in expected.items():
+        assert float(actual[key]) == pytest.approx(float(value), rel=1e-5), key
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("unfused", [False, True])
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_logs_what_fairseqs_criterion_logs(task, model, sample, epsilon, unfused, sentence_avg):
+    stock = make_stock_twin(model)
+    loss, size, log = ours(task, epsilon, True, unfused, sentence_avg)(model, sample)
+    their_loss, their_size, their_log = theirs(task, epsilon, sentence_avg)(stock, sample)
+    assert size == their_size == (3 if sentence_avg else 20)
+    assert loss.item() == pytest.approx(their_loss.item(), rel=1e-5)
+    assert_equal_logs(log, their_log)
+    assert log["total"] == 20
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_fused_is_unfused_in_gradient(task, model, sample, epsilon):
+    fused = gradients(ours(task, epsilon), model, sample)
+    plain = gradients(ours(task, epsilon, unfused=True), model, sample)
+    for name, gradient in plain.items():
+        torch.testing.assert_close(fused[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+    assert plain["encoder.embedding.weight"].abs().max() > 0.1
+
+
+def test_on_a_stock_model_it_is_fairseqs_criterion(task, model, sample):
+    stock = make_stock_twin(model)
+    _, _, log = ours(task)(stock, sample)
+    _, _, their_log = theirs(task)(stock, sample)
+    assert_equal_logs(log, their_log)
+    mine, stocks = gradients(ours(task), stock, sample), gradients(theirs(task), stock, sample)
+    for name, gradient in stocks.items():
+        torch.testing.assert_close(mine[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_an_adaptive_softmax_is_evaluated_and_not_trained(task, sample):
+    """fairseq returns features in the place of logits then."""
+    model = make_lstm(task, decoder_attention="1", adaptive_softmax_cutoff="8,16")
+    assert model.decoder.adaptive_softmax is not None
+    order = sample["net_input"]["src_lengths"].argsort(descending=True)  # as an LSTM wants it
+    net_input = {name: x[order] for name, x in sample["net_input"].items()}
+    sample = dict(sample, net_input=net_input, target=sample["target"][order])
+    with torch.no_grad():
+        for reduce in (True, False):
+            _, _, log = ours(task)(model, sample, reduce=reduce)
+            _, _, their_log = theirs(task)(model, sample, reduce=reduce)
+            assert log["nll_loss"].sum().item() == pytest.approx(
+                torch.as_tensor(their_log["nll_loss"]).sum().item(), rel=1e-5
+            )
+            assert float(log["n_correct"]) == float(their_log["n_correct"])
+    with pytest.raises(UserError, match="adaptive softmax.*give --criterion adaptive_loss"):
+        ours(task)(model, sample)
+
+
+def test_value_is_the_papers_formula(task, model, sample):
+    logits = numbers(model(**sample["net_input"])[0])
+    expected = sum(
+        paper_reference.smoothed_loss(logits[row], sample["target"][row].tolist(), 0.1, 1)[0].sum()
+        for row in range(3)
+    )
+    assert ours(task)(model, sample)[0].item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("unfused", [False, True])
+def test_when_the_loss_projects(task, sample, monkeypatch, unfused):
+    """By the model's own function, but where the user, or DDP around it, asks for the logits."""
+    calls, model = [], make_model(task)
+    real = model.projected_loss
+    monkeypatch.setattr(model, "projected_loss", lambda *args: calls.append(args) or real(*args))
+    ours(task, unfused=unfused)(model, sample)
+    assert len(calls) == (not unfused)
+    model.find_unused_parameters = True  # as PyTorch's DDP, wrapped around it, bears it
+    ours(task, unfused=unfused)(model, sample)
+    assert len(calls) == (not unfused)
+
+
+def test_unreduced_losses_are_those_of_each_token(task, model, sample):
+    losses, _, log = ours(task)(model, sample, reduce=False)
+    assert losses.shape == (sample["target"].numel(),)
+    total = ours(task)(model, sample)[0]
+    torch.testing.assert_close(losses.sum(), total, atol=1e-4, rtol=1e-5)
+    assert (losses[sample["target"].flatten().eq(1)] == 0).all()
+    assert log["loss"].shape == losses.shape
+
+
+def test_accuracy_is_counted_only_on_request(task, model, sample):
+    assert "n_correct" not in ours(task, accuracy=False)(model, sample)[2]
+    with torch.no_grad():
+        best = model(**sample["net_input"])[0].argmax(-1)
+    known = dict(sample, target=sample["target"].clone())
+    places = sample["target"].ne(1).nonzero()[::3]
+    for row, column in places.tolist():
+        known["target"][row, column] = best[row, column]
+    log = ours(task)(model, known)[2]
+    hits = (best.eq(known["target"]) & known["target"].ne(1)).sum()
+    assert len(places) <= hits < 20
+    assert log["n_correct"] == hits
+
+
+@pytest.mark.parametrize("unfused", [False, True])
+def test_padding_predicted_at_padding_is_no_hit(task, sample, unfused):
+    model = make_model(task)
+    with torch.no_grad():
+        model.projection_weight[1] = 1.0
+        model.decoder.layers[-1].feed_forward_norm.norm.bias.fill_(9.0)
+        assert model(**sample["net_input"])[0].argmax(-1).eq(1).all()
+    log = ours(task, unfused=unfused)(model, sample)[2]
+    assert (log["n_correct"], log["total"]) == (0, 20)
+
+
+def test_reduced_metrics_are_fairseqs(task, model, sample):
+    stock = make_stock_twin(model)
+    wrong = torch.where(sample["target"].eq(1), 1, 4 + (sample["target"] - 3) % 23)
+    other = dict(sample, target=wrong)
+    reduced = []
+    for criterion, twin in ((ours(task), model), (theirs(task), stock)):
+        logs = [criterion(twin, batch)[2] for batch in (sample, other)]
+        with metrics.aggregate(new_root=True) as aggregator:
+            criterion.reduce_metrics(logs)
+        reduced.append(aggregator.get_smoothed_values())
+    actual, expected = reduced
+    assert set(actual) == set(expected) >= {"loss", "nll_loss", "ppl", "accuracy"}
+    for key, value in expected.items():
+        assert float(actual[key]) == pytest.approx(float(value), rel=1e-4), key
+
+
+def test_loss_is_logged_in_bits_and_ppl_is_its_power():
+    logs = [{"loss": 60.0, "nll_loss": 40.0, "ntokens": 20, "sample_size": 20, "nsentences": 1}]
+    with metrics.aggregate(new_root=True) as aggregator:
+        VaswaniLabelSmoothing.reduce_metrics(logs)
+    values = aggregator.get_smoothed_values()
+    assert values["loss"] == pytest.approx(3 / math.log(2), abs=1e-3)
+    assert values["ppl"] == pytest.approx(math.exp(2), abs=0.01)
+    assert "accuracy" not in values
+
+
+def test_the_vocabulary_decides_how_large_epsilon_may_be():
+    """(V - 1) (1 - epsilon) >= epsilon, or each other token would get more than the gold one."""
+    dictionary = make_task().target_dictionary
+    task = SimpleNamespace(target_dictionary=dictionary)
+    most = (len(dictionary) - 1) / len(dictionary)
+    assert ours(task, most - 1e-3).epsilon > 0.5
+    with pytest.raises(ValueError, match="gives the gold token less than each other one"):
+        ours(task, most + 1e-3)
+
+
+@pytest.mark.parametrize("value", ["abc", "0,1"])
+def test_a_flag_that_is_no_number_is_refused(capsys, value):
+    with pytest.raises(SystemExit):
+        training_config("--arch", "vaswani_debug", "--label-smoothing", value)
+    assert f"--label-smoothing: {value!r} is no number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("epsilon", [1.0, -0.5, math.nan])
+def test_bad_smoothing_is_refused_at_start(epsilon):
+    task = SimpleNamespace(target_dictionary=make_task().target_dictionary)
+    with pytest.raises(ValueError, match=rf"label smoothing is {epsilon}; it must be in \[0, 1\)"):
+        ours(task, epsilon)

@@ -1,0 +1,120 @@
+"""Eq. 3: the formula, its peaks, and the scheduler that hands it to the optimizer."""
+
+import paper_reference
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
+from vaswani_plugin.fairseq_plugin.schedule import VaswaniSchedule, VaswaniScheduleConfig
+from vaswani_plugin.modules.schedule import learning_rate
+
+
+@pytest.mark.parametrize("d_model", [512, 1024, 128])
+@pytest.mark.parametrize("warmup", [4000, 1, 10_000])
+def test_equation_3(d_model, warmup):
+    for step in range(1, 10_001):
+        expected = paper_reference.learning_rate(step, d_model, warmup)
+        assert abs(learning_rate(step, d_model, warmup) - expected) < 1e-10 * expected
+
+
+@pytest.mark.parametrize(("d_model", "peak"), [(512, "6.99e-04"), (1024, "4.94e-04")])
+def test_peak_is_the_printed_one_and_at_the_end_of_the_warm_up(d_model, peak):
+    rates = [learning_rate(step, d_model, 4000) for step in range(1, 10_001)]
+    assert f"{max(rates):.2e}" == peak
+    assert rates.index(max(rates)) + 1 == 4000
+
+
+def test_growth_is_linear_and_decay_an_inverse_square_root():
+    assert learning_rate(2000, 512, 4000) == pytest.approx(2 * learning_rate(1000, 512, 4000))
+    assert learning_rate(40_000, 512, 4000) == pytest.approx(learning_rate(10_000, 512, 4000) / 2)
+
+
+def test_factor_no_warm_up_and_step_0():
+    assert learning_rate(7, 512, 4000, 2.5) == pytest.approx(2.5 * learning_rate(7, 512, 4000))
+    assert learning_rate(1, 256, 0) == pytest.approx(1 / 16)
+    assert learning_rate(0, 512, 4000) == learning_rate(1, 512, 4000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1, 512, 4000), "step is -1"),
+        ((1, 0, 4000), "d_model is 0"),
+        ((1, 512, -2), "warm-up is -2 updates"),
+        ((1, 512, 4000, 0.0), "the factor of the learning rate is 0.0"),
+        ((1, 512, 4000, float("nan")), "the factor of the learning rate is nan"),
+        ((1, 512, 4000, float("inf")), "the factor of the learning rate is inf"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        learning_rate(*arguments)
+
+
+def make_schedule(**changes) -> VaswaniSchedule:
+    optimizer_cfg = {"adam_betas": "(0.9, 0.98)", "adam_eps": 1e-9, "weight_decay": 0, "lr": [9.0]}
+    parameters = [{"params": [torch.nn.Parameter(torch.zeros(2))]} for _ in range(2)]
+    optimizer = VaswaniAdam(OmegaConf.create(optimizer_cfg), parameters)
+    settings = {"warmup_updates": 40, "lr_factor": 1.5, "d_model": 64, "_name": "vaswani"}
+    return VaswaniSchedule(OmegaConf.create(settings | changes), optimizer)
+
+
+def rate_of(schedule: VaswaniSchedule) -> float:
+    rates = {group["lr"] for group in schedule.optimizer.param_groups}
+    assert len(rates) == 1
+    return rates.pop()
+
+
+def test_update_k_uses_rate_k():
+    """fairseq calls step_update(k - 1) before update k, and step_update(0) at the start."""
+    schedule = make_schedule()
+    used = [rate_of(schedule)]
+    for finished in range(1, 100):
+        assert schedule.step_update(finished) == rate_of(schedule)
+        used.append(rate_of(schedule))
+    for update, rate in enumerate(used, start=1):
+        assert rate == pytest.approx(1.5 * paper_reference.learning_rate(update, 64, 40))
+
+
+def test_a_resumed_schedule_goes_on_exactly():
+    straight, resumed = make_schedule(), make_schedule()
+    expected = [straight.step_update(k) for k in range(80)][50:]
+    resumed.load_state_dict(straight.state_dict())
+    assert [resumed.step_update(k) for k in range(50, 80)] == expected
+
+
+@pytest.mark.parametrize("state", [{"lr": [0.001]}, {"best": 2.0, "last_epoch": 3}])
+def test_the_state_of_another_schedule_is_refused(state):
+    """As fairseq's `fixed` and `reduce_lr_on_plateau` save them."""
+    with pytest.raises(UserError, match="give the same one, or --reset-lr-scheduler"):
+        make_schedule().load_state_dict(state)
+
+
+def test_the_end_of_an_epoch_changes_no_rate():
+    schedule = make_schedule()
+    rate = schedule.step_update(12)
+    assert schedule.step(1, 3.0) == rate == rate_of(schedule)
+    assert schedule.best == 3.0
+
+
+def test_a_model_without_width_gets_the_bases_and_a_warning(caplog):
+    schedule = make_schedule(d_model=0)
+    assert schedule.d_model == 512
+    assert "the model has no d_model; the vaswani schedule takes 512" in caplog.text
+    expected = 1.5 * paper_reference.learning_rate(1, 512, 40)
+    assert rate_of(schedule) == pytest.approx(expected)
+
+
+def test_bad_settings_are_refused_at_start():
+    with pytest.raises(ValueError, match="warm-up is -1 updates"):
+        make_schedule(warmup_updates=-1)
+    with pytest.raises(ValueError, match="factor of the learning rate is -2"):
+        make_schedule(lr_factor=-2.0)
+
+
+def test_defaults_are_the_papers():
+    cfg = VaswaniScheduleConfig()
+    assert (cfg.warmup_updates, cfg.lr_factor) == (4000, 1.0)
+    assert torch.tensor(learning_rate(4000, 512, cfg.warmup_updates)).isfinite()

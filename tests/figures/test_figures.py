@@ -1,0 +1,47 @@
+"""Plots: written whole, in the format of their name, through links."""
+
+import numpy as np
+import pytest
+
+from vaswani_plugin.figures.attention_figures import draw_lines
+from vaswani_plugin.figures.figures import new_figure, save_figure
+
+BEGINNINGS = {
+    "png": b"\x89PNG",
+    "svg": b"<?xml",
+    "svgz": b"\x1f\x8b",
+    "pdf": b"%PDF",
+    "jpg": b"\xff\xd8\xff",
+    "eps": b"%!PS",
+}
+
+
+@pytest.mark.parametrize("ending", BEGINNINGS)
+def test_a_link_keeps_its_target(tmp_path, ending):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / f"link.{ending}"
+    link.symlink_to(target)
+    figure = new_figure(1, 1)
+    figure.subplots().plot([1, 2])
+    for _ in range(2):
+        save_figure(figure, link)
+        assert link.is_symlink() and target.read_bytes().startswith(BEGINNINGS[ending])
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["target"]
+
+
+def test_a_weight_above_1_by_rounding_is_drawn(tmp_path):
+    """As a sum of merged weights may be."""
+    weights = np.array([[[np.nextafter(np.float32(1), np.float32(2)), 0]]], dtype=np.float32)
+    assert weights.max() > 1
+    draw_lines(weights, [1], ["a"], ["b", "c"], "title", tmp_path / "lines.svg")
+    assert (tmp_path / "lines.svg").read_bytes().startswith(BEGINNINGS["svg"])
+
+
+def test_a_plot_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "plot.png"
+    path.write_text("old")
+    figure = new_figure(1, 1)
+    figure.subplots().set_title("$\\nothing$")  # no command of matplotlib's mathematics
+    with pytest.raises(ValueError, match="nothing"):
+        save_figure(figure, path)
+    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["plot.png"]

@@ -1,0 +1,317 @@
+"""Every row of Table 3 through fairseq's parser and build: sizes and parameter counts."""
+
+import argparse
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModel
+from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_REGISTRY
+from fairseq_flags import PLUGIN, training_config
+from hydra import compose, initialize_config_dir
+from model_factory import make_dictionary
+from omegaconf import DictConfig, OmegaConf
+
+from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
+from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
+from vaswani_plugin.fairseq_plugin.models._rows import register_rows
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.fairseq_plugin.schedule import VaswaniSchedule
+from vaswani_plugin.fairseq_plugin.tasks.translation import VaswaniTranslationTask
+from vaswani_plugin.model.architectures import (
+    ARCHITECTURES,
+    FAMILIES,
+    PAPER_VOCABULARY,
+    Architecture,
+    Family,
+    row_of,
+)
+from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+
+ROWS_OF_THE_MATRIX = 40_960
+ROWS = {row.name: row for row in ARCHITECTURES}
+HYDRA_CONFIGS = PLUGIN.parent / "recipes/config"
+
+
+class Row(NamedTuple):
+    """Table 3, written out again from the paper; the counts follow from 40,960 rows."""
+
+    n: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    h: int = 8
+    d_k: int = 64
+    d_v: int = 64
+    dropout: float = 0.1
+    parameters: int = 65_110_016
+    printed: int | None = None
+
+
+TABLE_3 = {
+    "vaswani_base": Row(printed=65),
+    "vaswani_a_h1": Row(h=1, d_k=512, d_v=512),
+    "vaswani_a_h4": Row(h=4, d_k=128, d_v=128),
+    "vaswani_a_h16": Row(h=16, d_k=32, d_v=32),
+    "vaswani_a_h32": Row(h=32, d_k=16, d_v=16),
+    "vaswani_b_dk16": Row(d_k=16, parameters=58_018_304, printed=58),
+    "vaswani_b_dk32": Row(d_k=32, parameters=60_382_208, printed=60),
+    "vaswani_c_n2": Row(n=2, parameters=35_684_352, printed=36),
+    "vaswani_c_n4": Row(n=4, parameters=50_397_184, printed=50),
+    "vaswani_c_n8": Row(n=8, parameters=79_822_848, printed=80),
+    "vaswani_c_d256": Row(d_model=256, d_k=32, d_v=32, parameters=27_848_704, printed=28),
+    "vaswani_c_d1024": Row(d_model=1024, d_k=128, d_v=128, parameters=167_944_192, printed=168),
+    "vaswani_c_ff1024": Row(d_ff=1024, parameters=52_514_816, printed=53),
+    "vaswani_c_ff4096": Row(d_ff=4096, parameters=90_300_416, printed=90),
+    "vaswani_d_drop00": Row(dropout=0.0),
+    "vaswani_d_drop02": Row(dropout=0.2),
+    # Two tables of 1,024 learned positions come on top.
+    "vaswani_e_learned": Row(parameters=65_110_016 + 2 * 1024 * 512),
+    "vaswani_big": Row(6, 1024, 4096, 16, 64, 64, 0.3, 218_300_416, printed=213),
+    "vaswani_big_en_fr": Row(6, 1024, 4096, 16, 64, 64, 0.1, 218_300_416),
+    # Ours.
+    "vaswani_tiny": Row(4, 128, 256, 4, 32, 32, 0.1, 6_567_936),
+    "vaswani_debug": Row(2, 32, 64, 4, 8, 8, 0.1, 1_353_472),
+}
+
+
+def parameters_by_formula(row: Row) -> int:
+    """PAPER's count: weights and biases of every linear, two a width a LayerNorm, one matrix."""
+    queries_and_keys = 2 * (row.d_model + 1) * row.h * row.d_k
+    values = (row.d_model + 1) * row.h * row.d_v
+    output = row.h * row.d_v * row.d_model + row.d_model
+    attention = queries_and_keys + values + output
+    feed_forward = row.d_model * row.d_ff + row.d_ff + row.d_ff * row.d_model + row.d_model
+    norm = 2 * row.d_model
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    return row.n * (encoder_layer + decoder_layer) + ROWS_OF_THE_MATRIX * row.d_model
+
+
+@pytest.fixture(scope="module")
+def task():
+    dictionary = make_dictionary(ROWS_OF_THE_MATRIX - 4)
+    return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+
+
+def build(cfg, task):
+    """fairseq's own build, without memory behind the parameters."""
+    with torch.device("meta"):
+        return models.build_model(cfg.model, task)
+
+
+def test_a_row_is_found_by_its_name_in_any_family():
+    assert row_of("vaswani_big").changes["d_model"] == 1024
+    assert row_of("vaswani_lm_base").source
+    with pytest.raises(KeyError):
+        row_of("transformer")
+
+
+def test_the_table_has_every_row():
+    assert {row.name for row in ARCHITECTURES} == set(TABLE_3)
+    assert PAPER_VOCABULARY == ROWS_OF_THE_MATRIX
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_formula_of_the_counts(name):
+    expected = parameters_by_formula(TABLE_3[name])
+    if name == "vaswani_e_learned":
+        expected += 2 * 1024 * 512
+    assert TABLE_3[name].parameters == expected
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_row_through_parser_and_build(name, task):
+    row = TABLE_3[name]
+    # With the task's name, so that one reading of the flags serves the test of Hydra's files, too.
+    model = build(training_config("--task", "vaswani_translation", "--arch", name), task)
+    assert type(model) is VaswaniTransformer
+    assert sum(p.numel() for p in model.parameters()) == row.parameters
+    assert len(model.encoder.layers) == len(model.decoder.layers) == row.n
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        attentions = [layer.self_attention, getattr(layer, "cross_attention", None)]
+        for attention in filter(None, attentions):
+            assert attention.heads == row.h and attention.dropout == 0
+            assert attention.query.weight.shape == (row.h * row.d_k, row.d_model)
+            assert attention.key.weight.shape == (row.h * row.d_k, row.d_model)
+            assert attention.value.weight.shape == (row.h * row.d_v, row.d_model)
+        assert layer.feed_forward.w_1.weight.shape == (row.d_ff, row.d_model)
+        assert layer.feed_forward.dropout == 0
+        assert layer.self_attention_norm.dropout == layer.feed_forward_norm.dropout == row.dropout
+    assert model.encoder.dropout == model.decoder.dropout == row.dropout
+    assert model.projection_weight is model.encoder.embedding.weight
+    assert model.projection_weight.shape == (ROWS_OF_THE_MATRIX, row.d_model)
+    learned = name == "vaswani_e_learned"
+    kind = LearnedPositions if learned else SinusoidalPositions
+    assert type(model.encoder.positions) is type(model.decoder.positions) is kind
+    assert model.max_positions() == (1024, 1024)
+
+
+WITH_THEIR_FAMILIES = {row.name: family for family in FAMILIES for row in family.rows}
+
+
+def hydra_configuration(name: str, *overrides: str) -> DictConfig:
+    """What fairseq-hydra-train is given for a row."""
+    family = WITH_THEIR_FAMILIES[name]
+    training = family.task.removeprefix("vaswani_") + "_lstm" * ("lstm" in family.model)
+    with initialize_config_dir(str(HYDRA_CONFIGS), version_base="1.1"):  # as fairseq does
+        return compose(training, [f"model={name}", "task.data=unused", *overrides])
+
+
+def test_there_is_a_hydra_configuration_for_every_row():
+    names = {path.stem for path in (HYDRA_CONFIGS / "model").glob("*.yaml")}
+    assert names == set(WITH_THEIR_FAMILIES)
+
+
+def test_a_size_changes_what_depends_on_it():
+    cfg = hydra_configuration("vaswani_b_dk16", "model.d_model=256", "model.dropout=0.3")
+    assert (cfg.model.d_model, cfg.model.d_k, cfg.model.dropout) == (256, 16, 0.3)
+    assert cfg.lr_scheduler.d_model == 256  # Eq. 3
+
+
+@pytest.mark.parametrize(("name", "family"), WITH_THEIR_FAMILIES.items())
+def test_hydra_configuration_is_what_the_flags_give(name: str, family: Family):
+    """model=ROW sets what --arch ROW sets, key for key."""
+    written = hydra_configuration(name)
+    flags = training_config("--task", family.task, "--arch", name)
+    for group in ("model", "criterion", "optimizer", "lr_scheduler"):
+        expected = OmegaConf.to_container(flags[group], resolve=True)
+        expected["_name"] = written[group]["_name"]  # --arch leaves the row's name here
+        shared_keys = {"arch", "lr", "sentence_avg"}  # of other groups, by interpolation
+        assert set(expected) - set(written[group]) <= shared_keys
+        for key, value in written[group].items():
+            assert value == expected[key], f"{group}.{key}"
+    assert written.model._name == family.model
+    assert written.task._name == family.task
+    for key in set(written.task) - {"_name", "data"}:
+        assert written.task[key] == flags.task[key], key
+    assert written.optimization.max_update == 100_000
+    assert written.optimization.get("clip_norm", 0.0) == flags.optimization.clip_norm
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_hydra_configuration_builds_the_row(name, task):
+    model = build(hydra_configuration(name), task)
+    assert type(model) is VaswaniTransformer
+    assert sum(p.numel() for p in model.parameters()) == TABLE_3[name].parameters
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_printed_counts(name):
+    assert ROWS[name].printed_parameters == TABLE_3[name].printed
+    if TABLE_3[name].printed is not None:
+        rounds_to_it = round(TABLE_3[name].parameters / 1e6) == TABLE_3[name].printed
+        assert rounds_to_it == (name != "vaswani_big")
+    assert bool(ROWS[name].remark) == (name == "vaswani_big")
+
+
+def test_a_flag_wins_over_its_row(task):
+    cfg = training_config("--arch", "vaswani_big", "--d-ff", "64", "--dropout", "0")
+    assert (cfg.model.d_ff, cfg.model.d_model, cfg.model.heads) == (64, 1024, 16)
+    assert cfg.model.dropout == 0
+    model = build(cfg, task)
+    assert model.decoder.layers[0].feed_forward.w_1.weight.shape == (64, 1024)
+    assert model.encoder.dropout == 0
+
+
+def test_flags_free_the_widths_of_heads(task):
+    flags = ("--arch", "vaswani_debug", "--heads", "5", "--d-k", "3", "--d-v", "7")
+    layer = build(training_config(*flags), task).encoder.layers[0]
+    assert layer.self_attention.query.weight.shape == (15, 32)
+    assert layer.self_attention.value.weight.shape == (35, 32)
+
+
+def test_position_limits_are_the_tasks(task):
+    flags = ("--max-source-positions", "77", "--max-target-positions", "88")
+    model = build(training_config("--arch", "vaswani_debug", *flags), task)
+    assert model.max_positions() == (77, 88)
+
+
+def test_a_row_with_an_unknown_key_is_refused_at_registration():
+    bad = Architecture("vaswani_bad_row", "nowhere", {"d_model": 8, "depth": 3, "width": 1})
+    with pytest.raises(ValueError, match="vaswani_bad_row sets unknown keys: depth, width"):
+        register_rows("vaswani_transformer", VaswaniTransformerConfig, [bad])
+    assert "vaswani_bad_row" not in ARCH_MODEL_REGISTRY
+
+
+def test_a_row_sets_only_what_is_unset():
+    args = argparse.Namespace(d_ff=3, heads=None)
+    ARCH_CONFIG_REGISTRY["vaswani_big"](args)
+    assert vars(args) == {"d_ff": 3, "heads": 16, "d_model": 1024, "dropout": 0.3}
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_registered_architecture_is_ours(name):
+    """A taken name would return the host's class without an error."""
+    assert ARCH_MODEL_REGISTRY[name] is VaswaniTransformer
+
+
+@pytest.mark.parametrize(
+    ("registry", "name", "ours"),
+    [
+        (MODEL_REGISTRY, "vaswani_transformer", VaswaniTransformer),
+        (CRITERION_REGISTRY, "vaswani_label_smoothing", VaswaniLabelSmoothing),
+        (OPTIMIZER_REGISTRY, "vaswani_adam", VaswaniAdam),
+        (LR_SCHEDULER_REGISTRY, "vaswani", VaswaniSchedule),
+        (TASK_REGISTRY, "vaswani_translation", VaswaniTranslationTask),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_registered_class_is_ours(registry, name, ours):
+    assert registry[name] is ours
+
+
+def test_with_no_other_flag_the_run_is_the_paper():
+    cfg = training_config("--arch", "vaswani_base", "--max-tokens", "4096")
+    assert cfg.criterion._name == "vaswani_label_smoothing"
+    assert cfg.criterion.label_smoothing == 0.1
+    assert cfg.optimizer._name == "vaswani_adam"
+    assert (cfg.optimizer.adam_betas, cfg.optimizer.adam_eps) == ("(0.9, 0.98)", 1e-9)
+    assert cfg.optimizer.weight_decay == 0
+    assert cfg.lr_scheduler._name == "vaswani"
+    assert (cfg.lr_scheduler.warmup_updates, cfg.lr_scheduler.lr_factor) == (4000, 1.0)
+    assert cfg.lr_scheduler.d_model == 512
+    assert cfg.optimization.clip_norm == 0
+
+
+def test_the_schedule_reads_the_width_of_the_model():
+    assert training_config("--arch", "vaswani_big").lr_scheduler.d_model == 1024
+    flags = ("--arch", "vaswani_big", "--d-model", "96")
+    assert training_config(*flags).lr_scheduler.d_model == 96
+
+
+def test_given_names_win_over_the_registered_defaults():
+    cfg = training_config(
+        *("--arch", "vaswani_debug", "--optimizer", "adam", "--lr-scheduler", "fixed"),
+        *("--criterion", "cross_entropy"),
+    )
+    names = (cfg.optimizer._name, cfg.lr_scheduler._name, cfg.criterion._name)
+    assert names == ("adam", "fixed", "cross_entropy")
+    assert REGISTRIES["optimizer"]["default"] == "vaswani_adam"
+
+
+def test_a_stock_architecture_parses_and_builds_under_our_defaults(task):
+    cfg = training_config("--arch", "transformer_iwslt_de_en", "--share-all-embeddings")
+    assert cfg.optimizer._name == "vaswani_adam"
+    assert cfg.criterion._name == "vaswani_label_smoothing"
+    # The stock model's width has another name: the schedule is told that there is none.
+    assert cfg.lr_scheduler.d_model == 0
+    model = models.build_model(cfg.model, task)
+    assert type(model) is TransformerModel
+    assert model.encoder.embed_tokens.weight.shape == (ROWS_OF_THE_MATRIX, 512)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.title)
+def test_the_base_of_a_family_is_its_configurations_defaults(family: Family) -> None:
+    config = models.MODEL_DATACLASS_REGISTRY[family.model]()
+    assert family.base == {name: getattr(config, name) for name in family.base}
+    named = {name for row in family.rows for name in row.changes}
+    optional = {"attention_dropout", "positions", "share_embeddings", "next_word"}
+    assert named <= family.base.keys() | optional and "d_model" in family.base

@@ -1,0 +1,226 @@
+"""Imports a MarianMT model of Hugging Face's as a bundle, to translate with it or fine-tune it."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from vaswani_plugin.checkpoint_errors import DIGESTS
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.exported_model import require_finite
+from vaswani_plugin.export.fairseq_transformer import checkpoint_of
+from vaswani_plugin.export.marian_weights import MARIANS_EPSILON, Weights, from_marian
+from vaswani_plugin.export.new_folder import new_folder
+from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
+from vaswani_plugin.inference.checkpoint_models import make_transformer
+from vaswani_plugin.inference.checkpoints import save_checkpoint
+from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.settings import (
+    MODEL,
+    OURS,
+    SAFETENSORS,
+    SETTINGS,
+    Settings,
+    dictionary_name,
+)
+
+CODES = "sentencepiece.model"
+EXPRESSED = {
+    "model_type": "marian",
+    "activation_function": "relu",
+    "scale_embedding": True,
+}
+"""Values that config.json must have for our Transformer to compute the same."""
+EMBEDDINGS = ("encoder.embedding.weight", "decoder.embedding.weight", "decoder.projection.weight")
+
+
+def import_from_huggingface(
+    folder: Path, output: Path, source_lang: str | None = None, target_lang: str | None = None
+) -> dict[str, Any]:
+    """Make a bundle from a folder that `MarianMTModel.save_pretrained` or our export wrote.
+
+    Args:
+        folder: with config.json, model.safetensors, vocab.json, source.spm, target.spm and
+            tokenizer_config.json.
+        output: the bundle to make.
+        source_lang: source language; None: as in tokenizer_config.json.
+        target_lang: target language; None: as in tokenizer_config.json.
+
+    Returns:
+        The options of the model.
+
+    Raises:
+        ValueError: a file is missing or damaged, or our Transformer can't express the model.
+        OSError: a file can't be read or written.
+    """
+    config = _read_json(folder / "config.json")
+    _refuse_other_models(config, folder)
+    tokens = _read_json(folder / "tokenizer_config.json")
+    languages = source_lang or tokens.get("source_lang"), target_lang or tokens.get("target_lang")
+    if not all(isinstance(language, str) for language in languages):
+        raise UserError(
+            f"{folder / 'tokenizer_config.json'} does not name both languages: give --source-lang "
+            "and --target-lang"
+        )
+    codes = _codes(folder)
+    with untrusted(folder / SAFETENSORS):
+        weights, source, target = _read_model(folder, config, tokens)
+        options = _options(config)
+        sizes = TransformerSizes.from_configuration(options, {})
+        require_finite(weights)
+        make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # do they fit?
+    task = {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}
+    task |= {name: options[name] for name in ("max_source_positions", "max_target_positions")}
+    digests = {"source": source.digest(), "target": target.digest()}
+    settings = Settings(
+        *languages,
+        lowercase=False,
+        normalize_punctuation=False,
+        tokenizer="none",
+        subwords="sentencepiece",
+        codes=CODES,
+    )
+    model = {"_name": TRANSFORMER, **options}
+    state = checkpoint_of(weights, model, task, task_state={DIGESTS: digests})
+    with new_folder(output) as made:
+        save_checkpoint(state, made / MODEL)
+        shutil.copyfile(codes, made / CODES)
+        for language, dictionary in zip(languages, (source, target), strict=True):
+            lines = (f"{symbol} 1\n" for symbol in dictionary.symbols[len(SPECIAL_SYMBOLS) :])
+            text = "".join(lines)
+            (made / dictionary_name(language)).write_text(text, encoding="utf-8")
+        (made / SETTINGS).write_text(settings.to_json(), encoding="utf-8")
+    return options
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: give a folder of a MarianMT model")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON ({error}): download it again") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: holds no object: download it again")
+    return content
+
+
+def _refuse_other_models(config: Mapping[str, Any], folder: Path) -> None:
+    for key, needed in EXPRESSED.items():
+        if config.get(key) != needed:
+            raise UserError(
+                f"{folder / 'config.json'}: {key} is {config.get(key)!r}, and the paper's "
+                f"Transformer has {needed!r}: it can't be imported"
+            )
+    for part in ("attention_heads", "ffn_dim"):
+        if config.get(f"encoder_{part}") != config.get(f"decoder_{part}"):
+            raise UserError(
+                f"{folder / 'config.json'}: encoder_{part} and decoder_{part} differ, and ours "
+                "are the same: it can't be imported"
+            )
+
+
+def _codes(folder: Path) -> Path:
+    """The one sentencepiece model of both languages."""
+    files = [folder / name for name in ("source.spm", "target.spm")]
+    for path in files:
+        if not path.is_file():
+            raise UserError(f"{path} does not exist: a bundle needs the subword model")
+    if files[0].read_bytes() != files[1].read_bytes():
+        raise UserError(
+            f"{files[0]} and {files[1]} differ, and a bundle has one subword model for both "
+            "languages: it can't be imported"
+        )
+    return files[0]
+
+
+def _read_model(
+    folder: Path, config: Mapping[str, Any], tokens: Mapping[str, Any]
+) -> tuple[Weights, Dictionary, Dictionary]:
+    """The weights under our names, and our dictionaries in the order of the weights' rows."""
+    path = folder / SAFETENSORS
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: save the model as safetensors")
+    try:
+        theirs = load_file(path)
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path}: no weights of a model ({error}): download it again") from error
+    bias = theirs.get("final_logits_bias")
+    if bias is not None and bias.any():
+        raise UserError(f"{path}: its projection has a bias, and the paper's has none")
+    numbers = [_read_json(folder / "vocab.json")]
+    is_separate = bool(tokens.get("separate_vocabs"))
+    numbers.append(_read_json(folder / "target_vocab.json") if is_separate else numbers[0])
+    orders = [_our_order(vocabulary, config) for vocabulary in numbers]
+    dictionaries = [Dictionary(symbols[len(SPECIAL_SYMBOLS) :]) for symbols, _ in orders]
+    source_rows, target_rows = (rows for _, rows in orders)
+    weights = from_marian(_untied(theirs, config), _epsilon(config))
+    ordered: dict[tuple[int, bool], Tensor] = {}  # shared rows stay shared
+    for name, rows in zip(EMBEDDINGS, (source_rows, target_rows, target_rows), strict=True):
+        key = weights[name].data_ptr(), rows is source_rows and is_separate
+        ordered.setdefault(key, weights[name][rows])
+        weights[name] = ordered[key]
+    return weights, *dictionaries
+
+
+def _our_order(numbers: dict[str, int], config: Mapping[str, Any]) -> tuple[list[str], Tensor]:
+    """A vocabulary in our order: its symbols, the special ones first, and the row of each."""
+    by_row = {row: symbol for symbol, row in numbers.items()}
+    special = [
+        numbers.get("<s>", config["pad_token_id"]),  # never read, never written
+        config["pad_token_id"],
+        config["eos_token_id"],
+        numbers["<unk>"],
+    ]
+    others = [row for row in sorted(by_row) if row not in special]
+    symbols = [*SPECIAL_SYMBOLS, *(by_row[row] for row in others)]
+    return symbols, torch.tensor([*special, *others], device="cpu")
+
+
+def _untied(theirs: Weights, config: Mapping[str, Any]) -> Weights:
+    """The weights with all three embeddings by name; the file may have one for several."""
+    shared = theirs.get("model.shared.weight")
+    weights = {name: tensor for name, tensor in theirs.items() if name != "model.shared.weight"}
+    decoder = weights.get("model.decoder.embed_tokens.weight", shared)
+    weights["model.decoder.embed_tokens.weight"] = decoder
+    weights.setdefault("model.encoder.embed_tokens.weight", shared)
+    if config.get("tie_word_embeddings", True):
+        weights["lm_head.weight"] = decoder
+    return weights
+
+
+def _epsilon(config: Mapping[str, Any]) -> float:
+    return float((config.get(OURS) or {}).get("layer_norm_eps", MARIANS_EPSILON))
+
+
+def _options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's options under our names."""
+    is_shared, is_tied = (
+        config.get(name, True)
+        for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings")
+    )
+    positions = config["max_position_embeddings"]
+    return {
+        "d_model": config["d_model"],
+        "d_ff": config["encoder_ffn_dim"],
+        "encoder_layers": config["encoder_layers"],
+        "decoder_layers": config["decoder_layers"],
+        "heads": config["encoder_attention_heads"],
+        "dropout": float(config.get("dropout", 0.1)),
+        "attention_dropout": float(config.get("attention_dropout", 0.0)),
+        "activation_dropout": float(config.get("activation_dropout", 0.0)),
+        "positions": "sinusoidal",
+        "share_embeddings": "all" if is_shared and is_tied else "decoder" if is_tied else "none",
+        "layer_norm_eps": _epsilon(config),
+        "max_source_positions": positions,
+        "max_target_positions": positions,
+    }

@@ -1,0 +1,225 @@
+"""Exports a bundle to ONNX: the three graphs of `onnx_graphs`, checked by running them.
+
+The folder is a bundle, too, for `vaswani translate`. Its config.json names MarianMT, a type that
+Optimum knows; Optimum takes the arithmetic from the graphs, so they may be of any row of Table 3.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.export.exported_model import other_bundle_files, require_finite
+from vaswani_plugin.export.huggingface_export import (
+    generation_config,
+    marian_config,
+)
+from vaswani_plugin.export.new_folder import check_new_folder, new_folder
+from vaswani_plugin.export.onnx_graphs import write_graphs
+from vaswani_plugin.inference.bundle import TRANSFORMER, Bundle, ForeignModel
+from vaswani_plugin.inference.onnx_engine import (
+    DECODER,
+    DECODER_WITH_PAST,
+    ENCODER,
+    POSITIONS,
+    OnnxTransformer,
+    import_onnxruntime,
+)
+from vaswani_plugin.inference.transformer import TrainedTransformer
+from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.settings import OURS, Settings, weights_path
+
+QUANTIZATIONS = ("int8",)
+LARGEST = 2**31 - 2**20
+"""Most bytes of a graph's weights: protobuf's files are below 2 GiB."""
+TOLERANCE = 1e-4
+"""Greatest difference of a logit from PyTorch's, relative to the greatest logit where that is
+above 1."""
+INT8_TOLERANCE = 0.5
+"""Greatest relative error of all logits in int8: wrong kernels give more."""
+
+
+def import_onnx() -> None:
+    """Import the packages that write and run graphs, which are optional dependencies.
+
+    Raises:
+        ValueError: one isn't installed.
+    """
+    import_onnxruntime()
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"onnx is not installed ({error}): pip install '.[onnx]'") from error
+
+
+def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -> Path:
+    """Write a translation model's bundle as ONNX graphs.
+
+    Args:
+        model: the bundle.
+        output: the folder to make.
+        quantization: "int8"; None for float32.
+
+    Returns:
+        The file that the weights were read from.
+
+    Raises:
+        ValueError: a package is missing, `model` is no bundle of a translation model, the graphs
+            can't express the model, or compute something else, or `output` is not empty.
+        OSError: a file can't be read or written.
+    """
+    import_onnx()
+    if quantization not in (None, *QUANTIZATIONS):
+        raise UserError(
+            f"onnxruntime has no --quantization {quantization}; give {QUANTIZATIONS[0]}, or leave "
+            "it out for float32"
+        )
+    check_new_folder(output)
+    path = weights_path(model)
+    bundle = Bundle.load(model)
+    settings = bundle.pipeline.settings
+    assert isinstance(settings, Settings)
+    try:
+        loaded = bundle.load_transformer()
+    except ForeignModel as error:
+        raise UserError(f"{error}: the ONNX export takes a {TRANSFORMER}") from error
+    sizes, weights = loaded.model.sizes, loaded.model.state_dict()
+    with untrusted(path):
+        require_finite(weights)
+        _refuse_other_models(sizes)
+    # Of the plain modules: a kernel may be none of the exporter's operators.
+    transformer = TrainedTransformer(sizes, loaded.source, loaded.target).eval()
+    transformer.load_state_dict(weights)
+    _refuse_large_models(transformer)
+    with new_folder(output) as folder:
+        for file in other_bundle_files(model, settings):
+            shutil.copyfile(file, folder / file.name)
+        config = marian_config(sizes, len(loaded.source), len(loaded.target))
+        config[OURS] |= {name: getattr(sizes, name) for name in POSITIONS}
+        write_json(folder / "config.json", config)
+        write_json(folder / "generation_config.json", generation_config(settings, sizes))
+        write_graphs(transformer, folder)
+        check_graphs(transformer, folder)
+        if quantization is not None:
+            _quantize(folder)
+            check_graphs(transformer, folder, in_int8=True)
+    return path
+
+
+def _refuse_other_models(sizes: TransformerSizes) -> None:
+    """Refuse a model whose attention is computed in blocks."""
+    if sizes.attention_window:
+        raise UserError(
+            f"an ONNX export has no counterpart of --attention-window {sizes.attention_window}"
+        )
+
+
+def _refuse_large_models(model: TrainedTransformer) -> None:
+    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+        size = sum(4 * tensor.numel() for tensor in side.parameters())
+        size += 4 * model.decoder.projection.weight.numel() * (name == "decoder")
+        if size > LARGEST:
+            raise UserError(
+                f"the {name} has {size / 2**30:.1f} GiB of weights, and an ONNX file holds less "
+                "than 2 GiB; export a smaller model, or use --to ctranslate2"
+            )
+
+
+@torch.no_grad()
+def check_graphs(model: TrainedTransformer, folder: Path, in_int8: bool = False) -> None:
+    """Run the graphs of a folder, and compare their logits with the model's.
+
+    The batch has padding on both sides, and other sizes than the traced ones.
+
+    Args:
+        model: that the graphs were made of.
+        folder: of the graphs and their config.json.
+        in_int8: allow the errors of quantized weights.
+
+    Raises:
+        ValueError: the logits differ, or onnxruntime can't run a graph.
+    """
+    encoder, decoder = model.encoder, model.decoder
+    random = torch.Generator().manual_seed(1)
+    longest = (min(most, usual) for most, usual in zip(model.max_positions(), (9, 7), strict=True))
+    words = encoder.embedding.weight.size(0), decoder.embedding.weight.size(0)
+    source, target = (
+        torch.randint(4, max(count, 5), (3, length), generator=random, device="cpu")
+        for count, length in zip(words, longest, strict=True)
+    )
+    source[0, : source.size(1) // 2] = encoder.padding_idx
+    source[1, source.size(1) // 2 + 1 :] = encoder.padding_idx
+    mask = source.ne(encoder.padding_idx)[:, None, None]
+    features = decoder(target, encoder(source).features, mask, right_padded=True).features
+    expected = decoder.project(features)
+    graphs = OnnxTransformer(folder, encoder.padding_idx, threads=1)
+    encoded = graphs.forward_torchscript({"src_tokens": source})
+    whole = graphs.first.run({"input_ids": target, **encoded})["logits"]
+    beams = graphs.begin_beams(encoded)
+    steps = []
+    for column in target.split(1, dim=1):
+        beams.advance(column, torch.zeros_like(column) if steps else None)
+        steps.append(beams.logits(slice(None)))
+    for name, logits in ((DECODER, whole), (DECODER_WITH_PAST, torch.cat(steps, dim=1))):
+        _compare(logits, expected, folder / name, in_int8)
+
+
+def _compare(logits: Tensor, expected: Tensor, path: Path, in_int8: bool) -> None:
+    error = logits - expected
+    if in_int8:
+        centred = expected - expected.mean(dim=-1, keepdim=True)
+        difference, allowed = (error.norm() / centred.norm()).item(), INT8_TOLERANCE
+    else:
+        difference = (error.abs().max() / max(1.0, expected.abs().max())).item()
+        allowed = TOLERANCE
+    if not difference <= allowed:
+        version = import_onnxruntime().__version__
+        raise UserError(
+            f"{path.name} gives other logits in onnxruntime {version} than in PyTorch (relative "
+            f"difference {difference:.2g}): use another version, or --to ctranslate2"
+        )
+
+
+def _quantize(folder: Path) -> None:
+    """Replace the weights of the matrix products by int8; inputs are quantized as they come.
+
+    A weight keeps 7 of the 8 bits: some processors add two products in 16 bits.
+
+    Raises:
+        UserError: onnxruntime can't do it.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    for name in (ENCODER, DECODER, DECODER_WITH_PAST):
+        path = folder / name
+        try:
+            with _quiet_logging():
+                quantize_dynamic(
+                    path,
+                    path,
+                    op_types_to_quantize=["MatMul"],
+                    per_channel=True,
+                    reduce_range=True,
+                    weight_type=QuantType.QInt8,
+                )
+        except Exception as error:  # of onnx, onnxruntime or protobuf: no common class
+            first = str(error).split("\n")[0]
+            raise UserError(f"onnxruntime can't quantize {name}: {first}") from error
+
+
+@contextmanager
+def _quiet_logging() -> Iterator[None]:
+    """Within the context, nothing below an error is logged: the quantizer's advice."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,197 @@
+"""The paper's training objective as a fairseq criterion (section 5.4).
+
+Axes: B batch, T target length, N = B x T, D d_model, V vocabulary.
+"""
+
+import argparse
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError, value_errors_as_user_errors
+from vaswani_plugin.fairseq_plugin.defaults import RESOLVER, SMOOTHING
+from vaswani_plugin.modules.loss import (
+    SmoothedLoss,
+    label_smoothed_cross_entropy,
+    smoothing_weights,
+)
+
+
+@dataclass
+class LabelSmoothingConfig(FairseqDataclass):
+    """The defaults are those of `vaswani_plugin/fairseq_plugin/defaults.py`."""
+
+    label_smoothing: float = field(
+        default=II(f"{RESOLVER}:{SMOOTHING}"),
+        metadata={
+            "help": "epsilon_ls, spread over the V - 1 other tokens (default: 0.1; 0 for language "
+            "models and recurrent models)"
+        },
+    )
+    report_accuracy: bool = field(
+        default=False, metadata={"help": "log the share of tokens predicted right"}
+    )
+    unfused_loss: bool = field(
+        default=False, metadata={"help": "form all logits at once (slower, more memory)"}
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("vaswani_label_smoothing", dataclass=LabelSmoothingConfig)
+class VaswaniLabelSmoothing(FairseqCriterion):
+    """Label-smoothed cross-entropy (section 5.4); our models project features within the loss.
+
+    Args:
+        task: its target dictionary gives the padding symbol.
+        sentence_avg: divide gradients by the number of sentences instead of tokens.
+        label_smoothing: epsilon_ls.
+        report_accuracy: log the accuracy.
+        unfused_loss: keep the plain loss.
+
+    Raises:
+        UserError: when label_smoothing is below 0, or so large that the gold token would get less
+            probability than another one.
+    """
+
+    def __init__(self, task, sentence_avg, label_smoothing, report_accuracy, unfused_loss):
+        super().__init__(task)
+        with value_errors_as_user_errors():  # a bad epsilon is refused at the start
+            smoothing_weights(label_smoothing, len(task.target_dictionary))
+        self.sentence_avg = sentence_avg
+        self.epsilon = label_smoothing
+        self.report_accuracy = report_accuracy
+        self.unfused_loss = unfused_loss
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the criterion's flags.
+
+        fairseq drops a default that refers to another setting, and the flag's type with it; so
+        both are set here.
+        """
+        super().add_args(parser)
+        parser.set_defaults(label_smoothing=LabelSmoothingConfig.label_smoothing)
+        for action in parser._actions:
+            if action.dest == "label_smoothing":
+                action.type = _number
+
+    def forward(self, model, sample, reduce: bool = True):
+        """Loss of a batch.
+
+        Args:
+            model: any fairseq model; ours give features and projection separately.
+            sample: fairseq's batch, target (B, T).
+            reduce: sum over tokens; otherwise the loss is (N,) and unfused.
+
+        Returns:
+            Loss in nats, the sample size that divides the gradient, and the logged values.
+
+        Raises:
+            UserError: in training, when the model has an adaptive softmax.
+        """
+        if reduce and self._projects_in_loss(model):
+            sums = self._projected(model, sample)
+        else:
+            sums = self._plain(model, sample, reduce)
+        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
+        logging_output = {
+            "loss": sums.loss.data,
+            "nll_loss": sums.nll.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["target"].size(0),
+            "sample_size": sample_size,
+        }
+        if self.report_accuracy:
+            logging_output["n_correct"] = sums.correct.data
+            logging_output["total"] = sample["target"].ne(self.padding_idx).sum()
+        return sums.loss, sample_size, logging_output
+
+    def _projects_in_loss(self, model) -> bool:
+        # This loss uses the projection outside of the model's `forward`. With
+        # --find-unused-parameters PyTorch's DDP marks it as unused, then refuses its gradient.
+        if self.unfused_loss or getattr(model, "find_unused_parameters", False):
+            return False
+        return hasattr(model, "projected_loss")
+
+    def _projected(self, model, sample) -> SmoothedLoss:
+        features, _ = model(**_inputs(model, sample), features_only=True)
+        return model.projected_loss(
+            features.flatten(0, 1),  # (B, T, D) -> (N, D)
+            model.projection_weight,
+            sample["target"].flatten(),
+            self.epsilon,
+            self.padding_idx,
+            self.report_accuracy,
+        )
+
+    def _plain(self, model, sample, reduce: bool) -> SmoothedLoss:
+        logits = self._logits(model, sample).flatten(0, 1)  # (B, T, V) -> (N, V)
+        target = sample["target"].flatten()
+        loss, nll = label_smoothed_cross_entropy(logits, target, self.epsilon, self.padding_idx)
+        correct = target.new_zeros(())
+        if self.report_accuracy:
+            correct = (logits.argmax(dim=-1).eq(target) & target.ne(self.padding_idx)).sum()
+        if reduce:
+            loss, nll = loss.sum(), nll.sum()
+        return SmoothedLoss(loss, nll, correct)
+
+    def _logits(self, model, sample) -> Tensor:
+        """Logits (B, T, V), or log-probabilities, which a log-softmax leaves unchanged."""
+        output = model(**_inputs(model, sample))
+        decoder = getattr(getattr(model, "module", model), "decoder", None)  # DDP wraps the model
+        if getattr(decoder, "adaptive_softmax", None) is None:
+            return output[0]
+        if torch.is_grad_enabled():
+            raise UserError(
+                "the model has an adaptive softmax, through which no label-smoothed loss can be "
+                "trained; give --criterion adaptive_loss, or leave out --adaptive-softmax-cutoff"
+            )
+        return decoder.get_normalized_probs(output, log_probs=True)
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Tensor | int]]) -> None:
+        """Log loss and nll_loss in bits per token, ppl, and accuracy in percent if counted."""
+
+        def total(key: str) -> float:
+            return utils.item(sum(log.get(key, 0) for log in logging_outputs))
+
+        tokens, sample_size = total("ntokens"), total("sample_size")
+        bits = 1 / math.log(2)
+        metrics.log_scalar("loss", total("loss") / sample_size * bits, sample_size, round=3)
+        metrics.log_scalar("nll_loss", total("nll_loss") / tokens * bits, tokens, round=3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+        if total("total") > 0:
+            metrics.log_scalar("total", total("total"))
+            metrics.log_scalar("n_correct", total("n_correct"))
+            metrics.log_derived(
+                "accuracy",
+                lambda meters: round(100 * meters["n_correct"].sum / meters["total"].sum, 3),
+            )
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Yes: every logged value is a sum."""
+        return True
+
+
+def _number(text: str) -> float | str:
+    """Parse the flag's value; argparse also passes the default, which refers to a setting."""
+    try:
+        return text if text.startswith("${") else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
+def _inputs(model: torch.nn.Module, sample: dict[str, Any]) -> dict[str, Any]:
+    """A model's arguments; ours also get the lengths that the host counted for the batch."""
+    if "known_lengths" in sample and getattr(model, "takes_known_lengths", False):
+        return {**sample["net_input"], "known_lengths": sample["known_lengths"]}
+    return sample["net_input"]

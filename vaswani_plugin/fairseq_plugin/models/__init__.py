@@ -1,0 +1,1 @@
+"""fairseq models: configuration in, modules out."""

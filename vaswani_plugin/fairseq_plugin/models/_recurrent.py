@@ -1,0 +1,280 @@
+"""Recurrent encoder-decoders with fairseq's interface: the code that both models share.
+
+Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
+from torch import Tensor, nn
+
+from vaswani_plugin.fairseq_plugin.defaults import set_recurrent_defaults
+from vaswani_plugin.fairseq_plugin.models._causal_decoder import pads_right, refuse_retained_dropout
+from vaswani_plugin.fairseq_plugin.models._hub import FromPretrained
+from vaswani_plugin.fairseq_plugin.models._own import ProjectedLoss
+from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.configurations import RecurrentConfig, check_recurrent_sizes
+from vaswani_plugin.model.parts import shared_embeddings
+from vaswani_plugin.modules.recurrent import (
+    RecurrentDecoder,
+    RecurrentEncoder,
+    initialize_uniformly,
+    lengths_on_cpu,
+    reading_order,
+    reordered,
+)
+
+CACHE = "recurrent"
+
+
+class LSTMEncoder(FairseqEncoder):
+    """Embeds the source and runs the LSTM over it.
+
+    Args:
+        dictionary: of the source.
+        embedding: V x D.
+        layers: the LSTM.
+        cfg: of the model.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        embedding: nn.Embedding,
+        layers: RecurrentEncoder,
+        cfg: RecurrentConfig,
+    ) -> None:
+        super().__init__(dictionary)
+        self.padding_idx = embedding.padding_idx
+        self.dropout = cfg.dropout
+        self.max_source_positions = cfg.max_source_positions
+        self.embedding = embedding
+        self.layers = layers
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        known_lengths: np.ndarray | None = None,
+    ) -> dict[str, list[Tensor]]:
+        """Encode a batch.
+
+        Args:
+            src_tokens: (B, S), padded on either side.
+            src_lengths: not needed: padding is read off the tokens.
+            known_lengths: lengths of the sentences (B,), known without looking at the device. None:
+                the device counts them, and the host waits.
+
+        Returns:
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
+            there is no padding, and `state` [h, c], each (N, B, D): each sentence's final states.
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        if known_lengths is None:
+            lengths = lengths_on_cpu(padding)
+        else:
+            lengths = torch.as_tensor(known_lengths, device="cpu")
+        x = F.dropout(self.embedding(src_tokens), self.dropout, self.training)
+        states, state = self.layers(x, padding, lengths)
+        is_padded = bool((lengths < src_tokens.size(1)).any())
+        return {
+            "encoder_out": [states.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [padding] if is_padded else [],
+            "state": list(state),
+        }
+
+    def reorder_encoder_out(
+        self, encoder_out: dict[str, list[Tensor]], new_order: Tensor
+    ) -> dict[str, list[Tensor]]:
+        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
+        padding = encoder_out["encoder_padding_mask"]
+        return {
+            "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
+            "encoder_padding_mask": [x.index_select(0, new_order) for x in padding],
+            "state": [x.index_select(1, new_order) for x in encoder_out["state"]],
+        }
+
+    def max_positions(self) -> int:
+        """Longest source in tokens, the end-of-sentence token included."""
+        return self.max_source_positions
+
+
+class LSTMDecoder(FairseqIncrementalDecoder):
+    """Predicts the target from the encoder's final states and, if it has one, by attention.
+
+    Args:
+        dictionary: of the target.
+        embedding: V x D.
+        projection: V x D; only its weight is used.
+        layers: the LSTM, with or without attention.
+        cfg: of the model.
+        trains_right_padded: whether training batches are padded on the right only.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        embedding: nn.Embedding,
+        projection: nn.Embedding,
+        layers: RecurrentDecoder,
+        cfg: RecurrentConfig,
+        trains_right_padded: bool,
+    ) -> None:
+        super().__init__(dictionary)
+        self.padding_idx = embedding.padding_idx
+        self.dropout = cfg.dropout
+        self.max_target_positions = cfg.max_target_positions
+        self.trains_right_padded = trains_right_padded
+        self.embedding = embedding
+        self.projection = projection
+        self.layers = layers
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]],
+        incremental_state: dict[str, dict[str, Tensor]] | None = None,
+        features_only: bool = False,
+        src_lengths: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token.
+
+        Args:
+            prev_output_tokens: (B, T), the target shifted right.
+            encoder_out: the output of `LSTMEncoder`.
+            incremental_state: cache; if it holds a state, only the last token is read.
+            features_only: stop before the projection.
+            src_lengths: not needed.
+
+        Returns:
+            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
+            positions; and a dictionary of `attn` [(B, T', S), or None without attention].
+        """
+        cache = (incremental_state or {}).get(CACHE)
+        if cache is None:
+            tokens, state, fed = prev_output_tokens, tuple(encoder_out["state"]), None
+        else:
+            tokens, state = prev_output_tokens[:, -1:], (cache["h"], cache["c"])
+            fed = cache["output"].transpose(0, 1)
+        is_ordered = tokens.size(1) == 1 or (self.training and self.trains_right_padded)
+        x = F.dropout(self.embedding(tokens), self.dropout, self.training)
+        if not is_ordered:  # padding may be on either side
+            order = reading_order(tokens.eq(self.padding_idx))
+            x = reordered(x, order)
+        outputs, weights, state = self.layers(x, state, *self._memory(encoder_out), fed)
+        if not is_ordered:
+            back = order.argsort(dim=1)
+            outputs = reordered(outputs, back)
+            weights = None if weights is None else reordered(weights, back)
+        if incremental_state is not None:
+            incremental_state[CACHE] = {
+                **{"h": state[0], "c": state[1]},
+                "output": outputs[:, -1:].transpose(0, 1),  # (1, B, D)
+            }
+        outputs = F.dropout(outputs, self.dropout, self.training)
+        return (outputs if features_only else self.output_layer(outputs)), {"attn": [weights]}
+
+    def _memory(self, encoder_out: dict[str, list[Tensor]]) -> tuple[Tensor | None, Tensor | None]:
+        if self.layers.attention is None:
+            return None, None
+        padding = encoder_out["encoder_padding_mask"]
+        return encoder_out["encoder_out"][0].transpose(0, 1), padding[0] if padding else None
+
+    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
+        """Refuse --retain-dropout; fairseq's commands call this before they generate.
+
+        Raises:
+            UserError: when dropout is to stay on.
+        """
+        refuse_retained_dropout(retain_dropout)
+
+    @property
+    def attention(self) -> nn.Module | None:
+        """The attention to the source, or None; fairseq's LSTM has it under the same name."""
+        return self.layers.attention
+
+    def output_layer(self, features: Tensor) -> Tensor:
+        """Project features (..., D) to logits (..., V)."""
+        return F.linear(features, self.projection.weight)
+
+    def reorder_incremental_state(
+        self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
+    ) -> None:
+        """Reorder the rows of the state: the new row i is the old row `new_order[i]`.
+
+        Args:
+            incremental_state: the state, changed in place.
+            new_order: indices of old rows, (B',).
+        """
+        cache = incremental_state.get(CACHE, {})
+        for name, tensor in cache.items():
+            cache[name] = tensor.index_select(1, new_order)
+
+    def max_positions(self) -> int:
+        """Longest target in tokens, the end-of-sentence token included."""
+        return self.max_target_positions
+
+
+class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
+    """An LSTM encoder and an LSTM decoder; a subclass chooses them in `make_layers`.
+
+    Attributes:
+        takes_known_lengths: the sources' lengths may be given to `forward` and to the encoder.
+    """
+
+    takes_known_lengths = True
+
+    make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
+    """Builds the LSTMs of a configuration; defined by a subclass."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the model's flags, with its training recipe as the defaults."""
+        super().add_args(parser)
+        set_recurrent_defaults(parser)
+
+    @classmethod
+    def build_model(cls, cfg: RecurrentConfig, task) -> "RecurrentModel":
+        """Build the model of a configuration.
+
+        Args:
+            cfg: the configuration.
+            task: has the two dictionaries.
+
+        Raises:
+            ValueError: when sizes don't fit, or all embeddings are to be shared between
+                different dictionaries.
+        """
+        check_recurrent_sizes(cfg)
+        source, target = task.source_dictionary, task.target_dictionary
+        of_source, of_target, projection = shared_embeddings(
+            cfg.share_embeddings,
+            source,
+            target,
+            lambda dictionary: nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
+        )
+        encoder_layers, decoder_layers = cls.make_layers(cfg)
+        model = cls(
+            LSTMEncoder(source, of_source, encoder_layers, cfg),
+            LSTMDecoder(target, of_target, projection, decoder_layers, cfg, pads_right(task)),
+        )
+        initialize_uniformly(model)
+        return accelerated(model)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        features_only: bool = False,
+        known_lengths: np.ndarray | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token: see `LSTMEncoder.forward` and `LSTMDecoder.forward`."""
+        encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
+        return self.decoder(prev_output_tokens, encoder_out, features_only=features_only)

@@ -1,0 +1,83 @@
+"""Patches for defects of fairseq, many of them with current Python, PyTorch and numpy.
+
+One function patches one defect. Its docstring names the symptom, upstream's issue and the versions;
+docs/reference/fairseq-patches.md is made from these docstrings. A patch does nothing if the defect
+is gone, and can be called twice. The subjects:
+
+* ``messages``: a user's mistake ends in one line, not in a traceback;
+* ``quiet``: known-harmless warnings are silenced;
+* ``numerics``: numpy 2's removed names, bfloat16 without XLA, resumed with its float32 weights;
+* ``batches``: every sentence in exactly one batch, the same batches after a resume;
+* ``shuffling``: the order of an epoch's batches, and every batch once;
+* ``epochs``: resuming within an epoch, with another number of workers;
+* ``updates``: batches that don't fit into memory;
+* ``checkpoints``: loading with ``weights_only`` on, clear errors, atomic saves;
+* ``dictionaries``: errors name the broken file;
+* ``alignments``: pairs of positions, as --replace-unk reads them;
+* ``threads``: threads end before the process does;
+* ``distribution``: several workers, without GPUs and on several nodes.
+"""
+
+import logging
+
+# When fairseq is imported, it logs that tensorboardX is missing, which nothing here uses. This
+# silences the line if fairseq is imported here first (the `vaswani` command).
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
+from vaswani_plugin.fairseq_plugin.patches import (
+    alignments,
+    batches,
+    checkpoints,
+    dictionaries,
+    distribution,
+    epochs,
+    messages,
+    numerics,
+    quiet,
+    shuffling,
+    threads,
+    updates,
+)
+
+PATCHES = (
+    messages.print_users_errors_in_one_line,
+    quiet.silence_known_warnings,
+    quiet.set_log_level_to_info,
+    numerics.restore_removed_numpy_names,
+    numerics.train_in_bf16_without_xla,
+    numerics.save_float32_weights_of_half_precision,
+    batches.keep_last_batch,
+    batches.rebuild_the_same_batches,
+    batches.read_uncached_data,
+    batches.refuse_empty_data,
+    batches.refuse_unscored_texts,
+    shuffling.shuffle_each_epoch_as_asked,
+    shuffling.keep_batches_beyond_whole_groups,
+    epochs.resume_epoch_with_other_worker_count,
+    epochs.finish_epochs_with_other_update_freq,
+    epochs.restart_stopwatches_on_resume,
+    updates.skip_batches_out_of_cpu_memory,
+    checkpoints.allow_harmless_globals,
+    checkpoints.shorten_messages_about_pickles,
+    checkpoints.refuse_unusable_checkpoints,
+    checkpoints.explain_mismatched_models,
+    checkpoints.restart_failed_saves,
+    checkpoints.copy_checkpoints_atomically,
+    checkpoints.sync_before_rename,
+    checkpoints.save_intervals_at_epoch_ends,
+    dictionaries.name_broken_dictionaries,
+    alignments.replace_unknown_words_by_pairs,
+    alignments.replace_unknown_words_without_a_table,
+    threads.stop_batch_threads_before_exit,
+    distribution.join_torchrun,
+    distribution.start_workers,
+    distribution.wrap_cpu_modules,
+    distribution.broadcast_checkpoints,
+    distribution.gather_lists_on_cpu,
+)
+
+
+def apply() -> None:
+    """Apply every patch, in order. Calling it again changes nothing."""
+    for patch in PATCHES:
+        patch()

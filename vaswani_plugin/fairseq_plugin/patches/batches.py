@@ -1,0 +1,174 @@
+"""Batches: every sentence in exactly one, and the same ones after a resume."""
+
+import argparse
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fairseq.data import FairseqDataset, data_utils, indexed_dataset, iterators
+from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDataset
+from fairseq.tasks import fairseq_task
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch, silenced
+
+
+def keep_last_batch() -> None:
+    """Sentences are lost: fairseq-generate translates 56 of 60.
+
+    ``batch_by_size`` drops the last batch if its size is no multiple of
+    ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too. An
+    empty set raises ``IndexError``.
+
+    Upstream: none known; fairseq 0.12.2 kept them.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    nine = data_utils.batch_by_size(
+        np.arange(9), lambda i: 1, max_sentences=8, required_batch_size_multiple=8
+    )
+    if sum(map(len, nine)) == 9:
+        return
+
+    @patch(data_utils, "batch_by_size")
+    def batch_by_size(original: Callable, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(original).bind(indices, *args, **kwargs).arguments
+        if given.get("fixed_shapes") is not None:
+            return original(indices, *args, **kwargs)
+        if not isinstance(indices, np.ndarray):
+            indices = np.fromiter(indices, dtype=np.int64, count=-1)
+        if len(indices) == 0:
+            return []
+        batches = original(indices, *args, **kwargs)
+        kept = sum(map(len, batches))
+        # Batches are slices of the indices in order, so the missing indices are the last batch.
+        return batches if kept == len(indices) else [*batches, indices[kept:]]
+
+
+class _Shuffled(FairseqDataset):
+    """Eight sentences of one token in random order, for the check below."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return 8
+
+    def num_tokens(self, index: int) -> int:
+        return 1
+
+    def ordered_indices(self) -> np.ndarray:
+        return np.random.permutation(len(self))
+
+
+def _batches_depend_on_first_epoch() -> bool:
+    """Whether a process makes different batches if it starts in epoch 2 instead of epoch 1."""
+
+    def made_in(epoch: int) -> list[list[int]]:
+        task = fairseq_task.FairseqTask(argparse.Namespace())
+        made = task.get_batch_iterator(_Shuffled(), max_sentences=1, epoch=epoch)
+        return [list(batch) for batch in made.frozen_batches]
+
+    with silenced(fairseq_task.logger):
+        return made_in(1) != made_in(2)
+
+
+def rebuild_the_same_batches() -> None:
+    """A run resumed in epoch 2 or later trains on other batches than an uninterrupted one.
+
+    fairseq makes batches once, with ``seed + epoch`` of the epoch in which the *process* starts,
+    and keeps them for all later epochs. Now each process makes the batches of epoch 1. Batches that
+    are made anew in each epoch (``--update-epoch-batch-itr``, a task's ``rebuild_batches``, sharded
+    data) are the same in both runs already.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not _batches_depend_on_first_epoch():
+        return
+
+    @patch(fairseq_task.FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(
+        original: Callable, self: fairseq_task.FairseqTask, *args: Any, **kwargs: Any
+    ) -> iterators.EpochBatchIterating:
+        given = inspect.signature(original).bind(self, *args, **kwargs)
+        given.apply_defaults()
+        values = given.arguments
+        dataset, epoch = values["dataset"], values["epoch"]
+        kept_for_all_epochs = (
+            self.can_reuse_epoch_itr(dataset)
+            and not values["disable_iterator_cache"]
+            and not values["update_epoch_batch_itr"]
+            and not getattr(self.cfg, "rebuild_batches", False)
+        )
+        if epoch <= 1 or not kept_for_all_epochs or dataset in self.dataset_to_epoch_iter:
+            return original(*given.args, **given.kwargs)
+        values["epoch"] = 1
+        made = original(*given.args, **given.kwargs)
+        made.epoch = epoch
+        dataset.set_epoch(epoch)
+        return made
+
+
+def read_uncached_data() -> None:
+    """``--dataset-impl cached`` ends in ``KeyError: np.int64(135)``.
+
+    The training reads its first batch before the cache is filled, and the cache may be refilled
+    before batches that are prepared ahead are read. Now a sentence that is not in the cache is
+    read from the file.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(IndexedCachedDataset, "__getitem__")
+    def __getitem__(original: Callable, self: IndexedCachedDataset, index: int) -> Tensor:
+        if index in self.cache_index:
+            return original(self, index)
+        return IndexedDataset.__getitem__(self, index)
+
+
+def refuse_empty_data() -> None:
+    """A text without lines, binarized, ends in "cannot mmap an empty file" and two tracebacks.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    if not is_affected_version():
+        return
+
+    @patch(indexed_dataset, "make_dataset")
+    def make_dataset(original: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
+        data = Path(f"{path}.bin")
+        if impl == "mmap" and data.is_file() and not data.stat().st_size:
+            raise UserError(f"{data} is empty: binarize a text that has lines")
+        return original(path, impl, *args, **kwargs)
+
+
+def refuse_unscored_texts() -> None:
+    """``fairseq-eval-lm`` reports a perplexity of 1.00 for a text that it did not read.
+
+    The text is cut into blocks of ``--tokens-per-sample`` tokens, by default 1,024. Blocks longer
+    than the model's positions are skipped; these may be all blocks.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(LanguageModelingTask, "eval_lm_dataloader")
+    def eval_lm_dataloader(
+        original: Callable, self: LanguageModelingTask, *args: Any, **kwargs: Any
+    ) -> iterators.CountingIterator:
+        batches = original(self, *args, **kwargs)
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+        if len(given["dataset"]) and not len(batches):
+            raise UserError(
+                f"no block of the text fits into the {given.get('max_positions')} positions of "
+                "the model, so nothing can be scored: give --tokens-per-sample so many, less "
+                "--context-window"
+            )
+        return batches

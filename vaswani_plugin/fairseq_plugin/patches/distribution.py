@@ -1,0 +1,256 @@
+"""Several workers: started by torchrun or by fairseq, with and without GPUs."""
+
+import collections
+import os
+import random
+import signal
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from fairseq.distributed import fully_sharded_data_parallel
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
+from omegaconf import DictConfig, ListConfig
+from omegaconf.base import ContainerMetadata, Metadata
+from omegaconf.nodes import AnyNode
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
+from torch.nn.parallel import DistributedDataParallel
+
+from vaswani_plugin import register
+from vaswani_plugin.devices import runs_on_host
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError
+from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch
+from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error
+from vaswani_plugin.text.messages import wants_traceback
+
+TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+
+
+class WorkersError(UserError):
+    """A user's mistake that a worker found; the message describes it."""
+
+
+class WorkerLost(UserError):
+    """A worker was killed from outside; the message names the signal."""
+
+
+def _runs_on_cpu(cfg: DictConfig) -> bool:
+    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+
+
+def join_torchrun() -> None:
+    """``torchrun fairseq-train --cpu`` starts independent trainings into one folder.
+
+    fairseq ignores torchrun's variables if ``--distributed-world-size`` is 1, its default with one
+    GPU or none, and the exit code is 0. With a larger world size, ``infer_init_method`` divides by
+    the number of GPUs, which is zero.
+
+    Upstream: #2879.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(distributed_utils, "infer_init_method")
+    def infer_init_method(original: Callable, cfg: Any, force_distributed: bool = False) -> None:
+        started = all(name in os.environ for name in TORCHRUN_VARIABLES)
+        if started and cfg.distributed_init_method is None and not cfg.tpu:
+            cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
+            if cfg.distributed_world_size > 1 and not torch.cuda.is_available():
+                cfg.distributed_init_method = "env://"
+                cfg.distributed_rank = int(os.environ["RANK"])
+                cfg.device_id = int(os.environ.get("LOCAL_RANK", 0))
+                cfg.distributed_no_spawn = True
+                return
+        original(cfg, force_distributed)
+
+
+def start_workers() -> None:
+    """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
+
+    fairseq starts one worker per GPU, so none on a CPU. Now it starts them on a CPU, too, with gloo
+    in place of nccl, which needs GPUs. ``--ddp-backend fully_sharded`` without GPUs or without
+    fairscale is refused in one line. If a worker ends early, the process that started it exits with
+    the worker's exit code, or with one line that names the signal.
+
+    Upstream: #2879.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(distributed_utils, "call_main")
+    def call_main(original: Callable, cfg: DictConfig, main: Callable, **kwargs: Any) -> None:
+        _refuse_fully_sharded(cfg)
+        with worker_exits_reported():
+            distributed = cfg.distributed_training
+            if not _runs_on_cpu(cfg):
+                original(cfg, main, **kwargs)
+                return
+            if distributed.distributed_backend == "nccl":
+                distributed.distributed_backend = "gloo"
+            if not _starts_its_own_workers(distributed):
+                original(cfg, main, **kwargs)
+                return
+            if distributed.distributed_init_method is None:
+                if distributed.distributed_port <= 0:
+                    distributed.distributed_port = random.randint(10000, 60000)
+                address = f"tcp://localhost:{distributed.distributed_port}"
+                distributed.distributed_init_method = address
+            _spawn(cfg, main, kwargs)
+
+
+def _refuse_fully_sharded(cfg: DictConfig) -> None:
+    if cfg.distributed_training.ddp_backend != "fully_sharded":
+        return
+    if not fully_sharded_data_parallel.has_FSDP or _runs_on_cpu(cfg):
+        raise UserError(
+            "--ddp-backend fully_sharded: needs GPUs and the package fairscale, which is not"
+            " maintained any more; choose pytorch_ddp or legacy_ddp"
+        )
+
+
+@contextmanager
+def worker_exits_reported() -> Iterator[None]:
+    """Let the process that started the workers end as a worker ended.
+
+    PyTorch ends the other workers, by SIGKILL if they don't react within half a minute.
+
+    Raises:
+        SystemExit: a worker ended by SIGTERM or SIGUSR1, with or without its handler; the code is
+            `EXIT_CODE_WHEN_PREEMPTED`.
+        WorkerLost: another signal ended the worker.
+        ProcessExitedException: the worker ended with another exit code.
+    """
+    try:
+        yield
+    except ProcessExitedException as error:
+        was_asked = error.signal_name in (signal.SIGTERM.name, "SIGUSR1")
+        if was_asked or error.exit_code == EXIT_CODE_WHEN_PREEMPTED:
+            raise SystemExit(EXIT_CODE_WHEN_PREEMPTED) from None
+        if error.signal_name is None:
+            raise
+        raise WorkerLost(
+            f"worker {error.error_index} was ended by {error.signal_name} (out of memory, or"
+            " by hand), and the others with it: the same command continues from the last save"
+        ) from error
+
+
+def _starts_its_own_workers(distributed: Any) -> bool:
+    """Whether there are several workers, and neither torchrun nor Slurm starts them."""
+    outside = all(name in os.environ for name in TORCHRUN_VARIABLES) or any(
+        name in os.environ for name in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
+    )
+    given = distributed.distributed_init_method is not None
+    return (
+        distributed.distributed_world_size > 1
+        and not distributed.distributed_no_spawn
+        and not distributed.pipeline_model_parallel
+        and (given or not outside)
+    )
+
+
+def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
+    """Start the workers of this node, from rank ``distributed_rank`` on, and wait for them."""
+    distributed = cfg.distributed_training
+    first = distributed.distributed_rank or 0
+    several = (distributed.distributed_num_procs or 1) > 1
+    here = distributed.distributed_num_procs if several else distributed.distributed_world_size
+    distributed.distributed_rank = None  # each worker takes first + its number
+    try:
+        torch.multiprocessing.spawn(
+            _work,
+            args=(main, cfg, {**kwargs, "start_rank": first}),
+            nprocs=min(here, distributed.distributed_world_size - first),
+        )
+    except ProcessRaisedException as error:
+        _, found, message = str(error).rpartition(f"{WorkersError.__name__}: ")
+        if found:
+            raise WorkersError(message.strip()) from None
+        raise
+
+
+def _work(number: int, main: Callable, cfg: DictConfig, kwargs: dict[str, Any]) -> None:
+    """Run one worker; it registers the plugin before it calls fairseq.
+
+    fairseq's loader of `--user-dir` skips a package that is imported already.
+    """
+    register()
+    try:
+        distributed_utils.distributed_main(number, main, cfg, kwargs)
+    except Exception as error:
+        if wants_traceback() or not is_users_error(error):
+            raise
+        # PyTorch passes only the text of a traceback to the starting process.
+        raise WorkersError(" ".join(str(error).split())) from None
+
+
+def wrap_cpu_modules() -> None:
+    """``--ddp-backend pytorch_ddp``, the default, is refused on a CPU.
+
+    fairseq passes a GPU's number for modules on the CPU. PyTorch's error is "device_ids and
+    output_device arguments only work with single-device/multiple-device GPU modules".
+
+    Upstream: #2879.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if distributed_fairseq_model.DistributedDataParallel is not DistributedDataParallel:
+        return
+
+    class DataParallelOnAnyDevice(DistributedDataParallel):
+        def __init__(self, module: torch.nn.Module, **options: Any) -> None:
+            if all(runs_on_host(parameter.device) for parameter in module.parameters()):
+                options = options | {"device_ids": None, "output_device": None}
+            super().__init__(module=module, **options)
+
+    distributed_fairseq_model.DistributedDataParallel = DataParallelOnAnyDevice
+
+
+def broadcast_checkpoints() -> None:
+    """Several workers cannot resume: ``torch.load`` refuses the checkpoint that rank 0 sends.
+
+    The state is sent as a pickle with fairseq's placeholders and OmegaConf's containers. These are
+    allowed for this load only; ``weights_only`` stays on.
+
+    Upstream: #5610.
+    Versions: seen in fairseq-fixed 0.12.3.1, with PyTorch 2.6 or newer.
+    """
+    travelling = (
+        *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, typing.Any),
+        *(dict, list, int, collections.defaultdict, distributed_utils._TensorPlaceholder),
+    )
+
+    @patch(distributed_utils, "_broadcast_object_slow")
+    def _broadcast_object_slow(original: Callable, *args: Any, **kwargs: Any) -> Any:
+        # When the context ends, it also removes classes that other code had allowed before.
+        allowed = torch.serialization.get_safe_globals()
+        new = [kind for kind in travelling if kind not in allowed]
+        with torch.serialization.safe_globals(new):
+            return original(*args, **kwargs)
+
+
+def gather_lists_on_cpu() -> None:
+    """Criterions whose logs cannot be summed fail with several workers on a CPU.
+
+    ``all_gather_list`` allocates a CUDA buffer and pinned memory.
+
+    Upstream: #2879.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(distributed_utils, "all_gather_list")
+    def all_gather_list(
+        original: Callable, data: Any, group: Any = None, max_size: int = 16384
+    ) -> list[Any]:
+        if not torch.cuda.is_available():
+            used = distributed_utils.get_global_group() if group is None else group
+            size = max_size * distributed_utils.get_world_size(used)
+            # fairseq keeps its buffers as attributes of this function.
+            distributed_utils.all_gather_list._buffer = torch.ByteTensor(size)
+            distributed_utils.all_gather_list._cpu_buffer = torch.ByteTensor(max_size)
+        return original(data, group, max_size)

@@ -1,0 +1,140 @@
+"""Resuming within an epoch: with another number of workers, or another ``--update-freq``.
+
+The order of an epoch's batches does not depend on the number of workers. Worker k of W takes
+batches k, k + W, k + 2 W, ...; an update takes the next ``--update-freq`` batches of each worker. A
+checkpoint keeps the number of batches that each worker has finished.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.data import iterators
+from fairseq.logging import meters
+
+from vaswani_plugin.fairseq_plugin.patches._patching import patch, silenced
+
+logger = logging.getLogger(__name__)
+
+WORKERS = "num_shards"
+"""Key of the number of workers in a saved state, in fairseq's terms."""
+
+
+def resume_epoch_with_other_worker_count() -> None:
+    """With another number of workers, a resumed epoch continues at another place.
+
+    A checkpoint keeps the number of batches that each worker has finished, but not the number of
+    workers: half an epoch of two workers is read as a quarter by one worker, and as a whole epoch
+    by four. Now the number is converted. If the finished batches are no multiple of the workers,
+    the last few are repeated instead of skipped, and the log says so.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    iterator = iterators.EpochBatchIterator
+
+    @patch(iterator, "state_dict")
+    def state_dict(original: Callable, self: iterators.EpochBatchIterator) -> dict[str, Any]:
+        return {**original(self), WORKERS: self.num_shards}
+
+    @patch(iterator, "load_state_dict")
+    def load_state_dict(
+        original: Callable, self: iterators.EpochBatchIterator, state_dict: dict[str, Any]
+    ) -> None:
+        finished = _finished_batches(self, state_dict)
+        original(self, {**state_dict, "iterations_in_epoch": finished})
+
+
+def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, Any]) -> int:
+    """The number of batches of this epoch that each of the current workers has finished."""
+    each, before, now = state.get("iterations_in_epoch", 0), state.get(WORKERS), iterator.num_shards
+    if each == 0 or before == now:
+        return each
+    place = f"epoch {state['epoch']} continues after {each} batches of each worker"
+    if before is None:
+        logger.info(f"{place}: the checkpoint names no number of workers, taken to be {now} as now")
+        return each
+    if _order_depends_on_workers(iterator, state):
+        logger.warning(
+            f"epoch {state['epoch']} begins anew: its batches have another order with {now} workers"
+            f" than with {before}, so the first {each * before} are others"
+        )
+        return 0
+    finished, repeated = divmod(each * before, now)
+    twice = f"; {repeated} of them come again, so that each worker has one" if repeated else ""
+    logger.info(f"{place}, then {before}, now {now}: {each * before} batches in all{twice}")
+    return finished
+
+
+def _order_depends_on_workers(
+    iterator: iterators.EpochBatchIterator, state: dict[str, Any]
+) -> bool:
+    """Whether the shuffled order of the epoch's batches depends on the number of workers."""
+    is_of_several_datasets = isinstance(iterator, iterators.GroupedEpochBatchIterator)
+    return is_of_several_datasets or (iterator.grouped_shuffling and state.get("shuffle", True))
+
+
+def restart_stopwatches_on_resume() -> None:
+    """A resumed training logs `wall` 0, however long it takes.
+
+    The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
+    a step start again with the next step, but that of `wall` does not. Now it starts at loading.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    watch = meters.StopwatchMeter()
+    watch.load_state_dict(watch.state_dict())
+    if watch.start_time is not None:
+        return
+
+    @patch(meters.StopwatchMeter, "load_state_dict")
+    def load_state_dict(
+        original: Callable, self: meters.StopwatchMeter, state_dict: dict[str, Any]
+    ) -> None:
+        original(self, state_dict)
+        self.start()
+
+
+def _is_epoch_end_lost() -> bool:
+    """Whether groups of 4, after 3 of 8 batches, are not the two that the last 5 batches make."""
+    batches = iterators.CountingIterator(range(5), start=3, total=8)
+    with silenced(iterators.logger):
+        return len(list(iterators.GroupedIterator(batches, 4))) != 2
+
+
+def finish_epochs_with_other_update_freq() -> None:
+    """With another ``--update-freq``, a resumed epoch may lose its end and be repeated.
+
+    fairseq counts groups of batches as if the first group began with the epoch. After 3 of 8
+    batches two groups of at most 4 remain, but fairseq expects one. The last batch is skipped, and
+    the epoch does not count as finished: it is trained on again from its start.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not _is_epoch_end_lost():
+        return
+
+    @patch(iterators.GroupedIterator, "__init__")
+    def __init__(
+        original: Callable,
+        self: iterators.GroupedIterator,
+        iterable: Any,
+        chunk_size: int,
+        skip_remainder_batch: bool = False,
+    ) -> None:
+        begin, end = getattr(iterable, "n", 0), len(iterable)
+        if begin == 0:
+            original(self, iterable, chunk_size, skip_remainder_batch)
+            return
+        # fairseq's loop fails on an epoch without updates; so a lone remainder is not skipped
+        skips = skip_remainder_batch and end - begin >= chunk_size
+        groups = (end - begin) // chunk_size if skips else math.ceil((end - begin) / chunk_size)
+        chunks = iterators._chunk_iterator(iterable, chunk_size, skips)
+        start = math.ceil(begin / chunk_size)
+        iterators.CountingIterator.__init__(self, chunks, start=start, total=start + groups)
+        self.chunk_size = chunk_size
+        if skips:
+            iterable.take(begin + groups * chunk_size)

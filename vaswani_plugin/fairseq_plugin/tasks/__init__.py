@@ -1,0 +1,1 @@
+"""fairseq tasks: the only place that joins model and search."""

@@ -1,0 +1,100 @@
+"""Language modeling over fairseq's task: exact evaluation, and loss on a part of each sample."""
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import numpy as np
+from fairseq.data import Dictionary
+from fairseq.tasks import register_task
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.tasks._dictionary import DictionaryDigests
+from vaswani_plugin.fairseq_plugin.tasks._loss_after import LossAfterDataset
+from vaswani_plugin.fairseq_plugin.tasks._metering import MeteringConfig
+from vaswani_plugin.fairseq_plugin.tasks._precision import AutocastOnCPU
+
+
+@dataclass
+class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
+    """fairseq's language modeling task, the part of a sample that has a loss, and metering."""
+
+    loss_after: Optional[str] = field(  # noqa: UP045 -- fairseq's parser reads no other spelling
+        default=None,
+        metadata={
+            "help": "learn (and score) only what follows the first SYMBOL of each line, as in "
+            "'article SYMBOL summary'; needs --sample-break-mode eos",
+        },
+    )
+
+
+@register_task("vaswani_language_modeling", dataclass=VaswaniLanguageModelingConfig)
+class VaswaniLanguageModelingTask(AutocastOnCPU, DictionaryDigests, LanguageModelingTask):
+    """fairseq's language modeling task, with an error where fairseq would silently skip text.
+
+    Unless --label-smoothing is given, our criterion is cross-entropy here; see
+    `vaswani_plugin/fairseq_plugin/defaults.py`.
+    """
+
+    @classmethod
+    def setup_task(cls, args, **kwargs) -> "VaswaniLanguageModelingTask":
+        """Load the dictionary.
+
+        Raises:
+            UserError: when --tokens-per-sample is below 1, or --loss-after can't be done.
+        """
+        if args.tokens_per_sample < 1:
+            raise UserError(
+                f"--tokens-per-sample is {args.tokens_per_sample}; it must be at least 1"
+            )
+        task = super().setup_task(args, **kwargs)
+        symbol = args.loss_after
+        if symbol is not None:
+            if str(args.sample_break_mode) != "eos":
+                raise UserError(
+                    f"--loss-after {symbol} needs one line a sample: give --sample-break-mode eos"
+                )
+            if symbol not in task.dictionary:
+                raise UserError(
+                    f"--loss-after {symbol}: {args.data} has no such word in its dict.txt; give "
+                    f"the symbol that stands between the parts of each line"
+                )
+        return task
+
+    def own_dictionaries(self) -> dict[str, Dictionary]:
+        """The dictionary of the text."""
+        return {"target": self.dictionary}
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
+        """Load a split; see fairseq's task."""
+        super().load_dataset(split, epoch, combine, **kwargs)
+        if self.args.loss_after is not None:
+            symbol = self.dictionary.index(self.args.loss_after)
+            self.datasets[split] = LossAfterDataset(self.datasets[split], symbol, self.dictionary)
+
+    def eval_lm_dataloader(self, dataset, *args: Any, **kwargs: Any):
+        """The batches of `fairseq-eval-lm`, all of them.
+
+        Raises:
+            UserError: when a sample exceeds the model's positions (fairseq would skip it; if it
+                skips all, it reports "Perplexity: 1.00"); or when options don't fit together.
+        """
+        given = inspect.signature(super().eval_lm_dataloader).bind(dataset, *args, **kwargs)
+        given.apply_defaults()
+        values = given.arguments
+        max_positions, context_window = values["max_positions"], values["context_window"]
+        if context_window > 0 and self.args.loss_after is not None:
+            raise UserError("--context-window and --loss-after exclude each other; drop one")
+        if context_window > 0 and values["num_workers"] > 1:
+            values["num_workers"] = 1  # each worker would keep the context of its own batches only
+        if max_positions is not None:
+            longest = int(np.max(dataset.sizes)) + context_window
+            if longest > max_positions:
+                length = self.args.tokens_per_sample + context_window
+                raise UserError(
+                    f"a sample of {longest} tokens, more than the model's {max_positions} "
+                    f"positions, would not be scored: --tokens-per-sample is {length}; give "
+                    f"{max_positions} or less, with --sample-break-mode none or --shorten-method"
+                )
+        return super().eval_lm_dataloader(*given.args, **given.kwargs)

@@ -1,0 +1,311 @@
+"""Translation as the paper does it (section 6.1), over fairseq's translation task."""
+
+import argparse
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data.iterators import EpochBatchIterating
+from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.models.lstm import LSTMEncoder
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import convert_padding_direction
+
+from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.tasks._dictionary import DictionaryDigests, TextDictionary
+from vaswani_plugin.fairseq_plugin.tasks._metering import MeteringConfig
+from vaswani_plugin.fairseq_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
+from vaswani_plugin.fairseq_plugin.tasks._precision import AutocastOnCPU
+from vaswani_plugin.fairseq_plugin.tasks._real_tokens import (
+    RealTokensConfig,
+    fitting_max_tokens,
+    indices_in_training,
+    tokens_of_batches,
+)
+from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.options import SearchOptions
+
+logger = logging.getLogger(__name__)
+
+BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
+"""Options that only fairseq's generator supports, with the values at which they are not used."""
+
+OF_EDITING_MODELS = "print_step", "retain_iter_history"
+
+
+@dataclass
+class VaswaniTranslationConfig(
+    TranslationConfig, BatchOrderConfig, RealTokensConfig, MeteringConfig
+):
+    """fairseq's translation task, the choice of the length penalty, batches, and metering."""
+
+    length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
+        default="paper",
+        metadata={
+            "help": "what --lenpen is the exponent of: ((5 + |Y|)/6) with the authors' stopping "
+            "rule (paper), or |Y| with fairseq's own search (fairseq)"
+        },
+    )
+    decoding_is_complete: bool = field(default=False, metadata={"help": argparse.SUPPRESS})
+    """Whether every generation option is final; otherwise a value at fairseq's default is unset.
+    Set by the parser and the hub interface, which fill in the paper's values themselves."""
+
+
+@register_task("vaswani_translation", dataclass=VaswaniTranslationConfig)
+class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
+    """fairseq's translation task with the paper's decoding as its defaults."""
+
+    cfg: VaswaniTranslationConfig
+    decoding = PAPER_DECODING
+
+    def __init__(
+        self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
+    ) -> None:
+        super().__init__(cfg, src_dict, tgt_dict)
+        # By data set: the given --max-tokens and --batch-size, and the --max-tokens that
+        # --real-tokens lowered it to.
+        self._fitted: WeakKeyDictionary[FairseqDataset, dict] = WeakKeyDictionary()
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the task's flags; in generation, make the paper's values the defaults."""
+        super().add_args(parser)
+        known = {action.dest for action in parser._actions}
+        if "beam" in known:
+            parser.set_defaults(**cls.decoding, decoding_is_complete=True)
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> TextDictionary:
+        """Load a dict.txt; see fairseq's task."""
+        return TextDictionary.load(filename)
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs) -> None:
+        """Load a split; see fairseq's task.
+
+        Raises:
+            UserError: --real-tokens or --batch-order is given for pairs that fairseq batches.
+        """
+        super().load_dataset(split, epoch, combine, **kwargs)
+        pairs = self.datasets[split]
+        is_training = split == self.cfg.train_subset
+        by_longer_side = is_training and str(self.cfg.batch_order) == "longer-side"
+        if SentencePairs.can_hold(pairs):
+            self.datasets[split] = SentencePairs(pairs, by_longer_side)
+            return
+        given = ["--batch-order longer-side"] if by_longer_side else []
+        if is_training and self.cfg.real_tokens:
+            given.insert(0, f"--real-tokens {self.cfg.real_tokens}")
+        if given:
+            raise UserError(
+                f"{' and '.join(given)}: not with --num-batch-buckets or --load-alignments; leave"
+                " out the one or the other"
+            )
+
+    def get_batch_iterator(
+        self,
+        dataset: FairseqDataset,
+        max_tokens: int | None = None,
+        max_sentences: int | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> EpochBatchIterating:
+        """Batches of a data set; see fairseq's task. For the training set, logs how full they are.
+
+        Raises:
+            UserError: --real-tokens can't be reached, or --max-tokens is missing.
+        """
+        make_batches = super().get_batch_iterator
+        is_training = isinstance(dataset, SentencePairs) and (
+            dataset is self.datasets.get(self.cfg.train_subset)
+        )
+        if not is_training or dataset.tgt is None:
+            return make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
+        fitted, given = self._fitted.setdefault(dataset, {}), (max_tokens, max_sentences)
+        if given in fitted:  # each epoch asks again
+            return make_batches(dataset, fitted[given], max_sentences, *args, **kwargs)
+        indices = indices_in_training(dataset, kwargs.get("max_positions"))
+        if self.cfg.real_tokens and len(indices):
+            multiple = kwargs.get("required_batch_size_multiple", 1)
+            sizes = max_tokens, self.cfg.real_tokens, multiple, max_sentences
+            max_tokens = fitting_max_tokens(dataset, indices, *sizes)
+        fitted[given] = max_tokens
+        batches = make_batches(dataset, max_tokens, max_sentences, *args, **kwargs)
+        count = len(batches.frozen_batches)
+        logger.info(
+            "%d training batches of --max-tokens %s hold on average %.0f source and %.0f target"
+            " tokens, padding left out",
+            *(count, max_tokens, *tokens_of_batches(dataset, indices, max(1, count))),
+        )
+        return batches
+
+    def own_dictionaries(self) -> dict[str, Dictionary]:
+        """The dictionaries of both sides."""
+        return {"source": self.src_dict, "target": self.tgt_dict}
+
+    def build_generator(
+        self,
+        models,
+        args,
+        seq_gen_cls=None,
+        extra_gen_cls_kwargs=None,
+        prefix_allowed_tokens_fn=None,
+    ):
+        """fairseq's `build_generator` with our search, and the paper's values for missing options.
+
+        Options that our search lacks are handled by fairseq's generator, and the log says so.
+
+        Args:
+            models: the ensemble.
+            args: fairseq's generation options: a configuration, or a Namespace, complete or (from
+                --eval-bleu-args) partial.
+            seq_gen_cls: a generator class that overrides the task's.
+            extra_gen_cls_kwargs: passed to the generator.
+            prefix_allowed_tokens_fn: (sentence, tokens so far) -> the allowed next tokens.
+
+        Returns:
+            A generator, or a scorer under --score-reference.
+
+        Raises:
+            UserError: when options contradict each other or the models don't fit together.
+        """
+        args = self.complete_decoding(args)
+        for name in OF_EDITING_MODELS:
+            if getattr(args, name, False):
+                raise UserError(
+                    f"--{name.replace('_', '-')} is for models that edit a whole output step by "
+                    f"step (--task translation_lev); this task writes word by word: drop it"
+                )
+        extra = dict(extra_gen_cls_kwargs or {})
+        wants_attention = bool(getattr(args, "print_alignment", None))
+        wants_attention |= getattr(args, "replace_unk", None) is not None
+        request_attention(models, wants_attention)
+        reason = None
+        if seq_gen_cls is None and not getattr(args, "score_reference", False):
+            reason = self._unsupported_option(models, args, extra)
+            if reason is None:
+                return self._own_generator(models, args, extra, prefix_allowed_tokens_fn)
+        if reason:
+            logger.warning(
+                "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
+            )
+        if getattr(args, "replace_unk", None) is not None and not args.print_alignment:
+            args.print_alignment = "hard"
+        return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
+
+    def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
+        """Hypotheses of a batch; see fairseq's task.
+
+        Raises:
+            UserError: when --constraints is given and the batch has none.
+        """
+        search = getattr(generator, "search", None)
+        if constraints is None and getattr(search, "supports_constraints", False):
+            raise UserError(
+                "--constraints: the data has none; fairseq-interactive reads them from its input, "
+                "behind each sentence and a tab"
+            )
+        if any(isinstance(getattr(model, "encoder", None), LSTMEncoder) for model in models):
+            sample = right_padded(sample, self.source_dictionary.pad())
+        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
+
+    def complete_decoding(self, args: Any) -> argparse.Namespace:
+        """Generation options, with the paper's values for those that the user did not give.
+
+        Args:
+            args: in a Namespace every value counts as given. In a configuration, such as a
+                checkpoint's, a value that equals fairseq's default counts as not given, unless
+                `decoding_is_complete`.
+
+        Returns:
+            A complete Namespace.
+        """
+        if isinstance(args, argparse.Namespace):
+            return argparse.Namespace(**{**self.decoding, **vars(args)})
+        names = args.keys() if isinstance(args, Mapping) else [f.name for f in fields(args)]
+        given = {name: getattr(args, name) for name in names}
+        if not self.cfg.get("decoding_is_complete", False):
+            silence = GenerationConfig()
+            for name in self.decoding:
+                if given.get(name) == getattr(silence, name):
+                    given.pop(name, None)
+        return argparse.Namespace(**{**self.decoding, **given})
+
+    def _own_generator(self, models, args, extra: dict, choose) -> BeamSearchGenerator:
+        known = {f.name for f in fields(SearchOptions)}
+        given = {
+            name: getattr(args, name)
+            for name in known
+            if getattr(args, name, None) is not None and name != "length_penalty"
+        }
+        if getattr(args, "replace_unk", None) is not None:
+            given.setdefault("print_alignment", "hard")
+        options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
+        extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
+        choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
+        return BeamSearchGenerator(
+            models, self.target_dictionary, options, prefix_allowed_tokens_fn=choose, **extra
+        )
+
+    def _unsupported_option(self, models, args, extra: dict) -> str | None:
+        """Name the first of these options that our search lacks; None if it has them all."""
+        if any(not hasattr(model, "encoder") for model in models):
+            return "a model without encoder"
+        if any(getattr(model, "full_context_alignment", False) for model in models):
+            return "a model with alignment by full context"
+        if extra.get("lm_model") is not None:
+            return "--lm-path"
+        for name, unused in BEYOND_OUR_SEARCH.items():
+            if getattr(args, name, unused) not in (unused, None):
+                return "--" + name.replace("_", "-")
+        if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
+            return "--diverse-beam-groups with --length-penalty fairseq"
+        return None
+
+
+def request_attention(models: list, is_wanted: bool) -> None:
+    """Let models return their attention to the source in incremental decoding, or save the work.
+
+    fairseq's commands request it from convolutional and recurrent models for --print-alignment
+    only, not for --replace-unk, and a generator that is built in Python does not request it.
+
+    Args:
+        models: the ensemble.
+        is_wanted: whether attention is needed.
+
+    Raises:
+        UserError: when attention is wanted and no model has any.
+    """
+    decoders = [model.decoder for model in models if hasattr(model, "decoder")]
+    if is_wanted and all(getattr(decoder, "attention", True) is None for decoder in decoders):
+        raise UserError(
+            "the model has no attention, so there are no alignments; drop --print-alignment and "
+            "--replace-unk"
+        )
+    for decoder in decoders:
+        for name in ("alignment_wanted", "need_attn"):
+            if hasattr(decoder, name):
+                setattr(decoder, name, is_wanted)
+
+
+def right_padded(sample: dict[str, Any], pad: int) -> dict[str, Any]:
+    """A batch whose sources are padded on the right.
+
+    fairseq's LSTM moves the padding of a source from the left to the right, so that its attention
+    starts at the first word. Without this function alignments would be shifted by the padding.
+
+    Args:
+        sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
+        pad: number of the padding symbol.
+
+    Returns:
+        The batch with `src_tokens` (B, S) padded on the right.
+    """
+    inputs = sample["net_input"]
+    sources = convert_padding_direction(inputs["src_tokens"], pad, left_to_right=True)
+    return {**sample, "net_input": {**inputs, "src_tokens": sources}}

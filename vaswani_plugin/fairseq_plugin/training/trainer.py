@@ -1,0 +1,321 @@
+"""fairseq's trainer, extended to survive signals, damaged files and bad updates.
+
+Each method calls fairseq's and adds one service. The state of a service is in a small object that
+the trainer owns.
+"""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data.iterators import EpochBatchIterating
+from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
+from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.trainer import Trainer
+from torch import Tensor
+
+from vaswani_plugin.checkpoint_errors import mismatches_explained
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.defaults import REGISTERED_DEFAULTS, report
+from vaswani_plugin.fairseq_plugin.training import lock, preemption, resuming
+from vaswani_plugin.fairseq_plugin.training.folder import saved_states
+from vaswani_plugin.fairseq_plugin.training.manifest import DataManifest, data_files
+from vaswani_plugin.fairseq_plugin.training.metering import Metering
+from vaswani_plugin.fairseq_plugin.training.nonfinite import (
+    NonfiniteNorm,
+    NonfiniteUpdates,
+    refuse_nonfinite,
+)
+from vaswani_plugin.fairseq_plugin.training.refusals import refuse_what_cannot_train
+from vaswani_plugin.fairseq_plugin.training.saving import Saves
+
+logger = logging.getLogger(__name__)
+
+
+class OutOfMemory(UserError):
+    """A batch doesn't fit into the memory of one of several workers."""
+
+
+class VaswaniTrainer(Trainer):
+    """Resumes, exits on a signal, skips updates that are not finite, and always keeps a good save.
+
+    Args:
+        cfg: fairseq's whole configuration; a service whose settings are missing is off.
+        task: of fairseq or ours.
+        model: the model.
+        criterion: the loss.
+        quantizer: fairseq's, or None.
+
+    Raises:
+        UserError: flags can't be done, or no checkpoint of a folder that has some is good.
+    """
+
+    def __init__(
+        self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
+    ) -> None:
+        preemption.listen()
+        refuse_what_cannot_train(cfg, model)
+        model.train()  # with --compile this looks for a compiler
+        super().__init__(cfg, task, model, criterion, quantizer)
+        self.preemption = preemption.REQUEST
+        self.nonfinite = NonfiniteUpdates()
+        self.saves = Saves()
+        self.manifest: DataManifest | None = None
+        self.metering = Metering.of_task(self.cfg, task)
+        self.metered_update: int | None = None
+        last = self._automatic_checkpoint()
+        if last is not None:
+            resuming.ignore_flags_of_first_start(self.cfg.checkpoint, last, self.checkpoint_suffix)
+        if self._setting("lr_scheduler._name") == REGISTERED_DEFAULTS["lr_scheduler"]:
+            logger.info(report(self.cfg))
+
+    def _setting(self, path: str, default: Any = None) -> Any:
+        """A value of the configuration; the default where it is missing or None."""
+        value = self.cfg
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return default if value is None else value
+
+    # --- the start ---
+
+    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        """Lock the folder, check the data, load; see fairseq's method.
+
+        With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
+        that is damaged, missing, or older than an interrupted save. A training that has done all
+        its updates ends after loading; fairseq would add one update.
+
+        Args:
+            filename: the checkpoint that fairseq chose.
+            args: fairseq's further arguments.
+            kwargs: the same.
+
+        Returns:
+            The checkpoint's `extra_state`; None if nothing was loaded.
+
+        Raises:
+            UserError: the folder is in use, the data changed, or no checkpoint can be used.
+        """
+        self._begin_run()
+        last = self._automatic_checkpoint()
+        if last is None or Path(filename) != last:
+            extra_state = self._load(filename, *args, **kwargs)
+        else:
+            chosen = self._choose(last)
+            extra_state = self._load(str(chosen), *args, **kwargs)
+            self.saves.is_last_good = chosen == last
+            if extra_state is not None and not self._setting("checkpoint.reset_optimizer"):
+                resuming.log_lost_updates(chosen, last, self.get_num_updates())
+            if chosen != last and self._is_complete():
+                self._restore_as_last(chosen, last)
+        if self._is_complete():
+            updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
+            logger.info("the training was complete: %d of %d updates", updates, wanted)
+            self.cfg.optimization.stop_min_lr = math.inf  # fairseq's only exit before an update
+        return extra_state
+
+    def _begin_run(self) -> None:
+        """Handle signals, lock the folder, remove files of interrupted saves, check the data."""
+        preemption.listen(is_training=True)
+        folder = self._setting("checkpoint.save_dir")
+        if (
+            folder is None
+            or self._setting("checkpoint.no_save")
+            or not self.is_data_parallel_master
+        ):
+            return
+        lock.hold(Path(folder))
+        for leftover in Path(folder).glob("checkpoint*.pt.tmp"):
+            leftover.unlink()
+        self.manifest = self._checked_data(Path(folder))
+
+    def _checked_data(self, folder: Path) -> DataManifest:
+        train = self._setting("dataset.train_subset", "train")
+        valid = self._setting("dataset.valid_subset", "valid")
+        files = data_files(self._setting("task.data", ""), [*train.split(","), *valid.split(",")])
+        manifest = DataManifest(files, folder)
+        last = self._automatic_checkpoint()
+        has_begun = last and (last.is_file() or saved_states(folder, self.checkpoint_suffix))
+        if has_begun and not self._setting("checkpoint.reset_dataloader"):
+            manifest.resume()
+        else:
+            manifest.begin()
+        return manifest
+
+    def _automatic_checkpoint(self) -> Path | None:
+        """The checkpoint that fairseq loads by default; None if the user named a file.
+
+        Also None for sharded training, where each worker has its own file.
+        """
+        folder = self._setting("checkpoint.save_dir")
+        is_named = self._setting("checkpoint.restore_file") != resuming.AUTOMATIC
+        if folder is None or is_named or self.is_fsdp:
+            return None
+        if self._setting("checkpoint.no_last_checkpoints"):
+            return None
+        return Path(folder, f"checkpoint_last{self.checkpoint_suffix}.pt")
+
+    def _choose(self, last: Path) -> Path:
+        """The checkpoint that the first worker chose, in this worker's own folder."""
+        is_first = self.is_data_parallel_master
+        name = resuming.choose(last, self.checkpoint_suffix).name if is_first else None
+        if self.data_parallel_world_size > 1:
+            group, device = self.data_parallel_process_group, self.device
+            name = distributed_utils.broadcast_object(name, 0, group, device)
+        return last.with_name(name)
+
+    def _load(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        """Load as fairseq does; refuse a file that only some workers see: they would deadlock."""
+        workers = self.data_parallel_world_size
+        if workers > 1:
+            seen = torch.tensor([float(PathManager.isfile(filename))], device=self.device)
+            distributed_utils.all_reduce(seen, group=self.data_parallel_process_group)
+            if 0 < seen.item() < workers:
+                raise UserError(
+                    f"checkpoint {filename}: only {seen.item():.0f} of {workers} workers see it;"
+                    " give all nodes the same --save-dir, in a folder that they share"
+                )
+        with mismatches_explained(filename):
+            return super().load_checkpoint(filename, *args, **kwargs)
+
+    def _is_complete(self) -> bool:
+        wanted = self._setting("optimization.max_update", 0)
+        return wanted > 0 and self.get_num_updates() >= wanted
+
+    def _restore_as_last(self, chosen: Path, last: Path) -> None:
+        """Copy `chosen` to checkpoint_last.pt: a complete training doesn't save again."""
+        if self._setting("checkpoint.no_save") or not self.should_save_checkpoint_on_current_rank:
+            return
+        PathManager.copy(str(chosen), str(last), overwrite=True)  # whole, or not at all
+        logger.warning("%s is put back: a copy of %s", last, chosen)
+
+    # --- the steps ---
+
+    def get_train_iterator(self, *args: Any, **kwargs: Any) -> EpochBatchIterating:
+        """fairseq's iterator over an epoch; its position is saved when a signal arrives."""
+        self.preemption.batches = super().get_train_iterator(*args, **kwargs)
+        return self.preemption.batches
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Check that the data are unchanged; see fairseq's method.
+
+        Raises:
+            DataChanged: names the file.
+        """
+        if self.manifest is not None:
+            self.manifest.check()
+        super().begin_epoch(epoch)
+
+    def train_step(self, samples: list, raise_oom: bool = False) -> dict[str, Any] | None:
+        """One update; see fairseq's method.
+
+        Args:
+            samples: the batches of this worker, one for each step of --update-freq.
+            raise_oom: raise when memory runs out, instead of skipping the batch.
+
+        Returns:
+            The logged values; None if the update was skipped because its gradient was not finite,
+            or because a batch did not fit into the memory of the only worker.
+
+        Raises:
+            SystemExit: after the save that a signal requested.
+            NonfiniteGradients: too many updates were skipped in a row.
+            OutOfMemory: a batch did not fit into the memory of one of several workers. It can't
+                skip the batch, as the others wait for its gradients.
+        """
+        self.preemption.exit_if_saved(self)
+        several = self.data_parallel_world_size > 1
+        try:
+            logged = super().train_step(samples, raise_oom or several)
+            self.nonfinite.in_a_row = 0
+        except NonfiniteNorm:
+            update = self.get_num_updates() + 1
+            self.nonfinite.skip(update, self.get_model(), self._setting("optimizer"))
+            self._discard_gradients()
+            logged = None
+        except RuntimeError as error:
+            if not several or "out of memory" not in str(error):
+                raise
+            raise self._out_of_memory(error) from error
+        if self.metering is not None and logged is not None:
+            self._meter(samples)
+        self.preemption.save_if_requested(self)
+        return logged
+
+    def _meter(self, samples: list) -> None:
+        """Log an update's cost once: --amp repeats an overflowed batch by a step within a step."""
+        if self.metered_update != self.get_num_updates():
+            self.metered_update = self.get_num_updates()
+            self.metering.log(samples, self)
+
+    def clip_grad_norm(self, clip_norm: float) -> Tensor:
+        """fairseq's method; a norm that is not finite ends the step, not the training.
+
+        --fp16, and --amp on a GPU, keep fairseq's behaviour: they find the loss scale by overflows.
+        Without a GPU, --amp has no loss scale, and fairseq would apply the update.
+
+        Args:
+            clip_norm: largest norm; 0 leaves the gradients as they are.
+
+        Returns:
+            The norm before scaling.
+
+        Raises:
+            NonfiniteNorm: before the gradients are scaled, which would spread a NaN to all of them.
+        """
+        scaled = self._setting("common.fp16") or (self._setting("common.amp") and self.cuda)
+        apart = self._setting("optimization.use_bmuf") or (
+            self._setting("distributed_training.ddp_backend") == "slowmo"
+        )
+        if scaled or apart or self.is_fsdp or self.tpu:
+            return super().clip_grad_norm(clip_norm)
+        return self.optimizer.clip_grad_norm(clip_norm, aggregate_norm_fn=refuse_nonfinite)
+
+    def _discard_gradients(self) -> None:
+        self.zero_grad()
+        if hasattr(self.optimizer, "_multiply_factor"):
+            # fairseq's --bf16 resets it only in a finished step; it would scale the next one, too.
+            self.optimizer._multiply_factor = 1.0
+        if isinstance(self.optimizer, AMPOptimizer) and self.optimizer.scaler.is_enabled():
+            # With --cpu beside a GPU. PyTorch refuses to unscale the next gradients without it.
+            self.optimizer.scaler.update()
+
+    def _out_of_memory(self, error: RuntimeError) -> OutOfMemory:
+        return OutOfMemory(
+            f"update {self.get_num_updates() + 1}: a batch doesn't fit into memory"
+            f" ({' '.join(str(error).split())[:200]}); with several workers it can't be skipped:"
+            " lower --max-tokens (and raise --update-freq), and the same command resumes"
+        )
+
+    def valid_step(self, sample: Any, raise_oom: bool = False) -> dict[str, Any]:
+        """Compute the loss of one validation batch; see fairseq's method."""
+        logged = super().valid_step(sample, raise_oom)
+        if not raise_oom:  # True: fairseq's own second try, inside this method's first call
+            self.preemption.save_if_requested(self)
+        return logged
+
+    def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
+        """Write a save's first file, which fairseq then copies; see fairseq's method.
+
+        Args:
+            filename: the file to write.
+            extra_state: fairseq's; with `train_iterator` if a training can resume from the file.
+
+        Returns:
+            fairseq's result: the file's name, or None.
+
+        Raises:
+            SaveFailed: when the disk is full or can't be written to.
+        """
+        is_resumable = "train_iterator" in extra_state  # fairseq's crash.pt is not
+        if not (is_resumable and self.should_save_checkpoint_on_current_rank):
+            return super().save_checkpoint(filename, extra_state)
+        folder, updates = Path(filename).parent, self.get_num_updates()
+        notes = self.is_data_parallel_master
+        with self.saves.saving(folder, self.checkpoint_suffix, updates, notes):
+            saved = super().save_checkpoint(filename, extra_state)
+        self.saves.is_last_good = not self._setting("checkpoint.no_last_checkpoints")
+        return saved

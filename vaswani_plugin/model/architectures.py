@@ -1,0 +1,287 @@
+"""The architectures as data: the rows of Table 3, and our own.
+
+A row lists only the values that differ from its family's base. For the Transformer that is the base
+model (section 3; Table 3, first line). `configurations.py` has the same defaults.
+`fairseq_plugin/models/_rows.py` registers the rows with fairseq.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vaswani_plugin.errors import UserError
+
+PAPER_VOCABULARY = 40_960
+"""Rows of the shared embedding matrix in the authors' code. They explain the printed counts."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One named architecture.
+
+    Args:
+        name: value of `--arch`.
+        source: where the row comes from.
+        changes: values that differ from base, by configuration key.
+        printed_parameters: the paper's count, in millions; None where it prints none.
+        printed_rows: sizes of the source and target vocabularies of that count.
+        remark: a note on the count.
+    """
+
+    name: str
+    source: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    printed_parameters: int | None = None
+    printed_rows: tuple[int, int] = (PAPER_VOCABULARY, PAPER_VOCABULARY)
+    remark: str = ""
+
+
+DECODER = {
+    **{"d_model": 512, "d_ff": 2048, "decoder_layers": 6, "heads": 8, "d_k": None, "d_v": None},
+    "dropout": 0.1,
+}
+BASE = {**DECODER, "encoder_layers": 6}
+RECURRENT = {"d_model": 1000, "layers": 4, "dropout": 0.0}
+BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
+
+ARCHITECTURES = (
+    Architecture("vaswani_base", "Table 3, base", {}, 65),
+    Architecture(
+        "vaswani_big",
+        "Table 3, big",
+        BIG,
+        213,
+        remark="Unexplained: no vocabulary of the authors' code gives 213M.",
+    ),
+    Architecture("vaswani_big_en_fr", "section 6.1", {**BIG, "dropout": 0.1}),
+    Architecture("vaswani_a_h1", "Table 3 (A)", {"heads": 1, "d_k": 512, "d_v": 512}),
+    Architecture("vaswani_a_h4", "Table 3 (A)", {"heads": 4, "d_k": 128, "d_v": 128}),
+    Architecture("vaswani_a_h16", "Table 3 (A)", {"heads": 16, "d_k": 32, "d_v": 32}),
+    Architecture("vaswani_a_h32", "Table 3 (A)", {"heads": 32, "d_k": 16, "d_v": 16}),
+    Architecture("vaswani_b_dk16", "Table 3 (B)", {"d_k": 16, "d_v": 64}, 58),
+    Architecture("vaswani_b_dk32", "Table 3 (B)", {"d_k": 32, "d_v": 64}, 60),
+    Architecture("vaswani_c_n2", "Table 3 (C)", {"encoder_layers": 2, "decoder_layers": 2}, 36),
+    Architecture("vaswani_c_n4", "Table 3 (C)", {"encoder_layers": 4, "decoder_layers": 4}, 50),
+    Architecture("vaswani_c_n8", "Table 3 (C)", {"encoder_layers": 8, "decoder_layers": 8}, 80),
+    Architecture("vaswani_c_d256", "Table 3 (C)", {"d_model": 256, "d_k": 32, "d_v": 32}, 28),
+    Architecture("vaswani_c_d1024", "Table 3 (C)", {"d_model": 1024, "d_k": 128, "d_v": 128}, 168),
+    Architecture("vaswani_c_ff1024", "Table 3 (C)", {"d_ff": 1024}, 53),
+    Architecture("vaswani_c_ff4096", "Table 3 (C)", {"d_ff": 4096}, 90),
+    Architecture("vaswani_d_drop00", "Table 3 (D)", {"dropout": 0.0}),
+    Architecture("vaswani_d_drop02", "Table 3 (D)", {"dropout": 0.2}),
+    Architecture("vaswani_e_learned", "Table 3 (E)", {"positions": "learned"}),
+    Architecture(
+        "vaswani_tiny",
+        "ours, after Wu et al. 2021",
+        {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+    ),
+    Architecture(
+        "vaswani_debug",
+        "ours, for tests",
+        {"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+    ),
+)
+
+PARSER_TINY = {
+    **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 192, "d_ff": 512, "heads": 4},
+    **{"dropout": 0.2, "share_embeddings": "decoder"},
+}
+
+PARSERS = (
+    Architecture(
+        "vaswani_parser",
+        "section 6.3; dropout: the authors' code",
+        {
+            **{"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024},
+            **{"dropout": 0.2, "attention_dropout": 0.2, "share_embeddings": "decoder"},
+        },
+    ),
+    Architecture("vaswani_parser_tiny", "ours", PARSER_TINY),
+    Architecture(
+        "vaswani_parser_guided",
+        "ours, for small treebanks: the decoder is handed the next word",
+        {**PARSER_TINY, "next_word": True},
+    ),
+    Architecture(
+        "vaswani_parser_debug",
+        "ours, for tests",
+        {
+            **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+            "share_embeddings": "decoder",
+        },
+    ),
+)
+
+LANGUAGE_MODELS = (
+    Architecture("vaswani_lm_base", "Table 3, base, without its encoder"),
+    Architecture(
+        "vaswani_lm_tiny",
+        "ours, as wide as vaswani_tiny",
+        {"decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+    ),
+    Architecture(
+        "vaswani_lm_debug",
+        "ours, for tests",
+        {"decoder_layers": 2, "d_model": 32, "d_ff": 64, "heads": 4},
+    ),
+)
+ONE_LAYER = (
+    Architecture("vaswani_lm_one_layer", "lecture notes: no residuals, no LayerNorm"),
+    Architecture(
+        "vaswani_lm_one_layer_tiny",
+        "ours, as wide as vaswani_lm_tiny",
+        {"d_model": 128, "d_hidden": 128, "d_ff": 256},
+    ),
+)
+
+LSTM_LANGUAGE_MODEL = {
+    **{"d_model": 400, "units": 1150, "layers": 3, "dropout": 0.4, "hidden_dropout": 0.25},
+    **{"input_dropout": 0.4, "word_dropout": 0.1, "weight_dropout": 0.5},
+}
+LITTLE_DROPOUT = {
+    **{"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "word_dropout": 0.0},
+    "weight_dropout": 0.1,
+}
+LSTM_LANGUAGE_MODELS = (
+    Architecture("vaswani_lm_lstm", "Merity et al. 2017, Penn Treebank"),
+    Architecture(
+        "vaswani_lm_lstm_tiny",
+        "ours, beside vaswani_lm_tiny",
+        {"d_model": 128, "units": 256, "layers": 2, **LITTLE_DROPOUT},
+    ),
+)
+
+RECURRENT_TINY = {"d_model": 192, "layers": 2, "dropout": 0.1, "share_embeddings": "all"}
+"""With 10,000 subwords, about as many parameters as vaswani_tiny."""
+
+SEQ2SEQ_LSTMS = (
+    Architecture("vaswani_seq2seq_lstm", "Sutskever et al. 2014", {}, 384, (160_000, 80_000)),
+    Architecture("vaswani_seq2seq_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
+)
+ATTENTION_LSTMS = (
+    Architecture("vaswani_attention_lstm", "ours, after Luong et al. 2015"),
+    Architecture("vaswani_attention_lstm_tiny", "ours, beside vaswani_tiny", RECURRENT_TINY),
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """The architectures of one model, for one task.
+
+    Args:
+        title: heading of the family's table.
+        model: registered name of the model; rows change its configuration.
+        task: registered name of the task that trains it.
+        rows: the architectures, in the order of the table.
+        base: sizes and dropout of a row that doesn't change them.
+        target_rows: size of the target vocabulary where the task fixes it; None where not.
+        remark: a sentence below the table.
+    """
+
+    title: str
+    model: str
+    task: str
+    rows: tuple[Architecture, ...]
+    base: dict[str, Any] = field(default_factory=dict)
+    target_rows: int | None = None
+    remark: str = ""
+
+
+_TRANSLATION, _PARSING = "vaswani_translation", "vaswani_parsing"
+_LANGUAGE_MODELING = "vaswani_language_modeling"
+
+FAMILIES = (
+    Family(
+        "Translation (section 3, Table 3)",
+        "vaswani_transformer",
+        _TRANSLATION,
+        ARCHITECTURES,
+        BASE,
+        remark="Table 3 (D), label smoothing 0.0 and 0.2: vaswani_base with --label-smoothing.",
+    ),
+    Family(
+        "Constituency parsing (section 6.3)",
+        "vaswani_transformer",
+        _PARSING,
+        PARSERS,
+        BASE,
+        target_rows=128,
+    ),
+    Family(
+        "Language models, decoder only",
+        "vaswani_lm",
+        _LANGUAGE_MODELING,
+        LANGUAGE_MODELS,
+        DECODER,
+    ),
+    Family(
+        "Language model of one layer",
+        "vaswani_lm_one_layer",
+        _LANGUAGE_MODELING,
+        ONE_LAYER,
+        {"d_model": 512, "d_hidden": 512, "d_ff": 2048, "dropout": 0.0},
+    ),
+    Family(
+        "Recurrent language model",
+        "vaswani_lm_lstm",
+        _LANGUAGE_MODELING,
+        LSTM_LANGUAGE_MODELS,
+        LSTM_LANGUAGE_MODEL,
+    ),
+    Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS, RECURRENT),
+    Family(
+        "LSTM with attention",
+        "vaswani_attention_lstm",
+        _TRANSLATION,
+        ATTENTION_LSTMS,
+        {**RECURRENT, "input_feeding": False},
+    ),
+)
+
+_ROWS = {row.name: row for family in FAMILIES for row in family.rows}
+
+
+def row_of(arch: str) -> Architecture:
+    """Return the row that `--arch` names; it may belong to any family.
+
+    Raises:
+        KeyError: no row has this name.
+    """
+    return _ROWS[arch]
+
+
+def names_of(model: str) -> frozenset[str]:
+    """The names that a model has in a checkpoint's configuration: its own, or a row's.
+
+    Args:
+        model: a family's, such as "vaswani_transformer".
+    """
+    rows = (row.name for family in FAMILIES if family.model == model for row in family.rows)
+    return frozenset((model, *rows))
+
+
+def head_sizes(cfg: Any) -> tuple[int, int]:
+    """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
+
+    Args:
+        cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.
+
+    Returns:
+        (d_k, d_v).
+
+    Raises:
+        UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
+    """
+    sizes = []
+    for name in ("d_k", "d_v"):
+        size = getattr(cfg, name)
+        if size is None:
+            size, rest = divmod(cfg.d_model, cfg.heads)
+            if rest:
+                raise UserError(
+                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
+                    f"choose heads that do, or give --d-k and --d-v"
+                )
+        if size < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {size}; it must be at least 1")
+        sizes.append(size)
+    return sizes[0], sizes[1]
