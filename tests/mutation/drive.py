@@ -6,8 +6,9 @@
 Each mutant is one change of one file of `modules/`, `search/`, `metrics/`, `fairseq_plugin/` or
 `text/` (`mutants.py`), drawn by --seed. The tests of its room run on it, those that name its file
 first, and stop at the first failure. A mutant that no test notices has survived.
-WORK/mutants.jsonl gets a line a mutant, and a run with the same WORK and seed goes on behind them. The slow tests, the
-other rooms' and the recipes' are not run, so the share that is printed is a lower bound.
+WORK/mutants.jsonl gets a line a mutant, and a run with the same WORK and seed goes on behind them.
+The slow tests, the other rooms' and the recipes' are not run, so the share that is printed is a
+lower bound.
 
 Exit code 1: less than --least of the mutants were noticed, or a room's tests fail without a change.
 """
