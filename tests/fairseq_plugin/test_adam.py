@@ -184,6 +184,35 @@ def test_memory_efficient_bf16_keeps_moments_in_float32(bf16_config):
 
 
 @pytest.mark.parametrize("kind", [FP16Optimizer, MemoryEfficientFP16Optimizer])
+def test_small_updates_of_bf16_weights_add_up(bf16_config, kind):
+    """Of 1.0 the next bfloat16 is 1/256 away: a weight without a float32 copy would stay 1."""
+    parameter = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+    bf16_config = copy.deepcopy(bf16_config)
+    bf16_config.optimizer.lr = [1e-3]
+    optimizer = kind.build_optimizer(bf16_config, [parameter])
+    for _ in range(200):
+        feed(optimizer, parameter, torch.ones(4))
+    assert parameter.dtype == torch.bfloat16
+    np.testing.assert_allclose(parameter.detach().float().numpy(), 0.8, atol=0.004)
+
+
+def test_the_float32_copy_of_other_weights_is_not_loaded():
+    """As where an average of checkpoints, or a float32 run, goes on from such a state."""
+    saved = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+    saved.grad = torch.ones_like(saved)
+    old = MixedPrecisionAdam([saved])
+    old.step()
+    for other in (torch.full((4,), 3.0).bfloat16(), saved.detach().float()):
+        parameter = torch.nn.Parameter(other)
+        new = MixedPrecisionAdam([parameter])
+        new.load_state_dict(old.state_dict())
+        assert "master" not in new.state[parameter]
+        parameter.grad = torch.zeros_like(parameter)
+        new.step()
+        np.testing.assert_allclose(parameter.detach().float().numpy(), other.float(), atol=0.01)
+
+
+@pytest.mark.parametrize("kind", [FP16Optimizer, MemoryEfficientFP16Optimizer])
 def test_bf16_goes_on_exactly_after_save_and_load(bf16_config, kind, tmp_path):
     steps = [g.bfloat16() for g in gradients((6, 3))]
     straight = torch.nn.Parameter(start((6, 3)).bfloat16())
@@ -204,8 +233,9 @@ def test_bf16_goes_on_exactly_after_save_and_load(bf16_config, kind, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_resumes_on_another_device_with_its_state_there(dtype):
+def test_resumes_on_another_device_with_its_state_there(dtype, monkeypatch):
     """PyTorch's fused kernel refuses a step on another device than the moments'."""
+    monkeypatch.setattr(torch, "equal", lambda a, b: a.device == b.device)  # meta has no values
     saved = torch.nn.Parameter(start((4, 2)).to(dtype))
     saved.grad = torch.ones_like(saved)
     old = MixedPrecisionAdam([saved])
@@ -216,13 +246,15 @@ def test_resumes_on_another_device_with_its_state_there(dtype):
     parameter.grad = torch.empty_like(parameter)
     resumed.step()
     state = resumed.state[parameter]
+    masters = () if dtype == torch.float32 else ("master",)
     assert {name: (x.device.type, x.dtype) for name, x in state.items()} == dict.fromkeys(
-        ("step", "exp_avg", "exp_avg_sq"), ("meta", torch.float32)
+        ("step", "exp_avg", "exp_avg_sq", *masters), ("meta", torch.float32)
     )
 
 
-def test_memory_efficient_bf16_resumes_on_another_device(bf16_config):
+def test_memory_efficient_bf16_resumes_on_another_device(bf16_config, monkeypatch):
     """fairseq would put the saved moments back, on the device that they were saved from."""
+    monkeypatch.setattr(torch, "equal", lambda a, b: a.device == b.device)  # meta has no values
     saved = torch.nn.Parameter(start((4, 2)).bfloat16())
     old = wrapped(MemoryEfficientFP16Optimizer, bf16_config, saved)
     feed(old, saved, gradients((4, 2))[0].bfloat16())
@@ -254,8 +286,8 @@ def test_half_precision_resumes_with_moments_in_float32(bf16_config, dtype, wrap
 
     for gradient in steps[:4]:
         update(first, old, gradient)
-    second.load_state_dict(copy.deepcopy(first.state_dict()))
     new.data.copy_(old.data)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
     for gradient in steps[4:]:
         update(first, old, gradient)
         update(second, new, gradient)

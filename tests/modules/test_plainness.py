@@ -1,18 +1,12 @@
 """`modules/` is the paper in PyTorch's own functions, read from its syntax trees."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import PLUGIN
 
 MODULES = PLUGIN / "modules"
-BESIDE_THE_PAPER = {
-    *("recurrent.py", "recurrent_language_model.py"),
-    *("one_layer.py", "parser.py", "restricted.py"),
-}
-MOST_LINES = 975
 
 
 def trees() -> dict[str, ast.Module]:
@@ -61,9 +55,3 @@ def test_the_softmax_over_attention_scores_stands_in_one_function():
                 if any(getattr(call.func, "attr", "") == "softmax" for call in calls):
                     found.append(f"{name}:{function.name}")
     assert found == ["attention.py:masked_softmax"]
-
-
-def test_the_transformer_is_short_enough_to_read():
-    files = [path for path in MODULES.glob("*.py") if path.name not in BESIDE_THE_PAPER]
-    lines = sum(len(Path(path).read_text(encoding="utf-8").splitlines()) for path in files)
-    assert lines <= MOST_LINES

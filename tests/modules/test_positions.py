@@ -10,6 +10,7 @@ from vaswani_plugin.model.fairseq_positions import fairseq_sinusoids
 from vaswani_plugin.modules.positions import (
     LearnedPositions,
     SinusoidalPositions,
+    add_positions,
     position_ids,
     sinusoids,
 )
@@ -90,3 +91,28 @@ def test_learned_positions_are_trained():
     module(torch.tensor([[3, 3]])).sum().backward()
     assert module.weight.grad[3].tolist() == [2.0] * 6
     assert module.weight.grad.abs().sum() == 12
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_neighbours_differ_in_half_precision(dtype):
+    """Positions stay in float32, and the sum is rounded once."""
+    module = SinusoidalPositions(64, 512).to(dtype)
+    numbers = torch.arange(64)[None]
+    table = module(numbers)[0]
+    assert table.dtype == torch.float32
+    assert (table.std(dim=0) > 0).all()
+    exact = sinusoids(numbers[0], 512)
+    torch.testing.assert_close(table.double(), exact, atol=1e-7, rtol=0)
+    x = torch.full((1, 64, 512), 0.001, dtype=dtype)
+    added = add_positions(x, module(numbers))
+    assert added.dtype == dtype
+    assert torch.equal(added[0], (x[0].double() + exact).float().to(dtype))
+
+
+def test_half_precision_by_default_keeps_float32_positions():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert SinusoidalPositions(8, 4).table.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(before)

@@ -167,3 +167,18 @@ def test_sizes_that_make_no_model_are_refused():
     for name in ("layers", "d_model", "max_positions"):
         with pytest.raises(ValueError, match="layers, d_model and max_positions must be at least"):
             make_transformer(**{name: 0})
+
+
+def test_a_longer_sequence_than_the_positions_is_refused_padding_is_not():
+    model = make_transformer(max_positions=4)
+    fits, long = torch.tensor([[4, 9, 7, 2]]), torch.tensor([[4, 9, 7, 5, 2]])
+    padded = torch.cat((fits, torch.full((1, 3), PAD)), dim=1)
+    torch.testing.assert_close(model(padded, fits), model(fits, fits), **TIGHT)
+    for source, target in ((long, fits), (fits, long)):
+        with pytest.raises(ValueError, match="a sequence of 5 tokens; the model has 4 positions"):
+            model(source, target)
+    memory, cache = model.encoder(fits).features, {}
+    for length in range(1, 5):
+        model.decoder(long[:, :length], memory, cache=cache)
+    with pytest.raises(ValueError, match="a sequence of 5 tokens"):
+        model.decoder(long, memory, cache=cache)

@@ -24,6 +24,7 @@ from vaswani_plugin.inference.onnx_engine import (
 from vaswani_plugin.inference.transformer import TargetDecoder, TrainedTransformer
 from vaswani_plugin.modules.attention import KeyValueCache
 from vaswani_plugin.modules.masks import causal_mask
+from vaswani_plugin.modules.positions import add_positions
 from vaswani_plugin.modules.transformer import Encoder
 
 OPSET = 17
@@ -73,7 +74,7 @@ class DecoderGraph(nn.Module):
         mask = causal_mask(new, past + new)
         visible = source_mask.bool()[:, None, None]
         positions = torch.arange(past, past + new, device=ids.device)
-        x = self.decoder.embedding(ids) + self.decoder.positions(positions)
+        x = add_positions(self.decoder.embedding(ids), self.decoder.positions(positions))
         # With cached keys and values, the layers don't read the encoder output.
         memory = x if self.with_past else given[0]
         for number, (layer, cache) in enumerate(zip(layers, caches, strict=True), start=1):

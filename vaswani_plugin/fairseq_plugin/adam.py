@@ -15,6 +15,8 @@ from torch.optim.adamw import adamw
 from vaswani_plugin.errors import UserError
 
 HALF = (torch.float16, torch.bfloat16)
+MASTER = "master"
+"""Key of a parameter's float32 copy in the optimizer's state."""
 GIVEN_NOW = ("betas", "eps", "weight_decay")
 """Settings that a resumed run takes from its own flags; a schedule sets the learning rate."""
 
@@ -37,6 +39,9 @@ class VaswaniAdamConfig(FairseqDataclass):
 
 class MixedPrecisionAdam(torch.optim.Optimizer):
     """Fused Adam with moments in float32, whatever the type of the parameters.
+
+    Parameters in half precision, as of --memory-efficient-bf16, get a float32 copy in the state,
+    which is updated: a step of 1e-3 is lost in a bfloat16 weight of 1.
 
     Args:
         params: parameters or parameter groups.
@@ -94,6 +99,9 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
         for number, p in zip(saved, params, strict=True):
             for name, value in state_dict["state"].get(number, {}).items():
                 self.state[p][name] = _full_precision(value).to(p.device)
+            master = self.state[p].get(MASTER)
+            if master is not None and not (p.dtype in HALF and torch.equal(master.to(p.dtype), p)):
+                del self.state[p][MASTER]  # of other weights, such as those of an average
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -110,8 +118,8 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
         params = [p for p in group["params"] if p.grad is not None]
         if not params:
             return
-        masters = [_full_precision(p) for p in params]
-        states = [self._state_of(p, m) for p, m in zip(params, masters, strict=True)]
+        states = [self._state_of(p) for p in params]
+        masters = [state.get(MASTER, p) for state, p in zip(states, params, strict=True)]
         adamw(
             masters,
             [_full_precision(p.grad) for p in params],
@@ -132,12 +140,14 @@ class MixedPrecisionAdam(torch.optim.Optimizer):
             if master is not p:
                 p.copy_(master)
 
-    def _state_of(self, p: Tensor, master: Tensor) -> dict[str, Tensor]:
+    def _state_of(self, p: Tensor) -> dict[str, Tensor]:
         state = self.state[p]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
-            state["exp_avg"] = torch.zeros_like(master)
-            state["exp_avg_sq"] = torch.zeros_like(master)
+            state["exp_avg"] = torch.zeros_like(_full_precision(p))
+            state["exp_avg_sq"] = torch.zeros_like(_full_precision(p))
+        if p.dtype in HALF and MASTER not in state:
+            state[MASTER] = p.float()
         return state
 
 

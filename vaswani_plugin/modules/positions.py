@@ -36,8 +36,16 @@ def position_ids(tokens: Tensor, padding_idx: int) -> Tensor:
     return (tokens.ne(padding_idx).long().cumsum(dim=1) - 1).clamp(min=0)
 
 
+def add_positions(embedded: Tensor, positions: Tensor) -> Tensor:
+    """Add two (B, T, D) in the wider of their types; round the sum once, to the first one's."""
+    return (embedded + positions).to(embedded.dtype)
+
+
 class SinusoidalPositions(nn.Module):
     """A table of sinusoids, computed in float64 and not saved in checkpoints.
+
+    In a model of bfloat16 or float16 it stays in float32: in bfloat16 63 of 512 columns would be
+    constant over the first 64 positions.
 
     Args:
         max_positions: rows of the table.
@@ -47,8 +55,21 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, max_positions: int, d_model: int, encoding=sinusoids) -> None:
         super().__init__()
-        table = encoding(torch.arange(max_positions, device=torch.get_default_device()), d_model)
-        self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
+        self.max_positions, self.d_model, self.encoding = max_positions, d_model, encoding
+        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
+        table = self._rows(dtype, torch.get_default_device())
+        self.register_buffer("table", table, persistent=False)
+
+    def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return self.encoding(torch.arange(self.max_positions, device=device), self.d_model).to(
+            dtype
+        )
+
+    def _apply(self, fn, *args, **kwargs):  # no public way lets a buffer keep its type in .half()
+        super()._apply(fn, *args, **kwargs)
+        if self.table.dtype in (torch.bfloat16, torch.float16):
+            self.table = self._rows(torch.float32, self.table.device)
+        return self
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B, T) position numbers -> (B, T, D)."""
@@ -65,6 +86,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_positions: int, d_model: int) -> None:
         super().__init__()
+        self.max_positions = max_positions
         self.weight = nn.Parameter(torch.empty(max_positions, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
 

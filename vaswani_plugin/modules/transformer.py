@@ -14,7 +14,7 @@ from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.masks import padding_mask, past_mask
-from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
+from vaswani_plugin.modules.positions import SinusoidalPositions, add_positions, position_ids
 from vaswani_plugin.modules.restricted import Window, neighbourhood
 
 Cache = dict[str, KeyValueCache]
@@ -35,7 +35,7 @@ class Stack(nn.Module):
 
     Args:
         embedding: of the tokens.
-        positions: (B, T) position numbers -> (B, T, D).
+        positions: (B, T) position numbers below its `max_positions` -> (B, T, D).
         layers: the N layers.
         dropout: P_drop, on embeddings + positions (section 5.4).
         window: r of restricted self-attention (section 4); 0 attends everywhere.
@@ -63,9 +63,16 @@ class Stack(nn.Module):
         self.run_layer: Callable[..., tuple] | None = None
 
     def embed(self, tokens: Tensor, past: int = 0, embedded: Tensor | None = None) -> Tensor:
-        """Add positions to the embeddings or to `embedded`: (B, T) -> (B, T - past, D)."""
+        """Add positions to the embeddings or to `embedded`: (B, T) -> (B, T - past, D).
+
+        Raises:
+            ValueError: when a sequence is longer than the table of positions.
+        """
         x = self.embedding(tokens[:, past:]) if embedded is None else embedded
-        x = x + self.positions(position_ids(tokens, self.padding_idx)[:, past:])
+        ids, most = position_ids(tokens, self.padding_idx), self.positions.max_positions
+        if tokens.size(1) > most and (longest := int(ids.max()) + 1) > most:  # not only padding
+            raise ValueError(f"a sequence of {longest} tokens; the model has {most} positions")
+        x = add_positions(x, self.positions(ids[:, past:]))
         return F.dropout(x, self.dropout, self.training)
 
     def run(self, layer: nn.Module, *arguments) -> tuple:
@@ -232,6 +239,9 @@ class Transformer(nn.Module):
 
         Returns:
             Logits (B, T, V).
+
+        Raises:
+            ValueError: when a sequence has more than `max_positions` tokens.
         """
         memory, mask = self.encoder(source).features, padding_mask(source, self.encoder.padding_idx)
         return self.decoder.project(self.decoder(target, memory, mask).features)

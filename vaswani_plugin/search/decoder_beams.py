@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.positions import add_positions
 from vaswani_plugin.modules.transformer import Decoder
 from vaswani_plugin.search.decoder_stack import DecoderStack, PackedDecoderLayer
 from vaswani_plugin.search.packed_linear import PackedLinear
@@ -68,7 +69,7 @@ class DecoderBeams:
             Attention to the source, (B, W, S), or None where it is not wanted.
         """
         position = torch.full((1, 1), self.length, device=tokens.device)
-        x = self.decoder.embedding(tokens) + self.decoder.positions(position)
+        x = add_positions(self.decoder.embedding(tokens), self.decoder.positions(position))
         if self.next_words:
             x = x + self.next_words.advance(tokens, parents)
         self.length += 1

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.positions import add_positions
 from vaswani_plugin.modules.transformer import Cache
 from vaswani_plugin.search.decoder_stack import ContinuationStack, PackedLanguageModelLayer
 from vaswani_plugin.search.packed_linear import PackedLinear
@@ -61,7 +62,7 @@ class LanguageBeams:
         limit = getattr(self.model, "max_target_positions", None)
         if limit is not None:  # texts at the limit are done, but may still be in the batch
             position = position.clamp(max=limit - 1)
-        x = self.model.embedding(tokens) + self.model.positions(position)
+        x = add_positions(self.model.embedding(tokens), self.model.positions(position))
         self.features = self.stack.step(x, parents)
 
     def logits(self, texts: slice) -> Tensor:

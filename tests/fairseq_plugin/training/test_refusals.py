@@ -37,6 +37,16 @@ def test_bfloat16_weights_without_masters():
         refuse_what_cannot_train(config(**{alone: True}), ANY)
 
 
+@pytest.mark.parametrize("flag", ["memory_efficient_bf16", "memory_efficient_fp16"])
+def test_an_optimizer_that_keeps_no_float32_copies(flag):
+    cfg = config(**{flag: True})
+    cfg.optimizer = SimpleNamespace(_name="adam")
+    with pytest.raises(UserError, match="--optimizer adam keeps no float32 copies of the weights"):
+        refuse_what_cannot_train(cfg, ANY)
+    cfg.optimizer._name = "vaswani_adam"
+    refuse_what_cannot_train(cfg, ANY)
+
+
 @pytest.mark.parametrize(
     ("schedule", "lr", "is_said"),
     [("vaswani", (0.1,), True), ("vaswani", (0.25,), False), ("fixed", (0.1,), False)],

@@ -22,7 +22,7 @@ from vaswani_plugin.model.sizes import check_dropouts
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.masks import causal_mask, padding_mask
 from vaswani_plugin.modules.one_layer import OneLayer
-from vaswani_plugin.modules.positions import SinusoidalPositions, position_ids
+from vaswani_plugin.modules.positions import SinusoidalPositions, add_positions, position_ids
 
 
 class OneLayerDecoder(FairseqDecoder):
@@ -62,7 +62,7 @@ class OneLayerDecoder(FairseqDecoder):
         length = src_tokens.size(1)
         require_language_positions(length, self.limit)
         words = F.embedding(src_tokens, self.embedding.weight, padding_idx=self.padding_idx)
-        x = words + self.positions(position_ids(src_tokens, self.padding_idx))
+        x = add_positions(words, self.positions(position_ids(src_tokens, self.padding_idx)))
         mask = causal_mask(length, length, device=src_tokens.device)
         mask = mask & padding_mask(src_tokens, self.padding_idx)[:, 0]  # (B, T, T)
         x = F.dropout(x, self.dropout, self.training)

@@ -35,6 +35,14 @@ def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
             "--bf16 and --amp: together they would train bfloat16 weights without float32 copies;"
             " leave out one of them"
         )
+    optimizer = getattr(getattr(cfg, "optimizer", None), "_name", None)
+    for flag in ("memory_efficient_bf16", "memory_efficient_fp16"):
+        if getattr(common, flag, False) and optimizer != REGISTERED_DEFAULTS["optimizer"]:
+            given = f"--{flag.replace('_', '-')}"
+            raise UserError(
+                f"{given}: --optimizer {optimizer} keeps no float32 copies of the weights, and small"
+                f" updates are lost; give --{flag[-4:]}, or --optimizer vaswani_adam"
+            )
     criterion = getattr(getattr(cfg, "criterion", None), "_name", None)
     has_no_attention = getattr(getattr(model, "decoder", None), "attention", True) is None
     if criterion == WITH_ALIGNMENT and has_no_attention:
