@@ -41,7 +41,7 @@ def test_bfloat16_weights_without_masters():
 def test_an_optimizer_that_keeps_no_float32_copies(flag):
     cfg = config(**{flag: True})
     cfg.optimizer = SimpleNamespace(_name="adam")
-    with pytest.raises(UserError, match="--optimizer adam keeps no float32 copies of the weights"):
+    with pytest.raises(UserError, match="--optimizer adam keeps no float32 copies of weights"):
         refuse_what_cannot_train(cfg, ANY)
     cfg.optimizer._name = "vaswani_adam"
     refuse_what_cannot_train(cfg, ANY)

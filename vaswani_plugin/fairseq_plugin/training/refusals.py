@@ -40,7 +40,7 @@ def refuse_what_cannot_train(cfg: Any, model: nn.Module) -> None:
         if getattr(common, flag, False) and optimizer != REGISTERED_DEFAULTS["optimizer"]:
             given = f"--{flag.replace('_', '-')}"
             raise UserError(
-                f"{given}: --optimizer {optimizer} keeps no float32 copies of the weights, and small"
+                f"{given}: --optimizer {optimizer} keeps no float32 copies of weights, and small"
                 f" updates are lost; give --{flag[-4:]}, or --optimizer vaswani_adam"
             )
     criterion = getattr(getattr(cfg, "criterion", None), "_name", None)
