@@ -18,7 +18,7 @@
 # Data: WIT3 (Cettolo et al. 2012), from fairseq's copy or the original address. No checksum is
 # published, and the download was not tried here: WORK/download/SHA256SUMS keeps the checksum of the
 # first download, and a different file is refused later. --data DIR holds de-en.tgz, or plain or .gz
-# text: train, valid and test, each .de and .en. --scale tiny without --data generates sentences.
+# text: train, valid and test, each .de and .en. --scale tiny without --data takes data-prep/toy.
 set -euo pipefail
 
 recipe=iwslt14_de_en

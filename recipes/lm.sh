@@ -37,7 +37,7 @@
 # train, the next 5% validate, the last 5% test. Downloads are checked against published checksums.
 # --data DIR has {train,valid,test}.txt, wiki.*.tokens, ptb.*.txt or (tinyshakespeare) input.txt,
 # each plain or .gz, in DIR or in the subfolders of the archives, or wikitext-103-v1.zip. --corpus
-# text is such a folder with text of your own. --scale tiny without --data generates sentences.
+# text is such a folder with text of your own. --scale tiny without --data takes data-prep/toy.
 #
 # Options:
 #   --corpus NAME         wikitext-2 (default), wikitext-103, ptb, tinyshakespeare, text
@@ -164,7 +164,7 @@ text_file() { # SPLIT: its file; if there is none, its published name
 source_files() { # the input files, one a line
   local split
   case $layout in
-    made) printf '%s\n' "$prep"/toy_*.py ;;
+    made) printf '%s\n' "$toy"/en-de/*.en.gz ;;
     archive) echo "$published/${archives[0]}" ;;
     text) for split in train valid test; do text_file "$split"; done | uniq ;;
   esac
@@ -174,8 +174,7 @@ stage_unpack() {
   local index split fractions=("0 1" "0 1" "0 1") options=() parts=$work/parts
   fresh_folder "$work/raw"
   if [[ "$layout" == made ]]; then
-    run python "$prep/toy_translation.py" --output "$parts" --seed "$seed" \
-      --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
+    toy_folder=$parts unpack_toy en-de en
     for split in train valid test; do run_to "$(raw_prefix "$split")" cat "$parts/$split.en"; done
   else
     if [[ "$layout" == archive ]]; then

@@ -21,7 +21,7 @@
 #
 # --data DIR holds the Penn Treebank (parsed/mrg/wsj: sections 02-21 train, 22 validates, 23 tests),
 # or the files train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz. Without --data
-# the trees are generated from a grammar. The score ignores punctuation, by its gold tag, as usual.
+# the trees are those of data-prep/toy. The score ignores punctuation, by its gold tag, as usual.
 #
 # Options:
 #   --setting paper      the setting of section 6.3: vaswani_parser, 16,000 BPE merges (32,000 with
@@ -171,7 +171,7 @@ tree_file() { # SPLIT: its file; if there is none, a possible name
 source_files() { # the input files, one a line
   local split
   case $layout in
-    made) echo "$prep/toy_trees.py" ;;
+    made) printf '%s\n' "$toy"/trees/* ;;
     wsj) find "$(wsj_folder)" -name '*.mrg*' | LC_ALL=C sort ;;
     files) for split in train valid test; do tree_file "$split"; done ;;
   esac
@@ -189,10 +189,7 @@ stage_clean() {
   local index split
   fresh_folder "$work/trees"
   case $layout in
-    made)
-      run python "$prep/toy_trees.py" --output "$work/trees" --seed "$seed" \
-        --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
-      ;;
+    made) toy_folder=$work/trees unpack_toy trees trees ;;
     wsj) run python "$prep/trees.py" split "$data" --output "$work/trees" ;;
     files)
       for split in "${splits[@]}"; do

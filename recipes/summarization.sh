@@ -129,7 +129,7 @@ source_files() { # the input files, one a line; for stories their lists, or one 
   local split
   for split in train valid test; do
     case $layout in
-      made) printf '%s\n' "$prep"/toy_*.py && return ;;
+      made) printf '%s\n' "$toy"/summaries/* && return ;;
       jsonl | csv) text_file "$split" "$layout" ;;
       lists) list_file "$split" ;;
       stories) find "$published/$split" -name '*.story' 2>/dev/null | LC_ALL=C sort | head -n 1 | grep . || echo "$published/$split/some.story" ;;
@@ -141,8 +141,7 @@ stage_unpack() {
   local index split options
   fresh_folder "$work/raw"
   if [[ "$layout" == made ]]; then
-    run python "$prep/toy_summaries.py" --output "$work/parts" --seed "$seed" \
-      --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
+    toy_folder=$work/parts unpack_toy summaries jsonl
   fi
   for index in 0 1 2; do
     split=${splits[index]}

@@ -15,7 +15,7 @@
 # There is no standard split. Pairs that share a sentence (compared by letters and digits, case
 # ignored) are in the same split, so that no test sentence occurs in training. --data DIR may also
 # hold plain or .gz text: train, valid and test, each .en and .de (.fr). --scale tiny without --data
-# generates sentences.
+# takes data-prep/toy.
 #
 # Options:
 #   --pair en-de|en-fr         languages, also de-en, fr-en (default: en-de)

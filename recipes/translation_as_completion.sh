@@ -13,7 +13,7 @@
 # encoder-decoder, the last lines compare both sacreBLEU scores.
 #
 # Data: --data DIR is the work folder of a translation recipe, or another folder with raw text:
-# DIR/raw/{train,valid,test}.SOURCE and .TARGET. --scale tiny without --data generates sentences.
+# DIR/raw/{train,valid,test}.SOURCE and .TARGET. --scale tiny without --data takes data-prep/toy.
 #
 # Options:
 #   --pair en-de          source and target language
@@ -73,9 +73,11 @@ choose_layout() {
   data_layout="raw/train, raw/valid and raw/test, .${languages%-*} and .${languages#*-}"
 }
 
+toy_language() { if [[ "$languages" == *-en ]]; then echo "${languages%-*}"; else echo "${languages#*-}"; fi; }
+
 source_files() {
   local split
-  if [[ "$layout" == made ]]; then printf '%s\n' "$prep"/toy_*.py && return; fi
+  if [[ "$layout" == made ]]; then printf '%s\n' "$toy/en-$(toy_language)"/* && return; fi
   for split in train valid test; do
     printf '%s\n' "$published/$split.${languages%-*}" "$published/$split.${languages#*-}"
   done
@@ -87,13 +89,11 @@ key_unpack() {
 }
 
 stage_unpack() {
-  local split from=$published foreign=${languages#*-}
+  local split from=$published
   fresh_folder "$work/raw"
   if [[ "$layout" == made ]]; then
     from=$work/parts
-    if [[ "$foreign" == en ]]; then foreign=${languages%-*}; fi
-    run python "$prep/toy_translation.py" --output "$from" --seed "$seed" \
-      --language "$foreign" --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
+    toy_folder=$from unpack_toy "en-$(toy_language)" en "$(toy_language)"
   else
     check_local_files
   fi

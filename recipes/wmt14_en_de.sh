@@ -23,7 +23,7 @@
 # here: WORK/download/SHA256SUMS keeps the checksums of the first download, and different files are
 # refused later. --data DIR holds the archives, or plain or .gz text: train, newstest2013 (or valid)
 # and newstest2014 (or test), each .en and .de, in DIR or in DIR/en-de. --scale tiny without --data
-# generates sentences.
+# takes data-prep/toy.
 set -euo pipefail
 
 recipe=wmt14_en_de

@@ -22,7 +22,7 @@
 # were not tried here: WORK/download/SHA256SUMS keeps the checksums of the first download, and
 # different files are refused later. --data DIR holds the archives, or plain or .gz text: train,
 # newstest2013 (or valid) and newstest2014 (or test), each .en and .fr, in DIR or in DIR/en-fr.
-# --scale tiny without --data generates sentences.
+# --scale tiny without --data takes data-prep/toy.
 set -euo pipefail
 
 recipe=wmt14_en_fr

@@ -24,7 +24,7 @@ NETWORK |= {"telnetlib", "xmlrpc", "boto3", "huggingface_hub", "wandb", "torch.h
 LOADERS = re.compile(r"\b(nltk\.download|torch\.hub|load_state_dict_from_url|hf_hub|snapshot_down)")
 TOOLS = re.compile(r"(?:^|[\s;|&(])(curl|wget|nc|ssh|scp|rsync|ftp|git clone|git fetch)\s|/dev/tcp")
 ADDRESS = re.compile(r"https?://[\w./%*{}$-]+")
-LOCK = PLUGIN / "training" / "lock.py"
+LOCK = PLUGIN / "fairseq_plugin" / "training" / "lock.py"
 SERVING = {PLUGIN / "serving", REPO / "recipes" / "benchmarks" / "serving.py"}
 
 REFUSE = """
@@ -105,4 +105,4 @@ def test_a_recipe_on_made_text_connects_nowhere(recipe, tmp_path):
     done = run_bash(REPO / "recipes" / f"{recipe}.sh", *options, **environment)
     assert done.returncode == 0, done.stderr
     assert "NETWORK" not in done.stderr
-    assert ("toy_translation.py" if recipe == "quickstart" else ".py") in watched.read_text()
+    assert ("first_lines.py" if recipe == "quickstart" else ".py") in watched.read_text()

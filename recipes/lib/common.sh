@@ -187,6 +187,19 @@ run_to() {
   mv "$file.part" "$file"
 }
 
+# unpack_toy FOLDER EXTENSION...: the first `pairs` lines of data-prep/toy/FOLDER, in WORK/raw or $toy_folder.
+toy=$VASWANI_ROOT/data-prep/toy
+unpack_toy() {
+  local index extension folder=$1 splits=(train valid test)
+  shift
+  for extension in "$@"; do
+    for index in 0 1 2; do
+      run_to "${toy_folder:-$work/raw}/${splits[index]}.$extension" \
+        python "$VASWANI_ROOT/recipes/lib/first_lines.py" "${pairs[index]}" "$toy/$folder/${splits[index]}.$extension.gz"
+    done
+  done
+}
+
 # run_logged FILE COMMAND...: shows the output and adds it to FILE.
 run_logged() {
   local file=$1

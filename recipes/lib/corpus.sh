@@ -50,10 +50,12 @@ text_file() { # SPLIT LANG: the file of a text folder; if there is none, its pub
   echo "$published/${name%% *}.$2.gz"
 }
 
+toy_language() { if [[ "$target_lang" == en ]]; then echo "$source_lang"; else echo "$target_lang"; fi; }
+
 source_files() { # the input files, one a line
   local name split language
   case $layout in
-    made) printf '%s\n' "$prep"/toy_*.py ;;
+    made) printf '%s\n' "$toy/en-$(toy_language)"/* ;;
     archives) for name in "${archives[@]}"; do echo "$published/$name"; done ;;
     text)
       for split in train valid test; do
@@ -68,7 +70,7 @@ key_fetch() { printf 'pair %s layout %s data %s\n' "$pair" "$layout" "$data"; }
 stage_fetch() {
   local name
   if [[ "$layout" == made ]]; then
-    say "nothing to download: the data are made here"
+    say "nothing to download: the text is in data-prep/toy"
   elif [[ -n "$data" ]]; then
     check_local_files
   else
@@ -115,21 +117,18 @@ download() { # NAME
 key_unpack() {
   printf 'pair %s layout %s lines %s corpora %s\n' "$pair" "$layout" "${lines[*]}" "${corpora[*]-}"
   case $layout in
-    made) printf 'pairs %s seed %s\n' "${pairs[*]}" "$seed" ;;
+    made) printf 'pairs %s\n' "${pairs[*]}" ;;
     *) if [[ -z "$data" ]]; then cat "$published/SHA256SUMS" && return; fi ;;
   esac
   source_files | listed_digests
 }
 
 stage_unpack() {
-  local index language foreign=$target_lang
+  local index language
   fresh_folder "$work/raw"
   case $layout in
     made)
-      if [[ "$target_lang" == en ]]; then foreign=$source_lang; fi
-      run python "$prep/toy_translation.py" --output "$work/raw" --seed "$seed" --language "$foreign" \
-        --train "${pairs[0]}" --valid "${pairs[1]}" --test "${pairs[2]}"
-      ;;
+      unpack_toy "en-$(toy_language)" en "$(toy_language)" ;;
     archives) unpack_archives ;;
     text)
       for index in 0 1 2; do

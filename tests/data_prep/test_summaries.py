@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
+from tests.support.toy_text import toy_lines
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.summaries import (
     Example,
@@ -130,28 +131,19 @@ def test_what_is_written_is_read(tmp_path):
     assert not list(tmp_path.glob("*empty*"))
 
 
-def test_the_made_up_articles(tmp_path):
-    flags = ("--train", 12, "--valid", 3, "--test", 4, "--seed", 2)
-    for folder in ("one", "two"):
-        done = run_script("data-prep/toy_summaries.py", "--output", tmp_path / folder, *flags)
-        assert done.returncode == 0, done.stderr
-    sentences, sizes = [], {}
+def test_the_toy_articles(tmp_path):
+    sentences = []
     for split in ("train", "valid", "test"):
-        path = tmp_path / "one" / f"{split}.jsonl"
-        assert path.read_bytes() == (tmp_path / "two" / f"{split}.jsonl").read_bytes()
-        found = list(read_scitldr(str(path)))
-        sizes[split] = len(found)
-        for example in found:
+        path = tmp_path / f"{split}.jsonl"
+        path.write_text("".join(f"{x}\n" for x in toy_lines(f"summaries/{split}.jsonl")), "utf-8")
+        for example in read_scitldr(str(path)):
             assert 2 <= len(example.article) <= 4
             assert len(example.references) == (1 if split == "train" else 2)
             assert [s for s in example.article if s.startswith("Above all: ")] == [
                 f"Above all: {example.references[0]}"
             ]
             sentences += [s.removeprefix("Above all: ") for s in example.article]
-    assert sizes == {"train": 12, "valid": 3, "test": 4}
-    assert len(set(sentences)) == len(sentences)
-    done = run_script("data-prep/toy_summaries.py", "--output", tmp_path / "x", "--test", 0)
-    assert_one_line_error(done, "at least 1")
+    assert len(set(sentences)) == len(sentences) > 1000
 
 
 def test_the_script(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import toy_language_model
-import toy_trees
+import toy_text
 from code_trees import code_trees
 from torch import Tensor
 
@@ -35,7 +35,7 @@ def language_data(tmp_path_factory) -> Path:
 def tree_data(tmp_path_factory) -> Path:
     """Made-up trees, coded."""
     folder = tmp_path_factory.mktemp("trees")
-    lines = "".join(f"{tree}\n" for tree in toy_trees.distinct_trees(40, 5))
+    lines = "".join(f"{tree}\n" for tree in toy_text.toy_lines(toy_text.TREES, 40))
     (folder / "trees").write_text(lines, encoding="utf-8")
     splits = {split: [str(folder / "trees")] for split in ("train", "valid", "test")}
     code_trees(splits, TreeSettings("words", True, True), folder / "bin", 1, 0, 1)

@@ -21,7 +21,7 @@ LEFT_OUT = ("logs/", "checkpoints/", ".stages/", ".lock", "averaged.pt", "model/
 WITH_TIMES = ("wall_seconds", "tokens_per_second")
 # The commands of each stage; the kill comes while the last one runs, with the others' output there.
 LAST_COMMAND = {
-    "unpack": "toy_translation.py",
+    "unpack": "toy/en-de/test.de.gz",
     "tokenize": "/test.de --output",
     "clean": "/test.en",
     "subwords": "/test.de --output",

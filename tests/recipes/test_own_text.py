@@ -15,9 +15,9 @@ from tests.support.scripts import (
     ROOT,
     assert_one_line_error,
     run_bash,
-    run_script,
     stages_run,
 )
+from tests.support.toy_text import toy_lines
 from vaswani_plugin.text.settings import Settings, TextSettings
 from vaswani_plugin.text.splitting import letters_and_digits
 
@@ -55,11 +55,8 @@ def flags_of(done: subprocess.CompletedProcess, program: str) -> dict[str, str]:
 def corpus(tmp_path_factory) -> Path:
     """A language pair that no recipe names: German spelled backwards, and English."""
     folder = tmp_path_factory.mktemp("my text")
-    sizes = ("--train", PAIRS + 600, "--valid", 2, "--test", 2)
-    done = run_script("data-prep/toy_translation.py", "--output", folder / "toy", *sizes)
-    assert done.returncode == 0, done.stderr
-    backwards = [line[::-1] for line in lines_of(folder / "toy" / "train.de")]
-    english = lines_of(folder / "toy" / "train.en")
+    backwards = [line[::-1] for line in toy_lines("en-de/train.de")]
+    english = toy_lines("en-de/train.en")
     for name, start, end in (("all", 0, PAIRS), ("new", PAIRS, PAIRS + 500)):
         for language, lines in (("ed", backwards), ("en", english)):
             text = "".join(f"{line}\n" for line in lines[start:end])

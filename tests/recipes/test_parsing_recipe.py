@@ -6,7 +6,7 @@ from pathlib import Path
 
 import preloaded
 import pytest
-import toy_trees
+import toy_text
 from parsing_scores import with_tags
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash, stages_run
@@ -14,7 +14,7 @@ from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import leaves, parse_tree, to_line
 
 STAGES = "fetch clean code train average bundle parse evalb".split()
-TREES = list(toy_trees.distinct_trees(30, 11))
+TREES = toy_text.toy_lines(toy_text.TREES, 30)
 
 
 def run_recipe(work: Path, *args: object):

@@ -5,7 +5,7 @@ import math
 import sys
 
 import pytest
-import toy_trees
+import toy_text
 from nltk import Tree as NltkTree
 from nltk import induce_pcfg
 from nltk.grammar import Nonterminal
@@ -22,7 +22,7 @@ from vaswani_plugin.cli.__main__ import main  # noqa: E402
 from vaswani_plugin.text.messages import InputError  # noqa: E402
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree, to_line  # noqa: E402
 
-TREES = [parse_tree(line) for line in toy_trees.distinct_trees(90, 7)]
+TREES = [parse_tree(line) for line in toy_text.toy_lines(toy_text.TREES, 90)]
 TRAIN, TEST = TREES[:60], [tree for tree in TREES[60:] if len(leaves(tree)) <= 9]
 GOLD = [
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))",

@@ -15,6 +15,7 @@ import pytest
 import sacrebleu
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash, run_script
+from tests.support.toy_text import write_toy
 
 sys.path.append(str(ROOT / "recipes" / "lib"))
 
@@ -202,9 +203,7 @@ def test_mistaken_options(flags, part):
 def finished(tmp_path_factory) -> tuple[subprocess.CompletedProcess, Path, Path]:
     """A run on two batches of training text."""
     work, data = (tmp_path_factory.mktemp(name) for name in ("my words", "text"))
-    sizes = ("--train", 100, "--valid", 10, "--test", 15)
-    made = run_script("data-prep/toy_translation.py", "--output", data, *sizes)
-    assert made.returncode == 0, made.stderr
+    write_toy(data, train=100, valid=10, test=15)
     return run_bash(SCRIPT, *TINY, "--data", data, "--work", work, timeout=1500), work, data
 
 

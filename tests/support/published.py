@@ -5,18 +5,14 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from tests.support.scripts import run_script
+from tests.support.toy_text import write_toy
 
 Text = dict[str, list[str]]  # "train.en": lines
 
 
 def toy_text(folder: Path, language: str, train: int = 300) -> Text:
-    """The lines of a generated corpus, English and `language`, by split and language."""
-    done = run_script(
-        "data-prep/toy_translation.py", "--output", folder, "--language", language,
-        "--train", train, "--valid", 30, "--test", 30,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    """The lines of a toy corpus, English and `language`, by split and language."""
+    write_toy(folder, language, train=train, valid=30, test=30)
     return {
         path.name: path.read_text(encoding="utf-8").split("\n")[:-1] for path in folder.iterdir()
     }

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-import toy_trees
+import toy_text
 from bundle import make_bundle, parse_changes
 from code_trees import code_trees
 from fairseq import tasks
@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from vaswani_plugin.text.settings import TreeSettings
 
-TREES = list(toy_trees.distinct_trees(60, 1))
+TREES = toy_text.toy_lines(toy_text.TREES, 60)
 TESTED = 16  # the first so many of them are the test set, too
 FLAGS = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug")
 LIMITS = ("--max-source-positions", "150", "--max-target-positions", "300")

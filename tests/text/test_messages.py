@@ -22,7 +22,7 @@ def test_a_message_is_one_printable_line():
     "script",
     [
         *("binarize.py", "bpe.py", "bundle.py", "check_corpus.py", "fetch.py"),
-        *("normalize_tokenize.py", "toy_translation.py", "unpack.py", "wordpiece.py"),
+        *("normalize_tokenize.py", "unpack.py", "wordpiece.py"),
     ],
 )
 def test_help_works_from_anywhere(tmp_path, script):

@@ -4,7 +4,7 @@ import argparse
 
 import code_trees
 import pytest
-import toy_trees
+import toy_text
 from fairseq import tasks
 from fairseq_flags import generation_config, training_config
 from model_factory import make_model
@@ -40,7 +40,7 @@ def test_translation_keeps_its_own_decoding():
 def data(tmp_path_factory):
     """20 hand-made trees, 7 that a parser made."""
     folder = tmp_path_factory.mktemp("mixed")
-    trees = list(toy_trees.distinct_trees(37, 5))
+    trees = toy_text.toy_lines(toy_text.TREES, 37)
     parts = {"train": trees[:20], "train1": trees[20:27], "valid": trees[27:], "test": trees[27:]}
     for split, lines in parts.items():
         (folder / split).write_text("".join(f"{line}\n" for line in lines))
