@@ -32,12 +32,15 @@ def test_the_first_core_is_read(monkeypatch, tmp_path):
     assert processor.vendor() == "GenuineIntel"
     assert processor.instructions() == {"fpu", "avx2", "avx512_vnni"}
     assert processor.description() == "A processor: the second colon is its own avx2"
+    assert processor.has_vnni()
 
 
 def test_without_the_file_nothing_is_known(monkeypatch, tmp_path):
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
     assert processor.name() == processor.vendor() == "" and processor.instructions() == frozenset()
     assert processor.description() == platform.machine() != ""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert not processor.has_vnni()
 
 
 def test_it_agrees_with_pytorch_on_this_processor():

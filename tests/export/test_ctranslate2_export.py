@@ -1,21 +1,26 @@
 """CTranslate2 computes what our model computes: its score of each token against a forward pass."""
 
+import itertools
 import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from model_factory import SIZES, make_dictionary, make_model, make_task, random_batch
 from reference_weights import shake
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.ctranslate2_export import (
     import_ctranslate2,
     transformer_spec,
     write_model,
 )
 from vaswani_plugin.inference import ctranslate2_engine
+from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
@@ -100,7 +105,57 @@ def test_quantization_makes_it_smaller_and_hardly_worse(tmp_path, quantization, 
     size = (tmp_path / "m" / "model.bin").stat().st_size
     weights = sum(parameter.numel() for parameter in model.parameters())
     assert bytes_a_weight * weights < size < 1.3 * bytes_a_weight * weights
-    assert 0 < greatest_difference(tmp_path / "m", model, task) < 0.05
+    assert 0 < greatest_difference(tmp_path / "m", model, task) < 0.1
+
+
+def old_int8(folder: Path) -> tuple[torch.nn.Module, SimpleNamespace]:
+    """Write a model in int8 by CTranslate2's own rule, which may overflow without VNNI."""
+    task = make_task()
+    model = make_model(task, d_ff=2048)
+    spec = spec_of(model, task.source_dictionary.symbols, d_ff=2048)
+    spec.validate()
+    spec.optimize(quantization="int8")
+    folder.mkdir()
+    spec.save(str(folder))
+    return model, task
+
+
+def test_an_int8_model_that_may_overflow_is_computed_in_float32(tmp_path, monkeypatch):
+    model, task = old_int8(tmp_path / "m")
+    monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda: False)
+    with pytest.warns(UserWarning, match="no VNNI: export it again with --quantization int8"):
+        engine = CTranslate2Engine(tmp_path / "m", "cpu", "default", 1)
+    assert engine.translator.compute_type == "float32"
+    with pytest.raises(UserError, match="has no VNNI, and int8 of .* overflows"):
+        CTranslate2Engine(tmp_path / "m", "cpu", "int8", 1)
+    monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda: True)
+    engine = CTranslate2Engine(tmp_path / "m", "cpu", "default", 1)
+    assert engine.translator.compute_type.startswith("int8")
+
+
+def test_new_int8_models_are_computed_in_int8_without_vnni(tmp_path, monkeypatch):
+    monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda: False)
+    task = make_task()
+    write_model(
+        spec_of(make_model(task), task.source_dictionary.symbols), tmp_path / "m", "int8", []
+    )
+    engine = CTranslate2Engine(tmp_path / "m", "cpu", "default", 1)
+    assert engine.translator.compute_type.startswith("int8")
+
+
+def test_int8_weights_fit_sums_of_two_products_in_16_bits(tmp_path):
+    """The products of two neighbouring weights with any inputs from 0 to 255, by enumeration."""
+    task = make_task()
+    spec = spec_of(shake(make_model(task)), task.source_dictionary.symbols)
+    write_model(spec, tmp_path / "m", "int8", [])
+    matrices = [v.numpy() for v in spec.variables().values() if not isinstance(v, str)]
+    matrices = [m.astype(int) for m in matrices if m.ndim == 2 and m.dtype == "int8"]
+    assert len(matrices) > 10
+    for weights in matrices:
+        left, right = weights[:, :-1], weights[:, 1:]
+        for a, b in itertools.product((0, 255), repeat=2):
+            assert np.abs(a * left + b * right + 0.5).max() <= 2**15
+        assert weights.max() > 60
 
 
 def test_different_dictionaries_keep_their_sides(tmp_path):
@@ -143,11 +198,10 @@ def test_a_word_that_is_there_twice_is_refused():
 
 
 @pytest.mark.parametrize(("avx2", "vnni", "expected"), [(1, 0, "1"), (1, 1, None), (0, 0, None)])
-def test_bytes_are_multiplied_by_a_library_that_does_not_overflow(
-    monkeypatch, avx2, vnni, expected
-):
+def test_mkl_is_taken_where_there_is_avx2_without_vnni(monkeypatch, avx2, vnni, expected):
     known = {name for name, has in (("avx2", avx2), ("avx512_vnni", vnni)) if has}
     monkeypatch.setattr(ctranslate2_engine, "instructions", lambda: known)
+    monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda: bool(vnni))
     monkeypatch.setenv("CT2_USE_MKL", "")
     monkeypatch.delenv("CT2_USE_MKL")
     import_ctranslate2()

@@ -9,6 +9,7 @@ Axes: W beam width, T target tokens with the end of sentence, S source subwords.
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
-from vaswani_plugin.processor import instructions
+from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.corpus_io import read_json
 
@@ -31,6 +32,8 @@ NO_PENALTY = 1e-30
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 PADDING = "<blank>"
 """CTranslate2's name for padding, as in the models of its own fairseq converter."""
+INT8_FITS = "int8_fits_16_bits"
+"""Key of config.json: true where int8 weights never overflow sums of two products in 16 bits."""
 KNOWN_OPTIONS = {"beam", "nbest", "lenpen", "print_alignment"}
 """Options of the search that may differ from the paper's."""
 # Keys and types of config.json. CTranslate2 checks the types of its own keys only on translation.
@@ -45,15 +48,13 @@ _CONFIG: dict[str, type] = {
 def import_ctranslate2() -> ModuleType:
     """Import CTranslate2, an optional dependency.
 
-    On processors with AVX2 but without VNNI (32-bit sums of products of bytes) it has to use MKL.
-    Its default on AMD processors is oneDNN, which adds in 16 bits there: int8 models give wrong
-    results. CT2_USE_MKL=0 turns MKL off; CTranslate2 reads the variable when it is imported.
+    On processors with AVX2 but without VNNI it is told to use MKL, also on AMD. CT2_USE_MKL=0 turns
+    that off; CTranslate2 reads the variable when it is imported.
 
     Raises:
         ValueError: it isn't installed.
     """
-    known = instructions()
-    if "avx2" in known and "avx512_vnni" not in known:
+    if "avx2" in instructions() and not has_vnni():
         os.environ.setdefault("CT2_USE_MKL", "1")
     try:
         import ctranslate2
@@ -92,16 +93,33 @@ class CTranslate2Engine:
         ctranslate2 = import_ctranslate2()
         config = _read_config(folder / "config.json")
         kind, _, number = device.partition(":")
-        try:
-            self.translator = ctranslate2.Translator(
-                str(folder),
-                device=kind,
-                device_index=int(number or 0),
-                compute_type=compute_type,
-                intra_threads=threads,
+
+        def load(type_: str) -> Any:
+            try:
+                return ctranslate2.Translator(
+                    str(folder),
+                    device=kind,
+                    device_index=int(number or 0),
+                    compute_type=type_,
+                    intra_threads=threads,
+                )
+            except (RuntimeError, ValueError) as error:
+                raise ValueError(f"{folder}: CTranslate2 can't load it: {error}") from error
+
+        self.translator = load(compute_type)
+        in_bytes = kind == "cpu" and self.translator.compute_type.startswith("int8")
+        if in_bytes and not config.get(INT8_FITS) and not has_vnni():
+            # Sums of two products of bytes would overflow.
+            advice = "export it again with --quantization int8"
+            if compute_type != "default":
+                raise UserError(
+                    f"this processor has no VNNI, and int8 of {folder} overflows: {advice}"
+                )
+            warnings.warn(
+                f"{folder} is computed in float32, because this processor has no VNNI: {advice}",
+                stacklevel=2,
             )
-        except (RuntimeError, ValueError) as error:
-            raise ValueError(f"{folder}: CTranslate2 can't load it: {error}") from error
+            self.translator = load("float32")
         self.longest_source = config["max_source_positions"] - 1
         self.target_positions = config["max_target_positions"]
         self.longest_target = self.target_positions - 1
