@@ -223,12 +223,14 @@ def test_what_it_cannot_do_is_refused(tmp_path, trained, options):
 )
 def test_the_device_is_the_given_one(tmp_path, trained, monkeypatch, device, kind, number):
     make_engines(tmp_path / "m", trained)
-    asked = {}
-    fake = SimpleNamespace(Translator=lambda folder, **options: asked.update(options))
+    asked = SimpleNamespace(compute_type="float32")
+    fake = SimpleNamespace(
+        Translator=lambda folder, **options: asked.__dict__.update(options) or asked
+    )
     monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: fake)
     bundle = SimpleNamespace(folder=tmp_path / "m")
     load_engine(bundle, "ctranslate2", device, None, None)
-    assert (asked["device"], asked["device_index"]) == (kind, number)
+    assert (asked.device, asked.device_index) == (kind, number)
 
 
 class TestBadFolders:
