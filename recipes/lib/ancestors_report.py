@@ -29,10 +29,9 @@ from tabulate import tabulate
 from trainings import over_seeds
 
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.metrics.bleu_input import Segments
 from vaswani_plugin.metrics.bleu_report import by_bucket, score
 from vaswani_plugin.metrics.multiply_adds import Positions
-from vaswani_plugin.metrics.segments import read_generate_output, read_lines
+from vaswani_plugin.metrics.segments import Segments, read_generate_output, read_lines
 from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.moses import make_detokenizer
@@ -100,15 +99,15 @@ class Corpus:
             raise InputError(f"{output}: {len(words)} translations of {len(self.words)} sentences")
         text = list(map(make_detokenizer(self.target), words))
         split = self.target == "de"
-        tokens = Segments(words, [self.references], sources=self.words)
+        tokens = Segments(words, [self.references], sources=self.words, tokenized=True)
         running = Segments(text, [self.running])
         # As in published results: lower-cased text, in the words that the model was trained on.
         if self.lowercase:
-            scores = score(tokens, False, None, tokenized=True, compound_split=split)
-            plain = score(running, True, None, tokenized=False, compound_split=False)
+            scores = score(tokens, compound_split=split)
+            plain = score(running, lowercase=True)
             scores |= {name: plain[name] for name in ("sacrebleu", "signature")}
         else:
-            scores = score(running, False, self.target, tokenized=False, compound_split=split)
+            scores = score(running, language=self.target, compound_split=split)
         names = ("tokenized", "compound_split", "sacrebleu", "signature")
         found = {name: scores[name] for name in names}
         return found | by_bucket(tokens, self.lowercase, self.training)

@@ -100,7 +100,7 @@ def reach_point(
     output.unlink(missing_ok=True)
     execute(translate(training, args, "valid", _GREEDY), output, environment)
     found = read_generate_output(output)
-    score = tokenized_score(found.hypotheses, [found.references]).score
+    score = tokenized_score(found.hypotheses, [found.references])
     reached = read_point(folder) | {"bleu": score}
     write_json(record, reached)
     return reached

@@ -140,7 +140,7 @@ def translate(
     words = [
         sum(len(line.split()) for line in side) for side in (found.hypotheses, found.references)
     ]
-    return {"bleu": score.score, "length": words[0] / words[1]}
+    return {"bleu": score, "length": words[0] / words[1]}
 
 
 def perplexities(trainings: list[Training], args: argparse.Namespace) -> list[float]:

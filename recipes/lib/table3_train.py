@@ -77,7 +77,7 @@ def finish(
     result |= read_figures(log, settings.updates(row))
     output = read_generate_output(translations)
     score = tokenized_score(output.hypotheses, [output.references])
-    result |= {"bleu": score.score, "command": shlex.join(train)}
+    result |= {"bleu": score, "command": shlex.join(train)}
     write_json(folder / "result.json", result)
     return result
 

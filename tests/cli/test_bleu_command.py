@@ -2,13 +2,19 @@
 
 import gzip
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from vaswani_plugin.cli.__main__ import command_parser, main
-from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric, tokenized_score
-from vaswani_plugin.metrics.tokenization import make_scoring_tokenizer, split_compounds
+from vaswani_plugin.metrics.bleu import (
+    corpus_score,
+    make_scoring_tokenizer,
+    sacrebleu_metric,
+    split_compounds,
+    tokenized_score,
+)
 
 HYPOTHESES = [
     "Der kleine Hund schläft heute.",
@@ -106,7 +112,7 @@ def test_text_without_blanks_between_words(
     flags = ("--sacrebleu-tokenizer", tokenizer)
     result = as_json(files, capsys, *flags, "--confidence")
     words = [[" ".join(line) for line in side] for side in (lines, golds)]
-    assert result["sacrebleu"] == pytest.approx(tokenized_score(words[0], [words[1]]).score)
+    assert result["sacrebleu"] == pytest.approx(tokenized_score(words[0], [words[1]]))
     assert f"tok:{tokenizer}" in result["signature"]
     assert as_json(files, capsys)["sacrebleu"] < result["sacrebleu"]
     assert abs(result["confidence"]["sacrebleu"]["mean"] - result["sacrebleu"]) < 20
@@ -118,7 +124,7 @@ def test_text_without_blanks_between_words(
 def test_tokenized_and_lowercase(files: dict, capsys: pytest.CaptureFixture) -> None:
     write(files["hypothesis"], [h.upper().replace("Ä", "ä") for h in HYPOTHESES])
     result = as_json(files, capsys, "--tokenized", "--lowercase")
-    expected = tokenized_score(HYPOTHESES, [REFERENCES]).score
+    expected = tokenized_score(HYPOTHESES, [REFERENCES])
     assert expected > 20
     assert result["tokenized"] == pytest.approx(expected)
     assert result["sacrebleu"] == pytest.approx(sacrebleu(lowercase=True))
@@ -134,8 +140,8 @@ def test_language_gives_the_scores_of_papers(files: dict, capsys: pytest.Capture
     plain = [line.replace("\u201c", '"').replace("\u201d", '"') for line in lines]
     split = [[split_compounds(tokenize(line)) for line in side] for side in (plain, golds)]
     result = as_json(files, capsys, "--language", "de")
-    assert result["tokenized"] == tokenized_score(sides[0], [sides[1]]).score
-    assert result["compound_split"] == tokenized_score(split[0], [split[1]]).score
+    assert result["tokenized"] == tokenized_score(sides[0], [sides[1]])
+    assert result["compound_split"] == tokenized_score(split[0], [split[1]])
     assert result["tokenized"] < result["compound_split"] < 100
     # English-French is never split.
     result = as_json(files, capsys, "--language", "fr")
@@ -148,7 +154,7 @@ def test_tokens_are_split_as_they_are(files: dict, capsys: pytest.CaptureFixture
     write(files["reference"], tokens[1])
     result = as_json(files, capsys, "--tokenized", "--compound-split")
     split = [[split_compounds(line) for line in side] for side in tokens]
-    assert result["compound_split"] == tokenized_score(split[0], [split[1]]).score > 0
+    assert result["compound_split"] == tokenized_score(split[0], [split[1]]) > 0
     assert result["tokenized"] == 0.0
     assert as_json(files, capsys, "--tokenized")["compound_split"] is None
 
@@ -247,6 +253,125 @@ def test_detokenized_lines_are_scored(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["sacrebleu"] == 100.0
     assert main(["bleu", "--generate-output", str(output), "--tokenized"]) == 1
     assert "are detokenized, its H lines are not" in capsys.readouterr().err
+
+
+TOKENS = ["the &quot; small &quot; dog , it sleeps .", "she buys a red @-@ brown car .", "we go ."]
+TEXT = ['the "small" dog, it sleeps.', "she buys a red-brown car.", "we go."]
+
+
+def scored(path: Path, capsys: pytest.CaptureFixture, *flags: str) -> tuple[dict, str]:
+    assert main(["bleu", "--generate-output", str(path), *flags, "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    return json.loads(captured.out), captured.err
+
+
+def test_tokenized_output_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """It is told by its punctuation and scored over its words, or detokenized."""
+    output = tmp_path / "gen"
+    golds = [TOKENS[0], TOKENS[1].replace("buys", "sells"), TOKENS[2]]
+    output.write_text(generated(list(zip(TOKENS, TOKENS, golds, strict=True))))
+    result, said = scored(output, capsys)
+    assert result["tokenized"] == tokenized_score(TOKENS, [golds]) > 50
+    assert f"{output} is tokenized" in said and "force" not in said
+    explicit, said = scored(output, capsys, "--tokenized")
+    assert explicit == result and said == ""
+    # With a language, both sides become running text, and all scores are those of papers.
+    result, said = scored(output, capsys, "--language", "en")
+    assert "it is detokenized by Moses' rules for en" in said
+    texts = TEXT, [line.replace("buys", "sells") for line in TEXT]
+    expected = corpus_score(sacrebleu_metric(), texts[0], [texts[1]]).score
+    assert result["sacrebleu"] == pytest.approx(expected)
+    # References that are text need detokenized translations.
+    reference = write(tmp_path / "ref", texts[1])
+    again, said = scored(output, capsys, "--reference", reference, "--language", "en")
+    assert again["sacrebleu"] == result["sacrebleu"] and "detokenized" in said
+    _, said = scored(output, capsys, "--reference", reference)
+    assert "looks tokenized" in said and "--language LL detokenizes it" in said
+
+
+def test_subwords_in_the_output_are_joined(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    output = tmp_path / "gen"
+    split = [line.replace("e", "e@@ ", 1) for line in HYPOTHESES]
+    output.write_text(generated(list(zip(split, split, split, strict=True))), encoding="utf-8")
+    result, said = scored(output, capsys)
+    assert 'holds subwords ("@@ "): joined' in said and result["sacrebleu"] == 100.0
+    assert scored(output, capsys, "--remove-bpe") == (result, "")
+
+
+def test_tokenized_files_are_named(files: dict, capsys: pytest.CaptureFixture) -> None:
+    write(files["hypothesis"], TOKENS)
+    write(files["reference"], TOKENS)
+    assert main(command(files)) == 0
+    said = capsys.readouterr().err
+    assert "looks tokenized" in said and "--tokenized scores its words" in said
+    write(files["reference"], TEXT)
+    assert main(command(files)) == 0
+    assert "detokenize it" in capsys.readouterr().err
+    write(files["hypothesis"], TEXT)
+    assert main(command(files)) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_damaged_references_are_named(
+    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """fairseq-generate writes <<unk>> for words of the reference that its dictionary lacks."""
+    output, damaged = tmp_path / "gen", REFERENCES[1].replace("blaues", "<<unk>>")
+    golds = [REFERENCES[0], damaged, REFERENCES[2]]
+    output.write_text(generated(list(zip(HYPOTHESES, HYPOTHESES, golds, strict=True))))
+    _, said = scored(output, capsys)
+    assert f"1 of 3 lines of the T lines of {output} hold <<unk>>" in said
+    assert "--reference FILE" in said
+    result, said = scored(output, capsys, "--reference", str(files["reference"]))
+    assert said == "" and result["sacrebleu"] == pytest.approx(sacrebleu())
+    write(files["reference"], golds)
+    assert main(command(files)) == 0
+    assert "<<unk>>" in capsys.readouterr().err
+
+
+def test_a_tail_that_was_skipped_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The log in the output says how many sentences there should be."""
+    output = tmp_path / "gen"
+    log = "".join(
+        f"2026 | INFO | fairseq.data.data_utils | loaded 3 examples from: d/my data/test.{side}\n"
+        for side in ("en-de.en", "en-de.de")
+    )
+    rows = list(zip(HYPOTHESES, HYPOTHESES, REFERENCES, strict=True))
+    output.write_text(log + generated(rows), encoding="utf-8")
+    assert scored(output, capsys)[0]["sacrebleu"] == pytest.approx(sacrebleu())
+    output.write_text(log + generated(rows[:2]), encoding="utf-8")
+    error = error_of(["bleu", "--generate-output", str(output)], capsys)
+    assert "no H line of sentence 2 (1 of 3 missing)" in error
+    assert "--skip-invalid-size-inputs-valid-test" in error
+
+
+@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("th", "char"), ("de", "13a")])
+def test_the_language_chooses_sacrebleus_tokenizer(
+    files: dict, tmp_path: Path, capsys: pytest.CaptureFixture, language: str, tokenizer: str
+) -> None:
+    line = {"zh": "房子在山上", "th": "แมวนั่งบนเสื่อ", "de": "Ein Haus am Meer steht da"}[language]
+    for path in files.values():
+        write(path, [line, line])
+    result = as_json(files, capsys, "--language", language)
+    assert result["sacrebleu"] == 100.0 and f"tok:{tokenizer}|" in result["signature"]
+    assert (result["tokenized"] is None) == (language != "de")
+    rows = as_json(files, capsys, "--language", language, "--source", str(files["reference"]))
+    length = len(line) if language != "de" else 6
+    assert rows["by_length"][0]["bucket"] == ("1-10" if length <= 10 else "11-20")
+    result = as_json(files, capsys, "--language", language, "--sacrebleu-tokenizer", "intl")
+    assert "tok:intl" in result["signature"]
+    assert main(command(files)) == 0
+    said = capsys.readouterr().err
+    assert ("no spaces between words" in said and "--language LL" in said) == (language != "de")
+
+
+def test_a_tokenizer_that_is_not_installed(files: dict, capsys: pytest.CaptureFixture) -> None:
+    if find_spec("MeCab"):
+        pytest.skip("NOT TESTED: MeCab is installed")
+    error = error_of(command(files, "--sacrebleu-tokenizer", "ja-mecab"), capsys)
+    assert "pip install 'sacrebleu[ja]'" in error
+    assert main(command(files, "--language", "ja")) == 0
+    assert "ja-mecab is not installed" in capsys.readouterr().err
 
 
 def error_of(arguments: list[str], capsys: pytest.CaptureFixture) -> str:

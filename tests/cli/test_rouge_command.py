@@ -6,7 +6,7 @@ import pytest
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.metrics.rouge import rouge
-from vaswani_plugin.text.summaries import Example, write_examples
+from vaswani_plugin.text.summaries import Example, read_examples, read_stories, write_examples
 
 EXAMPLES = [
     Example(["The mill burned.", "Nobody was hurt.", "It rained."], ["a mill burned", "fire"]),
@@ -39,7 +39,7 @@ def test_a_system_beside_lead_sentences(run):
     references = [example.references for example in EXAMPLES]
     leads = {
         "lead-1": ["The mill burned.", "It rained. Then it snowed."],
-        "lead-2": ["The mill burned. Nobody was hurt.", "It rained. Then it snowed."],
+        "lead-2": ["The mill burned.\nNobody was hurt.", "It rained. Then it snowed."],
     }
     code, out, _ = run(
         *("--hypothesis", "hypothesis", "--references", "test.jsonl", "--lead", 1, "--lead", 2),
@@ -48,7 +48,14 @@ def test_a_system_beside_lead_sentences(run):
     report = json.loads(out)
     assert code == 0
     # Later work and other programs read these names.
-    assert list(report) == ["summaries", "references", "over", "stemming", "systems"]
+    assert list(report) == [
+        "summaries",
+        "references",
+        "over",
+        "stemming",
+        "other_scripts",
+        "systems",
+    ]
     assert (report["summaries"], report["references"], report["over"]) == (2, 3, "best")
     for system in report["systems"]:
         lines = (leads | {"model": HYPOTHESES})[system["name"]]
@@ -72,11 +79,33 @@ def test_the_table_says_what_was_done(run):
     code, out, _ = run("--references", "test.jsonl", "--lead", 1)
     assert code == 0
     lines = out.split("\n")
-    assert lines[0].split() == ["words", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert lines[0].split() == ["words", "ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum"]
     assert lines[2].startswith("lead-1") and "model" not in out
     assert "mean of 2 summaries; the best of each one's references (3 in all)" in out
     _, out, _ = run("--references", "test.jsonl", "--lead", 1, "--over", "mean", "--no-stemming")
     assert "over words as they are" in out and "the mean of each one's references" in out
+
+
+def test_summaries_keep_their_sentences(run, folder):
+    """The .jsonl of stories has a sentence a line, which ROUGE-Lsum compares."""
+    story = folder / "stories" / "a.story"
+    story.parent.mkdir()
+    story.write_text("text\n\n@highlight\n\na mill burned\n\n@highlight\n\nnobody was hurt\n")
+    write_examples(read_stories(str(story.parent)), str(folder / "story"))
+    (example,) = read_examples(str(folder / "story.jsonl"))
+    assert example.references == ["a mill burned .\nnobody was hurt ."]
+    assert (folder / "story.summary").read_text() == "a mill burned . nobody was hurt .\n"
+    (folder / "turned").write_text("Nobody was hurt. A mill burned.\n")
+    _, out, _ = run("--hypothesis", "turned", "--references", "story.jsonl", "--format", "json")
+    (system,) = json.loads(out)["systems"]
+    assert system["rougeLsum"] == 100.0 and system["rougeL"] == pytest.approx(50.0)
+
+
+def test_other_scripts_are_said(run, folder):
+    (folder / "zh").write_text("房子在山上\n", encoding="utf-8")
+    code, out, _ = run("--hypothesis", "zh", "--references", "zh")
+    assert code == 0 and out.split("\n")[2].split()[2:] == ["100.00"] * 4
+    assert "1 summaries are in other scripts" in out
 
 
 @pytest.mark.parametrize(

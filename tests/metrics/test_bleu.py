@@ -1,0 +1,217 @@
+"""BLEU against a count in the open, sacreBLEU and multi-bleu.perl's corner cases; its words."""
+
+import math
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU, CHRF
+
+from vaswani_plugin.metrics import bleu
+from vaswani_plugin.metrics.bleu import (
+    chrf_metric,
+    corpus_score,
+    make_scoring_tokenizer,
+    reading,
+    replace_unicode_punctuation,
+    sacrebleu_metric,
+    split_compounds,
+    tokenized_score,
+    tokenizer_of,
+)
+from vaswani_plugin.metrics.segments import has_no_spaces
+
+HYPOTHESES = ["the cat sat on the mat .", "a dog barks at night ."]
+REFERENCES = ["the cat sat on a mat .", "the dog barks at night ."]
+LINE = st.lists(st.sampled_from(["a", "b", "c", "d\u00a0e"]), max_size=12).map(" ".join)
+TRIPLES = st.lists(st.tuples(LINE, LINE, LINE), min_size=1, max_size=5)
+
+
+def sacrebleu(hypotheses: list[str], references: list[str], **options) -> float:
+    return corpus_score(sacrebleu_metric(**options), hypotheses, [references]).score
+
+
+def plain_bleu(hypotheses: list[str], references: list[list[str]]) -> float:
+    """BLEU of Papineni et al. 2002, counted in the open: orders 1 to 4, brevity penalty."""
+    matches, totals, length, gold_length = Counter(), Counter(), 0, 0
+    for hypothesis, *golds in zip(hypotheses, *references, strict=True):
+        words = hypothesis.split(" ") if hypothesis else []
+        golds = [gold.split(" ") if gold else [] for gold in golds]
+        length += len(words)
+        # Of two equally close references, the shorter counts.
+        gold_length += min((abs(len(gold) - len(words)), len(gold)) for gold in golds)[1]
+        for n in range(1, 5):
+            ours = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+            best = Counter()
+            for gold in golds:
+                best |= Counter(tuple(gold[i : i + n]) for i in range(len(gold) - n + 1))
+            matches[n] += sum((ours & best).values())
+            totals[n] += sum(ours.values())
+    if 0 in [matches[n] for n in range(1, 5)]:
+        return 0.0
+    precision = sum(math.log(matches[n] / totals[n]) for n in range(1, 5)) / 4
+    return 100 * math.exp(min(0.0, 1 - gold_length / length) + precision)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TRIPLES)
+def test_tokenized_score_is_the_count_in_the_open(triples: list) -> None:
+    hypotheses, *references = (list(lines) for lines in zip(*triples, strict=True))
+    found = tokenized_score(hypotheses, references)
+    assert found == pytest.approx(min(100.0, plain_bleu(hypotheses, references)), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "score"),
+    [
+        (HYPOTHESES, REFERENCES, plain_bleu(HYPOTHESES, [REFERENCES])),
+        (["the cat sat on", "the dog barks at night"], REFERENCES, 100 * math.exp(1 - 13 / 9)),
+        (["a b c x d"], ["a b c y d"], 0.0),  # no four words in a row; sacreBLEU smooths
+        (["one two three four."], ["one two three four ."], 0.0),  # words are left alone
+        # Words are divided by ASCII white space alone, as in Perl over bytes.
+        (["a\tb\u00a0c  d\u2028e \x0b f\x85g x y z"], ["a b\u00a0c d\u2028e f\x85g x y z"], 100.0),
+        (["a b\u00a0c d e f"], ["a b c d e f"], 0.0),
+        ([""], ["a b c d"], 0.0),
+        (["a b c d"], [""], 0.0),
+        (["a b c"], ["a b c"], 0.0),  # no 4-gram at all
+    ],
+)
+def test_tokenized_score_by_hand(hypotheses: list, references: list, score: float) -> None:
+    assert tokenized_score(hypotheses, [references]) == pytest.approx(score)
+
+
+def test_every_other_white_space_belongs_to_a_word() -> None:
+    spaces = {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
+    assert set(bleu._OTHER_SPACES) == spaces - set(" \t\n\r\f\v")
+
+
+def test_lowercase_ignores_case() -> None:
+    upper = [line.upper() for line in REFERENCES]
+    assert sacrebleu(upper, REFERENCES) < 50
+    assert sacrebleu(upper, REFERENCES, lowercase=True) == 100.0
+    assert tokenized_score(upper, [REFERENCES], lowercase=True) == pytest.approx(100.0)
+    # multi-bleu's -lc knows ASCII letters alone.
+    words = ["THE Über SAT ON THE MAT", "the über sat on the mat"]
+    assert 0 < tokenized_score(words[:1], [words[1:]], lowercase=True) < 100
+    assert corpus_score(chrf_metric(True), upper, [REFERENCES]).score == 100.0
+    signature = corpus_score(sacrebleu_metric(True), upper, [REFERENCES]).signature
+    assert "case:lc" in signature
+
+
+def test_sacrebleu_and_chrf_are_the_librarys() -> None:
+    found = corpus_score(sacrebleu_metric(), HYPOTHESES, [REFERENCES])
+    assert found.score == BLEU().corpus_score(HYPOTHESES, [REFERENCES]).score
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in found.signature
+    two = corpus_score(sacrebleu_metric(), HYPOTHESES, [REFERENCES, HYPOTHESES])
+    assert two.score == 100.0 and "nrefs:2" in two.signature
+    expected = CHRF(char_order=6, word_order=0, beta=2).corpus_score(HYPOTHESES, [REFERENCES])
+    chrf = corpus_score(chrf_metric(), HYPOTHESES, [REFERENCES])
+    assert chrf.score == expected.score and "nc:6|nw:0" in chrf.signature
+
+
+def test_differing_counts_and_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 hypotheses but 1 references"):
+        sacrebleu(HYPOTHESES, REFERENCES[:1])
+    with pytest.raises(ValueError, match="2 hypotheses but 3 references"):
+        tokenized_score(HYPOTHESES, [REFERENCES, REFERENCES + ["more"]])
+    with pytest.raises(ValueError, match="no segments"):
+        tokenized_score([], [[]])
+
+
+def test_readings_and_their_borders() -> None:
+    words = {
+        (0.0, 9.99): "almost useless",
+        (10.0, 19.5): "hard to get the gist",
+        (20.0, 29.7): "gist is clear",
+        (30.0, 39.99): "understandable to good",
+        (40.0, 49.9): "high quality translations",
+        (50.0, 60.0): "very high quality",
+        (60.01, 100.0): "better than human",
+    }
+    for borders, word in words.items():
+        assert all(word in reading(score) for score in borders)
+    for score in (-0.1, 100.1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="no BLEU score"):
+            reading(score)
+
+
+LINES = {
+    "zh": ["房子在山上，离海不远。", "他和你在家。"],
+    "ja": ["猫がマットの上に座っています。", "犬は夜に吠える。"],
+    "ko": ["고양이가 매트 위에 앉아 있다.", "개는 밤에 짖는다 그리고 잔다."],
+    "th": ["แมวนั่งบนเสื่อ", "สุนัขเห่าตอนกลางคืน"],
+    "km": ["ឆ្មាអង្គុយលើកន្ទេល", "ឆ្កែព្រុសនៅពេលយប់"],
+    "my": ["ကြောင်သည်ဖျာပေါ်တွင်ထိုင်သည်", "ခွေးသည်ညတွင်ဟောင်သည်"],
+    "hi": ["बिल्ली चटाई पर बैठी थी", "कुत्ता रात में भौंकता है"],
+    "de": ["Der Hund bellt in der Nacht.", "Die Katze sitzt auf der Matte."],
+}
+
+
+@pytest.mark.parametrize("language", LINES)
+def test_each_language_has_words_for_sacrebleu(language: str) -> None:
+    tokenizer, warning = tokenizer_of(language)
+    assert sacrebleu(LINES[language], LINES[language], tokenizer=tokenizer) == 100.0
+    changed = [line[:-2] + "x" + line[-1] for line in LINES[language]]
+    assert 30 < sacrebleu(changed, LINES[language], tokenizer=tokenizer) < 100
+    assert has_no_spaces(LINES[language]) == (language not in ("ko", "hi", "de"))
+    assert (warning is not None) == (tokenizer == "char" and language in ("ja", "ko"))
+
+
+def test_mecab_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bleu, "find_spec", lambda name: name)
+    assert [tokenizer_of(x)[0] for x in ("ja", "ko")] == ["ja-mecab", "ko-mecab"]
+    monkeypatch.setattr(bleu, "find_spec", lambda name: None)
+    tokenizer, warning = tokenizer_of("ko")
+    assert tokenizer == "char" and "pip install 'sacrebleu[ko]'" in warning
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("well-known", "well ##AT##-##AT## known"),
+        ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
+        # The letter between is used up: the pass goes on behind it.
+        ("a-b-c", "a ##AT##-##AT## b-c"),
+        ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
+        ("a--b", "a ##AT##-##AT## -b"),
+        ("- alone - and -so or so-", "- alone - and -so or so-"),
+        ("Öl-Äquivalent", "Öl ##AT##-##AT## Äquivalent"),
+        ("en\u2013dash", "en\u2013dash"),
+    ],
+)
+def test_hyphens_are_split_in_one_pass(line: str, expected: str) -> None:
+    assert split_compounds(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("\u201cJa\u201d, \u2019s", '"Ja", \'s'),
+        ("\u201eNein\u201c", '\u201eNein"'),  # the script knows no low quote
+        ("Ende\u3002  Neu\uff01", "Ende. Neu!"),
+        ("\uff11\uff12\uff05 \u2026", "12% ..."),
+        ("plain - \"text\", 'as' is...", "plain - \"text\", 'as' is..."),
+    ],
+)
+def test_unicode_punctuation_becomes_ascii(line: str, expected: str) -> None:
+    assert replace_unicode_punctuation(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "expected"),
+    [
+        ("de", 'Er sagte: "Ja".', "Er sagte : &quot; Ja &quot; ."),
+        # tokenizer.perl parts the last full stop from any word, within a line it keeps it.
+        ("de", "Am 2. Mai oder am 3.", "Am 2. Mai oder am 3 ."),
+        ("de", "Um 5 p.m. oder 6 P.M.", "Um 5 p.m. oder 6 P.M ."),
+        ("de", "Und so weiter...", "Und so weiter ..."),
+        ("de", ".", "."),
+        ("de", "a-b", "a-b"),
+        ("fr", "peut-être", "peut @-@ être"),
+        ("de", "", ""),
+    ],
+)
+def test_tokens_are_those_of_the_perl_script(language: str, line: str, expected: str) -> None:
+    assert make_scoring_tokenizer(language)(line) == expected
