@@ -53,3 +53,24 @@ def test_the_update_is_put_beside_the_papers(flags, said):
 def test_what_has_no_such_values_says_nothing():
     line = line_of("--arch", "vaswani_seq2seq_lstm_tiny", "--batch-size", "8")
     assert "an update:" not in line and "from base" not in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "task"),
+    [
+        (("--arch", "vaswani_base"), "vaswani_translation"),
+        (("-a", "vaswani_attention_lstm"), "vaswani_translation"),
+        (("--arch=vaswani_lm_tiny",), "vaswani_language_modeling"),
+        (("--arch", "vaswani_lm_lstm_tiny"), "vaswani_language_modeling"),
+        (("--arch", "vaswani_lm_one_layer_tiny"), "vaswani_language_modeling"),
+        (("--arch", "vaswani_base", "--task", "translation"), "translation"),
+        (("--arch", "transformer"), "translation"),
+    ],
+)
+def test_our_architectures_are_trained_by_our_tasks(flags, task):
+    assert training_config(*flags).task._name == task
+
+
+def test_our_flags_need_no_task():
+    cfg = training_config("--arch", "vaswani_base", "--real-tokens", "3125", "--log-mfu")
+    assert cfg.task.real_tokens == 3125 and cfg.task.log_mfu
