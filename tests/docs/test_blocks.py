@@ -3,6 +3,8 @@
 The line before a block says what happens to it:
 
     <!-- run -->              it is run here, after the other ones of its page, in one folder
+    <!-- run small -->        the same, with a small corpus as DATA_BIN, and sizes of `SMALL`;
+                              so is every block with a command of fairseq
     <!-- not run: REASON -->  its programs, scripts and flags are looked up
     <!-- from: FILE -->       it quotes FILE; test_pages.py compares them
 """
@@ -10,6 +12,7 @@ The line before a block says what happens to it:
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -20,7 +23,7 @@ import preloaded
 import pytest
 from toy_bundle import write_toy_bundle
 
-from tests.conftest import REPO, fairseq_environment
+from tests.conftest import REPO, fairseq_environment, write_toy_corpus
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
 
 PAGES = [
@@ -29,6 +32,27 @@ PAGES = [
     *sorted((REPO / "docs").rglob("*.md")),
 ]
 LANGUAGES = {"bash", "sh", "shell", "python"}
+RUN = ("run", "run small")
+SMALL = {
+    "vaswani_base": "vaswani_debug",
+    "vaswani_wide": "vaswani_debug",
+    "vaswani_lm_base": "vaswani_lm_debug",
+    "--max-tokens 4096": "--max-tokens 150",
+    "--real-tokens 3125": "--real-tokens 70",
+    "--save-interval-updates 1500": "--save-interval-updates 1",
+    "--tokens-per-sample 512 --context-window 256": "--tokens-per-sample 32 --context-window 16",
+    "--tokens-per-sample 512": "--tokens-per-sample 64",
+}
+"""What a block is run with in place of what is printed."""
+ADDED = {
+    "fairseq-train": "--max-epoch 6 --cpu --num-workers 0 --validate-interval 6",
+    "fairseq-hydra-train": "optimization.max_epoch=1 common.cpu=true dataset.num_workers=0",
+    "fairseq-generate": "--cpu",
+    "fairseq-eval-lm": "--cpu",
+}
+"""Flags that end a training soon; the last one of two counts."""
+AVERAGED = "averaged.pt"
+"""The checkpoint that README's block makes, and other pages use."""
 ACTIVATE = "source recipes/lib/env.sh"
 """Left out of a block that is run: the tests run in an activated environment."""
 PROGRAMS = {
@@ -63,9 +87,17 @@ def test_every_block_is_run_or_says_why_not():
     unmarked = [
         f"{block.page}: {block.code.split(chr(10))[0]}"
         for block in blocks()
-        if block.mark != "run" and not re.match(r"(not run|from): \S", block.mark)
+        if block.mark not in RUN and not re.match(r"(not run|from): \S", block.mark)
     ]
     assert not unmarked
+    of_fairseq = [
+        block
+        for block in blocks()
+        if re.search(r"^fairseq-", block.code, re.MULTILINE)
+        and not block.page.startswith("docs/results/")  # how a record was made
+    ]
+    assert len(of_fairseq) >= 8
+    assert not [block for block in of_fairseq if block.mark not in RUN]
     assert sum(block.mark == "run" for block in blocks()) >= 8
 
 
@@ -159,30 +191,66 @@ def folder(tmp_path_factory) -> Path:
 def pages_to_run() -> dict[str, list[Block]]:
     found: dict[str, list[Block]] = {}
     for block in blocks():
-        if block.mark == "run":
+        if block.mark in RUN:
             found.setdefault(block.page, []).append(block)
     return found
 
 
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> str:
+    """PATH, with commands of fairseq that add `ADDED` to their flags."""
+    preloaded_programs, own = Path(preloaded.commands()), tmp_path_factory.mktemp("programs")
+    for name, flags in ADDED.items():
+        program = preloaded_programs / name
+        program = program if program.exists() else Path(sys.executable).with_name(name)
+        (own / name).write_text(f'#!/bin/sh\nexec {program} "$@" {flags}\n')
+        (own / name).chmod(0o755)
+    folders = (own, preloaded_programs, Path(sys.executable).parent, os.environ["PATH"])
+    return os.pathsep.join(map(str, folders))
+
+
+def prepare_training(folder: Path, data_bin: Path) -> None:
+    """What a reader has at hand: a checkout, a binarized corpus, a text."""
+    for name in ("vaswani_plugin", "recipes"):
+        (folder / name).symlink_to(REPO / name)
+    (folder / "DATA_BIN").symlink_to(data_bin)
+    write_toy_corpus(folder)
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.src").rename(folder / split)
+
+
+def small(code: str) -> str:
+    for printed, used in SMALL.items():
+        code = code.replace(printed, used)
+    return code
+
+
 @pytest.mark.parametrize("page", pages_to_run())
-def test_blocks_run(page, folder):
+def test_blocks_run(page, folder, programs, toy_data_bin):
     """With the small bundle in place of the quickstart's; each block has to print or write."""
     (folder / "mine.en").write_text("A bird in the garden.\n", encoding="utf-8")
-    folders = (preloaded.commands(), Path(sys.executable).parent, os.environ["PATH"])
-    path = os.pathsep.join(map(str, folders))
-    for block in pages_to_run()[page]:
+    if not (folder / "DATA_BIN").exists():
+        prepare_training(folder, toy_data_bin)
+    found = pages_to_run()[page]
+    text = "".join(block.code for block in found)
+    if AVERAGED in text and "fairseq-train" not in text and not (folder / AVERAGED).exists():
+        found = [block for block in pages_to_run()["README.md"] if AVERAGED in block.code] + found
+    for block in found:
         if block.language == "python":
             command = [sys.executable, "-c", block.code]
         else:
-            lines = [line for line in block.code.split("\n") if not line.startswith(ACTIVATE)]
+            code = small(block.code) if block.mark == "run small" else block.code
+            lines = [line for line in code.split("\n") if not line.startswith(ACTIVATE)]
             command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
+        if re.search(r"^fairseq-(hydra-)?train", block.code, re.MULTILINE):
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
             cwd=folder,
             timeout=240,
-            env=fairseq_environment(PATH=path),
+            env=fairseq_environment(PATH=programs),
         )
         assert done.returncode == 0, f"{block.code}\n{done.stderr[-2000:]}"
-        assert done.stdout.strip(), block.code
+        assert (done.stdout + done.stderr).strip() or " > " in block.code, block.code
