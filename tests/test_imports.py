@@ -36,7 +36,6 @@ KNOW_FAIRSEQ = {
     "export/fairseq_options.py": "reads the options of fairseq's own transformer",
     "export/fairseq_transformer.py": "reads and writes fairseq's own transformer",
     "export/stock_import.py": "checks an imported model by building it",
-    "model/configurations.py": "the types of fairseq's flags",
 }
 
 

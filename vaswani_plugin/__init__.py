@@ -20,7 +20,7 @@ PUBLIC_NAMES = {
     "Summarizer": "vaswani_plugin.inference.summarization",
     "Transformer": "vaswani_plugin.modules.transformer",
     "Translator": "vaswani_plugin.inference.translator",
-    "VaswaniLanguageModel": "vaswani_plugin.fairseq_plugin.models.language_model",
+    "VaswaniLanguageModel": "vaswani_plugin.fairseq_plugin.models.language_models",
     "VaswaniTransformer": "vaswani_plugin.fairseq_plugin.models.transformer",
 }
 """Public names and their modules. A module is imported when its name is first used."""

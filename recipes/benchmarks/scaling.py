@@ -29,7 +29,7 @@ from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.metrics.multiply_adds import training_flops
 from vaswani_plugin.metrics.sizes import sizes_of
 from vaswani_plugin.model.architectures import ARCHITECTURES, row_of
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.text.messages import InputError, run
@@ -39,10 +39,10 @@ TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 """Powers of n in the cost of a token: one less than in the cost of a sentence."""
 
 
-def configuration(arch: str, longest: int) -> VaswaniTransformerConfig:
+def configuration(arch: str, longest: int) -> Configuration:
     """A row's configuration, for sentences of up to `longest` positions."""
     limits = {"max_source_positions": longest, "max_target_positions": longest}
-    return VaswaniTransformerConfig(**row_of(arch).changes, **limits)
+    return Configuration(**row_of(arch).changes, **limits)
 
 
 def seconds(step: Callable[[], torch.Tensor], device: torch.device, repetitions: int) -> float:
@@ -62,7 +62,7 @@ def seconds(step: Callable[[], torch.Tensor], device: torch.device, repetitions:
 
 
 def training_step(
-    cfg: VaswaniTransformerConfig, vocabulary: int, sentences: int, length: int, device
+    cfg: Configuration, vocabulary: int, sentences: int, length: int, device
 ) -> Callable[[], torch.Tensor]:
     """A function that returns the loss of a batch of random tokens, S equal to T."""
     dictionary = Dictionary()
@@ -80,7 +80,7 @@ def training_step(
 
 
 def layer_steps(
-    cfg: VaswaniTransformerConfig, sentences: int, length: int, device
+    cfg: Configuration, sentences: int, length: int, device
 ) -> dict[str, Callable[[], torch.Tensor]]:
     """Functions for the two kinds of cost of Table 1: Eq. 1 for all heads, and Eq. 2."""
     width = cfg.d_model // cfg.heads

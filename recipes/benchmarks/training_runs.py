@@ -74,11 +74,11 @@ class Setting:
 
 
 def configuration(size: str) -> Any:
-    """The VaswaniTransformerConfig of a size."""
+    """The Configuration of a size."""
     from vaswani_plugin.model.architectures import row_of
-    from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+    from vaswani_plugin.model.configuration import Configuration
 
-    return VaswaniTransformerConfig(**row_of(ARCHS[size]).changes)
+    return Configuration(**row_of(ARCHS[size]).changes)
 
 
 def stock_flags(size: str) -> list[str]:

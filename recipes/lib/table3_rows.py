@@ -12,8 +12,8 @@ from typing import Any
 
 from trainings import finished
 
-from vaswani_plugin.model.architectures import head_sizes, row_of
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+from vaswani_plugin.model.architectures import row_of
+from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.text.messages import InputError
 
 ROWS_OF_BIG = ("big",)
@@ -127,7 +127,7 @@ def sizes(row: Row, settings: Settings) -> dict[str, Any]:
     Raises:
         InputError: a size can't be divided.
     """
-    cfg = VaswaniTransformerConfig(**row_of(row.arch).changes)
+    cfg = Configuration(**row_of(row.arch).changes)
     d_k, d_v = head_sizes(cfg)
     widths = {"d_model": cfg.d_model, "d_ff": cfg.d_ff, "d_k": d_k, "d_v": d_v}
     depths = {"encoder_layers": cfg.encoder_layers, "decoder_layers": cfg.decoder_layers}

@@ -18,11 +18,11 @@ from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export import translation
 from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_model
 from vaswani_plugin.export.fairseq_engine import FairseqEngine
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.engines import load_engine
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 from vaswani_plugin.search.options import SearchOptions
 
 if find_spec("ctranslate2") is None:

@@ -18,8 +18,8 @@ from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export.ctranslate2_export import import_ctranslate2
 from vaswani_plugin.export.fairseq_transformer import checkpoint_of
 from vaswani_plugin.export.stock_import import make_task
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 SEARCH = ("--beam", "3", "--lenpen", "1.2", "--max-len-b", "12", "--cpu", "--max-tokens", "200")
 CTRANSLATE2 = pytest.mark.skipif(

@@ -19,9 +19,9 @@ from vaswani_plugin.export.ctranslate2_export import (
     transformer_spec,
     write_model,
 )
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
 EOS = 2

@@ -23,9 +23,9 @@ from vaswani_plugin.export.fairseq_transformer import (
     recognize_sinusoids,
     stock_model,
 )
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.inference.safetensors_file import updates_of
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
 SHARING = {

@@ -3,9 +3,9 @@
 import pytest
 from fairseq_flags import training_config
 
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.defaults import MODEL_VALUES, report
 from vaswani_plugin.model.architectures import BASE, row_of
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 TRANSLATION = ("--task", "vaswani_translation")
 

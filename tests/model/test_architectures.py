@@ -20,8 +20,9 @@ from model_factory import make_dictionary
 from omegaconf import DictConfig, OmegaConf
 
 from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
-from vaswani_plugin.fairseq_plugin.models._rows import register_rows
+from vaswani_plugin.fairseq_plugin.models._common import register_rows
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.fairseq_plugin.schedule import VaswaniSchedule
 from vaswani_plugin.fairseq_plugin.tasks.translation import VaswaniTranslationTask
@@ -33,7 +34,6 @@ from vaswani_plugin.model.architectures import (
     Family,
     row_of,
 )
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
 
 ROWS_OF_THE_MATRIX = 40_960
@@ -306,12 +306,3 @@ def test_a_stock_architecture_parses_and_builds_under_our_defaults(task):
     model = models.build_model(cfg.model, task)
     assert type(model) is TransformerModel
     assert model.encoder.embed_tokens.weight.shape == (ROWS_OF_THE_MATRIX, 512)
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.title)
-def test_the_base_of_a_family_is_its_configurations_defaults(family: Family) -> None:
-    config = models.MODEL_DATACLASS_REGISTRY[family.model]()
-    assert family.base == {name: getattr(config, name) for name in family.base}
-    named = {name for row in family.rows for name in row.changes}
-    optional = {"attention_dropout", "positions", "share_embeddings", "next_word"}
-    assert named <= family.base.keys() | optional and "d_model" in family.base

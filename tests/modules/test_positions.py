@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 
-from vaswani_plugin.model.fairseq_positions import fairseq_sinusoids
+from vaswani_plugin.model.build import fairseq_sinusoids
 from vaswani_plugin.modules.positions import (
     LearnedPositions,
     SinusoidalPositions,

@@ -11,7 +11,7 @@ from fairseq import options
 
 import vaswani_plugin
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
-from vaswani_plugin.model import configurations
+from vaswani_plugin.fairseq_plugin import configurations
 from vaswani_plugin.model.architectures import FAMILIES
 
 sys.path.append(str(ROOT / "recipes" / "lib"))

@@ -8,13 +8,15 @@ from model_factory import make_task
 from omegaconf import OmegaConf
 from reference_weights import default_dtype, shake
 
-from vaswani_plugin.fairseq_plugin.models.language_model import VaswaniLanguageModel
-from vaswani_plugin.fairseq_plugin.models.lstm_language_model import LSTMLanguageModel
-from vaswani_plugin.fairseq_plugin.models.one_layer_language_model import OneLayerLanguageModel
-from vaswani_plugin.model.configurations import (
+from vaswani_plugin.fairseq_plugin.configurations import (
     OneLayerConfig,
     RecurrentLanguageModelConfig,
     VaswaniLanguageModelConfig,
+)
+from vaswani_plugin.fairseq_plugin.models.language_models import (
+    LSTMLanguageModel,
+    OneLayerModel,
+    VaswaniLanguageModel,
 )
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
@@ -40,12 +42,12 @@ def make_language_model(
 
 def make_one_layer_model(
     task: SimpleNamespace | None = None, seed: int = 1, **changes
-) -> OneLayerLanguageModel:
+) -> OneLayerModel:
     """A float64 `vaswani_lm_one_layer` in evaluation mode, its weights shaken."""
     torch.manual_seed(seed)
     cfg = OmegaConf.structured(OneLayerConfig(**{**ONE_LAYER_SIZES, **LIMITS, **changes}))
     with default_dtype(torch.float64):
-        model = OneLayerLanguageModel.build_model(cfg, task or make_task())
+        model = OneLayerModel.build_model(cfg, task or make_task())
         return shake(model, seed=seed + 10, size=0.3).eval()
 
 

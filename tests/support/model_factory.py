@@ -9,8 +9,8 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
 from vaswani_plugin.export.fairseq_transformer import stock_model
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 SIZES = {
     "d_model": 32,

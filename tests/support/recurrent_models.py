@@ -9,10 +9,12 @@ from omegaconf import OmegaConf
 from reference_weights import default_dtype, numbers, shake
 from torch import nn
 
-from vaswani_plugin.fairseq_plugin.models._recurrent import RecurrentModel
-from vaswani_plugin.fairseq_plugin.models.attention_lstm import VaswaniAttentionLSTM
-from vaswani_plugin.fairseq_plugin.models.seq2seq_lstm import VaswaniSeq2SeqLSTM
-from vaswani_plugin.model.configurations import AttentionLSTMConfig, Seq2SeqLSTMConfig
+from vaswani_plugin.fairseq_plugin.configurations import AttentionLSTMConfig, Seq2SeqLSTMConfig
+from vaswani_plugin.fairseq_plugin.models.recurrent import (
+    RecurrentModel,
+    VaswaniAttentionLSTM,
+    VaswaniSeq2SeqLSTM,
+)
 
 SIZES = {
     "d_model": 12,

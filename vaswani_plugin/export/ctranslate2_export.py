@@ -34,16 +34,15 @@ from vaswani_plugin.inference.ctranslate2_engine import (
     import_ctranslate2,
 )
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.model.architectures import head_sizes
-from vaswani_plugin.model.fairseq_positions import fairseq_sinusoids
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.build import fairseq_sinusoids
+from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.settings import dictionary_name, weights_path
 
 INT8 = ("int8", "int8_float32")
 
 
-def transformer_spec(weights: Weights, cfg: TransformerSizes, source: list[str], target: list[str]):
+def transformer_spec(weights: Weights, cfg: Configuration, source: list[str], target: list[str]):
     """The model as a `ctranslate2.specs.TransformerSpec`.
 
     Args:
@@ -105,7 +104,7 @@ def _vocabulary(symbols: list[str], embedding: Tensor) -> list[str]:
 class _Writer:
     """Writes weights into a specification."""
 
-    def __init__(self, weights: Weights, cfg: TransformerSizes, width: int) -> None:
+    def __init__(self, weights: Weights, cfg: Configuration, width: int) -> None:
         self.weights = weights
         self.cfg = cfg
         self.width = width  # of a head

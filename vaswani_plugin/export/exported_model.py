@@ -8,8 +8,8 @@ from typing import Any
 from vaswani_plugin.inference.bundle import TRANSFORMER
 from vaswani_plugin.inference.checkpoints import Checkpoint
 from vaswani_plugin.inference.safetensors_file import Weights
-from vaswani_plugin.model.architectures import ARCHITECTURES, head_sizes
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.architectures import ARCHITECTURES
+from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.text.settings import (
     CARD,
     MODEL,
@@ -53,7 +53,7 @@ def departures(sizes: Any) -> list[str]:
     """The options of the layers that no other program has, as flags with their values.
 
     Args:
-        sizes: `TransformerSizes`, or a configuration with the same names.
+        sizes: `Configuration`, or a configuration with the same names.
     """
     found = []
     if sizes.attention_window:
@@ -65,7 +65,7 @@ def departures(sizes: Any) -> list[str]:
     return found
 
 
-def uneven_heads(sizes: TransformerSizes) -> list[str]:
+def uneven_heads(sizes: Configuration) -> list[str]:
     """The flags of heads whose widths don't add up to d_model, as one text; [] where they do."""
     d_k, d_v = head_sizes(sizes)
     if d_k * sizes.heads == d_v * sizes.heads == sizes.d_model:

@@ -22,8 +22,7 @@ from vaswani_plugin.export.fairseq_weights import (
     to_fairseq_weights,
 )
 from vaswani_plugin.inference.checkpoints import Checkpoint
-from vaswani_plugin.model.architectures import head_sizes
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
+from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
 
 
@@ -94,19 +93,19 @@ def _paper_table(like: Tensor) -> Tensor:
     return sinusoids(torch.arange(rows, device=like.device), width).to(like.dtype)
 
 
-def our_model(state: Checkpoint) -> VaswaniTransformerConfig:
+def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours.
 
     Raises:
         ValueError: the checkpoint holds another model.
     """
     options = model_options(state)
-    known = {field.name for field in fields(VaswaniTransformerConfig)} - {"_name"}
-    return VaswaniTransformerConfig(**{k: v for k, v in options.items() if k in known})
+    known = {field.name for field in fields(Configuration)} - {"_name"}
+    return Configuration(**{k: v for k, v in options.items() if k in known})
 
 
 def stock_model(
-    weights: Weights, cfg: VaswaniTransformerConfig, allow_layer_norm_eps: bool = False
+    weights: Weights, cfg: Configuration, allow_layer_norm_eps: bool = False
 ) -> tuple[Weights, dict[str, Any]]:
     """Our model as fairseq's stock `transformer`.
 
@@ -160,7 +159,7 @@ def stock_model(
     return named, vars(options)
 
 
-def _refuse_what_fairseq_lacks(cfg: VaswaniTransformerConfig, allow_layer_norm_eps: bool) -> None:
+def _refuse_what_fairseq_lacks(cfg: Configuration, allow_layer_norm_eps: bool) -> None:
     obstacles = []
     d_k, d_v = head_sizes(cfg)
     for flag, width in (("--d-k", d_k), ("--d-v", d_v)):

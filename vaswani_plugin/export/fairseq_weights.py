@@ -10,7 +10,7 @@ import re
 import torch
 from torch import Tensor
 
-from vaswani_plugin.model.fairseq_positions import FAIRSEQ_FIRST_POSITION
+from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION
 
 Weights = dict[str, Tensor]
 

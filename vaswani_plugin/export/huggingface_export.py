@@ -39,7 +39,7 @@ from vaswani_plugin.inference.checkpoint_models import read_parts
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, weights_path
@@ -100,7 +100,7 @@ def _has_raw_pieces(settings: Settings) -> bool:
     return settings.subwords == "sentencepiece" and not rules
 
 
-def _refuse_other_models(sizes: TransformerSizes) -> None:
+def _refuse_other_models(sizes: Configuration) -> None:
     """Refuse a model that Marian can't express; name the option and an export that supports it."""
     found = uneven_heads(sizes)
     if sizes.positions != "sinusoidal":
@@ -125,7 +125,7 @@ def _write_weights(weights: Weights, folder: Path) -> None:
     save_file(kept, folder / SAFETENSORS, metadata={"format": "pt"})
 
 
-def marian_config(sizes: TransformerSizes, source_words: int, target_words: int) -> dict[str, Any]:
+def marian_config(sizes: Configuration, source_words: int, target_words: int) -> dict[str, Any]:
     """The content of config.json: `MarianConfig`'s fields, and our own under "vaswani".
 
     Args:
@@ -168,7 +168,7 @@ def marian_config(sizes: TransformerSizes, source_words: int, target_words: int)
     }
 
 
-def generation_config(settings: Settings, sizes: TransformerSizes) -> dict[str, Any]:
+def generation_config(settings: Settings, sizes: Configuration) -> dict[str, Any]:
     """The content of generation_config.json: the paper's beam and length penalty (section 6.1).
 
     Hugging Face divides log P by |Y|^alpha, the paper by ((5 + |Y|) / 6)^alpha.
@@ -199,7 +199,7 @@ def numbered(dictionary: Dictionary) -> dict[str, int]:
 def _write_tokenizer(
     model: Path,
     settings: Settings,
-    sizes: TransformerSizes,
+    sizes: Configuration,
     tokenizer: dict[str, Any] | None,
     folder: Path,
 ) -> None:
@@ -217,7 +217,7 @@ def _write_tokenizer(
     write_json(folder / "tokenizer_config.json", config)
 
 
-def _card(settings: Settings, sizes: TransformerSizes, with_tokenizer: bool) -> str:
+def _card(settings: Settings, sizes: Configuration, with_tokenizer: bool) -> str:
     """The model card."""
     lines = [
         "---",

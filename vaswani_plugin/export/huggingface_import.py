@@ -21,7 +21,7 @@ from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoint_models import make_transformer
 from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import (
@@ -75,7 +75,7 @@ def import_from_huggingface(
     with untrusted(folder / SAFETENSORS):
         weights, source, target = _read_model(folder, config, tokens)
         options = _options(config)
-        sizes = TransformerSizes.from_configuration(options, {})
+        sizes = Configuration.from_checkpoint(options, {})
         require_finite(weights)
         make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # do they fit?
     task = {"_name": TASK, "source_lang": languages[0], "target_lang": languages[1]}

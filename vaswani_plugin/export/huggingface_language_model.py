@@ -31,7 +31,7 @@ from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import SAFETENSORS, TextSettings
@@ -89,7 +89,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
     return files.checkpoint
 
 
-def _refuse_other_models(sizes: TransformerSizes) -> None:
+def _refuse_other_models(sizes: Configuration) -> None:
     """Refuse what OpenAI's GPT can't express; name the option."""
     found = uneven_heads(sizes)
     if sizes.d_ff > 4 * sizes.d_model:
@@ -101,7 +101,7 @@ def _refuse_other_models(sizes: TransformerSizes) -> None:
         )
 
 
-def to_openai(model: TrainedLanguageModel, sizes: TransformerSizes) -> Weights:
+def to_openai(model: TrainedLanguageModel, sizes: Configuration) -> Weights:
     """The weights of a language model of ours for `OpenAIGPTLMHeadModel`."""
     ours = model.state_dict()
     matrix = ours["decoder.embedding.weight"]
@@ -118,7 +118,7 @@ def to_openai(model: TrainedLanguageModel, sizes: TransformerSizes) -> Weights:
     return {name: weight.detach().contiguous() for name, weight in found.items()}
 
 
-def _layer(ours: Weights, sizes: TransformerSizes) -> dict[str, Tensor]:
+def _layer(ours: Weights, sizes: Configuration) -> dict[str, Tensor]:
     """A layer's weights; theirs multiply from the right, (inputs, outputs)."""
     unused = 4 * sizes.d_model - sizes.d_ff
     projections = ("query", "key", "value")
@@ -142,7 +142,7 @@ def _layer(ours: Weights, sizes: TransformerSizes) -> dict[str, Tensor]:
     }
 
 
-def openai_config(sizes: TransformerSizes, vocabulary: int) -> dict[str, Any]:
+def openai_config(sizes: Configuration, vocabulary: int) -> dict[str, Any]:
     """The content of config.json: `OpenAIGPTConfig`'s fields. A text begins with </s>."""
     return {
         "model_type": "openai-gpt",
@@ -164,7 +164,7 @@ def openai_config(sizes: TransformerSizes, vocabulary: int) -> dict[str, Any]:
     }
 
 
-def _card(settings: TextSettings, sizes: TransformerSizes, with_tokenizer: bool) -> str:
+def _card(settings: TextSettings, sizes: Configuration, with_tokenizer: bool) -> str:
     """The model card."""
     lines = [
         "---",

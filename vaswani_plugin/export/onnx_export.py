@@ -32,7 +32,7 @@ from vaswani_plugin.inference.onnx_engine import (
 )
 from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import OURS, Settings, weights_path
 
@@ -113,7 +113,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
     return path
 
 
-def _refuse_other_models(sizes: TransformerSizes) -> None:
+def _refuse_other_models(sizes: Configuration) -> None:
     """Refuse a model whose attention is computed in blocks."""
     if sizes.attention_window:
         raise UserError(

@@ -16,6 +16,7 @@ from vaswani_plugin.export.fairseq_transformer import (
     import_weights,
     recognize_sinusoids,
 )
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
@@ -24,7 +25,6 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.safetensors_file import updates_of
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 
 TASK = "vaswani_translation"
 

@@ -13,7 +13,7 @@ from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.acceleration import accelerated
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.dictionary import Dictionary
@@ -25,7 +25,7 @@ from vaswani_plugin.text.treebank_coding import JOINT
 class Parts(NamedTuple):
     """The sizes of a model, and its dictionaries."""
 
-    sizes: TransformerSizes
+    sizes: Configuration
     source: Dictionary
     target: Dictionary
 
@@ -100,7 +100,7 @@ def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> P
     source, target = (Dictionary.load(folder / dictionary_name(side)) for side in languages)
     check_digests(folder, state, source=source, target=target)
     cfg = state["cfg"]
-    return Parts(TransformerSizes.from_configuration(cfg["model"], cfg["task"]), source, target)
+    return Parts(Configuration.from_checkpoint(cfg["model"], cfg["task"]), source, target)
 
 
 def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
@@ -160,7 +160,7 @@ def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> 
 
 
 def make_transformer(
-    sizes: TransformerSizes,
+    sizes: Configuration,
     source: Dictionary,
     target: Dictionary,
     weights: Mapping[str, Tensor],

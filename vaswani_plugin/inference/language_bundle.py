@@ -22,7 +22,7 @@ from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.sizes import TransformerSizes
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
@@ -149,7 +149,7 @@ class LanguageFiles:
         return accelerated(model).eval(), dictionary, task
 
 
-def language_model_sizes(model: Mapping[str, Any], task: TextTask) -> TransformerSizes:
+def language_model_sizes(model: Mapping[str, Any], task: TextTask) -> Configuration:
     """The sizes in a checkpoint's configuration of the model.
 
     The number of positions is --max-target-positions, else the length of a training sample.
@@ -158,7 +158,7 @@ def language_model_sizes(model: Mapping[str, Any], task: TextTask) -> Transforme
         UserError: a value has the wrong type.
     """
     positions = model.get("max_target_positions") or task.tokens_per_sample
-    return TransformerSizes.from_configuration({**model, "max_target_positions": positions}, {})
+    return Configuration.from_checkpoint({**model, "max_target_positions": positions}, {})
 
 
 def load_text_pipeline(folder: Path) -> Pipeline:

@@ -8,38 +8,24 @@ Axes: B batch, S source length (of a language model: scored tokens), T target le
 V vocabulary.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vaswani_plugin.model.parts import (
-    ModuleParts,
-    may_be_padded,
-    require_positions,
-    shared_embeddings,
-)
-from vaswani_plugin.model.sizes import TransformerSizes
-from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.model.build import Words, build, build_language_model, require_positions
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.language_model import LanguageModel
-from vaswani_plugin.modules.layers import DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.parser import NextWord
-from vaswani_plugin.modules.transformer import Decoder, Encoder
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import Dictionary
 
 
 class SourceEncoder(Encoder):
     """`modules.transformer.Encoder` with the output format that the search needs."""
 
-    def __init__(
-        self, embedding: Embedding, layers: Iterable[EncoderLayer], parts: ModuleParts
-    ) -> None:
-        cfg = parts.cfg
-        positions = parts.positions(cfg.max_source_positions)
-        super().__init__(embedding, positions, layers, cfg.dropout, cfg.attention_window)
-        self.max_source_positions = cfg.max_source_positions
+    max_source_positions: int
 
     def forward_torchscript(self, net_input: dict[str, Any]) -> dict[str, list[Tensor]]:
         """Encode a batch.
@@ -57,7 +43,8 @@ class SourceEncoder(Encoder):
         """
         tokens = net_input["src_tokens"]
         require_positions(tokens.size(1), self.max_source_positions, "source")
-        is_padded = may_be_padded(tokens.size(1), net_input.get("known_lengths"))
+        lengths = net_input.get("known_lengths")
+        is_padded = lengths is None or bool(lengths.min() < tokens.size(1))
         features = self(tokens, is_padded=is_padded).features
         return {
             "encoder_out": [features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
@@ -67,76 +54,29 @@ class SourceEncoder(Encoder):
 
 
 class TargetDecoder(Decoder):
-    """`modules.transformer.Decoder` with the attributes that the search reads.
+    """`modules.transformer.Decoder` with the attributes that the search reads."""
 
-    Attributes:
-        dictionary: of the target; all models of an ensemble must have the same one.
-        next_word: the part of a parser whose decoder reads the next word, else None.
-        weights_are_final: the weights don't change any more.
-    """
-
+    dictionary: Dictionary
     weights_are_final = True
 
-    def __init__(
-        self,
-        dictionary: Dictionary,
-        embedding: Embedding,
-        projection: Embedding,
-        layers: Iterable[DecoderLayer],
-        parts: ModuleParts,
-        next_word: NextWord | None = None,
-    ) -> None:
-        cfg = parts.cfg
-        positions = parts.positions(cfg.max_target_positions)
-        super().__init__(
-            embedding, positions, layers, cfg.dropout, cfg.attention_window, projection
-        )
-        self.dictionary = dictionary
-        self.next_word = next_word
 
-
-class TrainedTransformer(nn.Module):
-    """The Transformer of Figure 1, with the interface of the search.
-
-    Attributes:
-        takes_known_lengths: the encoder's input may have `known_lengths`.
-
-    Args:
-        sizes: of the model.
-        source: dictionary.
-        target: dictionary.
-        words: for a parser with `next_word`: which source tokens end a word, and which target
-            symbols stand for a word; each boolean (V,).
-
-    Raises:
-        ValueError: sizes don't fit, or all embeddings are to be shared and the dictionaries differ.
-    """
+class TrainedTransformer(EncoderDecoder):
+    """The Transformer of Figure 1, with the interface of the search."""
 
     takes_known_lengths = True
 
     def __init__(
         self,
-        sizes: TransformerSizes,
+        sizes: Configuration,
         source: Dictionary,
         target: Dictionary,
-        words: tuple[Tensor, Tensor] | None = None,
+        words: Words | None = None,
     ) -> None:
-        super().__init__()
+        built = build(sizes, source, target, words, SourceEncoder, TargetDecoder)
+        super().__init__(built.encoder, built.decoder)
         self.sizes = sizes
-        parts = ModuleParts(sizes)
-        of_source, of_target, projection = shared_embeddings(
-            sizes.share_embeddings, source, target, parts.embedding
-        )
-        next_word = None
-        if sizes.next_word:
-            assert words is not None
-            next_word = NextWord(sizes.d_model, *words, source.pad(), source.eos())
-        encoder_layers = (parts.encoder_layer() for _ in range(sizes.encoder_layers))
-        self.encoder = SourceEncoder(of_source, encoder_layers, parts)
-        decoder_layers = (parts.decoder_layer() for _ in range(sizes.decoder_layers))
-        self.decoder = TargetDecoder(
-            target, of_target, projection, decoder_layers, parts, next_word
-        )
+        self.encoder.max_source_positions = sizes.max_source_positions
+        self.decoder.dictionary = target
 
     def max_positions(self) -> tuple[int, int]:
         """Longest source and target in tokens, the ends of sentence included."""
@@ -148,49 +88,26 @@ class TrainedTransformer(nn.Module):
 
 
 class TextDecoder(LanguageModel):
-    """`modules.language_model.LanguageModel` with the attributes that the search reads.
+    """`modules.language_model.LanguageModel` with the attributes that the search reads."""
 
-    Attributes:
-        dictionary: of the text.
-        max_target_positions: longest text in tokens.
-        weights_are_final: the weights don't change any more, except in dynamic evaluation.
-    """
-
+    dictionary: Dictionary
+    max_target_positions: int
     weights_are_final = True
-
-    def __init__(self, dictionary: Dictionary, parts: ModuleParts) -> None:
-        cfg = parts.cfg
-        layers = (parts.encoder_layer() for _ in range(cfg.decoder_layers))
-        super().__init__(
-            parts.embedding(dictionary),
-            parts.positions(cfg.max_target_positions),
-            layers,
-            dropout=cfg.dropout,
-            window=cfg.attention_window,
-        )
-        self.dictionary = dictionary
-        self.max_target_positions = cfg.max_target_positions
 
 
 class TrainedLanguageModel(nn.Module):
-    """The Transformer language model, for the search and for scoring.
+    """The Transformer language model, for the search and for scoring."""
 
-    Args:
-        sizes: of the model; sizes of an encoder are ignored.
-        dictionary: of the text.
-
-    Raises:
-        ValueError: sizes don't fit.
-    """
-
-    def __init__(self, sizes: TransformerSizes, dictionary: Dictionary) -> None:
+    def __init__(self, sizes: Configuration, dictionary: Dictionary) -> None:
         super().__init__()
         self.sizes = sizes
-        self.decoder = TextDecoder(dictionary, ModuleParts(sizes))
+        self.decoder = build_language_model(sizes, dictionary, TextDecoder)
+        self.decoder.dictionary = dictionary
+        self.decoder.max_target_positions = sizes.max_target_positions
 
     def max_decoder_positions(self) -> int:
         """Longest text in tokens."""
-        return self.decoder.max_target_positions
+        return self.sizes.max_target_positions
 
     def log_probabilities(self, tokens: Tensor, scored: list[slice], targets: Tensor) -> Tensor:
         """See `stream_scoring.ScoringModel`."""

@@ -8,7 +8,8 @@ from vaswani_plugin.metrics.ancestor_multiply_adds import (
     RecurrentSizes,
 )
 from vaswani_plugin.metrics.multiply_adds import OneLayerSizes, Sizes, TransformerSizes
-from vaswani_plugin.model.architectures import Architecture, Family, head_sizes
+from vaswani_plugin.model.architectures import Architecture, Family
+from vaswani_plugin.model.configuration import head_sizes
 
 
 def sizes_of(cfg: Any, vocabulary: int) -> Sizes | None:

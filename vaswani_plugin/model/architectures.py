@@ -1,14 +1,20 @@
 """The architectures as data: the rows of Table 3, and our own.
 
 A row lists only the values that differ from its family's base. For the Transformer that is the base
-model (section 3; Table 3, first line). `configurations.py` has the same defaults.
+model (section 3; Table 3, first line): the defaults of `configuration.py`.
 `fairseq_plugin/models/_rows.py` registers the rows with fairseq.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.configuration import (
+    AttentionLSTMConfiguration,
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentConfiguration,
+    RecurrentLanguageModelConfiguration,
+)
 
 PAPER_VOCABULARY = 40_960
 """Rows of the shared embedding matrix in the authors' code. They explain the printed counts."""
@@ -35,12 +41,15 @@ class Architecture:
     remark: str = ""
 
 
-DECODER = {
-    **{"d_model": 512, "d_ff": 2048, "decoder_layers": 6, "heads": 8, "d_k": None, "d_v": None},
-    "dropout": 0.1,
-}
-BASE = {**DECODER, "encoder_layers": 6}
-RECURRENT = {"d_model": 1000, "layers": 4, "dropout": 0.0}
+def _defaults(kind: type, *names: str) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in names}
+
+
+DECODER = _defaults(
+    Configuration, "d_model", "d_ff", "decoder_layers", "heads", "d_k", "d_v", "dropout"
+)
+BASE = {**DECODER, **_defaults(Configuration, "encoder_layers")}
+RECURRENT = _defaults(RecurrentConfiguration, "d_model", "layers", "dropout")
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
 
 ARCHITECTURES = (
@@ -133,10 +142,6 @@ ONE_LAYER = (
     ),
 )
 
-LSTM_LANGUAGE_MODEL = {
-    **{"d_model": 400, "units": 1150, "layers": 3, "dropout": 0.4, "hidden_dropout": 0.25},
-    **{"input_dropout": 0.4, "word_dropout": 0.1, "weight_dropout": 0.5},
-}
 LITTLE_DROPOUT = {
     **{"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "word_dropout": 0.0},
     "weight_dropout": 0.1,
@@ -218,14 +223,14 @@ FAMILIES = (
         "vaswani_lm_one_layer",
         _LANGUAGE_MODELING,
         ONE_LAYER,
-        {"d_model": 512, "d_hidden": 512, "d_ff": 2048, "dropout": 0.0},
+        _defaults(OneLayerConfiguration, "d_model", "d_hidden", "d_ff", "dropout"),
     ),
     Family(
         "Recurrent language model",
         "vaswani_lm_lstm",
         _LANGUAGE_MODELING,
         LSTM_LANGUAGE_MODELS,
-        LSTM_LANGUAGE_MODEL,
+        asdict(RecurrentLanguageModelConfiguration()),
     ),
     Family("Sequence to sequence", "vaswani_seq2seq_lstm", _TRANSLATION, SEQ2SEQ_LSTMS, RECURRENT),
     Family(
@@ -233,7 +238,7 @@ FAMILIES = (
         "vaswani_attention_lstm",
         _TRANSLATION,
         ATTENTION_LSTMS,
-        {**RECURRENT, "input_feeding": False},
+        {**RECURRENT, **_defaults(AttentionLSTMConfiguration, "input_feeding")},
     ),
 )
 
@@ -257,31 +262,3 @@ def names_of(model: str) -> frozenset[str]:
     """
     rows = (row.name for family in FAMILIES if family.model == model for row in family.rows)
     return frozenset((model, *rows))
-
-
-def head_sizes(cfg: Any) -> tuple[int, int]:
-    """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
-
-    Args:
-        cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.
-
-    Returns:
-        (d_k, d_v).
-
-    Raises:
-        UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
-    """
-    sizes = []
-    for name in ("d_k", "d_v"):
-        size = getattr(cfg, name)
-        if size is None:
-            size, rest = divmod(cfg.d_model, cfg.heads)
-            if rest:
-                raise UserError(
-                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
-                    f"choose heads that do, or give --d-k and --d-v"
-                )
-        if size < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {size}; it must be at least 1")
-        sizes.append(size)
-    return sizes[0], sizes[1]

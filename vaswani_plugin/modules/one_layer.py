@@ -17,6 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.masks import causal_mask, padding_mask
+from vaswani_plugin.modules.positions import add_positions, position_ids
 
 
 class OneLayer(nn.Module):
@@ -80,6 +83,37 @@ class OneLayer(nn.Module):
         """(B, T, D) -> (B, T, D); `dropout` is the probability of dropping an element of h."""
         h, _ = self.hidden_states(x, mask)
         return self.output(F.dropout(h, dropout, self.training))
+
+
+class OneLayerLanguageModel(nn.Module):
+    """The whole model: words in, O out; `project` gives the logits O E^T.
+
+    Args:
+        embedding: E; its factor of sqrt(d) is not used.
+        positions: (B, T) position numbers -> P (B, T, D).
+        layer: the four formulas.
+        dropout: probability of dropping, on x and on h (0 in the notes).
+    """
+
+    def __init__(
+        self, embedding: Embedding, positions: nn.Module, layer: OneLayer, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.padding_idx, self.dropout = embedding.padding_idx, dropout
+        self.embedding, self.positions, self.layer = embedding, positions, layer
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Texts (B, T), padded on either side -> O (B, T, D)."""
+        length = tokens.size(1)
+        words = F.embedding(tokens, self.embedding.weight, padding_idx=self.padding_idx)
+        x = add_positions(words, self.positions(position_ids(tokens, self.padding_idx)))
+        mask = causal_mask(length, length, device=tokens.device)
+        mask = mask & padding_mask(tokens, self.padding_idx)[:, 0]  # (B, T, T)
+        return self.layer(F.dropout(x, self.dropout, self.training), mask, self.dropout)
+
+    def project(self, features: Tensor) -> Tensor:
+        """O (..., D) -> logits (..., V)."""
+        return self.embedding.project(features)
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:

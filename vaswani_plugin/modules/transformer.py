@@ -14,6 +14,7 @@ from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.masks import padding_mask, past_mask
+from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.positions import SinusoidalPositions, add_positions, position_ids
 from vaswani_plugin.modules.restricted import Window, neighbourhood
 
@@ -28,6 +29,18 @@ class Output(NamedTuple):
     self_weights: list[Tensor]  # (B, H, T', T) of each layer; empty unless asked for
     cross_weights: list[Tensor]  # (B, H, T', S) of the layers asked for
     states: list[Tensor]  # the first layer's input, then each layer's output, (B, T', D)
+
+
+class Memory(NamedTuple):
+    """What a decoder reads of a batch of sources."""
+
+    features: Tensor  # encoder output, (B, S, D)
+    mask: Tensor | None  # boolean (B, 1, 1, S), False at padding; None: there is no padding
+    words: Tensor | None = None  # of a parser with `NextWord`, (B, S + 1, D)
+
+    def select(self, rows: Tensor) -> "Memory":
+        """Return the rows of these numbers, (B',); a number may occur repeatedly."""
+        return Memory(*(None if x is None else x.index_select(0, rows) for x in self))
 
 
 class Stack(nn.Module):
@@ -113,7 +126,10 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """Right half of Figure 1. `projection` is the pre-softmax linear transformation, V x D."""
+    """Right half of Figure 1. `projection` is the pre-softmax linear transformation, V x D.
+
+    A parser's decoder may read the next word of the source, `next_word`.
+    """
 
     def __init__(
         self,
@@ -123,9 +139,11 @@ class Decoder(Stack):
         dropout: float,
         window: int = 0,
         projection: Embedding | None = None,
+        next_word: NextWord | None = None,
     ) -> None:
         super().__init__(embedding, positions, layers, dropout, window)
         self.projection = embedding if projection is None else projection
+        self.next_word = next_word
 
     def forward(
         self,
@@ -175,8 +193,54 @@ class Decoder(Stack):
         return self.projection.project(features)
 
 
-class Transformer(nn.Module):
-    """Figure 1; the defaults are the base model (Table 3, first line).
+class EncoderDecoder(nn.Module):
+    """Figure 1, of an encoder and a decoder."""
+
+    def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, source: Tensor, is_padded: bool = True) -> Memory:
+        """Encode sources (B, S); for `is_padded` see `Encoder.forward`."""
+        features = self.encoder(source, is_padded=is_padded).features
+        mask = padding_mask(source, self.encoder.padding_idx) if is_padded else None
+        next_word = self.decoder.next_word
+        return Memory(features, mask, next_word and next_word.words(source, features))
+
+    def decode(
+        self, target: Tensor, memory: Memory, cache: Cache | None = None, **options
+    ) -> Output:
+        """Compute the features of each next token; for the options see `Decoder.forward`.
+
+        Args:
+            target: shifted right, (B, T).
+            memory: of `encode`.
+            cache: see `Decoder.forward`.
+        """
+        added = None
+        if memory.words is not None:
+            written = self.decoder.next_word.written(target)[:, cached_positions(cache) :]
+            added = self.decoder.next_word(memory.words, written)
+        return self.decoder(target, memory.features, memory.mask, cache, added=added, **options)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Compute the logits of the next tokens.
+
+        Args:
+            source: (B, S).
+            target: shifted right, (B, T).
+
+        Returns:
+            Logits (B, T, V).
+
+        Raises:
+            ValueError: when a sequence has more than `max_positions` tokens.
+        """
+        return self.decoder.project(self.decode(target, self.encode(source)).features)
+
+
+class Transformer(EncoderDecoder):
+    """Figure 1 from numbers; the defaults are the base model (Table 3, first line).
 
     Vocabularies of the same size are taken for one vocabulary. Then one matrix embeds source and
     target and projects (section 3.4); otherwise only target and projection share a matrix.
@@ -204,7 +268,6 @@ class Transformer(nn.Module):
         dropout: float = 0.1,
         max_positions: int = 1024,
     ) -> None:
-        super().__init__()
         if min(layers, d_model, max_positions) < 1:
             raise ValueError("layers, d_model and max_positions must be at least 1")
         if heads < 1 or d_model % heads:
@@ -227,24 +290,10 @@ class Transformer(nn.Module):
         decoder = (
             DecoderLayer(attention(), attention(), feed_forward(), add_norm) for _ in range(layers)
         )
-        self.encoder = Encoder(source, positions, encoder, dropout)
-        self.decoder = Decoder(target, positions, decoder, dropout)
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Compute the logits of the next tokens.
-
-        Args:
-            source: (B, S).
-            target: shifted right, (B, T).
-
-        Returns:
-            Logits (B, T, V).
-
-        Raises:
-            ValueError: when a sequence has more than `max_positions` tokens.
-        """
-        memory, mask = self.encoder(source).features, padding_mask(source, self.encoder.padding_idx)
-        return self.decoder.project(self.decoder(target, memory, mask).features)
+        super().__init__(
+            Encoder(source, positions, encoder, dropout),
+            Decoder(target, positions, decoder, dropout),
+        )
 
 
 def cached_positions(cache: Cache | None) -> int:

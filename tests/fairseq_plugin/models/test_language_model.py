@@ -13,8 +13,7 @@ from language_models import make_language_model, padded, random_texts
 from model_factory import make_model, make_task
 from reference_weights import layer_weights_of, numbers
 
-from vaswani_plugin.fairseq_plugin.models.language_model import VaswaniLanguageModel
-from vaswani_plugin.fairseq_plugin.models.one_layer_language_model import OneLayerLanguageModel
+from vaswani_plugin.fairseq_plugin.models.language_models import OneLayerModel, VaswaniLanguageModel
 from vaswani_plugin.model.architectures import LANGUAGE_MODELS
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
@@ -196,7 +195,7 @@ def test_row_through_parser_and_build(name):
 
 def test_every_row_is_tested():
     assert {row.name for row in LANGUAGE_MODELS} == set(ROWS)
-    assert MODEL_REGISTRY["vaswani_lm_one_layer"] is OneLayerLanguageModel
+    assert MODEL_REGISTRY["vaswani_lm_one_layer"] is OneLayerModel
 
 
 def test_learned_positions(task):

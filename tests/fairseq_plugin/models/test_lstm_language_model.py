@@ -10,7 +10,7 @@ from fairseq_flags import training_config
 from language_models import make_lstm_model, padded, random_texts
 from model_factory import make_task
 
-from vaswani_plugin.fairseq_plugin.models.lstm_language_model import LSTMLanguageModel
+from vaswani_plugin.fairseq_plugin.models.language_models import LSTMLanguageModel
 from vaswani_plugin.model.architectures import LSTM_LANGUAGE_MODELS
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
 

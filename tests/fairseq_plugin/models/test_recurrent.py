@@ -16,13 +16,12 @@ from recurrent_models import KINDS, exact_recurrent, lstm_weights, make_recurren
 from reference_weights import numbers
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.configurations import AttentionLSTMConfig as Config
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.defaults import report
-from vaswani_plugin.fairseq_plugin.models._rows import register_rows
-from vaswani_plugin.fairseq_plugin.models.attention_lstm import VaswaniAttentionLSTM
-from vaswani_plugin.fairseq_plugin.models.seq2seq_lstm import VaswaniSeq2SeqLSTM
+from vaswani_plugin.fairseq_plugin.models._common import register_rows
+from vaswani_plugin.fairseq_plugin.models.recurrent import VaswaniAttentionLSTM, VaswaniSeq2SeqLSTM
 from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS, Architecture
-from vaswani_plugin.model.configurations import AttentionLSTMConfig as Config
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]

@@ -12,8 +12,8 @@ from fairseq_flags import training_config
 from model_factory import SIZES, make_model, make_task, random_batch
 from omegaconf import OmegaConf
 
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
 from vaswani_plugin.modules.transformer import Stack
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]

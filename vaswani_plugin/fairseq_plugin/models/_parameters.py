@@ -1,7 +1,9 @@
 """The number of parameters of each named architecture."""
 
+from dataclasses import fields
 from functools import lru_cache
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -9,8 +11,18 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
-from vaswani_plugin.fairseq_plugin.models._configuration import values_of_the_task
 from vaswani_plugin.model.architectures import Architecture, Family
+
+
+def values_of_the_task(model: type, task: type) -> dict[str, Any]:
+    """The fields that a model takes from its task, with the task's defaults.
+
+    Args:
+        model: dataclass of a model; such a field is "${task.NAME}" by default.
+        task: dataclass of a task.
+    """
+    names = [field.name for field in fields(model) if field.default == f"${{task.{field.name}}}"]
+    return {name: getattr(task, name) for name in names}
 
 
 @lru_cache

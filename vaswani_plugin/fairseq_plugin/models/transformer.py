@@ -6,27 +6,195 @@ generator, scorer and ensembles expect it.
 Axes: B batch, S source length, T target length, D d_model, H heads, V vocabulary.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, register_model
 from torch import Tensor
 
-from vaswani_plugin.fairseq_plugin.models._causal_decoder import pads_right
-from vaswani_plugin.fairseq_plugin.models._configuration import completed
-from vaswani_plugin.fairseq_plugin.models._decoder import VaswaniDecoder
-from vaswani_plugin.fairseq_plugin.models._encoder import VaswaniEncoder
-from vaswani_plugin.fairseq_plugin.models._hub import FromPretrained
-from vaswani_plugin.fairseq_plugin.models._own import PaperModel
-from vaswani_plugin.fairseq_plugin.models._parts import Parts
-from vaswani_plugin.fairseq_plugin.models._rows import register_rows
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig, configuration_of
+from vaswani_plugin.fairseq_plugin.models._common import (
+    CausalDecoder,
+    IncrementalState,
+    PaperModel,
+    pads_right,
+    register_rows,
+    set_training_switches,
+)
 from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
-from vaswani_plugin.model.parts import shared_embeddings
+from vaswani_plugin.model.build import build, require_positions
+from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.transformer import Decoder, Encoder, cached_positions
+
+EncoderOut = dict[str, list[Tensor]]
+"""The output of `VaswaniEncoder`, by name."""
+SEQUENCE_FIRST = ("encoder_out", "encoder_states")
+"""Entries of the encoder's output whose batch is the second axis."""
+
+
+class _FairseqEncoder(FairseqEncoder):
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)  # set by the model
+
+
+class VaswaniEncoder(Encoder, _FairseqEncoder):
+    """`modules.transformer.Encoder` as fairseq's models expect it."""
+
+    max_source_positions: int
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+        need_weights: bool = False,
+        known_lengths: np.ndarray | None = None,
+    ) -> EncoderOut:
+        """Encode a batch.
+
+        Args:
+            src_tokens: (B, S), padded on either side.
+            src_lengths: not needed: padding is read off the tokens.
+            return_all_hiddens: also return the first layer's input and each layer's output.
+            token_embeddings: (B, S, D), used instead of the rows of the embedding matrix.
+            need_weights: also return each layer's attention weights.
+            known_lengths: lengths of the sentences (B,), known without looking at the device. If
+                none is shorter than S, no attention needs a mask.
+
+        Returns:
+            `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
+            the lengths show that there is no padding, `src_tokens` [(B, S)], and on request
+            `encoder_states` [(S, B, D) of the first layer's input and each layer's output] and
+            `attention` [(B, H, S, S) of each layer].
+
+        Raises:
+            UserError: when S exceeds the positions of the model.
+        """
+        length = src_tokens.size(1)
+        require_positions(length, self.max_source_positions, "source")
+        embedded = None
+        if token_embeddings is not None:
+            embedded = self.embedding.scale * token_embeddings
+        is_padded = known_lengths is None or bool(known_lengths.min() < length)
+        output = super().forward(src_tokens, need_weights, embedded, is_padded)
+        states = output.states if return_all_hiddens else []
+        return {
+            "encoder_out": [output.features.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [src_tokens.eq(self.padding_idx)] if is_padded else [],
+            "src_tokens": [src_tokens],
+            "encoder_states": [x.transpose(0, 1) for x in states],
+            "attention": output.self_weights,
+        }
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Select the sentences `new_order` (B',) of the batch; an index may occur repeatedly."""
+        return {
+            name: [x.index_select(int(name in SEQUENCE_FIRST), new_order) for x in tensors]
+            for name, tensors in encoder_out.items()
+        }
+
+    def max_positions(self) -> int:
+        """Longest source in tokens, the end-of-sentence token included."""
+        return self.max_source_positions
+
+
+class VaswaniDecoder(Decoder, CausalDecoder):
+    """`modules.transformer.Decoder` as fairseq's models expect it.
+
+    Attributes:
+        alignment_wanted: whether incremental decoding returns the attention to the source, for
+            fairseq's alignments and its replacing of unknown words. False saves the work.
+    """
+
+    alignment_wanted = True
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: EncoderOut,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """Predict each next token.
+
+        Args:
+            prev_output_tokens: (B, T), the target shifted right.
+            encoder_out: the output of `VaswaniEncoder`.
+            incremental_state: key-value cache; only positions not yet in it are computed.
+            features_only: stop before the projection.
+            full_context_alignment: let each position attend to the future, too.
+            alignment_layer: layer of which `attn` is the cross-attention; None: the last.
+            alignment_heads: `attn` is the mean over this many heads, from the first; None: all.
+            src_lengths: not needed: padding is read off the encoder's output.
+            return_all_hiddens: also return the first layer's input and each layer's output.
+            need_weights: also return the weights of every layer and head.
+
+        Returns:
+            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
+            positions; and a dictionary of `attn` [(B, T', S)], or [None] if only features were
+            requested; on request `inner_states` [(T', B, D)], `self_attention` [(B, H, T', T) of
+            each layer] and `cross_attention` [(B, H, T', S) of each layer].
+
+        Raises:
+            UserError: when T exceeds the positions of the model.
+        """
+        require_positions(prev_output_tokens.size(1), self.max_target_positions, "target")
+        wants_alignment = not features_only or alignment_layer is not None
+        if incremental_state is not None:
+            wants_alignment = wants_alignment and self.alignment_wanted
+        if wants_alignment and alignment_layer is None:
+            alignment_layer = len(self.layers) - 1
+        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
+        padding = encoder_out["encoder_padding_mask"]
+        added = None
+        if self.next_word is not None:
+            words = self.next_word.words(encoder_out["src_tokens"][0], memory)
+            written = self.next_word.written(prev_output_tokens)
+            added = self.next_word(words, written[:, cached_positions(incremental_state) :])
+        output = super().forward(
+            prev_output_tokens,
+            memory,
+            ~padding[0][:, None, None, :] if padding else None,
+            incremental_state,
+            self.right_padded,
+            full_context_alignment,
+            need_weights,
+            alignment_layer if wants_alignment else None,
+            added,
+        )
+        attention = None
+        if wants_alignment:
+            weights = output.cross_weights[alignment_layer if need_weights else 0]
+            attention = weights[:, :alignment_heads].mean(dim=1)
+        states = output.states if return_all_hiddens else []
+        extra = {
+            "attn": [attention],
+            "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
+            "self_attention": output.self_weights,
+            "cross_attention": output.cross_weights if need_weights else [],
+        }
+        x = output.features
+        return (x if features_only else self.output_layer(x)), extra
+
+    def extract_features(
+        self, prev_output_tokens: Tensor, encoder_out: EncoderOut, **options
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """`forward` without the projection: features (B, T', D), and the last layer's `attn`."""
+        options.setdefault("alignment_layer", len(self.layers) - 1)
+        return self(prev_output_tokens, encoder_out, features_only=True, **options)
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
-class VaswaniTransformer(FromPretrained, PaperModel, FairseqEncoderDecoderModel):
+class VaswaniTransformer(PaperModel, FairseqEncoderDecoderModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`.
 
     Attributes:
@@ -36,31 +204,33 @@ class VaswaniTransformer(FromPretrained, PaperModel, FairseqEncoderDecoderModel)
     takes_known_lengths = True
 
     @classmethod
-    def build_model(cls, cfg: VaswaniTransformerConfig, task) -> "VaswaniTransformer":
+    def build_model(cls, cfg: VaswaniTransformerConfig, task: Any) -> "VaswaniTransformer":
         """Build the model of a configuration.
 
         Args:
             cfg: the configuration; missing fields get their defaults.
-            task: has the two dictionaries.
+            task: has the two dictionaries, and a parser's task `ends_word` and `is_word`.
 
         Raises:
             ValueError: when sizes don't fit, or all embeddings are to be shared between
                 different dictionaries.
         """
-        cfg = completed(cfg, VaswaniTransformerConfig)
-        parts = Parts(cfg)
+        cfg = configuration_of(cfg, Configuration)
+        words = None
+        if cfg.next_word and hasattr(task, "ends_word"):
+            words = task.ends_word, task.is_word
         source, target = task.source_dictionary, task.target_dictionary
-        of_source, of_target, projection = shared_embeddings(
-            cfg.share_embeddings, source, target, parts.embedding
-        )
-        encoder = VaswaniEncoder(source, of_source, parts)
-        next_word = parts.next_word(task) if cfg.next_word else None
-        right = pads_right(task)
-        decoder = VaswaniDecoder(target, of_target, projection, parts, next_word, right)
+        built = build(cfg, source, target, words, VaswaniEncoder, VaswaniDecoder)
+        encoder, decoder = built.encoder, built.decoder
+        encoder.dictionary, encoder.max_source_positions = source, cfg.max_source_positions
+        decoder.dictionary, decoder.max_target_positions = target, cfg.max_target_positions
+        decoder.trains_right_padded = pads_right(task)
+        for stack in (encoder, decoder):
+            set_training_switches(stack, cfg)
         return accelerated(cls(encoder, decoder, cfg))
 
     def __init__(
-        self, encoder: VaswaniEncoder, decoder: VaswaniDecoder, cfg: VaswaniTransformerConfig
+        self, encoder: VaswaniEncoder, decoder: VaswaniDecoder, cfg: Configuration
     ) -> None:
         super().__init__(encoder, decoder)
         self.cfg = cfg

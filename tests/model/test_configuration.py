@@ -1,37 +1,26 @@
-"""The sizes that build a model without fairseq: those of the configuration, and checked."""
+"""A configuration: read from a checkpoint, and checked."""
 
 import re
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 import pytest
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.configurations import VaswaniTransformerConfig
-from vaswani_plugin.model.sizes import TransformerSizes, check_dropouts, check_sizes
+from vaswani_plugin.model.configuration import Configuration
 
-ONLY_IN_TRAINING = {"_name", "checkpoint_activations", "compile"}
 OF_THE_TASK = ("max_source_positions", "max_target_positions")
-
-
-def test_names_and_defaults_are_those_of_the_configuration():
-    theirs = {field.name: field.default for field in fields(VaswaniTransformerConfig)}
-    ours = {field.name: field.default for field in fields(TransformerSizes)}
-    assert theirs.keys() - ours.keys() == ONLY_IN_TRAINING
-    assert ours.keys() <= theirs.keys()
-    for name in ours.keys() - set(OF_THE_TASK):
-        assert str(ours[name]) == str(theirs[name]), name
 
 
 def test_what_a_checkpoint_lacks_is_the_default():
     model = {"_name": "vaswani_base", "d_model": 64, "d_k": 8, "compile": False, "unheard_of": 1}
-    sizes = TransformerSizes.from_configuration(model, {"max_source_positions": 77})
-    expected = asdict(TransformerSizes()) | {"d_model": 64, "d_k": 8, "max_source_positions": 77}
+    sizes = Configuration.from_checkpoint(model, {"max_source_positions": 77})
+    expected = asdict(Configuration()) | {"d_model": 64, "d_k": 8, "max_source_positions": 77}
     assert asdict(sizes) == expected
 
 
 def test_the_models_own_positions_come_before_the_tasks():
     model, task = dict.fromkeys(OF_THE_TASK, 30), dict.fromkeys(OF_THE_TASK, 20)
-    sizes = TransformerSizes.from_configuration(model, task)
+    sizes = Configuration.from_checkpoint(model, task)
     assert (sizes.max_source_positions, sizes.max_target_positions) == (30, 30)
 
 
@@ -52,11 +41,11 @@ def test_the_models_own_positions_come_before_the_tasks():
 )
 def test_another_kind_of_value_is_refused(name, value, part):
     with pytest.raises(UserError, match=re.escape(part)):
-        TransformerSizes.from_configuration({name: value}, {})
+        Configuration.from_checkpoint({name: value}, {})
 
 
 def test_whole_numbers_are_numbers():
-    assert TransformerSizes.from_configuration({"dropout": 0, "d_v": None}, {}).dropout == 0
+    assert Configuration.from_checkpoint({"dropout": 0, "d_v": None}, {}).dropout == 0
 
 
 @pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
@@ -65,23 +54,23 @@ def test_dropouts_out_of_range_are_refused(name, p):
     flag = "--" + name.replace("_", "-")
     part = f"{flag} is {p}; it must be from 0 to below 1"
     with pytest.raises(UserError, match=f"^{re.escape(part)}$"):
-        check_sizes(TransformerSizes(**{name: p}))
+        Configuration(**{name: p}).check()
 
 
 @pytest.mark.parametrize("name", ["d_ff", "decoder_layers", *OF_THE_TASK])
 def test_sizes_below_1_are_refused(name):
     flag = "--" + name.replace("_", "-")
     with pytest.raises(UserError, match=f"^{flag} is -3; it must be at least 1$"):
-        check_sizes(TransformerSizes(**{name: -3}))
+        Configuration(**{name: -3}).check()
 
 
 @pytest.mark.parametrize("eps", [-1e-6, float("nan"), float("inf")])
 def test_epsilons_out_of_range_are_refused(eps):
     with pytest.raises(UserError, match=f"^--layer-norm-eps is {eps}; it must be a number from 0$"):
-        check_sizes(TransformerSizes(layer_norm_eps=eps))
+        Configuration(layer_norm_eps=eps).check()
 
 
 @pytest.mark.parametrize("p", [0, 0.0, 0.999])
 def test_dropouts_in_range_are_taken(p):
-    check_dropouts(TransformerSizes(dropout=p, activation_dropout=7.0), ("dropout",))
-    check_sizes(TransformerSizes(dropout=p, attention_dropout=p, activation_dropout=p))
+    Configuration(dropout=p, activation_dropout=7.0).check_dropouts(("dropout",))
+    Configuration(dropout=p, attention_dropout=p, activation_dropout=p).check()

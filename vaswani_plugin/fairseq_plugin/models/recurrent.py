@@ -1,4 +1,9 @@
-"""Recurrent encoder-decoders with fairseq's interface: the code that both models share.
+"""The recurrent ancestors as fairseq models: deep LSTMs, without and with attention.
+
+In `vaswani_seq2seq_lstm` (Sutskever et al. 2014) the decoder gets only the encoder's final states.
+As in that paper the source is read backwards, so that its first words are near the first words of
+the translation. (Its end-of-sentence token is then read first; the decoder's input begins with one,
+too.) `vaswani_attention_lstm` has a stacked bidirectional encoder and a decoder with attention.
 
 Axes: B batch, S source length, T target length, D d_model, N layers, V vocabulary.
 """
@@ -11,16 +16,35 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
-from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    register_model,
+)
 from torch import Tensor, nn
 
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.configurations import (
+    AttentionLSTMConfig,
+    Seq2SeqLSTMConfig,
+    configuration_of,
+)
 from vaswani_plugin.fairseq_plugin.defaults import set_recurrent_defaults
-from vaswani_plugin.fairseq_plugin.models._causal_decoder import pads_right, refuse_retained_dropout
-from vaswani_plugin.fairseq_plugin.models._hub import FromPretrained
-from vaswani_plugin.fairseq_plugin.models._own import ProjectedLoss
+from vaswani_plugin.fairseq_plugin.models._common import (
+    ProjectedLoss,
+    pads_right,
+    refuse_retained_dropout,
+    register_rows,
+)
 from vaswani_plugin.model.acceleration import accelerated
-from vaswani_plugin.model.configurations import RecurrentConfig, check_recurrent_sizes
-from vaswani_plugin.model.parts import shared_embeddings
+from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS
+from vaswani_plugin.model.build import build_attention_lstm, build_seq2seq, shared_embeddings
+from vaswani_plugin.model.configuration import (
+    AttentionLSTMConfiguration,
+    RecurrentConfiguration,
+    Seq2SeqConfiguration,
+)
 from vaswani_plugin.modules.recurrent import (
     RecurrentDecoder,
     RecurrentEncoder,
@@ -48,7 +72,7 @@ class LSTMEncoder(FairseqEncoder):
         dictionary: Dictionary,
         embedding: nn.Embedding,
         layers: RecurrentEncoder,
-        cfg: RecurrentConfig,
+        cfg: RecurrentConfiguration,
     ) -> None:
         super().__init__(dictionary)
         self.padding_idx = embedding.padding_idx
@@ -123,7 +147,7 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         embedding: nn.Embedding,
         projection: nn.Embedding,
         layers: RecurrentDecoder,
-        cfg: RecurrentConfig,
+        cfg: RecurrentConfiguration,
         trains_right_padded: bool,
     ) -> None:
         super().__init__(dictionary)
@@ -221,8 +245,8 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
-    """An LSTM encoder and an LSTM decoder; a subclass chooses them in `make_layers`.
+class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
+    """An LSTM encoder and an LSTM decoder; a subclass says which.
 
     Attributes:
         takes_known_lengths: the sources' lengths may be given to `forward` and to the encoder.
@@ -230,8 +254,9 @@ class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
 
     takes_known_lengths = True
 
+    configuration: ClassVar[type[RecurrentConfiguration]]
     make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
-    """Builds the LSTMs of a configuration; defined by a subclass."""
+    """Builds the LSTMs of a configuration."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -240,7 +265,7 @@ class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
         set_recurrent_defaults(parser)
 
     @classmethod
-    def build_model(cls, cfg: RecurrentConfig, task) -> "RecurrentModel":
+    def build_model(cls, cfg: Any, task: Any) -> "RecurrentModel":
         """Build the model of a configuration.
 
         Args:
@@ -251,7 +276,8 @@ class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
             ValueError: when sizes don't fit, or all embeddings are to be shared between
                 different dictionaries.
         """
-        check_recurrent_sizes(cfg)
+        cfg = configuration_of(cfg, cls.configuration)
+        cfg.check()
         source, target = task.source_dictionary, task.target_dictionary
         of_source, of_target, projection = shared_embeddings(
             cfg.share_embeddings,
@@ -278,3 +304,44 @@ class RecurrentModel(FromPretrained, ProjectedLoss, FairseqEncoderDecoderModel):
         """Predict each next token: see `LSTMEncoder.forward` and `LSTMDecoder.forward`."""
         encoder_out = self.encoder(src_tokens, src_lengths, known_lengths)
         return self.decoder(prev_output_tokens, encoder_out, features_only=features_only)
+
+
+@register_model("vaswani_seq2seq_lstm", dataclass=Seq2SeqLSTMConfig)
+class VaswaniSeq2SeqLSTM(RecurrentModel):
+    """The decoder starts from the final h and c of every encoder layer."""
+
+    configuration = Seq2SeqConfiguration
+    make_layers = staticmethod(build_seq2seq)
+
+
+@register_model("vaswani_attention_lstm", dataclass=AttentionLSTMConfig)
+class VaswaniAttentionLSTM(RecurrentModel):
+    """The decoder starts from the final states of the encoder's two directions."""
+
+    configuration = AttentionLSTMConfiguration
+    make_layers = staticmethod(build_attention_lstm)
+
+    @torch.no_grad()
+    def attention_weights(
+        self, src_tokens: Tensor, prev_output_tokens: Tensor
+    ) -> dict[str, list[Tensor]]:
+        """The decoder's attention weights, for figures, in the layout of the Transformer's.
+
+        Args:
+            src_tokens: (B, S).
+            prev_output_tokens: (B, T).
+
+        Returns:
+            `cross` [(B, 1, T, S)].
+
+        Raises:
+            UserError: the model was made with --attention none.
+        """
+        if self.decoder.attention is None:
+            raise UserError("the model was trained with --attention none: it has no attention")
+        _, extra = self.decoder(prev_output_tokens, self.encoder(src_tokens))
+        return {"cross": [extra["attn"][0].unsqueeze(1)]}
+
+
+register_rows("vaswani_seq2seq_lstm", Seq2SeqLSTMConfig, SEQ2SEQ_LSTMS)
+register_rows("vaswani_attention_lstm", AttentionLSTMConfig, ATTENTION_LSTMS)

@@ -1,0 +1,97 @@
+"""The configurations of `model/configuration.py` as fairseq's dataclasses, which become flags.
+
+fairseq's parser wants its own base class, its own type of choices, and `Optional`.
+"""
+
+import enum
+from dataclasses import MISSING, field, fields, make_dataclass
+from functools import cache
+from typing import Any, Optional, TypeVar, get_type_hints
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
+
+from vaswani_plugin.model import configuration
+from vaswani_plugin.model.configuration import Checkpointed, Configuration
+
+Kind = TypeVar("Kind", bound=Checkpointed)
+
+OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_positions")
+OF_A_TEXT = {
+    "tokens_per_sample": int,
+    "add_bos_token": bool,
+    "max_target_positions": Optional[int],  # noqa: UP045 -- fairseq's parser reads no other
+}
+"""What a language model's dataclass takes from its task."""
+
+
+def fairseq_dataclass(
+    name: str, kind: type[Checkpointed], without: tuple[str, ...] = (), **of_task: Any
+) -> type[FairseqDataclass]:
+    """Derive fairseq's dataclass of a configuration.
+
+    Args:
+        name: of the new class, under which this file has it.
+        kind: the configuration.
+        without: fields that are left out.
+        of_task: types of further fields that the task has, by name.
+    """
+    hints, made = get_type_hints(kind), []
+    for each in fields(kind):
+        if each.name in without or each.name in of_task:
+            continue
+        if each.metadata.get("of_task"):
+            of_task[each.name] = hints[each.name]
+            continue
+        choices = each.metadata["choices"]
+        hint = _choices(choices) if choices else hints[each.name]
+        if hint == int | None:
+            hint = Optional[int]  # noqa: UP045
+        shown = field(default=each.default, metadata={"help": each.metadata["help"]})
+        made.append((each.name, hint, shown))
+    made += [(n, hint, field(default=II(f"task.{n}"))) for n, hint in of_task.items()]
+    own = {"__doc__": kind.__doc__, "__module__": __name__}
+    return make_dataclass(name, made, bases=(FairseqDataclass,), namespace=own)
+
+
+@cache
+def _choices(words: tuple[str, ...]) -> type[enum.Enum]:
+    return ChoiceEnum(list(words))
+
+
+VaswaniTransformerConfig = fairseq_dataclass("VaswaniTransformerConfig", Configuration)
+VaswaniLanguageModelConfig = fairseq_dataclass(
+    "VaswaniLanguageModelConfig", Configuration, OF_AN_ENCODER, **OF_A_TEXT
+)
+OneLayerConfig = fairseq_dataclass(
+    "OneLayerConfig", configuration.OneLayerConfiguration, **OF_A_TEXT
+)
+RecurrentLanguageModelConfig = fairseq_dataclass(
+    "RecurrentLanguageModelConfig", configuration.RecurrentLanguageModelConfiguration
+)
+Seq2SeqLSTMConfig = fairseq_dataclass("Seq2SeqLSTMConfig", configuration.Seq2SeqConfiguration)
+AttentionLSTMConfig = fairseq_dataclass(
+    "AttentionLSTMConfig", configuration.AttentionLSTMConfiguration
+)
+
+
+def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
+    """Read our configuration from fairseq's.
+
+    Args:
+        cfg: as the command line or a checkpoint gives it, or the dataclass itself. Missing fields,
+            such as fields newer than the checkpoint, get their defaults.
+        kind: of the configuration.
+        more: values that fairseq's has under no such name.
+    """
+    given = {}
+    for each in fields(kind):
+        value = getattr(cfg, each.name, MISSING) if each.name not in more else more[each.name]
+        if value is not MISSING and (each.name in cfg if hasattr(cfg, "keys") else True):
+            given[each.name] = str(value) if isinstance(value, enum.Enum) else value
+    return kind(**given)
+
+
+def text_positions(cfg: Any) -> int:
+    """Positions of a language model: --max-target-positions, else the length of a sample."""
+    return cfg.max_target_positions or cfg.tokens_per_sample + bool(cfg.add_bos_token)

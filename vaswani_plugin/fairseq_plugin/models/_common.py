@@ -1,0 +1,222 @@
+"""What our fairseq models share: members, the rows of sizes, and the switches of training.
+
+Axes: B batch, T tokens, D d_model, V vocabulary.
+"""
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import partial
+from typing import Any, Self
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder, register_model_architecture
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.architectures import Architecture
+from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.loss import projected_loss
+from vaswani_plugin.modules.transformer import Stack
+
+IncrementalState = dict[str, dict[str, Tensor]]
+"""The cache of `modules.transformer` under fairseq's name."""
+MULTILINGUAL = "multilingual_translation"
+LANGUAGE_MODEL = "vaswani_lm"
+"""The names of our language models begin with it."""
+TASKS_OF_PAIRS = ("translation", "vaswani_translation", "vaswani_parsing")
+TASKS_OF_TEXT = ("language_modeling", "vaswani_language_modeling")
+
+
+class CausalDecoder(FairseqIncrementalDecoder):
+    """Base class that adds fairseq's interface to a decoder of `modules`.
+
+    It comes after that decoder in the list of bases; `set_up` sets the attributes.
+
+    Attributes:
+        max_target_positions: longest sequence in tokens, the end-of-sentence token included.
+        trains_right_padded: whether training batches are padded on the right only.
+        weights_are_final: whether the weights no longer change.
+    """
+
+    max_target_positions: int
+    trains_right_padded: bool = False
+    weights_are_final: bool = False
+
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)
+
+    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
+        """Mark the weights as final; fairseq's commands call this before they generate.
+
+        Raises:
+            UserError: when dropout is to stay on.
+        """
+        refuse_retained_dropout(retain_dropout)
+        self.weights_are_final = True
+
+    @property
+    def right_padded(self) -> bool:
+        """Whether padding is on the right only, so that the causal mask covers it.
+
+        Outside of training padding may be on either side.
+        """
+        return self.training and self.trains_right_padded
+
+    def output_layer(self, features: Tensor) -> Tensor:
+        """Project features (..., D) to logits (..., V)."""
+        return self.project(features)
+
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> None:
+        """Reorder the rows of every cache in place: the new row i is the old `new_order[i]`."""
+        for cache in incremental_state.values():
+            for name, tensor in cache.items():
+                cache[name] = tensor.index_select(0, new_order)
+
+    def max_positions(self) -> int:
+        """Longest sequence in tokens, the end-of-sentence token included."""
+        return self.max_target_positions
+
+
+def refuse_retained_dropout(is_wanted: bool) -> None:
+    """Refuse --retain-dropout, which would have no effect.
+
+    Raises:
+        UserError: when dropout is to stay on in generation.
+    """
+    if is_wanted:
+        raise UserError(
+            "--retain-dropout: models of this plugin generate without dropout; drop the flag"
+        )
+
+
+def pads_right(task: Any) -> bool:
+    """Whether a task pads its targets on the right, as fairseq's tasks do."""
+    return not getattr(getattr(task, "cfg", None), "left_pad_target", True)
+
+
+class ProjectedLoss:
+    """Lets a criterion project the features; comes before fairseq's class in a model's bases."""
+
+    projected_loss = staticmethod(projected_loss)
+    """Projects features and computes their loss, for a criterion."""
+
+    @property
+    def projection_weight(self) -> Tensor:
+        """The rows of the pre-softmax projection (V, D), for a loss that projects itself.
+
+        A decoder without `projection` projects by the matrix that embeds.
+        """
+        return getattr(self.decoder, "projection", self.decoder.embedding).weight
+
+
+class PaperModel(ProjectedLoss):
+    """A model of Figure 1; it has a configuration, `cfg`."""
+
+    cfg: Configuration
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training or evaluation mode, as `torch.nn.Module.train` does.
+
+        Raises:
+            UserError: when the layers are to be compiled and there is no C++ compiler.
+        """
+        compiler = os.environ.get("CXX", "g++")
+        if mode and self.cfg.compile and not shutil.which(compiler):
+            raise UserError(
+                f"--compile needs a C++ compiler and there is no {compiler}; install one, name "
+                f"it in the variable CXX, or train without --compile"
+            )
+        return super().train(mode)
+
+
+def set_training_switches(stack: Stack, cfg: Configuration) -> None:
+    """Apply --checkpoint-activations and --compile to the layers of a stack, in training."""
+    run = _call
+    if cfg.compile:
+        run = torch.compile(run, dynamic=True)
+    if cfg.checkpoint_activations:
+        run = partial(checkpoint, run, use_reentrant=False)
+    stack.run_layer = None if run is _call else run
+
+
+def _call(layer: nn.Module, *arguments: Any) -> Any:
+    return layer(*arguments)
+
+
+def require_one_dictionary(task: Any) -> None:
+    """Refuse a task with two dictionaries: one matrix embeds inputs and projects to outputs.
+
+    Raises:
+        UserError: when the outputs' dictionary is not the inputs'.
+    """
+    if task.source_dictionary != task.target_dictionary:
+        raise UserError(
+            "--output-dictionary-size makes another dictionary of the outputs, but one matrix "
+            "embeds and projects here; leave it out, or binarize with a smaller dictionary"
+        )
+
+
+def require_text_positions(length: int, limit: int) -> None:
+    """Refuse a text that is longer than a language model's positions.
+
+    Raises:
+        UserError: when a text of `length` tokens exceeds the model's `limit`.
+    """
+    if length > limit:
+        raise UserError(
+            f"a sample has {length} tokens and the language model {limit} positions; give "
+            f"--tokens-per-sample {limit} or less, or train with more"
+        )
+
+
+def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -> None:
+    """Make each row an `--arch`; fairseq registers the row with the model's own name itself.
+
+    A row sets only what the command line left unset.
+
+    Args:
+        model_name: the model's name in fairseq.
+        config: the model's dataclass.
+        rows: the architectures.
+
+    Raises:
+        ValueError: when a row sets a key that the configuration lacks.
+    """
+    for row in rows:
+        unknown = set(row.changes) - {f.name for f in fields(config)}
+        if unknown:
+            raise ValueError(f"{row.name} sets unknown keys: {', '.join(sorted(unknown))}")
+        if row.name != model_name:
+            is_language_model = model_name.startswith(LANGUAGE_MODEL)
+            register_model_architecture(model_name, row.name)(_setter(row, is_language_model))
+
+
+def _setter(row: Architecture, is_language_model: bool):
+    def set_unset_keys(args: argparse.Namespace) -> None:
+        task = getattr(args, "task", None)
+        if task == MULTILINGUAL:
+            raise UserError(
+                f"--task {MULTILINGUAL} needs an architecture with an encoder and a decoder a "
+                f"language, such as multilingual_transformer; --arch {row.name} has one of each"
+            )
+        if is_language_model and task in TASKS_OF_PAIRS:
+            raise UserError(
+                f"--arch {row.name} is a language model: give --task vaswani_language_modeling, "
+                f"not {task}"
+            )
+        if not is_language_model and task in TASKS_OF_TEXT:
+            raise UserError(
+                f"--arch {row.name} has an encoder: give --task vaswani_translation, not {task}, "
+                f"or a language model such as vaswani_lm_base"
+            )
+        for key, value in row.changes.items():
+            if getattr(args, key, None) is None:
+                setattr(args, key, value)
+
+    return set_unset_keys

@@ -1,0 +1,247 @@
+"""The language models as fairseq models: Transformer, one layer of the lecture notes, LSTM.
+
+Axes: B batch, T tokens, D d_model, H heads, V vocabulary.
+"""
+
+import argparse
+import sys
+from typing import Any
+
+from fairseq.models import FairseqLanguageModel, register_model
+from torch import Tensor
+
+from vaswani_plugin.fairseq_plugin.configurations import (
+    OneLayerConfig,
+    RecurrentLanguageModelConfig,
+    VaswaniLanguageModelConfig,
+    configuration_of,
+    text_positions,
+)
+from vaswani_plugin.fairseq_plugin.defaults import (
+    RECURRENT_LANGUAGE_MODEL_VALUES,
+    set_recurrent_defaults,
+)
+from vaswani_plugin.fairseq_plugin.models._common import (
+    CausalDecoder,
+    IncrementalState,
+    PaperModel,
+    ProjectedLoss,
+    register_rows,
+    require_one_dictionary,
+    require_text_positions,
+    set_training_switches,
+)
+from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.architectures import LANGUAGE_MODELS, LSTM_LANGUAGE_MODELS, ONE_LAYER
+from vaswani_plugin.model.build import (
+    build_language_model,
+    build_one_layer,
+    build_recurrent_language_model,
+)
+from vaswani_plugin.model.configuration import (
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentLanguageModelConfiguration,
+)
+from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
+from vaswani_plugin.modules.recurrent import reading_order, reordered
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
+
+Extra = dict[str, list[Tensor | None]]
+UNLIMITED = sys.maxsize
+
+
+class TextDecoder(CausalDecoder):
+    """What our language models' decoders share."""
+
+    trains_right_padded = True  # as fairseq's text datasets are
+
+    def extract_features(
+        self, src_tokens: Tensor, encoder_out: None = None, **options
+    ) -> tuple[Tensor, Extra]:
+        """`forward` without the projection: features (B, T', D), and the dictionary."""
+        return self(src_tokens, features_only=True, **options)
+
+
+class LanguageDecoder(LanguageModel, TextDecoder):
+    """`modules.language_model.LanguageModel` as fairseq's models expect it."""
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        encoder_out: None = None,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Extra]:
+        """Predict each next token.
+
+        Args:
+            src_tokens: (B, T), the text shifted right, padded on either side.
+            src_lengths: not needed: padding is read off the tokens.
+            encoder_out: not needed: there is no encoder.
+            incremental_state: key-value cache; only positions not yet in it are computed.
+            features_only: stop before the projection.
+            return_all_hiddens: also return the first layer's input and each layer's output.
+            need_weights: also return the weights of every layer and head.
+
+        Returns:
+            Logits (B, T', V), or features (B, T', D), where T' is the number of computed
+            positions; and a dictionary, on request with `inner_states` [(T', B, D)] and
+            `self_attention` [(B, H, T', T) of each layer].
+
+        Raises:
+            UserError: when T exceeds the positions of the model.
+        """
+        require_text_positions(src_tokens.size(1), self.max_target_positions)
+        output = super().forward(src_tokens, incremental_state, self.right_padded, need_weights)
+        states = output.states if return_all_hiddens else []
+        extra = {
+            "attn": [None],
+            "inner_states": [x.transpose(0, 1) for x in states],  # (B, T', D) -> (T', B, D)
+            "self_attention": output.self_weights,
+        }
+        x = output.features
+        return (x if features_only else self.output_layer(x)), extra
+
+
+@register_model("vaswani_lm", dataclass=VaswaniLanguageModelConfig)
+class VaswaniLanguageModel(PaperModel, FairseqLanguageModel):
+    """The right half of Figure 1 without attention to a source; one matrix embeds and projects."""
+
+    @classmethod
+    def build_model(cls, cfg: VaswaniLanguageModelConfig, task: Any) -> "VaswaniLanguageModel":
+        """Build the model of a configuration.
+
+        Args:
+            cfg: the configuration; missing fields get their defaults.
+            task: has the dictionary.
+
+        Raises:
+            ValueError: when sizes don't fit, or inputs and outputs have different dictionaries.
+        """
+        require_one_dictionary(task)
+        limit = text_positions(cfg)
+        cfg = configuration_of(cfg, Configuration, max_target_positions=limit)
+        decoder = build_language_model(cfg, task.source_dictionary, LanguageDecoder)
+        decoder.dictionary, decoder.max_target_positions = task.source_dictionary, limit
+        set_training_switches(decoder, cfg)
+        return accelerated(cls(decoder, cfg))
+
+    def __init__(self, decoder: LanguageDecoder, cfg: Configuration) -> None:
+        super().__init__(decoder)
+        self.cfg = cfg
+
+
+class OneLayerDecoder(OneLayerLanguageModel, TextDecoder):
+    """`modules.one_layer.OneLayerLanguageModel` as fairseq's models expect it."""
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        features_only: bool = False,
+    ) -> tuple[Tensor, Extra]:
+        """Predict each next word; see `LanguageDecoder.forward`. There is no cache."""
+        require_text_positions(src_tokens.size(1), self.max_target_positions)
+        features = super().forward(src_tokens)
+        return (features if features_only else self.output_layer(features)), {"attn": [None]}
+
+
+@register_model("vaswani_lm_one_layer", dataclass=OneLayerConfig)
+class OneLayerModel(ProjectedLoss, FairseqLanguageModel):
+    """The model of `--arch vaswani_lm_one_layer`; the lecture notes give no sizes."""
+
+    @classmethod
+    def build_model(cls, cfg: OneLayerConfig, task: Any) -> "OneLayerModel":
+        """Build the model of a configuration.
+
+        Args:
+            cfg: the configuration.
+            task: has the dictionary.
+
+        Raises:
+            ValueError: when a size is below 1, --d-model is odd, or --dropout is out of range.
+        """
+        require_one_dictionary(task)
+        limit, dictionary = text_positions(cfg), task.source_dictionary
+        cfg = configuration_of(cfg, OneLayerConfiguration)
+        decoder = build_one_layer(cfg, dictionary, limit, OneLayerDecoder)
+        decoder.dictionary, decoder.max_target_positions = dictionary, limit
+        return accelerated(cls(decoder))
+
+
+class LSTMLanguageDecoder(RecurrentLanguageModel, TextDecoder):
+    """`modules.recurrent_language_model.RecurrentLanguageModel` as fairseq's models expect it."""
+
+    max_target_positions = UNLIMITED
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        encoder_out: None = None,
+        incremental_state: IncrementalState | None = None,
+        features_only: bool = False,
+    ) -> tuple[Tensor, Extra]:
+        """Predict each next token; see `LanguageDecoder.forward`.
+
+        If `incremental_state` holds the layers' states, only the last token is read.
+        """
+        states = states_in(incremental_state)
+        tokens = src_tokens if states is None else src_tokens[:, -1:]
+        order = None
+        if tokens.size(1) > 1 and not self.right_padded:  # padding may be on either side
+            order = reading_order(tokens.eq(self.padding_idx))
+            tokens = tokens.gather(1, order)
+        features, states = self.read(tokens, states)
+        if order is not None:
+            features = reordered(features, order.argsort(dim=1))
+        if incremental_state is not None:
+            for number, (h, c) in enumerate(states):
+                incremental_state[f"layer {number}"] = {"h": h, "c": c}
+        return (features if features_only else self.output_layer(features)), {"attn": [None]}
+
+
+def states_in(incremental_state: IncrementalState | None) -> States | None:
+    """The layers' states in fairseq's cache, or None where it is empty."""
+    if not incremental_state:
+        return None
+    return [(cache["h"], cache["c"]) for cache in incremental_state.values()]
+
+
+@register_model("vaswani_lm_lstm", dataclass=RecurrentLanguageModelConfig)
+class LSTMLanguageModel(ProjectedLoss, FairseqLanguageModel):
+    """The model of `--arch vaswani_lm_lstm`; one matrix embeds and projects."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the model's flags, with its limit of the gradient's norm as the default."""
+        super().add_args(parser)
+        set_recurrent_defaults(parser, RECURRENT_LANGUAGE_MODEL_VALUES)
+
+    @classmethod
+    def build_model(cls, cfg: RecurrentLanguageModelConfig, task: Any) -> "LSTMLanguageModel":
+        """Build the model of a configuration.
+
+        Args:
+            cfg: the configuration.
+            task: has the dictionary.
+
+        Raises:
+            ValueError: when a size or a dropout is out of range.
+        """
+        require_one_dictionary(task)
+        cfg = configuration_of(cfg, RecurrentLanguageModelConfiguration)
+        dictionary = task.source_dictionary
+        decoder = build_recurrent_language_model(cfg, dictionary, LSTMLanguageDecoder)
+        decoder.dictionary = dictionary
+        return accelerated(cls(decoder))
+
+
+register_rows("vaswani_lm", VaswaniLanguageModelConfig, LANGUAGE_MODELS)
+register_rows("vaswani_lm_one_layer", OneLayerConfig, ONE_LAYER)
+register_rows("vaswani_lm_lstm", RecurrentLanguageModelConfig, LSTM_LANGUAGE_MODELS)

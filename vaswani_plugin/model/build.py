@@ -1,0 +1,307 @@
+"""Builds models: configuration in, `modules` out.
+
+What draws random numbers is built in one fixed order, so that a seed gives the same weights.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vaswani_plugin.errors import UserError, value_errors_as_user_errors
+from vaswani_plugin.model.configuration import (
+    AttentionLSTMConfiguration,
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentLanguageModelConfiguration,
+    Seq2SeqConfiguration,
+    head_sizes,
+)
+from vaswani_plugin.modules.attention import MultiHeadAttention
+from vaswani_plugin.modules.embedding import Embedding
+from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
+from vaswani_plugin.modules.one_layer import OneLayer, OneLayerLanguageModel
+from vaswani_plugin.modules.parser import NextWord
+from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from vaswani_plugin.modules.recurrent import (
+    AdditiveAttention,
+    DotAttention,
+    MeanContext,
+    RecurrentDecoder,
+    RecurrentEncoder,
+)
+from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentLanguageModel
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
+
+Matrix = TypeVar("Matrix", bound=nn.Module)
+Words = tuple[Tensor, Tensor]
+"""Which source tokens end a word, and which target symbols stand for a word; each boolean (V,)."""
+
+FAIRSEQ_FIRST_POSITION = 2
+"""fairseq numbers positions from padding_idx + 1, which is 2 with its dictionaries."""
+
+DROPOUTS = ("dropout", "hidden_dropout", "input_dropout", "word_dropout", "weight_dropout")
+"""Fields of the LSTM language model's configuration, in the order of `Dropouts`."""
+ATTENTIONS = {
+    "dot": DotAttention,
+    "scaled-dot": partial(DotAttention, scaled=True),
+    "additive": AdditiveAttention,
+    "mean": MeanContext,
+}
+"""Attention by the value of --attention; with "none" the decoder has the final states only."""
+
+
+class SizedDictionary(Protocol):
+    """The part of a dictionary that embeddings need. `==` compares two by their content."""
+
+    def __len__(self) -> int:
+        """Number of symbols."""
+
+    def pad(self) -> int:
+        """Number of the padding symbol."""
+
+    def eos(self) -> int:
+        """Number of the end of sentence."""
+
+
+def build(
+    cfg: Configuration,
+    source: SizedDictionary,
+    target: SizedDictionary,
+    words: Words | None = None,
+    encoder: type[Encoder] = Encoder,
+    decoder: type[Decoder] = Decoder,
+) -> EncoderDecoder:
+    """Build a Transformer (section 3, Figure 1).
+
+    Args:
+        cfg: the configuration.
+        source, target: dictionaries.
+        words: of a parser with `next_word`.
+        encoder, decoder: classes of the two halves.
+
+    Raises:
+        UserError: sizes don't fit, all embeddings are to be shared and the dictionaries differ, or
+            `next_word` is on and the task counts no words.
+    """
+    cfg.check()
+    head_sizes(cfg)
+    of_source, of_target, projection = shared_embeddings(
+        cfg.share_embeddings, source, target, partial(_embedding, cfg)
+    )
+    of_encoder = of_source, _positions(cfg, cfg.max_source_positions)
+    layers = (encoder_layer(cfg) for _ in range(cfg.encoder_layers))
+    encodes = encoder(*of_encoder, layers, cfg.dropout, cfg.attention_window)
+    next_word = None
+    if cfg.next_word:
+        if words is None:
+            raise UserError("--next-word is for --task vaswani_parsing: no other counts words")
+        next_word = NextWord(cfg.d_model, *words, source.pad(), source.eos())
+    of_decoder = of_target, _positions(cfg, cfg.max_target_positions)
+    layers = (decoder_layer(cfg) for _ in range(cfg.decoder_layers))
+    decodes = decoder(*of_decoder, layers, cfg.dropout, cfg.attention_window, projection, next_word)
+    return EncoderDecoder(encodes, decodes)
+
+
+def build_language_model(
+    cfg: Configuration, dictionary: SizedDictionary, kind: type[LanguageModel] = LanguageModel
+) -> LanguageModel:
+    """Build a Transformer language model: the decoder of Figure 1 without cross-attention.
+
+    Args:
+        cfg: the configuration; what it says of an encoder is ignored.
+        dictionary: of the text.
+        kind: class of the model.
+
+    Raises:
+        UserError: sizes don't fit.
+    """
+    cfg.check()
+    head_sizes(cfg)
+    embedding = _embedding(cfg, dictionary)
+    positions = _positions(cfg, cfg.max_target_positions)
+    layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
+    return kind(embedding, positions, layers, dropout=cfg.dropout, window=cfg.attention_window)
+
+
+def build_one_layer(
+    cfg: OneLayerConfiguration,
+    dictionary: SizedDictionary,
+    positions: int,
+    kind: type[OneLayerLanguageModel] = OneLayerLanguageModel,
+) -> OneLayerLanguageModel:
+    """Build the language model of the lecture notes.
+
+    Args:
+        cfg: the configuration.
+        dictionary: of the text.
+        positions: longest text in tokens.
+        kind: class of the model.
+
+    Raises:
+        UserError: sizes don't fit, or the dropout is out of range.
+    """
+    cfg.check_dropouts(("dropout",))
+    embedding = _embedding(cfg, dictionary)
+    with value_errors_as_user_errors():
+        table = SinusoidalPositions(positions, cfg.d_model)
+        layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff, projections=not cfg.no_projections)
+    return kind(embedding, table, layer, cfg.dropout)
+
+
+def build_recurrent_language_model(
+    cfg: RecurrentLanguageModelConfiguration,
+    dictionary: SizedDictionary,
+    kind: type[RecurrentLanguageModel] = RecurrentLanguageModel,
+) -> RecurrentLanguageModel:
+    """Build the LSTM language model.
+
+    Raises:
+        UserError: a size or a dropout is out of range.
+    """
+    cfg.check_dropouts(DROPOUTS)
+    dropouts = Dropouts(*(getattr(cfg, name) for name in DROPOUTS))
+    with value_errors_as_user_errors():
+        sizes = cfg.d_model, cfg.units, cfg.layers
+        return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
+
+
+def build_seq2seq(cfg: Seq2SeqConfiguration) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+    """Build the LSTMs of Sutskever et al. (2014)."""
+    sizes = cfg.d_model, cfg.layers, cfg.dropout
+    encoder = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
+    return encoder, RecurrentDecoder(*sizes)
+
+
+def build_attention_lstm(
+    cfg: AttentionLSTMConfiguration,
+) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+    """Build a bidirectional encoder and a decoder that attends to it.
+
+    Raises:
+        UserError: --input-feeding without attention, or a width that can't be halved.
+    """
+    sizes = cfg.d_model, cfg.layers, cfg.dropout
+    if cfg.attention == "none" and cfg.input_feeding:
+        raise UserError("--input-feeding feeds attention back; --attention none has none")
+    attention = ATTENTIONS[cfg.attention](cfg.d_model) if cfg.attention != "none" else None
+    with value_errors_as_user_errors():
+        encoder = RecurrentEncoder(*sizes, both_ways=True)
+    return encoder, RecurrentDecoder(*sizes, attention, cfg.input_feeding)
+
+
+def encoder_layer(cfg: Configuration) -> EncoderLayer:
+    """Section 3.1; also the layer of a language model."""
+    return EncoderLayer(_attention(cfg), _feed_forward(cfg), partial(_add_norm, cfg))
+
+
+def decoder_layer(cfg: Configuration) -> DecoderLayer:
+    """Section 3.1."""
+    attentions = _attention(cfg), _attention(cfg)
+    return DecoderLayer(*attentions, _feed_forward(cfg), partial(_add_norm, cfg))
+
+
+def _attention(cfg: Configuration) -> MultiHeadAttention:
+    """Section 3.2.2."""
+    sizes = cfg.d_model, cfg.heads, *head_sizes(cfg)
+    return MultiHeadAttention(*sizes, cfg.attention_dropout, cfg.attention_scale != "none")
+
+
+def _feed_forward(cfg: Configuration) -> FeedForward:
+    """Section 3.3."""
+    return FeedForward(cfg.d_model, cfg.d_ff, cfg.activation_dropout)
+
+
+def _add_norm(cfg: Configuration) -> AddNorm:
+    """Section 3.1."""
+    return AddNorm(cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
+
+
+def _embedding(cfg: Configuration, dictionary: SizedDictionary) -> Embedding:
+    """Section 3.4, with a row for each symbol of the dictionary."""
+    return Embedding(len(dictionary), cfg.d_model, dictionary.pad())
+
+
+def _positions(cfg: Configuration, rows: int) -> nn.Module:
+    """Section 3.5, with a table of so many rows: (B, T) numbers -> (B, T, D)."""
+    if cfg.positions == "learned":
+        return LearnedPositions(rows, cfg.d_model)
+    encoding = fairseq_sinusoids if cfg.positions == "sinusoidal-fairseq" else sinusoids
+    return SinusoidalPositions(rows, cfg.d_model, encoding)
+
+
+def fairseq_sinusoids(positions: Tensor, d_model: int) -> Tensor:
+    """Compute the encoding of fairseq and of the authors' code: all sines, then all cosines.
+
+    The exponent is i/(D/2 - 1). As in fairseq, the first position is number 2.
+
+    Args:
+        positions: any shape, counted from 0.
+        d_model: D, even and at least 4.
+
+    Returns:
+        Float64, the shape of `positions` + (D,).
+
+    Raises:
+        ValueError: when d_model is odd or below 4.
+    """
+    if d_model % 2 or d_model < 4:
+        raise ValueError(f"d_model is {d_model}; fairseq's sinusoids need an even one, at least 4")
+    half = d_model // 2
+    i = torch.arange(half, dtype=torch.float64, device=positions.device)
+    angles = (positions.double()[..., None] + FAIRSEQ_FIRST_POSITION) / 10000 ** (i / (half - 1))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)
+
+
+def shared_embeddings(
+    share: str,
+    source: SizedDictionary,
+    target: SizedDictionary,
+    make: Callable[[SizedDictionary], Matrix],
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Make the matrices of the source's embedding, the target's and the projection (section 3.4).
+
+    Args:
+        share: "all": one matrix for the three; "decoder": one for target and projection; "none".
+        source: the source's dictionary.
+        target: the target's dictionary.
+        make: makes the matrix (V, D) of a dictionary.
+
+    Returns:
+        The three matrices; shared ones are the same object.
+
+    Raises:
+        UserError: when `share` is "all" and the dictionaries differ.
+    """
+    if share == "all" and source != target:
+        raise UserError(
+            "the source and target dictionaries differ, so one matrix can't serve both; "
+            "binarize with --joined-dictionary, or give --share-embeddings decoder"
+        )
+    of_target = make(target)
+    of_source = of_target if share == "all" else make(source)
+    projection = make(target) if share == "none" else of_target
+    return of_source, of_target, projection
+
+
+def require_positions(length: int, limit: int, side: str) -> None:
+    """Check that a model has a position for every token of a sentence.
+
+    Args:
+        length: of the sentence, in tokens.
+        limit: positions of the model.
+        side: "source" or "target", for the message.
+
+    Raises:
+        UserError: when `length` exceeds `limit`.
+    """
+    if length > limit:
+        raise UserError(
+            f"a {side} sentence has {length} tokens and the model {limit} positions; shorten it, "
+            f"skip it with --skip-invalid-size-inputs-valid-test, or train with a larger "
+            f"--max-{side}-positions"
+        )

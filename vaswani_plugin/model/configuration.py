@@ -1,0 +1,286 @@
+"""The sizes and options of our models: one dataclass a model, with checks. Base's 512 stands here.
+
+`architectures.py` lists named departures from these defaults, `build.py` makes modules of them, and
+`fairseq_plugin/configurations.py` makes flags of them. This file imports neither torch nor fairseq.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, get_type_hints
+
+from vaswani_plugin.errors import UserError
+
+POSITIONS = ("sinusoidal", "sinusoidal-fairseq", "learned")
+SHARING = ("all", "decoder", "none")
+RECURRENT_ATTENTIONS = ("dot", "scaled-dot", "additive", "mean", "none")
+ATTENTION_SCALES = ("sqrt", "none")
+_KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
+
+
+def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
+    """Make a field of a configuration that is also a flag.
+
+    Args:
+        default: value where nothing is given.
+        help: text of the flag.
+        choices: the possible words.
+    """
+    return field(default=default, metadata={"help": help, "choices": choices})
+
+
+def of_task(default: Any) -> Any:
+    """Make a field whose value fairseq's task has."""
+    return field(default=default, metadata={"of_task": True})
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """A configuration that checkpoints hold; the base of all configurations."""
+
+    @classmethod
+    def from_checkpoint(cls, model: Mapping[str, Any], task: Mapping[str, Any]) -> Self:
+        """Read the values from a checkpoint's configuration. Missing ones get their defaults.
+
+        Args:
+            model: the model's part of the configuration.
+            task: the task's part; gives the numbers of positions where the model's part doesn't.
+
+        Raises:
+            UserError: a value has a wrong type, or is none of the choices.
+        """
+        values = {}
+        for each in fields(cls):
+            known = (model, task) if each.metadata.get("of_task") else (model,)
+            found = next((part for part in known if each.name in part), None)
+            if found is not None:
+                values[each.name] = found[each.name]
+                cls._check_kind(each.name, values[each.name])
+        return cls(**values)
+
+    @classmethod
+    def _check_kind(cls, name: str, value: Any) -> None:
+        """Check the type of a value, and that it is one of the choices."""
+        kind = get_type_hints(cls)[name]
+        if kind not in _KINDS:  # int | None
+            if value is None:
+                return
+            kind = int
+        is_kind = type(value) is kind or (kind is float and type(value) is int)
+        choices = cls.__dataclass_fields__[name].metadata.get("choices")
+        if not is_kind or (choices and value not in choices):
+            wanted = f"one of {', '.join(choices)}" if choices else _KINDS[kind]
+            raise UserError(
+                f"{flag(name)} is {value!r} in the model's configuration; must be {wanted}"
+            )
+
+    def require_at_least_1(self, *names: str) -> None:
+        """Check sizes.
+
+        Raises:
+            UserError: one is below 1; the message names the flag.
+        """
+        for name in names:
+            if getattr(self, name) < 1:
+                raise UserError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1")
+
+    def check_dropouts(self, names: Iterable[str]) -> None:
+        """Check probabilities of dropping.
+
+        Raises:
+            UserError: one is not from 0 to below 1; the message names the flag.
+        """
+        for name in names:
+            if not 0 <= getattr(self, name) < 1:  # NaN, too
+                raise UserError(
+                    f"{flag(name)} is {getattr(self, name)}; it must be from 0 to below 1"
+                )
+
+
+@dataclass(frozen=True)
+class Configuration(Checkpointed):
+    """A Transformer: translation model, parser or, by its decoder's part, language model.
+
+    The defaults are the base model (Table 3, first line).
+    """
+
+    d_model: int = option(512, "width of the model")
+    d_ff: int = option(2048, "width inside the feed-forward network")
+    encoder_layers: int = option(6, "N of the encoder")
+    decoder_layers: int = option(6, "N of the decoder")
+    heads: int = option(8, "h, attention heads")
+    d_k: int | None = option(None, "width of a head's queries and keys (d_model / heads)")
+    d_v: int | None = option(None, "width of a head's values (d_model / heads)")
+    dropout: float = option(0.1, "P_drop, on sub-layer outputs and embeddings + positions")
+    attention_dropout: float = option(0.0, "dropout of attention weights (not in the paper)")
+    activation_dropout: float = option(
+        0.0, "dropout inside the feed-forward network (not in the paper)"
+    )
+    positions: str = option(
+        "sinusoidal", "positional encoding: the paper's, fairseq's sinusoids, or learned", POSITIONS
+    )
+    share_embeddings: str = option(
+        "all",
+        "one matrix for source, target and projection (all, the paper), for target and projection "
+        "(decoder), or none shared",
+        SHARING,
+    )
+    attention_window: int = option(
+        0, "r of restricted self-attention (section 4); 0 attends everywhere"
+    )
+    attention_scale: str = option(
+        "sqrt",
+        "divide the scores by sqrt(d_k) (sqrt, the paper), or not (none: plain dot-product "
+        "attention, section 3.2.1)",
+        ATTENTION_SCALES,
+    )
+    next_word: bool = option(
+        False,
+        "hand a parser's decoder the encoder's output for the word that it has to write next (not "
+        "in the paper)",
+    )
+    layer_norm_eps: float = option(1e-6, "epsilon of LayerNorm (authors' code: 1e-6)")
+    checkpoint_activations: bool = option(
+        False,
+        "keep each layer's input only and compute the rest again in the backward pass: less "
+        "memory, more time",
+    )
+    compile: bool = option(
+        False,
+        "run the layers through torch.compile in training; starts about 20 s later (vaswani_tiny, "
+        "one thread) and is meant for GPUs: on a CPU it is slower than without",
+    )
+    max_source_positions: int = of_task(1024)
+    max_target_positions: int = of_task(1024)
+
+    def check(self) -> None:
+        """Check that a model can be built.
+
+        Raises:
+            UserError: when a size is below 1, d_model is odd with sinusoids, a dropout is out of
+                range, or the window or LayerNorm's epsilon is negative; the message names the flag.
+        """
+        self.require_at_least_1(
+            *("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"),
+            *("max_source_positions", "max_target_positions"),
+        )
+        least = 4 if self.positions == "sinusoidal-fairseq" else 2
+        if self.positions != "learned" and (self.d_model % 2 or self.d_model < least):
+            raise UserError(
+                f"--d-model is {self.d_model}; sinusoidal positions need an even width, at least"
+                f" {least}: change it, or give --positions learned"
+            )
+        if self.attention_window < 0:
+            raise UserError(
+                f"--attention-window is {self.attention_window}; 0 means no restriction"
+            )
+        if not 0 <= self.layer_norm_eps < math.inf:
+            raise UserError(
+                f"--layer-norm-eps is {self.layer_norm_eps}; it must be a number from 0"
+            )
+        self.check_dropouts(("dropout", "attention_dropout", "activation_dropout"))
+
+
+@dataclass(frozen=True)
+class OneLayerConfiguration(Checkpointed):
+    """The one-layer language model of the lecture notes; the notes give only T = 512."""
+
+    d_model: int = option(512, "d_embedding")
+    d_hidden: int = option(512, "width of queries, keys and values")
+    d_ff: int = option(2048, "d_1, columns of W_1")
+    dropout: float = option(0.0, "on embeddings + positions and on h (none in the formulas)")
+    no_projections: bool = option(
+        False,
+        "compare and average the words' own vectors, score(x_i, x_j) = x_i . x_j: no queries, keys "
+        "and values; --d-hidden must be --d-model",
+    )
+
+
+@dataclass(frozen=True)
+class RecurrentLanguageModelConfiguration(Checkpointed):
+    """The LSTM language model of Merity et al. (2017) on the Penn Treebank."""
+
+    d_model: int = option(400, "width of the embeddings, and units of the last layer")
+    units: int = option(1150, "units of the layers before the last one")
+    layers: int = option(3, "LSTM layers")
+    dropout: float = option(0.4, "on the last layer's output, one mask for all steps")
+    hidden_dropout: float = option(0.25, "on the other layers' outputs, one mask for all steps")
+    input_dropout: float = option(0.4, "on embedded words, one mask for all steps")
+    word_dropout: float = option(0.1, "of whole words, wherever they stand in the batch")
+    weight_dropout: float = option(0.5, "of the weights from a layer's state to its next state")
+
+
+@dataclass(frozen=True)
+class RecurrentConfiguration(Checkpointed):
+    """What both recurrent encoder-decoders have; the defaults are of Sutskever et al. (2014)."""
+
+    d_model: int = option(1000, "units of each LSTM layer, and width of the embeddings")
+    layers: int = option(4, "layers of the encoder and of the decoder")
+    dropout: float = option(0.0, "on embeddings, between layers and before the projection")
+    share_embeddings: str = option(
+        "none", Configuration.__dataclass_fields__["share_embeddings"].metadata["help"], SHARING
+    )
+    max_source_positions: int = of_task(1024)
+    max_target_positions: int = of_task(1024)
+
+    def check(self) -> None:
+        """Check the width, the number of layers and the dropout.
+
+        Raises:
+            UserError: a size is below 1, or the dropout out of range; the message names the flag.
+        """
+        self.require_at_least_1("d_model", "layers")
+        self.check_dropouts(("dropout",))
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfiguration(RecurrentConfiguration):
+    """Sutskever et al. (2014): 4 layers of 1,000 units, the source read backwards."""
+
+    no_reverse_source: bool = option(False, "read the source forwards (the paper: backwards)")
+
+
+@dataclass(frozen=True)
+class AttentionLSTMConfiguration(RecurrentConfiguration):
+    """A Bi-LSTM encoder (half of the units for each direction) and a decoder with attention."""
+
+    attention: str = option(
+        "dot",
+        "how the decoder sees the source: by scores s . h (dot, Luong et al. 2015), s . h / sqrt(d)"
+        " (scaled-dot) or v . tanh(W s + U h) (additive, Bahdanau et al. 2014), by the mean of its "
+        "states at every step (mean), or not but for the states in which it ends (none)",
+        RECURRENT_ATTENTIONS,
+    )
+    input_feeding: bool = option(
+        False, "each step also reads the attention's output of the step before"
+    )
+
+
+def head_sizes(cfg: Any) -> tuple[int, int]:
+    """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
+
+    Args:
+        cfg: a Transformer's configuration, with d_model, heads, d_k and d_v.
+
+    Raises:
+        UserError: when the heads don't divide d_model, or d_k or d_v is below 1.
+    """
+    found = []
+    for name in ("d_k", "d_v"):
+        size = getattr(cfg, name)
+        if size is None:
+            size, rest = divmod(cfg.d_model, cfg.heads)
+            if rest:
+                raise UserError(
+                    f"--heads {cfg.heads} does not divide --d-model {cfg.d_model}; "
+                    f"choose heads that do, or give --d-k and --d-v"
+                )
+        if size < 1:
+            raise UserError(f"{flag(name)} is {size}; it must be at least 1")
+        found.append(size)
+    return found[0], found[1]
+
+
+def flag(name: str) -> str:
+    """Return the command-line flag of a configuration's field."""
+    return "--" + name.replace("_", "-")
