@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+import yaml
 from bundle import make_bundle, parse_settings
 from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
@@ -225,6 +226,8 @@ def test_two_dictionaries_have_no_tokenizer_there(tmp_path):
         export_to_huggingface(bundle, tmp_path / "hf")
     export_to_huggingface(bundle, tmp_path / "hf", with_tokenizer=False)
     assert load(tmp_path / "hf").config.d_model == 32
+    front = yaml.safe_load((tmp_path / "hf" / "README.md").read_text().split("---")[1])
+    assert front["language"] == ["en", "de"] and front["library_name"] == "transformers"
     assert not (tmp_path / "hf" / "tokenizer_config.json").exists()
 
 

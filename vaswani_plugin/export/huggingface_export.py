@@ -37,6 +37,7 @@ from vaswani_plugin.export.marian_weights import (
 from vaswani_plugin.export.new_folder import new_folder
 from vaswani_plugin.inference.checkpoint_models import read_parts
 from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.model_card import front_matter
 from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration
@@ -220,11 +221,7 @@ def _write_tokenizer(
 def _card(settings: Settings, sizes: Configuration, with_tokenizer: bool) -> str:
     """The model card."""
     lines = [
-        "---",
-        f"language: [{settings.source_language}, {settings.target_language}]",
-        "pipeline_tag: translation",
-        "library_name: transformers",
-        "---",
+        f"---\n{front_matter(settings, 'translation', library_name='transformers')}---",
         "",
         f"# {settings.source_language}-{settings.target_language}, a Transformer of vaswani_plugin",
         "",

@@ -6,8 +6,7 @@ are left out, so that the same training gives the same card.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,49 +33,7 @@ SIZES = (
 )
 """Options of a model that its card lists if they are set."""
 _SIGNATURE = re.compile(r"\n<!-- vaswani card, sha256 of the lines above: ([0-9a-f]{64}) -->\n$")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The texts of a card that depend on the kind of model.
-
-    Args:
-        task: what the model does, the predicate of a sentence.
-        tag: the task's name on model hubs, if it has one.
-        shell: a command that uses the model.
-        python: Python code that uses the model.
-        limits: in addition to the limits of every model.
-    """
-
-    task: str
-    tag: str | None
-    shell: str
-    python: str
-    limits: tuple[str, ...]
-
-
-LANGUAGE_MODEL = Kind(
-    "continues text",
-    "text-generation",
-    "vaswani complete --model MODEL 'The'",
-    "from vaswani_plugin import LanguageModel\n\n"
-    'LanguageModel.from_pretrained("MODEL").complete("The")',
-    ("It continues text in the manner of its training text; it answers no questions.",),
-)
-SUMMARIZER = Kind(
-    "summarizes articles",
-    "summarization",
-    "vaswani summarize --model MODEL < articles > summaries",
-    LANGUAGE_MODEL.python,
-    ("It may state what the article doesn't say.",),
-)
-PARSER = Kind(
-    "parses sentences into constituency trees",
-    None,
-    "vaswani parse --model MODEL < sentences > trees",
-    'from vaswani_plugin import Parser\n\nParser.from_pretrained("MODEL").parse("The dog barks .")',
-    ("Input is words divided by blanks, tokenized as the treebank is.",),
-)
+_TEMPLATE = Path(__file__).with_name("model_card.md")
 
 
 def write_card(folder: Path, result: Path | None = None) -> bool:
@@ -123,6 +80,17 @@ def find_result(folder: Path) -> Path | None:
     return path if is_of_it else None
 
 
+def front_matter(settings: AnySettings, tag: str | None, **fields: Any) -> str:
+    """The YAML block at the head of a card, which model hubs read; it names no licence."""
+    import yaml  # needed by this command alone, as Jinja is
+
+    found: dict[str, Any] = {}
+    if isinstance(settings, Settings):
+        found["language"] = [*dict.fromkeys((settings.source_language, settings.target_language))]
+    found |= {"pipeline_tag": tag} if tag else {}
+    return str(yaml.safe_dump(found | fields, sort_keys=False, allow_unicode=True))
+
+
 def model_card(
     settings: AnySettings,
     config: Mapping[str, Any],
@@ -140,71 +108,31 @@ def model_card(
     Raises:
         AttributeError, KeyError, TypeError, ValueError: `config` or `result` has another content.
     """
-    kind, result = kind_of(settings), {} if result is None else result
-    arch = result.get("arch") or config["model"].get("_name") or "not recorded"
-    maker = f"the recipe `{result['recipe']}` of " if "recipe" in result else ""
-    parts = [
-        _front_matter(settings, kind),
-        f"# {_title(settings, kind)}: {arch}",
-        f"This model {kind.task}. It was trained by {maker}vaswani_plugin, a reproduction of "
-        '"Attention Is All You Need" (Vaswani et al., 2017).',
-        "## Model",
-        _table("", "", _model_rows(arch, config, dictionaries, result)),
-        "## Text",
-        _table("setting", "value", _set(vars(settings))),
-        "## Data",
-        _data(result),
-        "## Training",
-        _training(config, result),
-        "## Scores",
-        _scores(result),
-        "## Use",
-        f"```bash\n{kind.shell}\n```\n\n```python\n{kind.python}\n```\n\n`MODEL` is this folder.",
-        "## Limits",
-        _list([*_limits(config), *kind.limits]),
-        "## Versions",
-        _table("package", "version", (result.get("versions") or {}).items()) or "Not recorded.",
-        "## Licence",
-        "Not stated: it is for the owner of the model to choose, as far as the terms of the "
-        "training data allow.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    import jinja2
 
-
-def kind_of(settings: AnySettings) -> Kind:
-    """The kind of model that a bundle with these settings holds."""
-    if isinstance(settings, Settings):
-        source, target = settings.source_language, settings.target_language
-        return Kind(
-            f"translates from `{source}` to `{target}`",
-            "translation",
-            f"vaswani translate --model MODEL < input.{source} > output.{target}",
-            "from vaswani_plugin import Translator\n\n"
-            'print(Translator.from_pretrained("MODEL").translate("...").text)',
-            ("It translates sentence by sentence and sees no context beyond a line.",),
-        )
+    result = {} if result is None else result
+    kind = "translation" if isinstance(settings, Settings) else "parsing"
     if isinstance(settings, TextSettings):
-        return LANGUAGE_MODEL if settings.article_tokens is None else SUMMARIZER
-    return PARSER
-
-
-def _title(settings: AnySettings, kind: Kind) -> str:
-    if isinstance(settings, Settings):
-        return f"Translation {settings.source_language}-{settings.target_language}"
-    names = {LANGUAGE_MODEL: "Language model", SUMMARIZER: "Summaries", PARSER: "Parser"}
-    return names[kind]
-
-
-def _front_matter(settings: AnySettings, kind: Kind) -> str:
-    """The block that model hubs read; it names no licence."""
-    lines = ["---"]
-    if isinstance(settings, Settings):
-        languages = dict.fromkeys((settings.source_language, settings.target_language))
-        lines += ["language:", *(f"- {language}" for language in languages)]
-    lines.append("library_name: vaswani_plugin")
-    if kind.tag:
-        lines.append(f"pipeline_tag: {kind.tag}")
-    return "\n".join([*lines, "tags:", "- fairseq", "---"])
+        kind = "text-generation" if settings.article_tokens is None else "summarization"
+    arch = result.get("arch") or config["model"].get("_name") or "not recorded"
+    signature = (result.get("bleu") or {}).get("signature")
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    environment.filters["cell"] = lambda value: " ".join(str(value).replace("|", "\\|").split())
+    environment.filters["set"] = lambda values: _set(values).items()
+    tag = None if kind == "parsing" else kind
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        kind=kind,
+        front_matter=front_matter(settings, tag, library_name="vaswani_plugin", tags=["fairseq"]),
+        arch=arch,
+        recipe=result.get("recipe"),
+        model=_model_rows(arch, config, dictionaries, result),
+        text=vars(settings),
+        data=[(entry["file"], f"{int(entry['lines']):,}") for entry in result.get("data", [])],
+        training=_training(config, result),
+        scores=scores_of(result) + [f"sacreBLEU's signature: `{signature}`"] * bool(signature),
+        longest=config["model"].get("max_source_positions"),
+        versions=list((result.get("versions") or {}).items()),
+    )
 
 
 def _model_rows(
@@ -225,11 +153,6 @@ def _model_rows(
     return rows + [(f"symbols of `{name}`", f"{count:,}") for name, count in dictionaries.items()]
 
 
-def _data(result: Mapping[str, Any]) -> str:
-    rows = [(entry["file"], f"{int(entry['lines']):,}") for entry in result.get("data", [])]
-    return _table("file", "lines", rows) or "Not recorded."
-
-
 def _training(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     updates = int(result.get("updates", config["updates"]))
     batch, training = "", config["training"]
@@ -242,43 +165,9 @@ def _training(config: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"{updates:,} updates{batch}{seed}."
 
 
-def _scores(result: Mapping[str, Any]) -> str:
-    lines = scores_of(result)
-    signature = (result.get("bleu") or {}).get("signature")
-    if signature:
-        lines.append(f"sacreBLEU's signature: `{signature}`")
-    return f"On the test set of the recipe:\n\n{_list(lines)}" if lines else "Not recorded."
-
-
-def _limits(config: Mapping[str, Any]) -> list[str]:
-    longest = config["model"].get("max_source_positions")
-    limits = [
-        "The scores hold for text of the kind that it was trained on; other text comes out worse.",
-        "Nothing was done about errors, bias or offence in the training data.",
-    ]
-    if isinstance(longest, int):
-        limits.insert(0, f"It takes at most {longest - 1:,} subwords a line.")
-    return limits
-
-
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set: their value is not None, False or 0."""
     return {name: value for name, value in values.items() if value not in (None, False, 0)}
-
-
-def _table(left: str, right: str, rows: Iterable[tuple[str, Any]] | Any) -> str:
-    """A table of two columns; empty without rows."""
-    items = rows.items() if isinstance(rows, Mapping) else rows
-    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in items]
-    return "\n".join([f"| {left} | {right} |", "|---|---|", *lines]) if lines else ""
-
-
-def _cell(value: Any) -> str:
-    return " ".join(str(value).replace("|", "\\|").split())
-
-
-def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {' '.join(line.split())}" for line in lines)
 
 
 def _is_ours(content: bytes) -> bool:

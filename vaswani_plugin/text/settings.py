@@ -211,8 +211,28 @@ def dictionary_name(language: str) -> str:
     return f"dict.{language}.txt"
 
 
+def refuse_links(folder: Path) -> None:
+    """Refuses a folder with symbolic links: a bundle may come from anyone.
+
+    A link would let it read, and `vaswani card` overwrite, files outside of the folder.
+
+    Raises:
+        InputError: names the first link.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a link, and a bundle holds its own files: copy it with `cp -rL`"
+            )
+
+
 def weights_path(folder: Path) -> Path:
-    """Returns the path of a bundle's weights: model.pt, else model.safetensors."""
+    """Returns the path of a bundle's weights: model.pt, else model.safetensors.
+
+    Raises:
+        InputError: the folder holds a link.
+    """
+    refuse_links(folder)
     safetensors = folder / SAFETENSORS
     return (
         safetensors if safetensors.is_file() and not (folder / MODEL).is_file() else folder / MODEL
@@ -223,13 +243,15 @@ def read_settings(folder: Path) -> AnySettings:
     """Reads a bundle's preprocessing.json and checks that every file it needs exists.
 
     Raises:
-        InputError: the folder is not a bundle, is incomplete or of another version; names the file.
+        InputError: the folder is not a bundle, is incomplete, of another version, or holds a link;
+            names the file.
     """
     path = folder / SETTINGS
     if not path.is_file():
         raise InputError(
             f"{path} does not exist: {folder} is not a bundle; make one with bundle.py"
         )
+    refuse_links(folder)
     settings = read_settings_file(path)
     for name in settings.files():
         found = (folder / name).is_file()
