@@ -26,6 +26,7 @@ import checkout  # noqa: F401
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
 from vaswani_plugin.text.corpus_io import open_binary
 from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.linearization import SYMBOLS, WORDS
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.output_files import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
@@ -41,7 +42,6 @@ from vaswani_plugin.text.settings import (
     read_settings_file,
     settings_from,
 )
-from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
 
 CODES_NAMES = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model"}
 

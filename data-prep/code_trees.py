@@ -27,12 +27,17 @@ import checkout  # noqa: F401
 from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
 from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
 from vaswani_plugin.text.data_folder import new_data_folder
-from vaswani_plugin.text.linearization import linearize
+from vaswani_plugin.text.linearization import (
+    SYMBOLS,
+    TREE_CODINGS,
+    WORDS,
+    linearize,
+    make_word_coding,
+)
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.output_files import write_atomically
 from vaswani_plugin.text.parallel import process_file
 from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name
-from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS, make_word_coding
 from vaswani_plugin.text.trees import BadTree, read_trees, to_line
 
 SIDES = (WORDS, SYMBOLS)

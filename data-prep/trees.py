@@ -4,7 +4,6 @@
     trees.py linearize train.trees --source train.words --target train.symbols
     trees.py restore --source test.words --target test.symbols --output test.trees
     trees.py split TREEBANK3 --output wsj
-    trees.py statistics train.trees
 
 Inputs are Penn Treebank bracketings, plain or .gz, one per line or pretty-printed; a folder is read
 with all treebank files below it. Outputs have one tree per line.
@@ -19,7 +18,6 @@ On a bad tree the command stops, with its file and line; --skip-bad skips bad tr
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,10 +28,13 @@ from vaswani_plugin.text.corpus_io import read_pairs
 from vaswani_plugin.text.linearization import linearize, restore
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.output_files import check_outputs, write_atomically
-from vaswani_plugin.text.tree_cleaning import clean
-from vaswani_plugin.text.tree_statistics import as_text, statistics
-from vaswani_plugin.text.treebanks import WSJ_SECTIONS, read_all, tree_files, wsj_files
-from vaswani_plugin.text.trees import BadTree, Tree, leaves, read_trees, to_line
+from vaswani_plugin.text.trees import BadTree, Tree, clean, leaves, read_trees, to_line
+
+SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")
+# The standard splits for results on the Penn Treebank (Collins 1997).
+WSJ_SECTIONS = {"train": range(2, 22), "valid": range(22, 23), "test": range(23, 24)}
+# Where the sections can be below the given folder: as the LDC ships it (LDC99T42), or a subfolder.
+WSJ_PLACES = ("parsed/mrg/wsj", "mrg/wsj", "wsj", ".")
 
 
 class BadTrees:
@@ -53,10 +54,6 @@ class BadTrees:
         if self.count <= self.SHOWN:
             print(f"bad tree left out: {message}", file=sys.stderr)
 
-    def report(self, written: int, what: str) -> None:
-        """Prints a command's last line on stderr: the numbers of trees written and left out."""
-        print(f"{written:,} {what}, {self.count:,} bad trees left out", file=sys.stderr)
-
 
 def parse_arguments() -> argparse.Namespace:
     """Parses the command line."""
@@ -64,55 +61,97 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-
-    def command(name: str, help_text: str, inputs: bool = True) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=help_text, allow_abbrev=False)
-        if inputs:
-            added.add_argument("input", nargs="+", help="treebank files or folders; - for stdin")
-        added.add_argument("--skip-bad", action="store_true", help="skip bad trees, and count them")
-        return added
-
-    cleaning = command("clean", "remove empty elements and function labels")
-    cleaning.add_argument("--output", default="-", help="file (default: standard output)")
-    making = command("linearize", "convert trees to words and symbols")
-    making.add_argument("--source", required=True, metavar="FILE", help="the words")
-    making.add_argument("--target", required=True, metavar="FILE", help="the symbols")
-    making.add_argument(
-        "--keep-tags", action="store_true", help="write a word as its tag, not as XX"
-    )
-    making.add_argument(
-        "--label-closings", action="store_true", help="write closing brackets as )NP, not as )"
-    )
-    restoring = command("restore", "convert words and symbols to trees", inputs=False)
-    restoring.add_argument("--source", required=True, metavar="FILE", help="the words")
-    restoring.add_argument("--target", required=True, metavar="FILE", help="the symbols")
-    restoring.add_argument(
-        "--tags-from", metavar="TREES", help="file of trees that give the words' tags"
-    )
-    restoring.add_argument("--output", default="-", help="file (default: standard output)")
-    splitting = command("split", "extract the Wall Street Journal's three sets", False)
-    splitting.add_argument("treebank", help="the folder of the Penn Treebank")
-    splitting.add_argument("--output", required=True, metavar="DIR", help="folder for *.trees")
-    counting = command("statistics", "count trees, words, labels, lengths")
-    counting.add_argument(
-        "--format", choices=("text", "json"), default="text", help="(default: text)"
-    )
+    about = {
+        "clean": "remove empty elements and function labels",
+        "linearize": "convert trees to words and symbols",
+        "restore": "convert words and symbols to trees",
+        "split": "extract the Wall Street Journal's three sets",
+    }
+    for name, help_text in about.items():
+        command = commands.add_parser(name, help=help_text, allow_abbrev=False)
+        add = command.add_argument
+        if name in ("clean", "linearize"):
+            add("input", nargs="+", help="treebank files or folders; - for stdin")
+        if name == "split":
+            add("treebank", help="the folder of the Penn Treebank")
+            add("--output", required=True, metavar="DIR", help="folder for *.trees")
+        if name in ("linearize", "restore"):
+            add("--source", required=True, metavar="FILE", help="the words")
+            add("--target", required=True, metavar="FILE", help="the symbols")
+        if name == "linearize":
+            add("--keep-tags", action="store_true", help="write a word as its tag, not as XX")
+            closings = "write closing brackets as )NP, not as )"
+            add("--label-closings", action="store_true", help=closings)
+        if name == "restore":
+            tags = "file of trees that give the words' tags"
+            add("--tags-from", metavar="TREES", help=tags)
+        if name in ("clean", "restore"):
+            add("--output", default="-", help="file (default: standard output)")
+        add("--skip-bad", action="store_true", help="skip bad trees, and count them")
     return parser.parse_args()
 
 
-def cleaned(trees: Iterator[Tree]) -> Iterator[Tree]:
-    """Yields the cleaned trees; trees without words are left out."""
-    return (kept for tree in trees if (kept := clean(tree)))
+def tree_files(paths: list[str]) -> list[Path]:
+    """Lists the files that arguments name; a folder means all treebank files below it, sorted.
+
+    Raises:
+        InputError: a folder has no such files.
+    """
+    found = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        names = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(SUFFIXES))
+        below = [p for p in names if p.is_file()]
+        if not below:
+            raise InputError(f"{path}: no treebank files below it ({', '.join(SUFFIXES)} or .gz)")
+        found += below
+    return found
 
 
-def write_trees(trees: Iterator[Tree], output: str | Path, bad: BadTrees) -> None:
-    """Writes one tree a line; the file appears when it is complete."""
-    count = 0
+def wsj_files(folder: str, split: str) -> list[Path]:
+    """Lists the files of a split's sections, in order.
+
+    Args:
+        folder: of the Penn Treebank, or one between it and the sections (02, 03, ...).
+        split: a key of `WSJ_SECTIONS`.
+
+    Raises:
+        InputError: a section is missing, or has no .mrg files.
+    """
+    places = [Path(folder) / place for place in WSJ_PLACES]
+    wsj = next((place for place in places if (place / "23").is_dir()), None)
+    if wsj is None:
+        raise InputError(
+            f"{folder}: no sections 02 to 23 in it or in {WSJ_PLACES[0]} below it; give the "
+            "folder of the Penn Treebank (LDC99T42)"
+        )
+    files = []
+    for section in WSJ_SECTIONS[split]:
+        place = wsj / f"{section:02}"
+        found = sorted([*place.glob("*.mrg"), *place.glob("*.mrg.gz")])
+        if not found:
+            raise InputError(f"{place}: no .mrg files of section {section:02} of the {split} set")
+        files += found
+    return files
+
+
+def write_cleaned(files: list[Path], output: str | Path, bad: BadTrees) -> None:
+    """Writes the cleaned trees, one a line; the file appears when it is complete."""
+    count = empty = 0
     with write_atomically(output) as write:
-        for tree in trees:
-            write(to_line(tree))
-            count += 1
-    bad.report(count, f"trees to {output}" if str(output) != "-" else "trees")
+        for path in files:
+            for tree in read_trees(path, bad):
+                kept = clean(tree)
+                if kept is None:
+                    empty += 1
+                    continue
+                write(to_line(kept))
+                count += 1
+    place = f" to {output}" if str(output) != "-" else ""
+    left_out = f"{bad.count:,} bad trees left out, {empty:,} without words"
+    print(f"{count:,} trees{place}, {left_out}", file=sys.stderr)
 
 
 def write_sequences(args: argparse.Namespace, bad: BadTrees) -> None:
@@ -124,7 +163,7 @@ def write_sequences(args: argparse.Namespace, bad: BadTrees) -> None:
             put_words(" ".join(words))
             put_symbols(" ".join(symbols))
             count += 1
-    bad.report(count, "trees")
+    print(f"{count:,} trees, {bad.count:,} bad trees left out", file=sys.stderr)
 
 
 def sequences(args: argparse.Namespace, bad: BadTrees) -> Iterator[tuple[list[str], list[str]]]:
@@ -139,7 +178,7 @@ def sequences(args: argparse.Namespace, bad: BadTrees) -> Iterator[tuple[list[st
 
 def restored(args: argparse.Namespace, bad: BadTrees) -> Iterator[str]:
     """Yields the output lines of the command `restore`."""
-    gold = read_all([Path(args.tags_from)]) if args.tags_from else None
+    gold: Iterator[Tree] | None = read_trees(args.tags_from) if args.tags_from else None
     for number, (line, symbols) in enumerate(read_pairs(args.source, args.target), 1):
         words, tags = line.split(), None
         if gold is not None:
@@ -161,7 +200,7 @@ def main() -> None:
     args = parse_arguments()
     bad = BadTrees(args.skip_bad)
     if args.command == "clean":
-        write_trees(cleaned(read_all(tree_files(args.input), bad)), args.output, bad)
+        write_cleaned(tree_files(args.input), args.output, bad)
     elif args.command == "linearize":
         write_sequences(args, bad)
     elif args.command == "restore":
@@ -171,13 +210,10 @@ def main() -> None:
                 write(line)
                 count += 1
         print(f"{count:,} lines, {bad.count:,} of them empty for bad sequences", file=sys.stderr)
-    elif args.command == "split":
+    else:
         parts = {split: wsj_files(args.treebank, split) for split in WSJ_SECTIONS}
         for split, files in parts.items():
-            write_trees(cleaned(read_all(files, bad)), Path(args.output) / f"{split}.trees", bad)
-    else:
-        result = statistics(read_all(tree_files(args.input), bad)) | {"bad_trees": bad.count}
-        print(json.dumps(result) if args.format == "json" else as_text(result))
+            write_cleaned(files, Path(args.output) / f"{split}.trees", BadTrees(args.skip_bad))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Constituency parsing (section 6.3, Table 4): trains a Transformer to write the tree of a sentence,
-# and scores it as EVALB does, beside a right-branching tree and a PCFG.
+# and scores it as EVALB does, beside a right-branching tree.
 #
 #   bash recipes/parsing.sh --data craft-treebank --arch vaswani_parser_guided
 #   bash recipes/parsing.sh --data TREEBANK3 --arch vaswani_parser --gpus 8 --max-update 50000
@@ -37,8 +37,7 @@
 #   --threshold N        with --coding words: rarer words become <unk> (default: 2)
 #   --symbols tags|XX    write a word as its tag, or as XX (default: tags)
 #   --closings labelled|plain   write a closing bracket as )NP, or as ) (default: labelled)
-#   --pcfg-words N       longest sentence that the PCFG parses, in words (default: 25)
-#   --train-trees N      train the parser and the PCFG on the first N trees (default: all)
+#   --train-trees N      train on the first N trees (default: all)
 #   --scored-trees N     validate on the first N trees of that set, score the first N of the test set
 #                        (default: all)
 
@@ -67,7 +66,6 @@ closings=labelled
 also=''
 ratio=1
 scored='test'
-pcfg_words=25
 train_trees=0 scored_trees=0 # 0: all
 pairs=(2000 100 200)
 data_layout="train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz; or the Penn Treebank's sections"
@@ -91,7 +89,7 @@ recipe_option() {
     --train-trees) need_count "$1" "$2" && train_trees=$2 ;;
     --scored-trees) need_count "$1" "$2" && scored_trees=$2 ;;
     *)
-      set_option "$@" also ratio coding operations threshold symbols closings scored pcfg_words ||
+      set_option "$@" also ratio coding operations threshold symbols closings scored ||
         training_option "$@"
       ;;
   esac
@@ -118,7 +116,7 @@ recipe_defaults() {
     operations=16000
     if [[ -n "$also" ]]; then operations=32000; fi
   fi
-  need_counts operations threshold ratio pcfg_words
+  need_counts operations threshold ratio
   if [[ -n "$also" ]]; then
     also=$(absolute "$also")
     [[ -f "$also" ]] || die "--also $also: no such file"
@@ -277,7 +275,6 @@ stage_parse() {
 key_evalb() {
   key_parse
   digests "$work/trees/train.trees"
-  printf 'pcfg words %s\n' "$pcfg_words"
 }
 
 stage_evalb() {
@@ -288,7 +285,7 @@ stage_evalb() {
   fi
   run_to "$work/output/f1.json" python "$lib/parsing_scores.py" --train "$work/trees/train.trees" \
     --gold "$work/trees/test.trees" --parsed "$work/output/test.trees" \
-    --unconstrained "$work/output/unconstrained.trees" --pcfg-words "$pcfg_words" \
+    --unconstrained "$work/output/unconstrained.trees" \
     --tagged "$work/output/tagged.trees" ${valid[@]+"${valid[@]}"}
   remove_leftovers "$work/.result.json"
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \

@@ -1,15 +1,14 @@
 """Scores a parser and baselines as EVALB does, for recipes/parsing.sh; writes JSON.
 
     parsing_scores.py --train train.trees --gold test.trees --parsed parsed.trees \\
-        --unconstrained unconstrained.trees --pcfg-words 25 --tagged tagged.trees \\
+        --unconstrained unconstrained.trees --tagged tagged.trees \\
         [--valid-gold valid.trees --valid-parsed valid-parsed.trees] > f1.json
 
 `all` and `len_40` are the JSON output of `vaswani evalb test.trees tagged.trees`. tagged.trees has
 the parsed trees with gold tags, because EVALB ignores punctuation by its tag.
 `malformed_percent` is the percentage of sentences for which the model without the constraint writes
 no tree (an empty line of --unconstrained); `where_well_formed` compares the scores on the other
-sentences. The baselines are a right-branching tree (with the most frequent labels of the training
-set) and nltk's PCFG, which sees gold tags but no words, on sentences of at most --pcfg-words words.
+sentences. The baseline is a right-branching tree with the most frequent labels of the training set.
 `valid` is EVALB's summary of the validation set, where it was parsed, too.
 """
 
@@ -23,11 +22,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pcfg import Pcfg  # noqa: E402
-
-from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, compare  # noqa: E402
-from vaswani_plugin.metrics.evalb_parameters import COLLINS  # noqa: E402
-from vaswani_plugin.metrics.published import TABLE_4
+from vaswani_plugin.metrics.evalb import COLLINS, SentenceScore, Totals, compare  # noqa: E402
+from vaswani_plugin.metrics.published import TABLE_4  # noqa: E402
 from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
 from vaswani_plugin.text.messages import InputError, run  # noqa: E402
 from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
@@ -133,47 +129,6 @@ def tagging_accuracy(gold: list[Tree], parsed: list[Tree | None]) -> float:
     return 100 * sum(own == right for own, right in pairs) / max(len(pairs), 1)
 
 
-def pcfg_report(
-    train: list[Tree],
-    gold: list[Tree],
-    most: int,
-    model: list[SentenceScore | None],
-    fallback: list[Tree],
-) -> dict[str, Any]:
-    """Scores the PCFG on sentences of at most `most` words, and the model on the same sentences.
-
-    Args:
-        train: the trees from which the grammar is read.
-        gold: the trees of the test set.
-        most: words of a sentence, at most.
-        model: the model's scores on the test set.
-        fallback: the trees for sentences that the PCFG cannot parse.
-
-    Raises:
-        InputError: a tree is too deep or wide for nltk.
-    """
-    chosen = [number for number, tree in enumerate(gold) if len(leaves(tree)) <= most]
-    report: dict[str, Any] = {"most_words": most, "sentences": len(chosen)}
-    if not chosen:
-        return report | {"without_tree": 0, "f1": None, "model_f1": None}
-    try:
-        grammar = Pcfg(train)
-    except ValueError as error:
-        raise InputError(
-            f"--train: nltk makes no grammar of these trees; leave out what is too deep or wide "
-            f"({error})"
-        ) from error
-    parsed = [grammar.parse(leaves(gold[number])) for number in chosen]
-    without = sum(tree is None for tree in parsed)
-    trees = [tree or fallback[number] for tree, number in zip(parsed, chosen, strict=True)]
-    own = f1(score([gold[number] for number in chosen], trees))
-    return report | {
-        "without_tree": without,
-        "f1": own,
-        "model_f1": f1([model[number] for number in chosen]),
-    }
-
-
 def report(args: argparse.Namespace) -> dict[str, Any]:
     """Computes the whole report.
 
@@ -206,14 +161,12 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
     labels = commonest_labels(train)
     branching = [right_branching(tree, *labels) for tree in gold]
     found["right_branching_f1"] = f1(score(gold, branching))
-    found["pcfg"] = pcfg_report(train, gold, args.pcfg_words, model, branching)
     return found
 
 
 def as_text(found: dict[str, Any]) -> str:
     """Formats the table for people."""
-    pcfg, same = found["pcfg"], found["where_well_formed"]
-    some = f"sentences of at most {pcfg['most_words']} words"
+    same = found["where_well_formed"]
     rows = [
         ("labelled F1", found["all"]["bracketing_fmeasure"]),
         ("  recall", found["all"]["bracketing_recall"]),
@@ -225,8 +178,6 @@ def as_text(found: dict[str, Any]) -> str:
         (f"F1 on the other {same['sentences']:,}, constrained", same["constrained_f1"]),
         ("  unconstrained", same["unconstrained_f1"]),
         ("right-branching trees, F1", found["right_branching_f1"]),
-        (f"PCFG on gold tags, {pcfg['sentences']:,} {some}, F1", pcfg["f1"]),
-        ("  the model on these", pcfg["model_f1"]),
     ]
     if "valid" in found:
         rows.insert(4, ("  the validation set", found["valid"]["bracketing_fmeasure"]))
@@ -246,7 +197,6 @@ def main() -> None:
     parser.add_argument("--tagged", required=True, metavar="FILE", help="trees file to write")
     parser.add_argument("--valid-gold", type=Path, metavar="TREES")
     parser.add_argument("--valid-parsed", type=Path, metavar="TREES", help="with --valid-gold")
-    parser.add_argument("--pcfg-words", type=int, default=25, metavar="N", help="(default: 25)")
     print(json.dumps(report(parser.parse_args()), indent=2))
 
 

@@ -92,21 +92,6 @@ def test_json(files, capsys):
     assert parts["len_4"]["bracketing_fmeasure"] is None and parts["len_4"]["sentence"] == 0
 
 
-def test_debug_shows_words_and_brackets(files, capsys):
-    for level in (1, 2):
-        Path(files[3]).write_text(f"{PARAMETERS}DEBUG {level}\n")
-        assert main(["evalb", *files]) == 0
-        lines = capsys.readouterr().out.split("\n")
-        assert "-<1>---(wn1=  4, bn1=  5)-           -<2>---(wn2=  4, bn2=  4)-" in lines
-        words = f"{'  2 : 0 : VBZ     barks':<40}{'  2 : 0 : NNS     barks':<34}"
-        assert words in lines
-        brackets = "  2 : 0 :   0    2  NP            2 : 0 :   1    3  X     "
-        assert brackets in lines
-        assert ("  CROSSING[0-1]:  (DT the) (NN dog)" in lines) == (level == 2)
-        assert ("  EXTRA[1-2]:  (NN dog) (NNS barks)" in lines) == (level == 2)
-        assert ("  BRACKET[2-3]:  (VBZ barks) (ADVP (RB now))" in lines) == (level == 2)
-
-
 def test_a_byte_order_mark_in_the_parameters(files, tmp_path, capsys):
     assert main(["evalb", *files]) == 0
     expected = capsys.readouterr()

@@ -1,16 +1,21 @@
 """`vaswani parse`: a tree over exactly the words of each line, whatever the model."""
 
+import argparse
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from toy_bundle import write_toy_bundle
 from toy_parser import TREES, write_parser_bundle
 
+from vaswani_plugin.cli import parse as parse_command
 from vaswani_plugin.cli.__main__ import main
+from vaswani_plugin.inference.parsing import Parse, ParsedSentence
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree
@@ -80,8 +85,8 @@ def test_pretty_and_drawn(parse, tmp_path):
     _, plain, _ = parse(lines)
     code, out, _ = parse(lines, "--pretty", "--draw", tmp_path / "tree.svg")
     assert code == 0 and out.count("\n") > plain.count("\n")
-    shown = "".join(f"\n{line}" if line[:1] == "(" else line.strip() for line in out.split("\n"))
-    assert shown.replace(")(", ") (").replace("(", " (").split() == plain.replace("(", " (").split()
+    shown, expected = (re.findall(r"[()]|[^()\s]+", text, re.ASCII) for text in (out, plain))
+    assert shown == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tree-3.svg", "tree.svg"]
     for word in expected_words(LINES[1]):
         assert f">{word}<" in (tmp_path / "tree-3.svg").read_text()
@@ -113,7 +118,28 @@ def test_outputs_that_cannot_be(parse, tmp_path):
     assert code == 1 and f"--output: {path} is an input" in err
     assert path.read_text(encoding="utf-8") == f"{LINES[0]}\n"
     code, out, err = parse([], path, "--draw", tmp_path / "tree.docx")
-    assert code == 1 and out == "" and "tree.docx: a plot ends in .png or .svg" in err
+    assert code == 1 and out == "" and "tree.docx: trees are drawn as .svg" in err
+    code, out, err = parse([], path, "--draw", tmp_path / "absent" / "tree.svg")
+    assert code == 1 and out == "" and "absent: No such folder" in err
+
+
+def test_trees_too_deep_for_nltk_are_shown_on_a_line(tmp_path, capsys):
+    """Python's stack has 1,000 frames; an untrained model may open more brackets."""
+    line = "(S " * 3000 + "(NN a)" + ")" * 3000
+    sentence = ParsedSentence(("a",), (Parse(line, -1.0, (), ()),))
+    args = argparse.Namespace(format="text", pretty=True)
+    assert parse_command._shown(1, sentence, args) == line
+    parse_command._draw(7, sentence, tmp_path / "tree.svg")
+    assert "line 7: the tree is too deep to draw" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_picture_shows_words_and_labels_as_text(tmp_path):
+    line = "(TOP (S (NP (-LRB- -LRB-) (NN <&>)) (VP (VB a\u00a0b))))"
+    sentence = ParsedSentence(("(", "<&>"), (Parse(line, -1.0, (), ()),))
+    parse_command._draw(1, sentence, tmp_path / "tree.svg")
+    shown = {element.text for element in ElementTree.parse(tmp_path / "tree.svg").iter()}
+    assert {"TOP", "S", "NP", "VP", "-LRB-", "NN", "VB", "(", "<&>", "a\u00a0b"} <= shown
 
 
 def test_every_line_is_encoded_once(parse, monkeypatch):

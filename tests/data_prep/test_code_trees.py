@@ -12,11 +12,10 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tests.support.random_trees import random_tree
 from vaswani_plugin.search.well_formed import count_words
 from vaswani_plugin.text.coding import make_coding
-from vaswani_plugin.text.linearization import linearize, restore
+from vaswani_plugin.text.linearization import linearize, make_word_coding, restore, words_of
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings, read_settings_file
-from vaswani_plugin.text.treebank_coding import make_word_coding, words_of
 from vaswani_plugin.text.trees import Leaf, Tree, leaves, to_line
 
 SIZES = {"train": 60, "also": 25, "valid": 20, "test": 20}

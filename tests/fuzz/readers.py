@@ -164,13 +164,12 @@ _TREES = {
     "trees.py restore --source tree.words --target tree.symbols --output out": (
         "tree.words tree.symbols"
     ),
-    "trees.py statistics gold.trees": "gold.trees",
     "code_trees.py --train gold.trees --valid gold.trees --test gold.trees --operations 20 "
     "--output out --workers 1": "gold.trees",
     "vaswani evalb gold.trees gold.trees --summary": "gold.trees",
     "vaswani evalb gold.trees gold.trees --parameters COLLINS.prm": "COLLINS.prm gold.trees",
     "parsing_scores.py --train gold.trees --gold gold.trees --parsed gold.trees "
-    "--unconstrained gold.trees --tagged out --pcfg-words 3": "gold.trees",
+    "--unconstrained gold.trees --tagged out": "gold.trees",
 }
 _SCORES = {
     "vaswani bleu --hypothesis text.de --reference text.de --language de": "text.de",

@@ -14,7 +14,7 @@ from vaswani_plugin.export.parsing import load_parser
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.parsing import ParsedSentence, Parser
 from vaswani_plugin.text.linearization import linearize
-from vaswani_plugin.text.trees import leaves, parse_tree
+from vaswani_plugin.text.trees import parse_tree
 
 SENTENCES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:TESTED]]
 MODELS = {"plain": FLAGS, "guided": (*FLAGS, "--next-word")}
@@ -65,7 +65,7 @@ def test_it_finds_what_fairseq_generate_finds(folder, parser, run_fairseq):
             assert parse.score / math.log(2) == pytest.approx(float(score), rel=1e-5)
             base_2 = [log_p / math.log(2) for log_p in parse.symbol_scores]
             assert base_2 == pytest.approx(list(map(float, by_symbol.split())), abs=1e-3)
-            assert [leaf.word for leaf in leaves(parse.tree)] == sentence.split()
+            assert parse.tree.leaves() == sentence.split()
 
 
 def test_alone_as_in_a_batch_in_any_order(parser):
@@ -169,5 +169,5 @@ def test_parsers_that_only_fairseq_builds(arch, tmp_path):
     parser = load_parser(folder, dtype="float32")
     found = parser.parse(SENTENCES[:3])
     for sentence, one in zip(SENTENCES, found, strict=False):
-        assert [leaf.word for leaf in leaves(one.tree)] == sentence.split()
+        assert one.tree.leaves() == sentence.split()
     require_same(parser.parse(SENTENCES[:3], batch_tokens=1), found)

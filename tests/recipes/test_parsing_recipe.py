@@ -31,7 +31,7 @@ def test_a_parser_from_nothing_with_parsed_trees_beside(tmp_path):
     work, also = tmp_path / "w k", tmp_path / "parsed.ptb.gz"
     pretty = "".join(f"{tree.replace(' (VP', chr(10) + '  (VP-X')}\n\n" for tree in TREES)
     also.write_bytes(gzip.compress(pretty.encode()))
-    flags = ("--also", also, "--ratio", 3, "--pcfg-words", 12, "--scored", "both")
+    flags = ("--also", also, "--ratio", 3, "--scored", "both")
     flags += ("--train-trees", 200, "--scored-trees", 25)
     done = run_recipe(work, *flags)
     assert stages_run(done) == STAGES
@@ -41,7 +41,7 @@ def test_a_parser_from_nothing_with_parsed_trees_beside(tmp_path):
     assert (result["recipe"], result["arch"]) == ("parsing", "vaswani_parser_debug")
     assert result["updates"] == 20 and result["f1"]["all"]["valid_sentence"] == 25
     assert result["f1"]["all"]["error_sentence"] == result["f1"]["without_tree"] == 0
-    assert result["f1"]["pcfg"]["f1"] > 80 > result["f1"]["right_branching_f1"] > 0
+    assert 80 > result["f1"]["right_branching_f1"] > 0
     assert [entry["lines"] for entry in result["data"]] == [200, 25, 25, 30]
     right, found = (lines_of(work / kind / "valid.trees") for kind in ("trees", "output"))
     tagged = [
@@ -145,7 +145,6 @@ def test_the_setting_of_section_6_3(tmp_path):
         (("--symbols", "tag"), ("--symbols tag", "tags XX")),
         (("--closings", "no"), ("--closings no",)),
         (("--scored", "train"), ("--scored train", "test both")),
-        (("--pcfg-words", "x"), ("--pcfg-words x",)),
         (("--train-trees", "x"), ("--train-trees x",)),
         (("--scored-trees", "0"), ("--scored-trees 0",)),
         (("--batch-order", "fairseq"), ("--batch-order: no option",)),

@@ -1,76 +1,27 @@
-"""What recipes/parsing.sh scores, and its baselines; nltk's own Viterbi parser is the reference."""
+"""What recipes/parsing.sh scores, and its baseline."""
 
 import json
-import math
 import sys
 
 import pytest
 import toy_text
-from nltk import Tree as NltkTree
-from nltk import induce_pcfg
-from nltk.grammar import Nonterminal
-from nltk.parse import ViterbiParser
 
 from tests.support.scripts import ROOT
 
 sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 
 import parsing_scores  # noqa: E402
-from pcfg import START, Pcfg, from_nltk, to_nltk  # noqa: E402
 
 from vaswani_plugin.cli.__main__ import main  # noqa: E402
 from vaswani_plugin.text.messages import InputError  # noqa: E402
-from vaswani_plugin.text.trees import Tree, leaves, parse_tree, to_line  # noqa: E402
+from vaswani_plugin.text.trees import Tree, parse_tree, to_line  # noqa: E402
 
 TREES = [parse_tree(line) for line in toy_text.toy_lines(toy_text.TREES, 90)]
-TRAIN, TEST = TREES[:60], [tree for tree in TREES[60:] if len(leaves(tree)) <= 9]
+TRAIN = TREES[:60]
 GOLD = [
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))",
     "(TOP (S (NP (PRP it)) (VP (VBZ sees) (NP (DT a) (NN cat)))))",
 ]
-
-
-def test_trees_come_back_from_nltk():
-    for tree in TREES:
-        assert from_nltk(to_nltk(tree), leaves(tree)) == tree
-
-
-def nltk_grammar():
-    """The same grammar in nltk's hands."""
-    productions = []
-    for tree in map(to_nltk, TRAIN):
-        tree.collapse_unary(collapsePOS=True, collapseRoot=True)
-        tree.chomsky_normal_form(horzMarkov=1)
-        productions += NltkTree(START, [tree]).productions()
-    return induce_pcfg(Nonterminal(START), productions)
-
-
-def test_the_pcfgs_trees_are_as_likely_as_nltks():
-    grammar, viterbi = Pcfg(TRAIN), ViterbiParser(nltk_grammar())
-    rules = {(rule.lhs(), rule.rhs()): rule.logprob() for rule in viterbi.grammar().productions()}
-    assert len(TEST) > 5
-    same = 0
-    for tree in TEST:
-        tags = [leaf.tag for leaf in leaves(tree)]
-        best = next(iter(viterbi.parse(tags)), None)
-        found = grammar.parse(leaves(tree))
-        assert (found is None) == (best is None)
-        if best is None:
-            continue
-        assert leaves(found) == leaves(tree)
-        own = to_nltk(found)
-        own.collapse_unary(collapsePOS=True, collapseRoot=True)
-        own.chomsky_normal_form(horzMarkov=1)
-        productions = NltkTree(START, [own]).productions()
-        likelihood = sum(rules[rule.lhs(), rule.rhs()] for rule in productions)
-        assert likelihood == pytest.approx(math.log2(best.prob()), abs=1e-3)
-        same += found == tree
-    assert same > 0
-
-
-def test_tags_that_the_grammar_lacks_have_no_tree():
-    odd = parse_tree("(TOP (S (FW et) (FW al)))")
-    assert Pcfg(TRAIN).parse(leaves(odd)) is None
 
 
 def test_right_branching():
@@ -90,7 +41,7 @@ def report(tmp_path, monkeypatch, capsys):
     def run(parsed: list[str], unconstrained: list[str], train: list[Tree] = TRAIN) -> dict:
         contents = {"gold": GOLD, "parsed": parsed, "unconstrained": unconstrained}
         contents["train"] = [to_line(tree) for tree in train]
-        args = ["parsing_scores.py", "--pcfg-words", "4", "--tagged", str(tmp_path / "tagged")]
+        args = ["parsing_scores.py", "--tagged", str(tmp_path / "tagged")]
         for name, lines in contents.items():
             (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
             args += [f"--{name}", str(tmp_path / name)]
@@ -119,7 +70,6 @@ def test_the_report(report, tmp_path, capsys):
     assert found["where_well_formed"] == both
     # (S the (NP dog (NP barks .))): S alone is right; (S it (NP sees (NP a cat))): S, NP.
     assert found["right_branching_f1"] == pytest.approx(100 * 2 * 3 / (7 + 6))
-    assert (found["pcfg"]["sentences"], found["pcfg"]["most_words"]) == (2, 4)
     text = parsing_scores.as_text(found)
     assert "labelled F1" in text and " 85.71" in text and " 50.00" in text
     published = [line.split() for line in text.split("\n") if "Table 4" in line]
@@ -138,14 +88,3 @@ def test_the_report(report, tmp_path, capsys):
 def test_files_that_do_not_fit(report, parsed, message):
     with pytest.raises(InputError, match=message):
         report(parsed, GOLD)
-
-
-def test_a_tree_that_is_too_deep_for_nltk(report):
-    deep = parse_tree("(TOP " + "(A (B b) " * 2000 + "(B b)" + ")" * 2001)
-    with pytest.raises(InputError, match="--train: nltk makes no grammar of these trees"):
-        report(GOLD, GOLD, [*TRAIN, deep])
-
-
-def test_a_long_chain_of_unary_rules():
-    chain = parse_tree("(TOP " + "(A " * 2000 + "(B b)" + ")" * 2001)
-    assert Pcfg([chain]).parse(leaves(chain)) == chain

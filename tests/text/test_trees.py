@@ -1,28 +1,27 @@
 """Reading, cleaning and writing of bracketings, and the script trees.py; reference: nltk's Tree."""
 
 import gzip
-import json
 import os
 import random
 import re
 from pathlib import Path
 
 import pytest
+import trees as script
 from nltk.tree import Tree as NltkTree
 
 from tests.support.random_trees import WORDS, random_tree
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.tree_cleaning import clean
-from vaswani_plugin.text.tree_statistics import statistics
-from vaswani_plugin.text.treebanks import tree_files, wsj_files
 from vaswani_plugin.text.trees import (
     CLOSE,
     BadTree,
     Leaf,
     Open,
     Tree,
+    clean,
     escape_brackets,
+    nltk_tree,
     parse_tree,
     read_trees,
     to_line,
@@ -49,20 +48,6 @@ def read_text(text: str | bytes, folder: Path) -> list[Tree]:
     path = folder / "trees.mrg"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return list(read_trees(path))
-
-
-def to_nltk(tree: Tree) -> NltkTree:
-    """The tree as nltk's, built without our writer: words are (tag, word) pairs."""
-    stack: list[NltkTree] = [NltkTree("outside", [])]
-    for symbol in tree:
-        if isinstance(symbol, Open):
-            stack.append(NltkTree(symbol.label, []))
-        elif isinstance(symbol, Leaf):
-            stack[-1].append(NltkTree(symbol.tag, [symbol.word]))
-        else:
-            done = stack.pop()
-            stack[-1].append(done)
-    return stack[0][0]
 
 
 def test_reads_pretty_printed_trees_and_several_on_a_line(tmp_path):
@@ -99,11 +84,11 @@ def test_random_trees_are_read_as_nltk_reads_them():
         tree = random_tree(rng, plain)
         line = to_line(tree)
         assert parse_tree(line) == tree
-        pretty = to_nltk(tree).pformat(margin=rng.choice([5, 40, 200]))
+        pretty = nltk_tree(tree).pformat(margin=rng.choice([5, 40, 200]))
         assert parse_tree(pretty) == tree
         # nltk takes each blank-separated part of a word for a leaf of its own.
         assert NltkTree.fromstring(line).leaves() == re.split(
-            r"\s+", " ".join(to_nltk(tree).leaves())
+            r"\s+", " ".join(nltk_tree(tree).leaves())
         )
 
 
@@ -131,13 +116,52 @@ def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_skipping_goes_on_at_the_next_tree(tmp_path):
-    bad = b"(S (NN a))\n(S (NP (NN b))\n(S (NN c))\n(S))\n  (X y)\n\xff\n(S\n  (NN d))\n(S (NN"
-    (tmp_path / "trees").write_bytes(bad)
-    messages = []
-    kept = [to_line(tree) for tree in read_trees(tmp_path / "trees", messages.append)]
-    assert kept == ["(S (NN a))", "(S (NN c))", "(S (NN d))"]
-    assert [re.search(r":(\d+):", message)[1] for message in messages] == ["2", "4", "9"]
+@pytest.mark.parametrize(
+    ("text", "kept", "bad"),
+    [
+        # An empty constituent, with and without white space in front, one or two trees a line.
+        ("(S (VP))\n(S (A a))", ["(S (A a))"], [1]),
+        (" (S (NP (A a)) (VP))\n (S (A b))\n", ["(S (A b))"], [1]),
+        ("(S (VP)) (S (A a))\n(S (A b))", ["(S (A a))", "(S (A b))"], [1]),
+        ("(S (A a)) (S (VP)) (S (A b))", ["(S (A a))", "(S (A b))"], [1]),
+        # Over several lines.
+        ("(S\n  (VP)\n  (A a))\n(S\n  (A b))\n", ["(S (A b))"], [1]),
+        ("  (S\n    (VP))\n  (S\n    (A b))\n", ["(S (A b))"], [1]),
+        # A missing bracket: the next line no further right begins another tree.
+        ("(S (A a)\n(S (A b))\n(S (A c))", ["(S (A b))", "(S (A c))"], [1]),
+        ("\t(S (A a)\n\t(S (A b))", ["(S (A b))"], [1]),
+        ("(S\n  (A a)\n(S (A b))\n(S (A c)", ["(S (A b))"], [1, 4]),
+        # A bracket too many, text outside, bytes that are no text.
+        ("(S (A a)))\n)(S (A b))", ["(S (A a))", "(S (A b))"], [1, 2]),
+        ("x\n  (S (A a)) y\n(S (A b))", ["(S (A a))", "(S (A b))"], [1, 2]),
+        (b"(S (A \xff)) (S (A a))\n\xfe\n(S (A \x00))\n(S (A b))", None, [1, 2, 3]),
+        # Words and labels where none can be.
+        ("(S (A a) b)\n(S ((A a)))\n(S c (A a))\n()\n(S (A b))", ["(S (A b))"], [1, 2, 3, 4]),
+    ],
+)
+def test_a_bad_tree_loses_no_other(text, kept, bad, tmp_path):
+    (tmp_path / "t").write_bytes(text.encode() if isinstance(text, str) else text)
+    messages: list[str] = []
+    found = [to_line(tree) for tree in read_trees(tmp_path / "t", messages.append)]
+    assert found == (["(S (A a))", "(S (A b))"] if kept is None else kept)
+    assert [int(re.search(r":(\d+):", message)[1]) for message in messages] == bad
+
+
+def test_one_bad_tree_among_random_ones_is_left_out_alone(tmp_path):
+    rng = random.Random(12)
+    broken = ["(S (X))", "(S (A a)", "(S ((A a)))", "(S b (A a))", "(A a) (S)"]
+    for _ in range(200):
+        margin, made = " " * rng.randrange(3), [random_tree(rng) for _ in range(6)]
+        texts = [nltk_tree(tree).pformat(margin=rng.choice([20, 999])) for tree in made]
+        place = rng.randrange(6)
+        texts[place] = rng.choice(broken)
+        lines = "\n".join(texts).replace("\n", "\n" + margin)
+        (tmp_path / "t").write_text(margin + lines + "\n")
+        messages: list[str] = []
+        found = list(read_trees(tmp_path / "t", messages.append))
+        whole = [Leaf("A", "a")]
+        expected = [tree for n, tree in enumerate(made) if n != place]
+        assert [tree for tree in found if tree != whole] == expected and len(messages) == 1
 
 
 def test_files_without_trees_and_broken_gzip(tmp_path):
@@ -199,7 +223,7 @@ def test_random_trees_are_cleaned_as_by_recursion():
     dropped = 0
     for _ in range(1000):
         tree = random_tree(rng, leaves=5)
-        expected = reference_clean(to_nltk(tree))
+        expected = reference_clean(nltk_tree(tree))
         got = clean(tree)
         if expected is None:
             assert got is None
@@ -209,7 +233,7 @@ def test_random_trees_are_cleaned_as_by_recursion():
         if root != "TOP":
             expected = NltkTree("TOP", [expected])
         expected.set_label("TOP")
-        assert to_nltk(got) == expected
+        assert nltk_tree(got) == expected
     assert 0 < dropped < 500
 
 
@@ -219,19 +243,6 @@ def test_deep_trees_need_no_recursion():
     tree = parse_tree(line)
     assert to_line(tree) == line
     assert len(clean(tree)) == 2 * depth + 3
-
-
-def test_statistics_of_two_trees():
-    lines = ["(S (NP (DT a) (NN b)) (VP (VB c)))", "(S (S (NP (NN d))) (X (NN e)))"]
-    trees = list(map(parse_tree, lines))
-    assert statistics(trees[:1])["symbols_max"] == 3 + 2 * 3
-    assert statistics(trees) == {
-        **{"trees": 2, "words": 5, "brackets": 7, "words_mean": 2.5, "words_max": 3},
-        **{"depth_max": 3, "openings_in_a_row_max": 3, "symbols_max": 10},
-        "symbols_over_words_max": 8,
-        "labels": {"S": 3, "NP": 2, "VP": 1, "X": 1},
-        "tags": {"NN": 3, "DT": 1, "VB": 1},
-    }
 
 
 def make_wsj(folder: Path, sections: range = range(0, 25)) -> None:
@@ -254,8 +265,8 @@ def test_wall_street_journal_split(tmp_path):
     }
     assert numbers["valid"] == ["220", "221"] and numbers["test"] == ["230", "231"]
     assert numbers["train"] == [f"{s:02}{p}" for s in range(2, 22) for p in (0, 1)]
-    inner = wsj_files(tmp_path / "ptb" / "parsed" / "mrg", "test")
-    assert inner == wsj_files(tmp_path / "ptb" / "parsed" / "mrg" / "wsj", "test")
+    inner = script.wsj_files(tmp_path / "ptb" / "parsed" / "mrg", "test")
+    assert inner == script.wsj_files(tmp_path / "ptb" / "parsed" / "mrg" / "wsj", "test")
 
 
 def test_wall_street_journal_with_a_section_missing(tmp_path):
@@ -272,11 +283,11 @@ def test_folders_stand_for_their_treebank_files(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
     (tmp_path / "b.tree").mkdir()  # a folder is no file, whatever its name
-    found = [str(path.relative_to(tmp_path)) for path in tree_files([str(tmp_path)])]
+    found = [str(path.relative_to(tmp_path)) for path in script.tree_files([str(tmp_path)])]
     assert found == ["a/1.mrg.gz", "b/2.mrg", "c.tree"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no treebank files"):
-        tree_files([str(tmp_path / "empty")])
+        script.tree_files([str(tmp_path / "empty")])
 
 
 def test_script_skips_and_counts_bad_trees(tmp_path):
@@ -289,11 +300,8 @@ def test_script_skips_and_counts_bad_trees(tmp_path):
     done = run_script("data-prep/trees.py", "clean", path, "--output", output, "--skip-bad")
     assert done.returncode == 0
     assert output.read_text() == "(TOP (S (NN a)))\n(TOP (NP (NN c)))\n"
-    assert "bad.mrg:2: not closed" in done.stderr and "1 bad trees left out" in done.stderr
-    done = run_script("data-prep/trees.py", "statistics", path, "--skip-bad", "--format", "json")
-    assert json.loads(done.stdout)["trees"] == 3 and json.loads(done.stdout)["bad_trees"] == 1
-    shown = run_script("data-prep/trees.py", "statistics", path, "--skip-bad").stdout
-    assert "trees: 3" in shown and "labels: 3: (none) 3  S 2  NP-X 1" in shown
+    assert "bad.mrg:2: not closed" in done.stderr
+    assert "2 trees to" in done.stderr and "1 bad trees left out, 1 without words" in done.stderr
 
 
 def test_tags_of_words_between_several_blanks(tmp_path):

@@ -7,9 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vaswani_plugin.cli._flags import add_format
-from vaswani_plugin.metrics import evalb_layout as layout
-from vaswani_plugin.metrics.bracketing import SentenceScore, Totals, score_trees
-from vaswani_plugin.metrics.evalb_parameters import COLLINS, parse_parameters
+from vaswani_plugin.metrics.evalb import (
+    COLLINS,
+    HEAD,
+    SentenceScore,
+    Totals,
+    parse_parameters,
+    row,
+    score_trees,
+    summary,
+    total_row,
+)
 from vaswani_plugin.metrics.segments import read_lines
 
 HELP = "score parse trees as EVALB does: labelled recall, precision, F, crossing, tagging"
@@ -47,15 +55,11 @@ def read_trees(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     return gold, test
 
 
-def print_sentences(scores: Iterable[SentenceScore], debug: int) -> Iterable[SentenceScore]:
+def print_sentences(scores: Iterable[SentenceScore]) -> Iterable[SentenceScore]:
     """Print EVALB's table, and yield the scores unchanged."""
-    print(layout.HEAD)
+    print(HEAD)
     for score in scores:
-        if debug > 1:
-            print(*score.differences, sep="\n")
-        print(layout.row(score))
-        if debug:
-            print(layout.details(score))
+        print(row(score))
         yield score
 
 
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     scores = score_trees(*read_trees(args), parameters)
     has_table = args.format == "text" and not args.summary
     if has_table:
-        scores = print_sentences(scores, parameters.debug)
+        scores = print_sentences(scores)
     totals, short = Totals(), Totals()
     for score in scores:
         for message in score.errors:
@@ -86,6 +90,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(parts))
         return 0
     if has_table:
-        print(layout.total_row(totals))
-    print(layout.summary(totals, short, parameters.cutoff))
+        print(total_row(totals))
+    print(summary(totals, short, parameters.cutoff))
     return 0

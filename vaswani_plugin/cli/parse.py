@@ -6,6 +6,7 @@ output that is no tree.
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.decoding import PARSER_DECODING
-from vaswani_plugin.figures.figures import check_plot_path
 from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
-from vaswani_plugin.text.output_files import check_outputs
+from vaswani_plugin.text.output_files import check_outputs, write_atomically
+from vaswani_plugin.text.trees import unescape_brackets
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.parsing import ParsedSentence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 HELP = "parse tokenized sentences into constituency trees with a bundle"
 EXAMPLE = "vaswani parse --model work/parsing/model --pretty < sentences"
 BUNDLE = "the bundle: the folder model/ of recipes/parsing.sh"
-DRAW = "also draw the trees (.svg, .png, .pdf); the tree of line 2 goes to FILE-2, and so on"
+DRAW = "also draw the trees by svgling; the tree of line 2 goes to FILE-2.svg, and so on"
 UNCONSTRAINED = "allow outputs that are no tree; the number of such sentences is printed at the end"
 FORMAT = "json: one object per line with line, tree (null if there is none), symbols and score"
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flags.add_model(parser, BUNDLE)
     flags.add_output(parser)
     add("--pretty", action="store_true", help="print each tree over several lines, indented")
-    add("--draw", type=Path, metavar="FILE", help=DRAW)
+    add("--draw", type=Path, metavar="FILE.svg", help=DRAW)
     add("--unconstrained", action="store_true", help=UNCONSTRAINED)
     flags.add_beam(parser, PARSER_DECODING["beam"])
     flags.add_length_penalty(parser, PARSER_DECODING["lenpen"])
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = args.inputs or ["-"]
     check_outputs("--output", [args.output], inputs)
     if args.draw is not None:
-        check_plot_path(args.draw)
+        _check_drawing(args.draw)
     from vaswani_plugin.export.parsing import load_parser
     from vaswani_plugin.inference.sources import TextTooLong
 
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             for number, sentence in enumerate(found, start=1):
                 total += bool(sentence.words)
-                malformed += bool(sentence.words) and sentence.tree is None
+                malformed += bool(sentence.words) and not sentence.bracketing
                 _draw(number, sentence, args.draw)
                 write([_shown(number, sentence, args)])
                 bar.update()
@@ -90,11 +91,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
-    if path is not None and sentence.tree is not None:
-        from vaswani_plugin.figures.tree_drawing import draw_tree
+def _check_drawing(path: Path) -> None:
+    if path.suffix != ".svg":
+        raise ValueError(f"--draw {path}: trees are drawn as .svg, which a browser shows or prints")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(2, "No such folder", str(path.parent))
+    if importlib.util.find_spec("svgling") is None:
+        raise ValueError("--draw needs svgling: pip install 'vaswani-plugin[plots]'")
 
-        draw_tree(sentence.tree, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))
+
+def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
+    tree = sentence.tree if path is not None else None
+    if path is None or tree is None:
+        return
+    import svgling
+
+    try:
+        for place in tree.treepositions("leaves"):
+            tree[place] = unescape_brackets(tree[place])
+        picture = svgling.draw_tree(tree, leaf_nodes_align=True).get_svg().tostring()
+    except RecursionError:  # about 800 brackets deep: an untrained model writes such trees
+        print(f"vaswani parse: line {number}: the tree is too deep to draw", file=sys.stderr)
+        return
+    with write_atomically(path if number == 1 else path.with_stem(f"{path.stem}-{number}")) as put:
+        put(picture)
 
 
 def _shown(number: int, sentence: "ParsedSentence", args: argparse.Namespace) -> str:
@@ -102,8 +122,9 @@ def _shown(number: int, sentence: "ParsedSentence", args: argparse.Namespace) ->
         symbols = sentence.parses[0].symbols if sentence.parses else []
         entry = {"line": number, "tree": sentence.bracketing or None, "symbols": symbols}
         return json.dumps(entry | {"score": sentence.score})
-    if args.pretty and sentence.tree is not None:
-        from vaswani_plugin.text.tree_layout import pretty
-
-        return pretty(sentence.tree)
+    if args.pretty and (tree := sentence.tree) is not None:
+        try:
+            return str(tree.pformat(margin=100))
+        except RecursionError:
+            return sentence.bracketing
     return sentence.bracketing

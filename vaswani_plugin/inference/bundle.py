@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import names_of
+from vaswani_plugin.text.linearization import SYMBOLS, WORDS
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     AnySettings,
@@ -14,7 +15,6 @@ from vaswani_plugin.text.settings import (
     TreeSettings,
     weights_path,
 )
-from vaswani_plugin.text.treebank_coding import SYMBOLS, WORDS
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.checkpoint_models import Loaded

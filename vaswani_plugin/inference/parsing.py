@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
 
 import torch
 
@@ -28,11 +28,13 @@ from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.packing import PackedWeights
 from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
-from vaswani_plugin.text.linearization import MAX_OPENINGS, restore
+from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings
-from vaswani_plugin.text.treebank_coding import JOINT, words_of
-from vaswani_plugin.text.trees import BadTree, Tree, to_line
+from vaswani_plugin.text.trees import BadTree, nltk_tree, parse_tree, to_line
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree as NltkTree
 
 BUFFER = 256
 
@@ -42,21 +44,22 @@ class Parse:
     """One tree of a sentence.
 
     Args:
-        tree: None if the constraint was off and the output is no tree over the words.
+        bracketing: the tree on one line; empty if the constraint was off and the output is no tree
+            over the words.
         score: log P / length penalty, natural logarithm.
         symbols: the output of the model.
         symbol_scores: log P of each symbol, then of the end of sentence.
     """
 
-    tree: Tree | None
+    bracketing: str
     score: float
     symbols: tuple[str, ...]
     symbol_scores: tuple[float, ...]
 
     @property
-    def bracketing(self) -> str:
-        """The tree on one line; empty if there is none."""
-        return "" if self.tree is None else to_line(self.tree)
+    def tree(self) -> "NltkTree | None":
+        """The tree as an `nltk.Tree`; None if there is none."""
+        return nltk_tree(parse_tree(self.bracketing)) if self.bracketing else None
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class ParsedSentence:
     parses: tuple[Parse, ...]
 
     @property
-    def tree(self) -> Tree | None:
-        """The tree of the best parse; None if there is none."""
+    def tree(self) -> "NltkTree | None":
+        """The best tree as an `nltk.Tree`; None if there is none."""
         return self.parses[0].tree if self.parses else None
 
     @property
@@ -273,7 +276,12 @@ class Parser:
             found.update(zip(numbers, decoded, strict=True))
         for sentence in sentences:
             parses = [
-                Parse(self._tree(sentence, one, options), one.score, one.tokens, one.token_scores)
+                Parse(
+                    self._bracketing(sentence, one, options),
+                    one.score,
+                    one.tokens,
+                    one.token_scores,
+                )
                 for one in found.get(sentence.number, [])[: options.nbest]
             ]
             yield ParsedSentence(tuple(sentence.words), tuple(parses))
@@ -293,12 +301,12 @@ class Parser:
         device = next(self.model.parameters()).device
         return generate(generator, make_sample(sources, self.source, device), self.target)
 
-    def _tree(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> Tree | None:
+    def _bracketing(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> str:
         try:
-            return restore(found.tokens, sentence.words)
+            return to_line(restore(found.tokens, sentence.words))
         except BadTree as error:
             if options.unconstrained:
-                return None
+                return ""
             raise UserError(
                 f"line {sentence.number}: the model counts other words than there are ({error}): "
                 f"its bundle's codes or dictionaries were changed; make it again"

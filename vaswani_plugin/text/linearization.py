@@ -32,12 +32,28 @@ words can be completed in ``depth + r`` symbols.
 
 White space within a word or a label would split it (a CRAFT word is "Xpd TTD"). It is escaped as
 ``\u2423``, its hexadecimal number and ``;``, here ``Xpd\u242320;TTD``.
+
+The words become units of the model in one of two codings; the symbols have a dictionary of their
+own::
+
+    words     one unit for each word; rare and new words are <unk>.
+    bpe       byte-pair encoding of the words' UTF-8 bytes (coding.py): there are no unknown units.
+
+In both a unit without the joint @@ at its end ends a word. The search counts the words of a source
+by this rule.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.coding import UNKNOWN, make_coding
+from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree, escape_brackets
+
+WORDS, SYMBOLS = "words", "symbols"
+"""Names of the two sides, in place of a translation's languages."""
+TREE_CODINGS = ("bpe", "words")
+JOINT = "@@"
 
 PLACEHOLDER = "XX"
 # CRAFT and GUM have at most 9 in a row, with empty elements.
@@ -136,3 +152,33 @@ def _check_closing(position: int, symbol: str, label: str, tree: Tree) -> None:
         raise BadTree(f"symbol {position}, {symbol}: the constituent ({label} is empty")
     if symbol not in (")", f"){label}"):
         raise BadTree(f"symbol {position}, {symbol}: closes ({label}")
+
+
+def words_of(line: str) -> list[str]:
+    """Splits a tokenized line into words as treebanks write them: ( is -LRB-.
+
+    A word may hold white space in the form that `escape_space` gives it. A no-break space is part
+    of its word, as in treebanks.
+    """
+    words = line.replace("\t", " ").replace("\r", " ").split(" ")
+    return [escape_space(unescape_space(escape_brackets(word))) for word in words if word]
+
+
+def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]], str]:
+    """Returns the function from words without white space to units joined by blanks.
+
+    Args:
+        coding: one of `TREE_CODINGS`.
+        codes: file with the table of merges, for `bpe`.
+
+    Raises:
+        InputError: the codes can't be read.
+    """
+    if coding == "bpe":
+        encode, _ = make_coding("bpe", codes)
+        return lambda words: encode(" ".join(words))
+    return lambda words: " ".join(map(_whole_word, words))
+
+
+def _whole_word(word: str) -> str:
+    return UNKNOWN if word in SPECIAL_SYMBOLS or word.endswith(JOINT) else word

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Lock
 
 from vaswani_plugin.text.coding import join_bpe, make_coding
+from vaswani_plugin.text.linearization import make_word_coding, words_of
 from vaswani_plugin.text.settings import (
     AnySettings,
     Settings,
@@ -13,7 +14,6 @@ from vaswani_plugin.text.settings import (
     TreeSettings,
     read_settings,
 )
-from vaswani_plugin.text.treebank_coding import make_word_coding, words_of
 
 LineFunction = Callable[[str], str]
 

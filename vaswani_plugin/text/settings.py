@@ -21,8 +21,8 @@ from typing import Any, get_args
 
 from vaswani_plugin.text.coding import CODINGS
 from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.linearization import SYMBOLS, TREE_CODINGS, WORDS
 from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.treebank_coding import SYMBOLS, TREE_CODINGS, WORDS
 
 VERSION = 1
 MODEL = "model.pt"
@@ -163,7 +163,7 @@ class TreeSettings(_Fields):
     """How trees became the words and symbols of a parser.
 
     Args:
-        coding: of the words, "bpe" or "words"; treebank_coding.py explains them.
+        coding: of the words, "bpe" or "words"; linearization.py explains them.
         keep_tags: whether a word's symbol is its tag; otherwise all words have the same symbol.
         label_closings: whether closing symbols have labels.
         codes: file with the merges of "bpe".

@@ -18,8 +18,7 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
 )
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.well_formed import Grammar
-from vaswani_plugin.text.linearization import MAX_OPENINGS
-from vaswani_plugin.text.treebank_coding import JOINT
+from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
 AGAINST_TREES = {"no_repeat_ngram_size": 0, "min_len": 1, "prefix_size": 0}
 """Options that forbid or force symbols, with the values at which they are not used."""

@@ -1,0 +1,385 @@
+"""Labelled bracketing scores as EVALB counts them (Sekine and Collins, 1997; Ellis' version, 2006).
+
+A bracket is right if the other tree has a bracket with the same label and words. All rules are
+EVALB's, because published scores use EVALB: words with a deleted tag don't count, function labels
+are removed, brackets without remaining words are deleted, and a test bracket crosses at most once.
+A sentence has one of three statuses: scored (0), error (1: the trees have different words, or one
+is broken) or skipped (2: the test tree has no words).
+
+The trees are read here, because EVALB accepts more than a treebank's reader: several trees on a
+line, a word without a constituent around it, an empty line. EVALB itself stops at text that is not
+a bracketing, and cuts lines at 5,000 bytes and sentences at 200 words or brackets. Here such a
+sentence is an error, or is scored in full (up to `MOST_BRACKETS`).
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+SCORED, ERROR, SKIPPED = range(3)
+MOST_BRACKETS = 1000
+"""Of a sentence. Treebanks have a few hundred at most; counting crossings takes quadratic time."""
+
+Pairs = frozenset[tuple[str, str]]
+_NONE: frozenset[str] = frozenset()
+_SETS = {
+    "DELETE_LABEL": "delete",
+    "DELETE_LABEL_FOR_LENGTH": "delete_for_length",
+    "QUOTE_LABEL": "quotes",
+    "QUOTE_TERM": "quotes",
+}
+_PAIRS = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
+_NUMBERS = {"DEBUG": "debug", "MAX_ERROR": "max_error", "CUTOFF_LEN": "cutoff", "LABELED": "label"}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The settings of a .prm file; the defaults are EVALB's without such a file.
+
+    debug: is read and has no effect. max_error: more errors end the scoring. cutoff: the longest
+    sentence of the second summary, in words. label: whether labels must match. delete: brackets and
+    words with these labels don't count. delete_for_length: words with these tags don't count in the
+    length. quotes: tags of quotation marks, restored where only one side deletes them.
+    equal_labels, equal_words: pairs that count as equal, both ways.
+    """
+
+    debug: int = 0
+    max_error: int = 10
+    cutoff: int = 40
+    label: int = 1
+    delete: frozenset[str] = _NONE
+    delete_for_length: frozenset[str] = _NONE
+    quotes: frozenset[str] = _NONE
+    equal_labels: Pairs = frozenset()
+    equal_words: Pairs = frozenset()
+
+
+# Collins' (1997), the usual settings for scoring parsers; but errors don't end the scoring.
+COLLINS = Parameters(
+    max_error=10_000,
+    delete=frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."}),
+    delete_for_length=frozenset({"-NONE-"}),
+    equal_labels=frozenset({("ADVP", "PRT"), ("PRT", "ADVP")}),
+)
+
+
+def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
+    """Reads a .prm file: a keyword and its values a line; "#" begins a comment line.
+
+    Args:
+        lines: of the file.
+        name: of the file, for error messages.
+
+    Raises:
+        ValueError: an unknown keyword or an invalid value; names the line.
+    """
+    settings = Parameters()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("#") or not line.split():
+            continue
+        place = f"{name}:{number}"
+        keyword, *values = line.split()
+        known = _SETS | _PAIRS | _NUMBERS
+        if keyword not in known:
+            raise ValueError(f"{place}: unknown keyword {keyword}; there are {', '.join(known)}")
+        expected = 1 + (keyword in _PAIRS)
+        if len(values) != expected:
+            raise ValueError(f"{place}: {keyword} takes {expected} values, not {len(values)}")
+        one, other, attribute = values[0], values[-1], known[keyword]
+        now = getattr(settings, attribute)
+        if keyword in _NUMBERS:
+            if not re.fullmatch("[01]" if keyword == "LABELED" else "[0-9]{1,9}", one):
+                allowed = "0 or 1" if keyword == "LABELED" else "a number from 0 on"
+                raise ValueError(f"{place}: {keyword} takes {allowed}, not {one!r}")
+            settings = replace(settings, **{attribute: int(one)})
+        elif keyword in _PAIRS:
+            settings = replace(settings, **{attribute: now | {(one, other), (other, one)}})
+        else:
+            settings = replace(settings, **{attribute: now | {one}})
+    return settings
+
+
+_PART = re.compile(r"\(([^\s()]*)\s+([^\s()]*)\)|\(([^\s()]*)|\)|\s+", re.ASCII)
+_QUOTES = ("'", '"', "/")
+_FUNCTIONS = re.compile(r"[-=].*", re.DOTALL)
+
+
+@dataclass
+class _Line:
+    """A line of trees: all words, how often each counts, brackets over words begin to end - 1."""
+
+    leaves: list[tuple[str, str]] = field(default_factory=list)  # tag, word
+    counts: list[int] = field(default_factory=list)
+    brackets: list[list] = field(default_factory=list)  # label, begin, end
+    errors: list[str] = field(default_factory=list)
+    is_readable: bool = True
+
+    def words(self) -> list[tuple[str, str]]:
+        """The tags and words that count."""
+        return [
+            leaf for leaf, times in zip(self.leaves, self.counts, strict=True) for _ in range(times)
+        ]
+
+    def counted(self, parameters: Parameters) -> list[tuple[str, int, int]]:
+        """The brackets that count, over the words that count: label, begin, end."""
+        # EVALB's DELETE_LABEL reaches the labels that equal it, of brackets, not of words.
+        equal = {one for one, other in parameters.equal_labels if other in parameters.delete}
+        before = [*accumulate(self.counts, initial=0)]
+        found = ((_FUNCTIONS.sub("", label), before[b], before[e]) for label, b, e in self.brackets)
+        return [
+            (label, begin, end)
+            for label, begin, end in found
+            if begin < end and label not in parameters.delete | equal
+        ]
+
+
+def _read(line: str, parameters: Parameters) -> _Line:
+    found, inside, position = _Line(), [], 0
+    while position < len(line):
+        part = _PART.match(line, position)
+        if part is None or len(found.brackets) > MOST_BRACKETS:
+            too_many = f"More than {MOST_BRACKETS} brackets"
+            found.errors.append("Reading sentence" if part is None else too_many)
+            found.is_readable = False
+            return found
+        position = part.end()
+        if part[1] is not None:
+            found.leaves.append((part[1], part[2]))
+            found.counts.append(int(part[1] not in parameters.delete))
+        elif part[3] is not None:
+            inside.append([part[3], len(found.leaves), -1])
+            found.brackets.append(inside[-1])
+        elif part[0] == ")" and inside:
+            inside.pop()[2] = len(found.leaves)
+        elif part[0] == ")":
+            found.errors.append("Bracketing unbalance (too many close bracket)")
+    if inside:
+        found.errors.append("Bracketing is unbalanced (too many open bracket)")
+    return found
+
+
+def _restore_quotes(gold: _Line, test: _Line, parameters: Parameters) -> None:
+    """Makes a quotation mark count that only one side deleted because of its tag.
+
+    As in EVALB, the first of two marks in a row can so be restored twice.
+    """
+
+    def is_deleted(line: _Line, place: int) -> bool:
+        return line.leaves[place][0] in parameters.delete
+
+    def index(line: _Line, place: int) -> int:
+        restored = line.counts[place] if is_deleted(line, place) else 0
+        return sum(line.counts[:place]) + restored
+
+    ours, theirs = (
+        [n for n, (t, word) in enumerate(line.leaves) if t in parameters.quotes and word in _QUOTES]
+        for line in (gold, test)
+    )
+    for one in theirs:
+        wanted = index(test, one)
+        for other in ours:
+            deleted = is_deleted(test, one)
+            if deleted != is_deleted(gold, other) and index(gold, other) == wanted:
+                line, place = (test, one) if deleted else (gold, other)
+                line.counts[place] += 1
+
+
+@dataclass
+class SentenceScore:
+    """A row of EVALB's table; errors are its messages."""
+
+    line: int
+    length: int
+    status: int = SCORED
+    matched: int = 0
+    gold: int = 0
+    test: int = 0
+    crossing: int = 0
+    words: int = 0
+    tags: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def compare(line: int, gold_text: str, test_text: str, parameters: Parameters) -> SentenceScore:
+    """Scores a tree against the gold tree.
+
+    Args:
+        line: number of the sentence, from 1 on.
+        gold_text, test_text: one bracketing each.
+        parameters: EVALB's settings.
+    """
+    gold, test = _read(gold_text, parameters), _read(test_text, parameters)
+    length = sum(tag not in parameters.delete_for_length for tag, _ in gold.leaves)
+    score = SentenceScore(line, length, errors=[*gold.errors, *test.errors])
+    if test.is_readable and not test.words():
+        score.status = SKIPPED
+        return score
+    if gold.is_readable and test.is_readable:
+        score.errors += _mismatch(gold, test, parameters)
+    if score.errors:
+        score.status = ERROR
+        return score
+    equal = parameters.equal_labels
+    ours, theirs = gold.counted(parameters), test.counted(parameters)
+    score.gold, score.test = len(ours), len(theirs)
+    free: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for label, begin, end in theirs:
+        free[begin, end].append(label)
+    for label, *span in ours:
+        for other in free[*span]:
+            if not parameters.label or label == other or (label, other) in equal:
+                free[*span].remove(other)
+                score.matched += 1
+                break
+    score.crossing = sum(
+        any(b < begin < e < end or begin < b < end < e for _, b, e in ours)
+        for _, begin, end in theirs
+    )
+    pairs = [(a, b) for (a, _), (b, _) in zip(gold.words(), test.words(), strict=True)]
+    score.words, score.tags = len(pairs), sum(a == b or (a, b) in equal for a, b in pairs)
+    return score
+
+
+def _mismatch(gold: _Line, test: _Line, parameters: Parameters) -> list[str]:
+    if sum(gold.counts) != sum(test.counts):
+        _restore_quotes(gold, test, parameters)
+    ours, theirs = gold.words(), test.words()
+    if len(ours) != len(theirs):
+        return [f"Length unmatch ({len(ours)}|{len(theirs)})"]
+    for (_, one), (_, other) in zip(ours, theirs, strict=True):
+        if one != other and (one, other) not in parameters.equal_words:
+            return [f"Words unmatch ({one}|{other})"]
+    return []
+
+
+def score_trees(
+    gold: Iterable[str], test: Iterable[str], parameters: Parameters
+) -> Iterator[SentenceScore]:
+    """Scores trees line by line.
+
+    Args:
+        gold, test: one bracketing a line; equally many lines.
+        parameters: EVALB's settings.
+
+    Yields:
+        The score of each line.
+
+    Raises:
+        ValueError: more errors than `parameters.max_error` allows.
+    """
+    errors = 0
+    for line, (one, other) in enumerate(zip(gold, test, strict=True), 1):
+        score = compare(line, one, other, parameters)
+        errors += len(score.errors)
+        if errors > parameters.max_error + 1:  # EVALB allows one more than it says
+            raise ValueError(
+                f"line {line}: {score.errors[-1]}: more errors than MAX_ERROR "
+                f"{parameters.max_error} allows; do the files belong together? Otherwise raise it "
+                "in the parameter file"
+            )
+        yield score
+
+
+@dataclass
+class Totals:
+    """Sums over sentences, from which EVALB's summaries are computed."""
+
+    sentences: int = 0
+    errors: int = 0
+    skipped: int = 0
+    matched: int = 0
+    gold: int = 0
+    test: int = 0
+    complete: int = 0
+    crossing: int = 0
+    no_crossing: int = 0
+    two_crossing: int = 0
+    words: int = 0
+    tags: int = 0
+
+    def add(self, score: SentenceScore) -> None:
+        """Counts a sentence."""
+        self.sentences += 1
+        self.errors += score.status == ERROR
+        self.skipped += score.status == SKIPPED
+        if score.status == SCORED:
+            for name in ("matched", "gold", "test", "crossing", "words", "tags"):
+                setattr(self, name, getattr(self, name) + getattr(score, name))
+            self.complete += score.gold == score.test == score.matched
+            self.no_crossing += score.crossing == 0
+            self.two_crossing += score.crossing <= 2
+
+    def summary(self) -> dict[str, float | None]:
+        """EVALB's summary with EVALB's names; shares in percent, F None where nothing matched."""
+        valid = self.sentences - self.errors - self.skipped
+        recall, precision = percent(self.matched, self.gold), percent(self.matched, self.test)
+        both = recall + precision
+        return {
+            "sentence": self.sentences,
+            "error_sentence": self.errors,
+            "skip_sentence": self.skipped,
+            "valid_sentence": valid,
+            "bracketing_recall": recall,
+            "bracketing_precision": precision,
+            "bracketing_fmeasure": 2 * precision * recall / both if both else None,
+            "complete_match": percent(self.complete, valid),
+            "average_crossing": self.crossing / valid if valid else 0.0,
+            "no_crossing": percent(self.no_crossing, valid),
+            "2_or_less_crossing": percent(self.two_crossing, valid),
+            "tagging_accuracy": percent(self.tags, self.words),
+        }
+
+
+def percent(part: int, whole: int) -> float:
+    """The percentage of a part, from 0 to 100; 0 of nothing."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+RULE = "=" * 76
+HEAD = (
+    "  Sent.                        Matched  Bracket   Cross        Correct Tag\n"
+    " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy\n" + RULE
+)
+TITLES = (
+    *("Number of sentence", "Number of Error sentence", "Number of Skip  sentence"),
+    *("Number of Valid sentence", "Bracketing Recall", "Bracketing Precision"),
+    *("Bracketing FMeasure", "Complete match", "Average crossing", "No crossing"),
+    *("2 or less crossing", "Tagging accuracy"),
+)
+
+
+def row(score: SentenceScore) -> str:
+    """A sentence's line of EVALB's table."""
+    return (
+        f"{score.line:4d}  {score.length:3d}    {score.status:d}  "
+        f"{percent(score.matched, score.gold):6.2f} {percent(score.matched, score.test):6.2f}"
+        f"   {score.matched:3d}    {score.gold:3d}  {score.test:3d}    {score.crossing:3d}"
+        f"   {score.words:4d}  {score.tags:4d}   {percent(score.tags, score.words):6.2f}"
+    )
+
+
+def total_row(totals: Totals) -> str:
+    """The table's last lines."""
+    brackets = ""
+    if totals.gold and totals.test:
+        brackets = (
+            f"{'':16}{percent(totals.matched, totals.gold):6.2f} "
+            f"{percent(totals.matched, totals.test):6.2f} "
+            f"{totals.matched:6d} {totals.gold:5d} {totals.test:5d}  {totals.crossing:5d}"
+        )
+    accuracy = percent(totals.tags, totals.words)
+    return f"{RULE}\n{brackets}  {totals.words:5d} {totals.tags:5d}   {accuracy:6.2f}"
+
+
+def summary(totals: Totals, short: Totals, cutoff: int) -> str:
+    """Both summaries: of all sentences, and of sentences up to the cut-off length."""
+    lines = ["=== Summary ==="]
+    for title, part in (("All", totals), (f"len<={cutoff}", short)):
+        lines += ["", f"-- {title} --"]
+        for name, value in zip(TITLES, part.summary().values(), strict=True):
+            number = math.nan if value is None else value
+            lines.append(f"{name:<25} = {number:{'6d' if isinstance(value, int) else '6.2f'}}")
+    return "\n".join(lines)
