@@ -23,6 +23,7 @@ from typing import Any, get_args
 
 import checkout  # noqa: F401
 
+from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
 from vaswani_plugin.text.corpus_io import open_binary
 from vaswani_plugin.text.dictionary import Dictionary
@@ -161,6 +162,10 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         dictionaries = {"source": dictionary_name(source), "target": dictionary_name(target)}
         if settings.codes:
             names["codes"] = CODES_NAMES[settings.subwords]
+        train = data_bin / f"train.{source}-{target}.{source}"
+        if settings.longest_trained is None and train.with_name(f"{train.name}.idx").is_file():
+            longest = int(read_sizes(train).max(initial=2)) - 1  # without the end of sentence
+            settings = replace(settings, longest_trained=longest)
         if settings.vocabulary:
             names["vocabulary"] = f"vocabulary.{source}"
     sources = {MODEL: model}

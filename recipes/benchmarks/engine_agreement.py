@@ -50,7 +50,7 @@ def translate(folder: Path, lines: list[str], references: list[str], beam: int) 
     """The translations of the lines, and the scores of the first references."""
     translator = load_translator(folder, threads=1)
     start = time.process_time()
-    translations = translator.translate(lines, beam=beam)
+    translations = translator.translate(lines, beam=beam, one_sentence=True)
     seconds = time.process_time() - start
     pairs = list(zip(lines, references, strict=True))[:PAIRS]
     return Run(translations, [s.token_scores for s in translator.score(pairs)], seconds)

@@ -81,6 +81,7 @@ def bundle_commands(args: argparse.Namespace) -> dict[str, Callable[[Path], Comm
     def command(bundle: Path, *flags: str) -> Callable[[Path], Command]:
         arguments = [BIN / "vaswani", "translate", "--model", bundle, "--beam", args.beam, *flags]
         arguments += ["--threads", args.threads, "--batch-tokens", args.max_tokens]
+        arguments += ["--one-sentence-a-line"]
         arguments += [] if args.gpu else ["--cpu"]
         return lambda output: Command(arguments, stdin=args.work / "lines", stdout=output)
 

@@ -230,7 +230,8 @@ stage_compare() {
 
 # BUNDLE NAME SOURCE REFERENCE: output/NAME.json, sacreBLEU as of the other scores; adds to `parts`.
 score_bundle() {
-  local hypothesis=$work/output/$2.$target_lang options command=(vaswani translate --model "$1")
+  local hypothesis=$work/output/$2.$target_lang options
+  local command=(vaswani translate --model "$1" --one-sentence-a-line)
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   read -ra options < <(score_options)
   if [[ "$lowercase" == true ]]; then options=(--lowercase); fi

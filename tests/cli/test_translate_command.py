@@ -241,7 +241,8 @@ def test_split_translates_the_pieces(translate, translator):
     tokens = translator.pipeline.encode(line).split()
     pieces = list(cut(tokens, LONGEST, WORD_BORDERS["subword-nmt"]))
     assert len(pieces) > 2
-    code, out, _ = translate(encoded([line]), "--long", "split", "--format", "json")
+    flags = ("--long", "split", "--one-sentence-a-line", "--format", "json")
+    code, out, _ = translate(encoded([line]), *flags)
     (whole,) = json.loads(out)["hypotheses"]
     options = SearchOptions(beam=2, print_alignment="hard")
     single = [translator.engine.decode([piece], options)[0][0] for piece in pieces]
@@ -263,7 +264,8 @@ def test_split_translates_the_pieces(translate, translator):
 
 def test_truncate_translates_the_beginning(translate, translator):
     line = " ".join(SENTENCES)
-    _, out, _ = translate(encoded([line]), "--long", "truncate", "--format", "json")
+    flags = ("--long", "truncate", "--one-sentence-a-line", "--format", "json")
+    _, out, _ = translate(encoded([line]), *flags)
     start = translator.pipeline.encode(line).split()[:LONGEST]
     (expected,) = translator.engine.decode([start], SearchOptions(beam=2))
     assert json.loads(out)["hypotheses"][0]["tokens"] == list(expected[0].tokens)

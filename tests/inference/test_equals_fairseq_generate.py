@@ -52,24 +52,27 @@ def test_the_sentences_tell_something(expected):
 
 @pytest.mark.parametrize("batch_tokens", [40, 700, 20_000])
 def test_in_any_batch_size(translator, lines, expected, batch_tokens):
-    require_equal(translator.translate(lines, beam=4, batch_tokens=batch_tokens), expected)
+    require_equal(
+        translator.translate(lines, one_sentence=True, beam=4, batch_tokens=batch_tokens), expected
+    )
 
 
 def test_one_by_one(translator, lines, expected):
-    found = [translator.translate(line, beam=4) for line in lines[:40]]
+    found = [translator.translate(line, one_sentence=True, beam=4) for line in lines[:40]]
     require_equal(found, expected[:40])
 
 
 def test_in_any_order_and_as_a_stream(translator, lines, expected):
     order = random.Random(3).sample(range(SENTENCES), SENTENCES)
-    stream = translator.stream((lines[n] for n in order), beam=4, buffer=37)
+    stream = translator.stream((lines[n] for n in order), one_sentence=True, beam=4, buffer=37)
     require_equal(list(stream), [expected[n] for n in order])
 
 
 def test_from_eight_threads_at_once(translator, lines, expected):
     def work(number):
         own = random.Random(number).sample(range(SENTENCES), 30)
-        found = translator.translate([lines[n] for n in own], beam=4, batch_tokens=100 * number)
+        some, tokens = [lines[n] for n in own], 100 * number
+        found = translator.translate(some, one_sentence=True, beam=4, batch_tokens=tokens)
         return found, [expected[n] for n in own]
 
     with ThreadPoolExecutor(8) as pool:
@@ -80,7 +83,8 @@ def test_from_eight_threads_at_once(translator, lines, expected):
 def test_all_of_the_n_best(trained, translator, lines):
     some = lines[:30]
     expected = trained.generate(some, "--beam", 5, "--nbest", 5, "--lenpen", 0.2)
-    found = translator.translate(some, beam=5, nbest=5, length_penalty=0.2)
+    options = {"beam": 5, "nbest": 5, "length_penalty": 0.2, "one_sentence": True}
+    found = translator.translate(some, **options)
     assert len(expected) == sum(len(t.hypotheses) for t in found) == 5 * len(some)
     flat = [h for t in found for h in t.hypotheses]
     require_equal(flat, expected)

@@ -1,6 +1,6 @@
 """`vaswani translate`: from raw text to raw text with a bundle, line by line.
 
-Every line gives exactly one line; an empty line stays empty.
+Every line gives exactly one line; a line without letters and digits stays as it is.
 """
 
 import argparse
@@ -26,7 +26,7 @@ positional_scores, alignment); scores are natural logarithms, the last one that 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
-    flags.add_inputs(parser, "a sentence")
+    flags.add_inputs(parser, "a text")
     flags.add_model(parser)
     engine = "what runs the model; fairseq is PyTorch (default: the one that `vaswani export` made "
     engine += "the bundle for, otherwise fairseq)"
@@ -38,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nbest", type=positive_int, default=1, metavar="N", help=nbest)
     flags.add_length_penalty(parser, PAPER_DECODING["lenpen"])
     flags.add_format(parser, FORMAT)
-    long = "what to do with a line of more subwords than the model takes: stop with an error, "
+    one = "take each line as one sentence, as for test sets; otherwise the sentences of a line are "
+    one += "translated one by one, and a sentence longer than those of the training in parts"
+    add("--one-sentence-a-line", action="store_true", help=one)
+    long = "what to do with a sentence of more subwords than the model takes: stop with an error, "
     long += "translate it in parts, or cut it off (default: %(default)s)"
     add("--long", choices=["error", "split", "truncate"], default="error", help=long)
     flags.add_buffer(parser, 1000)
@@ -60,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     raw = LocatedLines(inputs)
     options = {"beam": args.beam, "nbest": args.nbest, "length_penalty": args.lenpen}
     options |= {"batch_tokens": args.batch_tokens, "long": args.long}
+    options["one_sentence"] = args.one_sentence_a_line
     options |= {"align": args.format == "json", "buffer": flags.buffer_size(args, inputs)}
     from vaswani_plugin.inference.sources import TextTooLong
 
@@ -70,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 bar.update()
         except TextTooLong as error:
             raise ValueError(
-                f"{raw.place(error.number)}: the line has {error.count} subwords, the model takes "
+                f"{raw.place(error.number)}: a sentence of {error.count} subwords, the model takes "
                 f"{error.longest}: give --long split or --long truncate, or divide the line"
             ) from error
     return 0

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
-from threading import Lock
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from vaswani_plugin.inference.search_engine import (
 )
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.text.fork_lock import ForkLock
 
 
 def build_engine(
@@ -76,7 +76,7 @@ class FairseqEngine:
         dictionaries = task.source_dictionary, task.target_dictionary
         self.forced = ForcedScorer([forced], *dictionaries, device)
         # The task sets whether the model returns attention, so only one search runs at a time.
-        self._lock = Lock()
+        self._lock = ForkLock()
         self._generators: dict[SearchOptions, Any] = {}  # holds the latest one only
 
     def decode(

@@ -32,7 +32,8 @@ def load_translator(folder: str | Path, **options: Any) -> Translator:
         return Translator.from_pretrained(folder, **options)
     except ForeignModel as foreign:
         with fairseq_needed(foreign):
-            return _build_translator(Bundle.load(Path(folder)), **options)
+            built = _build_translator(Bundle.load(Path(folder)), **options)
+            return built.loaded_by(load_translator, folder, **options)
 
 
 def load_checkpoint_translator(path: Path, data: Path, codes: Path | None = None) -> Translator:
@@ -60,7 +61,8 @@ def load_checkpoint_translator(path: Path, data: Path, codes: Path | None = None
         model, task = load_foreign(path, data)
     engine = FairseqEngine(model.eval(), task, torch.device("cpu"))
     languages = task.cfg.source_lang, task.cfg.target_lang
-    return Translator(Pipeline.of_tokens(languages, codes), engine)
+    found = Translator(Pipeline.of_tokens(languages, codes), engine)
+    return found.loaded_by(load_checkpoint_translator, path, data, codes)
 
 
 def _build_translator(

@@ -10,7 +10,6 @@ import os
 import pickle
 import re
 import struct
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,11 @@ from torch import _weights_only_unpickler
 from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.inference.safetensors_file import load_safetensors
+from vaswani_plugin.text.fork_lock import ForkLock
 
 Checkpoint = dict[str, Any]
 
-_LOADING = threading.Lock()
+_LOADING = ForkLock()
 """What PyTorch's unpickler allows and how it refuses are settings of the whole process."""
 
 # The unpickler's errors for bytes that are a broken pickle, or no pickle at all.

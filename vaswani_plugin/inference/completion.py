@@ -11,6 +11,7 @@ from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 UNKNOWN, LINE_END, REPLACEMENT = "<unk>", "</s>", "\ufffd"
@@ -228,7 +229,7 @@ class TextCoder:
 
     def encode(self, text: str) -> tuple[str, ...]:
         """The units of a text; a line's end follows each line but the last one."""
-        *before, last = text.split("\n")
+        *before, last = check_text(text, "the text").split("\n")
         units = [unit for line in before for unit in (*self.encode_line(line), LINE_END)]
         return (*units, *self.encode_line(last))
 
@@ -249,6 +250,7 @@ class TextCoder:
         Raises:
             UserError: the prompt is too long, and `options.long` is "error".
         """
+        text = check_text(text, f"prompt {number}")
         units = self.encode(text if self.by_character else text.rstrip(" "))
         warnings = []
         unknown = [unit for unit in units if unit not in self.dictionary and unit != UNKNOWN]

@@ -31,6 +31,7 @@ from vaswani_plugin.inference.completion import (
 )
 from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
+from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import require_at_least
 from vaswani_plugin.inference.scores import Perplexity, TextScore, score_texts
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
@@ -39,11 +40,12 @@ from vaswani_plugin.metrics.perplexity import count_text
 from vaswani_plugin.metrics.scored_text import count_represented, number_lines
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.sentences import check_text
 
 BUFFER = 64
 
 
-class LanguageModel:
+class LanguageModel(LoadedFromFiles):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
@@ -97,7 +99,9 @@ class LanguageModel:
         files = LanguageFiles.find(Path(folder), None if data is None else Path(data))
         model, dictionary, task = files.load_transformer()
         model = model.to(device=device, dtype=dtype_of(dtype))
-        return cls(model, dictionary, task, files.pipeline, threads)
+        made = cls(model, dictionary, task, files.pipeline, threads)
+        options = {"data": data and Path(data).absolute(), "device": device, "dtype": dtype}
+        return made.loaded_by(cls.from_pretrained, folder, threads=threads, **options)
 
     @property
     def device(self) -> torch.device:
@@ -251,6 +255,7 @@ class LanguageModel:
                 to summarize.
         """
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
+        lines = [check_text(line, f"line {n}") for n, line in enumerate(lines, start=1)]
         if not any(map(str.split, lines)):
             raise UserError("the text is empty: there is nothing to score")
         coded = [self.pipeline.encode(line) for line in lines] if self.pipeline else lines

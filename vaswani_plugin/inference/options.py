@@ -51,7 +51,9 @@ class TranslateOptions(TypedDict, total=False):
     nbest: how many hypotheses of each text (1).
     length_penalty: alpha of ((5 + |Y|)/6)^alpha (the paper's 0.6).
     batch_tokens: most source subwords decoded at once, padding included (4,096).
-    long: what to do with a text of more subwords than the model takes: "error" (the default),
+    one_sentence: take each text as one sentence. Without it, sentences are translated one by one,
+        and one of more subwords than the longest in training in pieces.
+    long: what to do with a sentence of more subwords than the model takes: "error" (the default),
         "split" it into pieces that are translated one by one, or "truncate" it.
     align: also find the source subword of each target subword.
     sampling: draw `nbest` samples instead of searching for the likeliest; there is no beam then.
@@ -69,6 +71,7 @@ class TranslateOptions(TypedDict, total=False):
     nbest: int
     length_penalty: float | None
     batch_tokens: int
+    one_sentence: bool
     long: Literal["error", "split", "truncate"]
     align: bool
     sampling: bool

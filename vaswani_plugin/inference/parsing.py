@@ -20,6 +20,7 @@ from vaswani_plugin.inference.batching import batches_by_length, one_or_many, sp
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded
 from vaswani_plugin.inference.engines import dtype_of
+from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import require_at_least
 from vaswani_plugin.inference.search_engine import TokenDictionary, generate, make_sample
 from vaswani_plugin.inference.sources import TextTooLong
@@ -30,6 +31,7 @@ from vaswani_plugin.search.packing import PackedWeights
 from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TreeSettings
 from vaswani_plugin.text.trees import BadTree, nltk_tree, parse_tree, to_line
 
@@ -131,7 +133,7 @@ class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
     """The interface of a parser's dictionaries; ours and fairseq's both have it."""
 
 
-class Parser:
+class Parser(LoadedFromFiles):
     """A trained parser; threads may use it at the same time.
 
     Args:
@@ -185,7 +187,9 @@ class Parser:
         bundle = Bundle.load(Path(folder), TreeSettings)
         loaded = bundle.load_transformer()
         model = loaded.model.to(device=device, dtype=dtype_of(dtype))
-        return cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
+        made = cls(model, loaded.source, loaded.target, bundle.pipeline, threads)
+        options = {"device": device, "dtype": dtype, "threads": threads}
+        return made.loaded_by(cls.from_pretrained, folder, **options)
 
     def count_tokens(self, sentence: str) -> int:
         """How many units of a sentence the model reads."""
@@ -315,7 +319,7 @@ class Parser:
 
 def _one_line(sentence: str) -> str:
     """The sentence with spaces for its line breaks."""
-    return sentence.replace("\n", " ")
+    return check_text(sentence, "the sentence").replace("\n", " ")
 
 
 @dataclass(frozen=True)

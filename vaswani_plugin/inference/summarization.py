@@ -16,11 +16,13 @@ from vaswani_plugin.inference.batching import one_or_many, split_into_buffers
 from vaswani_plugin.inference.completing import Completer
 from vaswani_plugin.inference.completion import UNKNOWN, TextCoder
 from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import as_flag, require_at_least
 from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.corpus_io import join_words
+from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 BUFFER = 256
@@ -97,7 +99,7 @@ class SummaryOptions:
         )
 
 
-class Summarizer:
+class Summarizer(LoadedFromFiles):
     """A language model that summarizes; threads may use it at the same time.
 
     Args:
@@ -126,7 +128,8 @@ class Summarizer:
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> "Summarizer":
         """Load a bundle; options and errors are those of `LanguageModel.from_pretrained`."""
-        return cls(LanguageModel.from_pretrained(folder, **options))
+        model = LanguageModel.from_pretrained(folder, **options)
+        return cls(model).loaded_by(cls.from_pretrained, folder, **options)
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def summarize(  # type: ignore[overload-overlap]
@@ -174,7 +177,8 @@ class Summarizer:
         require_at_least({"buffer": buffer})
         chosen = self._complete_options(SummaryOptions(**options))
         encode = self._coder.encode_line
-        lines = (article.replace("\n", " ") for article in articles)
+        numbered = enumerate(articles, start=1)
+        lines = (check_text(text, f"article {n}").replace("\n", " ") for n, text in numbered)
         coded = (encode(line) if line.strip() else () for line in lines)
         buffers = split_into_buffers(coded, buffer)
         return (summary for group in buffers for summary in self._summarize(group, chosen))

@@ -10,7 +10,6 @@ when a bundle asks for it.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
@@ -23,13 +22,14 @@ from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.engines import dtype_of, load_engine
+from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import TranslateOptions, make_search_options, require_at_least
-from vaswani_plugin.inference.results import EMPTY, Hypothesis, Score, Translation
+from vaswani_plugin.inference.results import Score, Translation
 from vaswani_plugin.inference.sources import (
     Source,
     encode,
     encode_whole,
-    join_pieces,
+    join_translation,
     read_source,
 )
 from vaswani_plugin.text.pipeline import Pipeline
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 4096
 
 
-class Translator:
-    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one.
+class Translator(LoadedFromFiles):
+    """A trained model with its text pipeline: raw text in, raw text out. Threads may share one,
+    and pickled it is loaded again.
 
     Args:
         pipeline: of a translation model's bundle.
@@ -58,6 +59,7 @@ class Translator:
         self.pipeline = pipeline
         self.settings = pipeline.settings
         self.engine = engine
+        self._target_pipeline = pipeline.of_target()  # now: its files may change later
 
     @classmethod
     def from_pretrained(
@@ -86,7 +88,8 @@ class Translator:
         """
         bundle = Bundle.load(Path(folder))
         found = load_engine(bundle, engine, device, dtype, threads)
-        return cls(bundle.pipeline, found)
+        options = {"device": device, "dtype": dtype, "threads": threads, "engine": engine}
+        return cls(bundle.pipeline, found).loaded_by(cls.from_pretrained, folder, **options)
 
     @classmethod
     def from_checkpoint(
@@ -119,7 +122,9 @@ class Translator:
 
         loaded, languages = load_with_data(Path(path), Path(data))
         pipeline = Pipeline.of_tokens(languages, None if codes is None else Path(codes))
-        return cls(pipeline, SearchEngine(loaded, torch.device(device), dtype_of(dtype), threads))
+        made = cls(pipeline, SearchEngine(loaded, torch.device(device), dtype_of(dtype), threads))
+        options = {"device": device, "dtype": dtype, "threads": threads}
+        return made.loaded_by(cls.from_checkpoint, path, data, codes, **options)
 
     @property
     def source_language(self) -> str:
@@ -161,16 +166,16 @@ class Translator:
         """Translate one text or many.
 
         Args:
-            texts: a sentence, or a short text that the model takes as one; or several. A line
-                break within a text counts as a space.
+            texts: one or several, of any number of sentences, which are translated one by one. A
+                line break within a text counts as a space.
             options: see `TranslateOptions`.
 
         Returns:
-            The translation; for several texts a list, in their order. A text without words has one
-            empty translation.
+            The translation; for several texts a list, in their order. A text without letters and
+            digits is its own translation.
 
         Raises:
-            TextTooLong: a text is too long, and `long` is "error", the default.
+            TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: options that don't fit together.
         """
         if isinstance(texts, str):
@@ -271,8 +276,9 @@ class Translator:
 
     def _read(self, texts: Iterable[str], options: TranslateOptions) -> Iterator[Source]:
         longest, long = self.longest_source, options.get("long", "error")
+        one = options.get("one_sentence", False)
         for number, text in enumerate(texts, start=1):
-            yield read_source(text, number, self.pipeline, longest, long)
+            yield read_source(text, number, self.pipeline, longest, long, one)
 
     def _translate(
         self,
@@ -299,7 +305,8 @@ class Translator:
                 found.update(zip(batch, decoded, strict=True))
                 bar.update(len(batch))
         in_order = iter(found[number] for number in range(len(pieces)))
-        return [self._join(source, in_order, search.nbest or 1) for source in sources]
+        nbest = search.nbest or 1
+        return [join_translation(source, in_order, nbest, self.pipeline) for source in sources]
 
     def _prefixes(
         self, prefix: str | Sequence[str] | None, sources: list[Source]
@@ -316,16 +323,3 @@ class Translator:
             for source, tokens in zip(sources, encoded, strict=True)
             for place in range(len(source.pieces))
         ]
-
-    @cached_property
-    def _target_pipeline(self) -> Pipeline:
-        return self.pipeline.of_target()
-
-    def _join(self, source: Source, decoded: Iterator[list[Decoded]], nbest: int) -> Translation:
-        """Join the translations of a text's pieces, which are the next items of `decoded`."""
-        whole = join_pieces([(len(piece), next(decoded)) for piece in source.pieces])[:nbest]
-        hypotheses = tuple(
-            Hypothesis(text=self.pipeline.decode(" ".join(found.tokens)), **found._asdict())
-            for found in whole
-        )
-        return Translation(source.text, source.tokens, hypotheses or (EMPTY,))

@@ -4,7 +4,6 @@ A generator owns the packed copies, and makes them again when a parameter has ch
 differs from our modules, by a hook, an adapter or another class, decodes with its own `forward`.
 """
 
-import threading
 from typing import NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositio
 from vaswani_plugin.modules.transformer import Decoder
 from vaswani_plugin.search.decoder_beams import PackedDecoder
 from vaswani_plugin.search.language_beams import PackedLanguageModel
+from vaswani_plugin.text.fork_lock import ForkLock
 
 Packed = PackedDecoder | PackedLanguageModel
 
@@ -77,7 +77,7 @@ class PackedWeights:
 
     def __init__(self) -> None:
         self._packed: dict[nn.Module, tuple[list[_Snapshot], Packed]] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def of(self, decoder: nn.Module) -> Packed | None:
         """Return the packed weights, packed again if needed; None if `forward` must decode."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 
 from vaswani_plugin.text.coding import join_bpe, make_coding
+from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.linearization import make_word_coding, words_of
 from vaswani_plugin.text.settings import (
     AnySettings,
@@ -24,20 +24,28 @@ class Pipeline:
     Args:
         settings: how the model's text was prepared.
         folder: with the files that the settings name.
+        coder: the functions that split words and join subwords; None: by the folder's codes.
 
     Attributes:
         subwords: kind of marks by which subwords join to words: "subword-nmt", "sentencepiece" or
             "none".
+        is_tokenized: raw lines are tokenized text, a sentence each.
 
     Raises:
         InputError: the codes can't be read.
     """
 
-    def __init__(self, settings: AnySettings, folder: Path) -> None:
+    def __init__(
+        self,
+        settings: AnySettings,
+        folder: Path,
+        coder: tuple[LineFunction, LineFunction] | None = None,
+    ) -> None:
         self.settings = settings
         self.folder = folder
         self.subwords = getattr(settings, "subwords", "none")
-        self._lock = Lock()  # the subword coders share caches that they clear
+        self.is_tokenized = False
+        self._lock = ForkLock()  # the subword coders share caches that they clear
         if isinstance(settings, TreeSettings):
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
@@ -49,7 +57,7 @@ class Pipeline:
             self._encode, self._decode = make_coding(settings.coding, codes)
             return
         to_words, from_words = _to_words(settings), _from_words(settings)
-        split, join = _subwords(settings, folder)
+        self._coder = split, join = coder or _subwords(settings, folder)
         self._encode = lambda line: split(to_words(line))
         self._decode = lambda line: " ".join(from_words(join(line)).splitlines())
 
@@ -76,7 +84,7 @@ class Pipeline:
 
             pipeline._encode = bpe.make_encoder(str(codes))
         pipeline._decode = join_bpe
-        pipeline.subwords = "subword-nmt"
+        pipeline.subwords, pipeline.is_tokenized = "subword-nmt", True
         return pipeline
 
     def of_target(self) -> "Pipeline":
@@ -95,7 +103,11 @@ class Pipeline:
         # The vocabulary that limits subword-nmt is that of the source language.
         limits = {"vocabulary": None, "vocabulary_threshold": None}
         own = replace(settings, source_language=settings.target_language, **limits)
-        return Pipeline(own, self.folder)
+        if settings.vocabulary is not None:
+            return Pipeline(own, self.folder)
+        found = Pipeline(own, self.folder, self._coder)
+        found._lock = self._lock
+        return found
 
     def encode(self, line: str) -> str:
         """Converts a raw line to the model's subwords, joined by spaces; may return ""."""

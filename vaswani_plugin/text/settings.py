@@ -83,6 +83,7 @@ class Settings(_Fields):
             writes only these subwords.
         vocabulary_threshold: subwords with a lower count are ignored.
         beam: the beam with which the model was scored.
+        longest_trained: subwords of the longest source sentence in training.
     """
 
     source_language: str
@@ -97,6 +98,7 @@ class Settings(_Fields):
     vocabulary: str | None = None
     vocabulary_threshold: int | None = None
     beam: int | None = None
+    longest_trained: int | None = None
 
     def __post_init__(self) -> None:
         """Checks the values.
@@ -113,7 +115,7 @@ class Settings(_Fields):
             raise InputError("vocabulary and vocabulary_threshold: give both or neither")
         if self.vocabulary is not None and self.subwords != "subword-nmt":
             raise InputError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
-        self._at_least_1("beam")
+        self._at_least_1("beam", "longest_trained")
 
     def files(self) -> list[str]:
         """Names of the bundle's files without preprocessing.json."""
