@@ -23,7 +23,12 @@ from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Decoded, Engine
 from vaswani_plugin.inference.engines import dtype_of, load_engine
 from vaswani_plugin.inference.loading import LoadedFromFiles
-from vaswani_plugin.inference.options import TranslateOptions, make_search_options, require_at_least
+from vaswani_plugin.inference.options import (
+    TranslateOptions,
+    check_options,
+    make_search_options,
+    require_at_least,
+)
 from vaswani_plugin.inference.results import Score, Translation
 from vaswani_plugin.inference.sources import (
     Source,
@@ -32,6 +37,7 @@ from vaswani_plugin.inference.sources import (
     join_translation,
     read_source,
 )
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import Settings
 
@@ -218,6 +224,29 @@ class Translator(LoadedFromFiles):
                     yield translation
                     bar.update()
 
+    def read(self, text: str, **options: Unpack[TranslateOptions]) -> Source:
+        """The pieces of a text, each for one call of the model: the first step of `translate`.
+
+        A caller with a queue of its own decodes pieces of many texts together (`decode`) and joins
+        those of a text again (`join`).
+
+        Raises:
+            TextTooLong: a sentence is too long, and `long` is "error", the default.
+            UserError: it is no text, or options that don't fit together.
+        """
+        check_options(options)
+        return next(self._read([text], options))
+
+    def decode(
+        self, pieces: Sequence[Sequence[str]], **options: Unpack[TranslateOptions]
+    ) -> list[list[Decoded]]:
+        """The hypotheses of each of some pieces, the best one first: the second step."""
+        return self._decode(pieces, make_search_options(options, self.settings.beam), options)
+
+    def join(self, source: Source, decoded: Iterable[list[Decoded]], nbest: int) -> Translation:
+        """The translation of a text from the hypotheses of its pieces: the last step."""
+        return join_translation(source, iter(decoded), nbest, self.pipeline)
+
     def score(
         self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = BATCH_TOKENS
     ) -> list[Score]:
@@ -291,6 +320,20 @@ class Translator(LoadedFromFiles):
         search = make_search_options(options, self.settings.beam)
         prefixes = self._prefixes(options.get("prefix"), sources)
         pieces = [piece for source in sources for piece in source.pieces]
+        found = iter(self._decode(pieces, search, options, prefixes, numbers, progress))
+        nbest = search.nbest or 1
+        return [join_translation(source, found, nbest, self.pipeline) for source in sources]
+
+    def _decode(
+        self,
+        pieces: Sequence[Sequence[str]],
+        search: SearchOptions,
+        options: TranslateOptions,
+        prefixes: list[Sequence[str]] | None = None,
+        numbers: Iterator[int] | None = None,
+        progress: bool = False,
+    ) -> list[list[Decoded]]:
+        numbers = numbers or count()
         lengths = [len(piece) + 1 for piece in pieces]
         found: dict[int, list[Decoded]] = {}
         with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
@@ -304,9 +347,7 @@ class Translator(LoadedFromFiles):
                 )
                 found.update(zip(batch, decoded, strict=True))
                 bar.update(len(batch))
-        in_order = iter(found[number] for number in range(len(pieces)))
-        nbest = search.nbest or 1
-        return [join_translation(source, in_order, nbest, self.pipeline) for source in sources]
+        return [found[number] for number in range(len(pieces))]
 
     def _prefixes(
         self, prefix: str | Sequence[str] | None, sources: list[Source]
