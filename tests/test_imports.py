@@ -22,7 +22,6 @@ FLOORS = (
 # What stands on no lower floor, and why.
 EXCEPTIONS = {
     ("model/acceleration.py", "kernels"): "the only caller of the kernels",
-    ("fairseq_plugin/training/metering.py", "figures"): "the machine's rate",
     ("serving/app.py", "figures"): "the page of the attention explorer",
     ("serving/page.py", "figures"): "the same",
     ("export/stock_import.py", "fairseq_plugin"): "models that only fairseq builds",

@@ -70,8 +70,8 @@ def summary(reports: list[dict[str, Any]], warm_up: int) -> dict[str, Any]:
 def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, float]:
     """The cost of the updates if only their matrix products took time, at the best rate."""
     import torch
+    from matrix_rate import matrix_rate
 
-    from vaswani_plugin.figures.matrix_rate import matrix_rate
     from vaswani_plugin.metrics.multiply_adds import Positions, training_flops_of
     from vaswani_plugin.metrics.sizes import sizes_of
 

@@ -14,11 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import REPO
 from tests.support.scripts import assert_one_line_error, run_bash
-from vaswani_plugin.figures import matrix_rate
 from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
 
 sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
+import matrix_rate  # noqa: E402
 import scaling  # noqa: E402
 import training  # noqa: E402
 import training_runs  # noqa: E402

@@ -70,7 +70,7 @@ def test_services_without_settings_are_off(checkpoint, tmp_path, monkeypatch):
     cfg = bare_configuration(**checkpoint)
     trainer = VaswaniTrainer(cfg, None, torch.nn.Linear(2, 2), torch.nn.Identity())
     assert trainer.load_checkpoint(str(tmp_path / "none.pt")) is None
-    assert trainer.manifest is None and trainer.metering is None
+    assert trainer.manifest is None
     assert list(tmp_path.iterdir()) == []
 
 

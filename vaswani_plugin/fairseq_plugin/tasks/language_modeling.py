@@ -12,13 +12,12 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.tasks._dictionary import DictionaryDigests
 from vaswani_plugin.fairseq_plugin.tasks._loss_after import LossAfterDataset
-from vaswani_plugin.fairseq_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.fairseq_plugin.tasks._precision import AutocastOnCPU
 
 
 @dataclass
-class VaswaniLanguageModelingConfig(LanguageModelingConfig, MeteringConfig):
-    """fairseq's language modeling task, the part of a sample that has a loss, and metering."""
+class VaswaniLanguageModelingConfig(LanguageModelingConfig):
+    """fairseq's language modeling task, and the part of a sample that has a loss."""
 
     loss_after: Optional[str] = field(  # noqa: UP045 -- fairseq's parser reads no other spelling
         default=None,

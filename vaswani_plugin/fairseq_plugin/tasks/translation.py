@@ -19,7 +19,6 @@ from fairseq.utils import convert_padding_direction
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.tasks._dictionary import DictionaryDigests, TextDictionary
-from vaswani_plugin.fairseq_plugin.tasks._metering import MeteringConfig
 from vaswani_plugin.fairseq_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
 from vaswani_plugin.fairseq_plugin.tasks._precision import AutocastOnCPU
 from vaswani_plugin.fairseq_plugin.tasks._real_tokens import (
@@ -40,10 +39,8 @@ OF_EDITING_MODELS = "print_step", "retain_iter_history"
 
 
 @dataclass
-class VaswaniTranslationConfig(
-    TranslationConfig, BatchOrderConfig, RealTokensConfig, MeteringConfig
-):
-    """fairseq's translation task, the choice of the length penalty, batches, and metering."""
+class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, RealTokensConfig):
+    """fairseq's translation task, the choice of the length penalty, and batches."""
 
     length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(
         default="paper",

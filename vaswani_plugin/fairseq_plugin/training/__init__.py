@@ -7,8 +7,7 @@ The trainer owns one small object per subject:
 * ``resuming``: loads the newest good checkpoint if the last one is damaged or missing;
 * ``saving``: a failed save ends the training with a one-line error and keeps the previous save;
 * ``preemption``: on SIGTERM or SIGUSR1 the training saves and exits with its own exit code;
-* ``nonfinite``: updates with NaN or infinite gradients are skipped;
-* ``metering``: the values that --log-mfu logs.
+* ``nonfinite``: updates with NaN or infinite gradients are skipped.
 """
 
 import sys

@@ -23,7 +23,6 @@ from vaswani_plugin.fairseq_plugin.defaults import REGISTERED_DEFAULTS, report
 from vaswani_plugin.fairseq_plugin.training import lock, preemption, resuming
 from vaswani_plugin.fairseq_plugin.training.folder import saved_states
 from vaswani_plugin.fairseq_plugin.training.manifest import DataManifest, data_files
-from vaswani_plugin.fairseq_plugin.training.metering import Metering
 from vaswani_plugin.fairseq_plugin.training.nonfinite import (
     NonfiniteNorm,
     NonfiniteUpdates,
@@ -64,8 +63,6 @@ class VaswaniTrainer(Trainer):
         self.nonfinite = NonfiniteUpdates()
         self.saves = Saves()
         self.manifest: DataManifest | None = None
-        self.metering = Metering.of_task(self.cfg, task)
-        self.metered_update: int | None = None
         last = self._automatic_checkpoint()
         if last is not None:
             resuming.ignore_flags_of_first_start(self.cfg.checkpoint, last, self.checkpoint_suffix)
@@ -240,16 +237,8 @@ class VaswaniTrainer(Trainer):
             if not several or "out of memory" not in str(error):
                 raise
             raise self._out_of_memory(error) from error
-        if self.metering is not None and logged is not None:
-            self._meter(samples)
         self.preemption.save_if_requested(self)
         return logged
-
-    def _meter(self, samples: list) -> None:
-        """Log an update's cost once: --amp repeats an overflowed batch by a step within a step."""
-        if self.metered_update != self.get_num_updates():
-            self.metered_update = self.get_num_updates()
-            self.metering.log(samples, self)
 
     def clip_grad_norm(self, clip_norm: float) -> Tensor:
         """fairseq's method; a norm that is not finite ends the step, not the training.
