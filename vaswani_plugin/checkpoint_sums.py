@@ -27,6 +27,25 @@ _SETTLED = 2.0
 """For so many seconds after a write, another write may leave the file's times unchanged."""
 
 
+def claims_more_than_it_holds(path: str | os.PathLike) -> bool:
+    """Return whether the parts of an archive are larger than its file, which costs memory to read.
+
+    `torch.save` compresses nothing. False for other files, which `damage` judges.
+
+    Raises:
+        OSError: when the file is missing or may not be read.
+    """
+    with open(path, "rb") as file:
+        if file.read(len(_ARCHIVE_START)) != _ARCHIVE_START:
+            return False
+        try:
+            with zipfile.ZipFile(file) as archive:
+                claimed = sum(part.file_size for part in archive.infolist())
+        except _UNREADABLE:
+            return False
+        return claimed > os.fstat(file.fileno()).st_size
+
+
 def damage(path: str | os.PathLike) -> str | None:
     """Find damage in a file that `torch.save` wrote.
 

@@ -1,16 +1,22 @@
 """What a foreign file leads to is the file's fault, and named."""
 
+import contextlib
+import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import save_safetensors
+from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.text.settings import MODEL, SAFETENSORS, SETTINGS
+from vaswani_plugin.modules.positions import SinusoidalPositions
+from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS, SETTINGS
 
 PATH = Path("folder/model.pt")
 
@@ -66,3 +72,51 @@ def test_a_link_in_a_bundle_is_refused_by_every_command(toy, tmp_path, name, cap
         assert main(command) == 1
         assert f"{folder / name} is a link" in capsys.readouterr().err
     assert outside.read_bytes() == before and not (tmp_path / "out").exists()
+
+
+def peak_bytes(run) -> int:
+    """The most memory that PyTorch asks for at once while `run` runs, roughly: by its profiler."""
+    with torch.profiler.profile(profile_memory=True) as profile, contextlib.suppress(ValueError):
+        run()
+    return max((event.cpu_memory_usage for event in profile.events()), default=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_source_positions": 2_000_000_000, "max_target_positions": 2_000_000_000},
+        {"d_ff": 2_000_000_000},
+        {"encoder_layers": 2_000_000_000},
+        {"d_model": 2_000_000_000},
+        {"d_k": 2_000_000_000},
+    ],
+    ids=str,
+)
+def test_sizes_that_no_bytes_back_take_no_memory(toy, tmp_path, change):
+    folder = tmp_path / "model"
+    shutil.copytree(toy, folder)
+    (folder / MODEL).unlink()
+    config = json.loads((folder / CONFIG).read_text())
+    config["model"] |= change
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert peak_bytes(lambda: Translator.from_pretrained(folder).translate("The cat .")) < 1e8
+
+
+def test_positions_beyond_the_table_are_those_of_the_formula():
+    many, few = SinusoidalPositions(2_000_000_000, 8), SinusoidalPositions(100, 8)
+    numbers = torch.tensor([[0, 7, 99]])
+    torch.testing.assert_close(many(numbers), few(numbers))
+    assert torch.isfinite(many(torch.tensor([[1_999_999_999]]))).all()
+
+
+def test_a_compressed_checkpoint_is_refused_before_it_is_read(tmp_path):
+    torch.save({"model": {"w": torch.zeros(10_000_000)}}, tmp_path / "stored.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "stored.pt") as stored,
+        zipfile.ZipFile(tmp_path / "small.pt", "w", zipfile.ZIP_DEFLATED) as small,
+    ):
+        for name in stored.namelist():
+            small.writestr(name, stored.read(name))
+    load_checkpoint(tmp_path / "stored.pt")
+    with pytest.raises(ValueError, match="its parts are larger than the file"):
+        load_checkpoint(tmp_path / "small.pt")

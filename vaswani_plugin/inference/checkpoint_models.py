@@ -1,10 +1,11 @@
 """Loads a checkpoint's Transformer, from a bundle or with the data of its training."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from vaswani_plugin.checkpoint_errors import mismatches_explained, refuse_other_dictionaries
 from vaswani_plugin.errors import UserError
@@ -19,6 +20,8 @@ from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 from vaswani_plugin.text.settings import dictionary_name, weights_path
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class Parts(NamedTuple):
@@ -182,7 +185,25 @@ def make_transformer(
     if sizes.next_word:
         grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
         words = grammar.ends_word, grammar.is_word
-    model = TrainedTransformer(sizes, source, target, words)
+    return with_weights(lambda: TrainedTransformer(sizes, source, target, words), weights, path)
+
+
+def with_weights(build: Callable[[], Model], weights: Mapping[str, Tensor], path: Path) -> Model:
+    """Build a model with these weights, in evaluation mode.
+
+    A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
+
+    Args:
+        build: makes the model.
+        weights: by the names of a checkpoint.
+        path: the checkpoint, for messages.
+
+    Raises:
+        CheckpointError: sizes and weights don't fit together.
+    """
     with mismatches_explained(str(path)):
+        with torch.device("meta"):
+            build().load_state_dict(weights, assign=True)
+        model = build()
         model.load_state_dict(weights)
     return accelerated(model).eval()

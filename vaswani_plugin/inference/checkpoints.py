@@ -18,7 +18,7 @@ import torch
 from torch import _weights_only_unpickler
 
 from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
-from vaswani_plugin.checkpoint_sums import damage
+from vaswani_plugin.checkpoint_sums import claims_more_than_it_holds, damage
 from vaswani_plugin.inference.safetensors_file import load_safetensors
 from vaswani_plugin.text.fork_lock import ForkLock
 
@@ -49,6 +49,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """
     if path.suffix == ".safetensors":
         return load_safetensors(path)
+    if claims_more_than_it_holds(path):
+        raise ValueError(f"{path}: no fairseq checkpoint: its parts are larger than the file")
     with open(path, "rb") as file, _LOADING, _harmless_globals(), _short_refusals():
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)

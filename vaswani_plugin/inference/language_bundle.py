@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import KINDS
 from vaswani_plugin.inference.checkpoint_models import (
@@ -16,11 +15,11 @@ from vaswani_plugin.inference.checkpoint_models import (
     read_configuration,
     require_layers,
     require_own,
+    with_weights,
 )
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.inference.untrusted import untrusted
-from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
@@ -143,10 +142,10 @@ class LanguageFiles:
             check_digests(self.folder, state, target=dictionary)
             sizes = language_model_sizes(cfg["model"], task)
             require_layers(path, state["model"], decoder=sizes.decoder_layers)
-            model = TrainedLanguageModel(sizes, dictionary)
-            with mismatches_explained(str(path)):
-                model.load_state_dict(state["model"])
-        return accelerated(model).eval(), dictionary, task
+            model = with_weights(
+                lambda: TrainedLanguageModel(sizes, dictionary), state["model"], path
+            )
+        return model, dictionary, task
 
 
 def language_model_sizes(model: Mapping[str, Any], task: TextTask) -> Configuration:

@@ -41,6 +41,10 @@ def add_positions(embedded: Tensor, positions: Tensor) -> Tensor:
     return (embedded + positions).to(embedded.dtype)
 
 
+MOST_ROWS = 65_536
+"""Longest table of sinusoids; more positions are computed when they are used."""
+
+
 class SinusoidalPositions(nn.Module):
     """A table of sinusoids, computed in float64 and not saved in checkpoints.
 
@@ -61,9 +65,8 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def _rows(self, dtype: torch.dtype, device: torch.device) -> Tensor:
-        return self.encoding(torch.arange(self.max_positions, device=device), self.d_model).to(
-            dtype
-        )
+        rows = torch.arange(min(self.max_positions, MOST_ROWS), device=device)
+        return self.encoding(rows, self.d_model).to(dtype)
 
     def _apply(self, fn, *args, **kwargs):  # no public way lets a buffer keep its type in .half()
         super()._apply(fn, *args, **kwargs)
@@ -73,6 +76,8 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B, T) position numbers -> (B, T, D)."""
+        if self.max_positions > MOST_ROWS:
+            return self.encoding(positions, self.d_model).to(self.table.dtype)
         return F.embedding(positions, self.table)
 
 
