@@ -4,6 +4,7 @@ One function patches one defect. Its docstring names the symptom, upstream's iss
 docs/reference/fairseq-patches.md is made from these docstrings. A patch does nothing if the defect
 is gone, and can be called twice. The subjects:
 
+* ``extensions``: fairseq's compiled parts, where it was installed without them;
 * ``messages``: a user's mistake ends in one line, not in a traceback;
 * ``quiet``: known-harmless warnings are silenced;
 * ``numerics``: numpy 2's removed names, bfloat16 without XLA, resumed with its float32 weights;
@@ -31,6 +32,7 @@ from vaswani_plugin.fairseq_plugin.patches import (
     dictionaries,
     distribution,
     epochs,
+    extensions,
     messages,
     numerics,
     quiet,
@@ -40,6 +42,8 @@ from vaswani_plugin.fairseq_plugin.patches import (
 )
 
 PATCHES = (
+    extensions.provide_missing_extensions,
+    extensions.count_ngrams_without_libbleu,
     messages.print_users_errors_in_one_line,
     quiet.silence_known_warnings,
     quiet.set_log_level_to_info,

@@ -1,0 +1,305 @@
+"""What stands in for fairseq's compiled extensions: by the rules, and equal to them."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import time
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import fairseq.data
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+from fairseq.data import data_utils
+from fairseq.data.token_block_dataset import TokenBlockDataset
+from fairseq.scoring.bleu import BleuConfig, BleuStat, Scorer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vaswani_plugin
+from vaswani_plugin.fairseq_plugin.patches import extensions
+from vaswani_plugin.fairseq_plugin.patches._patching import PATCHED
+
+vaswani_plugin.register()
+
+FAST = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
+LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=80)
+LIMITS = (st.sampled_from([-1, 0, 30, 45, 100, 400]), st.sampled_from([-1, 0, 1, 3, 8, 20]))
+MULTIPLES = st.integers(1, 9)
+SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any)
+SENTENCES = st.lists(st.integers(0, 9), min_size=1, max_size=20).filter(lambda s: set(s) != {1})
+
+
+def int64(values) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def as_lists(batches) -> list[list[int]]:
+    return [list(map(int, batch)) for batch in batches]
+
+
+@given(LENGTHS, *LIMITS, MULTIPLES)
+def test_batches_keep_the_order_and_the_limits(lengths, max_tokens, max_sentences, multiple):
+    lengths = int64(sorted(lengths))
+    batches = extensions.batch_by_size_vec(
+        np.arange(len(lengths)), lengths, max_tokens, max_sentences, multiple
+    )
+    assert [index for batch in batches for index in batch] == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) > 0
+        assert max_tokens <= 0 or len(batch) * lengths[batch].max() <= max_tokens
+        assert max_sentences <= 0 or len(batch) <= max_sentences
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limits", "sizes"),
+    [
+        ([1] * 20, (-1, 8, 1), [8, 8, 4]),
+        ([1] * 20, (10, -1, 1), [10, 10]),
+        ([1] * 20, (11, -1, 4), [8, 8, 4]),  # eleven are no multiple of four
+        ([1] * 20, (3, -1, 4), [3] * 6 + [2]),  # fewer than four may be any number
+        ([9, 1, 1, 1, 1], (10, -1, 1), [1, 4]),
+        ([1, 1, 1, 1, 9], (10, -1, 1), [4, 1]),
+        ([2, 2, 2, 2, 2, 3, 9], (18, -1, 4), [4, 2, 1]),  # the tail itself grows too large
+        ([5], (5, 1, 8), [1]),
+    ],
+)
+def test_batches_are_as_large_as_allowed(lengths, limits, sizes):
+    batches = extensions.batch_by_size_vec(np.arange(len(lengths)), int64(lengths), *limits)
+    assert list(map(len, batches)) == sizes
+
+
+def test_a_sentence_that_fits_in_no_batch_is_an_error():
+    with pytest.raises(AssertionError, match="should not exceed max_tokens=4"):
+        extensions.batch_by_size_vec(np.arange(2), int64([3, 5]), 4, -1, 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "blocks"),
+    [
+        ("none", [(0, 6), (6, 12), (12, 13)]),
+        ("eos", [(0, 3), (3, 4), (4, 8), (8, 9), (9, 13)]),
+        ("complete", [(0, 4), (4, 9), (9, 13)]),
+        ("complete_doc", [(0, 3), (4, 8), (9, 13)]),  # a sentence of one token ends a document
+    ],
+)
+def test_blocks_of_a_text(mode, blocks):
+    found = extensions._get_slice_indices_fast(int64([3, 1, 4, 1, 4]), mode, 6, 1)
+    assert [tuple(block) for block in found.tolist()] == blocks
+    with pytest.raises(ValueError, match="Invalid break_mode: no"):
+        extensions._get_slice_indices_fast(int64([3]), "no", 6, 1)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.data())
+def test_the_sentences_of_a_block(sizes, data):
+    place = [(number, token) for number, size in enumerate(sizes) for token in range(size)]
+    start = data.draw(st.integers(0, len(place) - 1))
+    end = data.draw(st.integers(start + 1, len(place)))
+    ((first, offset, last),) = extensions._get_block_to_dataset_index_fast(
+        int64(sizes), int64([[start, end]])
+    )
+    assert (first, offset, last) == (*place[start], place[end - 1][0])
+
+
+@pytest.fixture
+def scorer(monkeypatch) -> Scorer:
+    """fairseq's, which counts n-grams in Python."""
+    for name in ("__init__", "reset", "add"):
+        original = getattr(Scorer, name)
+        monkeypatch.setattr(Scorer, name, getattr(original, "__wrapped__", original))
+    count = len(PATCHED)
+    extensions.score_in_python()
+    del PATCHED[count:]
+    return Scorer(BleuConfig(pad=1, eos=2, unk=3))
+
+
+def test_bleu_is_sacrebleus(scorer):
+    random = np.random.default_rng(1)
+    references = [random.integers(4, 9, random.integers(5, 30)) for _ in range(50)]
+    kept = [random.random(len(line)) < 0.9 for line in references]
+    systems = [line[keep] for line, keep in zip(references, kept, strict=True)]
+    for reference, system in zip(references, systems, strict=True):
+        pair = (
+            torch.IntTensor([*padding, *line, 2])
+            for padding, line in (((1,), reference), ((), system))
+        )
+        scorer.add(*pair)
+    lines = [[" ".join(map(str, line)) for line in side] for side in (systems, references)]
+    expected = sacrebleu.corpus_bleu(
+        lines[0], [lines[1]], tokenize="none", smooth_method="none", force=True
+    )
+    assert scorer.score() == pytest.approx(expected.score)
+    assert scorer.stat.reflen == expected.ref_len
+    assert scorer.brevity() == pytest.approx(expected.bp)
+
+
+def test_bleu_of_unknown_words_and_single_sentences(scorer):
+    scorer.add(torch.IntTensor([5, 3, 2]), torch.IntTensor([5, 3, 2]))
+    assert (scorer.stat.match1, scorer.stat.count1) == (1, 2)
+    scorer.reset(one_init=True)
+    assert [getattr(scorer.stat, name) for name, _ in BleuStat._fields_] == [0] * 4 + [1] * 6
+    with pytest.raises(TypeError, match="pred must be a torch.IntTensor"):
+        scorer.add(torch.IntTensor([5]), torch.tensor([5]))
+
+
+def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
+    for name in FAST:
+        monkeypatch.setitem(sys.modules, name, None)  # importing it fails
+        monkeypatch.setattr(fairseq.data, name.rpartition(".")[2], None, raising=False)
+    extensions.provide_missing_extensions()
+    assert [sys.modules[name] for name in FAST] == [extensions, extensions]
+    batches = data_utils.batch_by_size(np.arange(5), lambda index: 1, max_sentences=2)
+    assert as_lists(batches) == [[0, 1], [2, 3], [4]]
+    text = [torch.arange(3), torch.arange(4)]
+    blocks = TokenBlockDataset(text, [3, 4], 5, pad=0, eos=1, break_mode="none")
+    assert [block.tolist() for block in blocks] == [[0, 1, 2, 0, 1], [2, 3]]
+    own = ModuleType("own")
+    for name in FAST:
+        monkeypatch.setitem(sys.modules, name, own)
+    extensions.provide_missing_extensions()
+    assert [sys.modules[name] for name in FAST] == [own, own]
+
+
+class Compiled:
+    """fairseq's three extensions: those of the environment, or built from its source."""
+
+    def __init__(self, folder: Path):
+        self.batches, self.blocks = (self._load(folder, name) for name in FAST)
+        self.bleu = ctypes.CDLL(str(self._path(folder, "fairseq.libbleu")))
+
+    def _path(self, folder: Path, name: str) -> Path:
+        return folder / f"{name.replace('.', '/')}{EXTENSION_SUFFIXES[0]}"
+
+    def _load(self, folder: Path, name: str) -> ModuleType:
+        spec = spec_from_file_location(name.rpartition(".")[2], self._path(folder, name))
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Compiled:
+    installed = Path(fairseq.__file__).parents[1]
+    if find_spec("fairseq.libbleu"):
+        return Compiled(installed)
+    if not shutil.which(os.environ.get("CC", "cc")):
+        pytest.skip("no compiler here")
+    folder = tmp_path_factory.mktemp("compiled")
+    build = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    build += ["--no-binary", "fairseq-fixed", "--no-cache-dir", "--target", str(folder)]
+    done = subprocess.run(
+        [*build, f"fairseq-fixed=={fairseq.__version__}"],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "READTHEDOCS"},
+    )
+    if done.returncode:
+        pytest.skip(f"building fairseq failed: {done.stderr[-500:]}")
+    return Compiled(folder)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(LENGTHS, *LIMITS, MULTIPLES, st.booleans())
+def test_batches_equal_the_compiled_ones(
+    compiled, lengths, max_tokens, max_sentences, multiple, by_length
+):
+    indices, lengths = (
+        np.arange(len(lengths))[::-1].copy(),
+        int64(sorted(lengths) if by_length else lengths),
+    )
+    limits = (max_tokens, max_sentences, multiple)
+    made = [
+        each.batch_by_size_vec(indices, lengths, *limits) for each in (extensions, compiled.batches)
+    ]
+    assert as_lists(made[0]) == as_lists(made[1])
+    assert {batch.dtype for batch in made[0]} == {batch.dtype for batch in made[1]}
+    by_function = extensions.batch_by_size_fn(
+        indices, lambda i: lengths[len(lengths) - 1 - i], *limits
+    )
+    assert as_lists(by_function) == as_lists(made[1])
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(LENGTHS, st.lists(st.tuples(st.integers(1, 9), st.integers(1, 30)), min_size=1, max_size=5))
+def test_batches_of_fixed_shapes_equal_the_compiled_ones(compiled, lengths, shapes):
+    made = [
+        each.batch_fixed_shapes_fast(
+            np.arange(len(lengths)), lengths.__getitem__, int64(sorted(shapes))
+        )
+        for each in (extensions, compiled.batches)
+    ]
+    assert made[0] == made[1]
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(
+    SIZES,
+    st.sampled_from(["none", "complete", "complete_doc", "eos"]),
+    st.integers(1, 30),
+    st.integers(0, 3),
+)
+def test_blocks_equal_the_compiled_ones(compiled, sizes, mode, block_size, separator):
+    text, sizes = (mode, block_size, separator), int64(sizes)
+    try:
+        expected = compiled.blocks._get_slice_indices_fast(sizes, *text)
+    except ValueError:  # where there is no block, the compiled one fails
+        expected = np.zeros((0, 2), dtype=np.int64)
+    found = extensions._get_slice_indices_fast(sizes, *text)
+    assert found.dtype == np.int64
+    assert found.tolist() == expected.tolist()
+    wheres = [
+        each._get_block_to_dataset_index_fast(sizes, expected)
+        for each in (extensions, compiled.blocks)
+    ]
+    assert wheres[0].tolist() == wheres[1].tolist()
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=3), st.booleans())
+def test_counts_equal_the_compiled_ones(compiled, pairs, one_init):
+    count = len(PATCHED)
+    extensions.score_in_python()
+    del PATCHED[count:]
+    stat = BleuStat()
+    scorer = Scorer(BleuConfig(pad=1, eos=2, unk=3))
+    scorer.reset(one_init)
+    initialize = compiled.bleu.bleu_one_init if one_init else compiled.bleu.bleu_zero_init
+    initialize(ctypes.byref(stat))
+    for pair in pairs:
+        reference, system = map(torch.IntTensor, pair)
+        scorer.add(reference, system)
+        reference = torch.where(reference == 3, -999, reference).int()
+        sides = [
+            part
+            for side in (reference, system)
+            for part in (ctypes.c_size_t(len(side)), ctypes.c_void_p(side.data_ptr()))
+        ]
+        compiled.bleu.bleu_add(ctypes.byref(stat), *sides, 1, 2)
+    for name, _ in BleuStat._fields_:
+        assert getattr(scorer.stat, name) == getattr(stat, name), name
+
+
+@pytest.mark.slow
+def test_batching_the_papers_corpus_takes_few_seconds(compiled):
+    """4.5 million pairs in order of length, as WMT 2014 English-German has."""
+    random = np.random.default_rng(1)
+    lengths = np.sort(random.integers(1, 100, 4_500_000))
+    seconds = []
+    made = []
+    for each in (compiled.batches, extensions):
+        begin = time.process_time()
+        made.append(each.batch_by_size_vec(np.arange(len(lengths)), lengths, 4096, -1, 8))
+        seconds.append(time.process_time() - begin)
+    print(seconds)
+    assert seconds[1] - seconds[0] < 10
+    assert all(map(np.array_equal, *made))

@@ -1,0 +1,268 @@
+"""fairseq's compiled extensions, in Python and NumPy, where fairseq was installed without them.
+
+Building them takes a C++ compiler, Python's headers and some minutes. What training and translating
+use of them is here and gives equal results: `fairseq.data.data_utils_fast`,
+`fairseq.data.token_block_utils_fast`, and the n-gram counts of `fairseq.libbleu`. Left out are
+`libbase` and `libnat`, which only fairseq's BASE layers and Levenshtein models use.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import fairseq.data
+import numpy as np
+from fairseq.scoring.bleu import BleuConfig, BleuStat, Scorer
+from torch import IntTensor
+
+from vaswani_plugin.fairseq_plugin.patches._patching import patch
+
+
+def provide_missing_extensions() -> None:
+    """Batching fails with "Please build Cython components" where no compiler was.
+
+    fairseq imports the two modules when it makes its first batches. Compiled ones stay in use.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1, installed without its extensions.
+    """
+    for name in ("data_utils_fast", "token_block_utils_fast"):
+        if not _has_extension(f"fairseq.data.{name}"):
+            sys.modules[f"fairseq.data.{name}"] = sys.modules[__name__]
+            setattr(fairseq.data, name, sys.modules[__name__])
+
+
+def count_ngrams_without_libbleu() -> None:
+    """``fairseq-generate`` fails with "missing libbleu.so" where no compiler was.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1, installed without its extensions.
+    """
+    if not _has_extension("fairseq.libbleu"):
+        score_in_python()
+
+
+def _has_extension(name: str) -> bool:
+    try:
+        import_module(name)
+    except (ImportError, ValueError):  # ValueError: built for another numpy
+        return False
+    return True
+
+
+def batch_by_size_vec(
+    indices: np.ndarray,
+    num_tokens_vec: np.ndarray,
+    max_tokens: int,
+    max_sentences: int,
+    bsz_mult: int,
+) -> list[np.ndarray]:
+    """Cut a list of sentences, in its order, into batches as large as allowed.
+
+    A batch has fewer sentences than `bsz_mult`, or a multiple of it, except for the last one and
+    those that couldn't be kept small enough otherwise. Takes about a second for 4.5 million
+    sentences.
+
+    Args:
+        indices: (N,), int64, the sentences.
+        num_tokens_vec: (N,), int64, their lengths in tokens.
+        max_tokens: most tokens of a batch, its padding included; 0 or less for any number.
+        max_sentences: most sentences of a batch; 0 or less for any number.
+        bsz_mult: see above.
+
+    Returns:
+        The batches, slices of `indices`.
+
+    Raises:
+        AssertionError: a sentence is longer than `max_tokens`.
+    """
+    if len(indices) == 0:
+        return []
+    assert max_tokens <= 0 or num_tokens_vec.max() <= max_tokens, (
+        f"Sentences lengths should not exceed max_tokens={max_tokens}"
+    )
+    most_tokens = max_tokens if max_tokens > 0 else sys.maxsize
+    most_sentences = max_sentences if max_sentences > 0 else sys.maxsize
+    # The current batch is [start, ends[-1]), and its longest sentence has `longest` tokens. Behind
+    # it is a tail, [ends[-1], end), of sentences that wait until their number is allowed.
+    ends = [0]
+    start = longest = tail_longest = 0
+    for end, tokens in enumerate(num_tokens_vec.tolist(), 1):
+        if tokens > tail_longest:
+            tail_longest = tokens
+        if tail_longest > longest:
+            longest_of_both = tail_longest
+        else:
+            longest_of_both = longest
+        size = end - start
+        if size > most_sentences or size * longest_of_both > most_tokens:
+            # The tail becomes a batch of its own; if it is too large, without this sentence.
+            if tail_longest * (end - ends[-1]) > most_tokens:
+                ends.append(end - 1)
+                tail_longest = tokens
+            start = ends[-1]
+            ends.append(end)
+            longest, tail_longest = tail_longest, 0
+        elif size < bsz_mult or size % bsz_mult == 0:
+            ends[-1] = end
+            longest, tail_longest = longest_of_both, 0
+    if ends[-1] == len(indices):
+        ends.pop()
+    return np.split(indices, ends)
+
+
+def batch_by_size_fn(
+    indices: np.ndarray,
+    num_tokens_fn: Callable[[int], int],
+    max_tokens: int,
+    max_sentences: int,
+    bsz_mult: int,
+) -> list[np.ndarray]:
+    """Do the same as `batch_by_size_vec`, with a function that gives a sentence's length."""
+    lengths = np.fromiter(map(num_tokens_fn, indices.tolist()), np.int64, len(indices))
+    return batch_by_size_vec(indices, lengths, max_tokens, max_sentences, bsz_mult)
+
+
+def batch_fixed_shapes_fast(
+    indices: np.ndarray, num_tokens_fn: Callable[[int], int], fixed_shapes_sorted: np.ndarray
+) -> list[list[int]]:
+    """Cut a list of sentences into batches, each of which fits into one of some shapes.
+
+    Args:
+        indices: (N,), int64, the sentences.
+        num_tokens_fn: gives a sentence's length in tokens.
+        fixed_shapes_sorted: (shapes, 2), int64, sentences and tokens, in ascending order.
+
+    Returns:
+        The batches.
+    """
+    shapes = fixed_shapes_sorted.tolist()
+    batches: list[list[int]] = []
+    batch: list[int] = []
+    longest = first = 0
+    for index in indices.tolist():
+        longest = max(longest, num_tokens_fn(index))
+        while first < len(shapes) and not (
+            len(batch) < shapes[first][0] and longest <= shapes[first][1]
+        ):
+            first += 1
+        if first == len(shapes):
+            batches.append(batch)
+            batch = []
+            longest = first = 0  # as fairseq does it: the new batch's first length is not counted
+        batch.append(index)
+    return [*batches, batch] if batch else batches
+
+
+def _get_slice_indices_fast(
+    sizes: np.ndarray, break_mode: str, block_size: int, document_sep_len: int
+) -> np.ndarray:
+    """Cut a text into blocks, as ``--sample-break-mode`` says.
+
+    Args:
+        sizes: (N,), int64, the lengths of the sentences in tokens.
+        break_mode: "none" cuts every `block_size` tokens, "complete" after whole sentences,
+            "complete_doc" also at the ends of documents, "eos" after each sentence.
+        block_size: most tokens of a block.
+        document_sep_len: a sentence of this length ends a document, and is left out.
+
+    Returns:
+        (blocks, 2), int64, where each block starts and ends in the text.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if break_mode == "none":
+        starts = np.arange(0, sizes.sum(), block_size)
+        return np.stack([starts, np.minimum(starts + block_size, sizes.sum())], axis=1)
+    if break_mode == "eos":
+        ends = sizes.cumsum()
+        return np.stack([ends - sizes, ends], axis=1)
+    if break_mode not in ("complete", "complete_doc"):
+        raise ValueError(f"Invalid break_mode: {break_mode}")
+    by_document = break_mode == "complete_doc"
+    shortest = 2 if by_document else 1
+    blocks = []
+    start = length = 0
+    for size in [*sizes.tolist(), None]:
+        ends_document = size is None or (by_document and size == document_sep_len)
+        if ends_document or (length and length + size > block_size):
+            if length >= shortest:
+                blocks.append((start, start + length))
+            start, length = start + length, 0
+        if size is None:
+            break
+        if ends_document:
+            start += size
+        else:
+            length += size
+    return np.array(blocks, dtype=np.int64).reshape(-1, 2)
+
+
+def _get_block_to_dataset_index_fast(sizes: np.ndarray, slice_indices: np.ndarray) -> np.ndarray:
+    """Find the sentences of each block.
+
+    Args:
+        sizes: (N,), int64, the lengths of the sentences in tokens.
+        slice_indices: (blocks, 2), int64, where each block starts and ends in the text.
+
+    Returns:
+        (blocks, 3), int64: the first sentence, the token in it where the block starts, the last
+        sentence.
+    """
+    starts = np.concatenate([[0], sizes.cumsum()])
+
+    def sentence_of(tokens: np.ndarray) -> np.ndarray:
+        # Of sentences that start at the same token, since some are empty, the first one.
+        found = np.searchsorted(starts, tokens, side="left")
+        return found - (starts[found] != tokens)
+
+    begin, end = slice_indices.T
+    first = sentence_of(begin)
+    last = np.where(end <= begin, first, sentence_of(np.maximum(end - 1, 0)))
+    return np.stack([first, begin - starts[first], last], axis=1)
+
+
+def score_in_python() -> None:
+    """Let fairseq's BLEU count n-grams here."""
+
+    @patch(Scorer, "__init__")
+    def __init__(original: Callable, self: Scorer, cfg: BleuConfig) -> None:
+        self.pad, self.eos, self.unk = cfg.pad, cfg.eos, cfg.unk
+        self.reset()
+
+    @patch(Scorer, "reset")
+    def reset(original: Callable, self: Scorer, one_init: bool = False) -> None:
+        self.stat = BleuStat(*[0, 0, 0, 0, 1, 1, 1, 1, 1, 1] if one_init else [])
+
+    @patch(Scorer, "add")
+    def add(original: Callable, self: Scorer, ref: IntTensor, pred: IntTensor) -> None:
+        for name, tokens in (("ref", ref), ("pred", pred)):
+            if not isinstance(tokens, IntTensor):
+                raise TypeError(f"{name} must be a torch.IntTensor (got {type(tokens)})")
+        assert not ref.lt(0).any()
+        unknown = {self.unk: -999}  # an unknown word of the reference matches nothing
+        reference = [unknown.get(token, token) for token in _trimmed(ref, self.pad, self.eos)]
+        predicted = _trimmed(pred, self.pad, self.eos)
+        self.stat.reflen += len(reference)
+        self.stat.predlen += len(predicted)
+        for n in range(1, 5):
+            found, wanted = _ngrams(predicted, n), _ngrams(reference, n)
+            for name, more in (("count", found), ("match", found & wanted)):
+                setattr(self.stat, f"{name}{n}", getattr(self.stat, f"{name}{n}") + more.total())
+
+
+def _trimmed(sentence: IntTensor, pad: int, eos: int) -> list[int]:
+    """Return a sentence without padding, and without the EOS at its end; one token stays."""
+    tokens = sentence.flatten().tolist()
+    while tokens and tokens[0] == pad:
+        del tokens[0]
+    while len(tokens) > 1 and tokens[-1] in (pad, eos):
+        tokens.pop()
+    return tokens
+
+
+def _ngrams(tokens: list[int], n: int) -> Counter[Any]:
+    return Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
