@@ -67,7 +67,7 @@ import sys
 from pathlib import Path
 
 from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.training_log import read_curves, read_records, read_training
+from vaswani_plugin.text.training_log import read_curves, read_training
 
 work, updates, seed = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 rows = []
@@ -76,7 +76,7 @@ for name in ("ours", "stock"):
     run = read_training(lines, f"{name}.log")
     if run.updates != updates:
         sys.exit(f"{work}/{name} has {run.updates} updates already: give another folder")
-    perplexity = read_curves(read_records(lines), f"{name}.log")["valid"][-1]["ppl"]
+    perplexity = read_curves(lines, f"{name}.log")["valid"][-1]["ppl"]
     bleu = float(re.findall(r"BLEU4 = ([0-9.]+)", (work / f"{name}-{updates}.txt").read_text())[-1])
     seconds = updates * run.tokens / run.tokens_per_second  # validations left out
     rows.append((perplexity, bleu, seconds))

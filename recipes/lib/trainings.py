@@ -21,7 +21,7 @@ from vaswani_plugin.text.corpus_io import read_json, read_lines
 from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.output_files import write_atomically
-from vaswani_plugin.text.training_log import read_curves, read_records
+from vaswani_plugin.text.training_log import read_curves
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]
@@ -110,7 +110,7 @@ def last_validation(log: Path, updates: int = 0) -> dict[str, float]:
     Raises:
         InputError: there is none, or it comes before so many updates.
     """
-    curve = read_curves(read_records(list(read_lines(log))), str(log)).get("valid", [])
+    curve = read_curves(read_lines(log), str(log)).get("valid", [])
     if not curve or curve[-1]["num_updates"] < updates:
         when = f"after {updates} updates" if updates else "at its end"
         raise InputError(f"{log}: no validation {when}; did the training end?")

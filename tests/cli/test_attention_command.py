@@ -304,7 +304,8 @@ def test_the_default_picture_is_in_the_working_directory(attend, tmp_path, monke
         (["--source", "x", "--data", "bin"], "--data and --bpe-codes go with --path"),
         (["--corpus", "nowhere.txt"], "nowhere.txt: No such file"),
         (["--corpus", "a", "b", "c"], "--corpus takes one file or two, not 3"),
-        (["--corpus", "a", "--layer", "1"], "--layer goes with --source"),
+        (["--corpus", "a", "--layer", "0"], "--layer goes with --source, not with --corpus"),
+        (["--corpus", "a", "--kind", "encoder"], "--kind goes with --source, not with --corpus"),
         (["--corpus", "a", "--output", "a.html"], "a page shows a sentence"),
     ],
 )
@@ -431,66 +432,3 @@ def test_a_bad_corpus_is_one_line(attend, tmp_path, sides, part):
     code, _, err = attend("--corpus", *files)
     assert code == 1
     assert part in err.splitlines()[-1]
-
-
-PAIRS = "cat\tbird cat farmer\tafter\n"
-LINES = ["The cat & the bird.", "", "The quiet bird slept.", "A cat, the tired farmer."]
-
-
-@pytest.fixture
-def searched(tmp_path):
-    """Flags of a search over LINES by PAIRS."""
-    for name, text in (("text", "".join(f"{line}\n" for line in LINES)), ("pairs", PAIRS)):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return "--corpus", tmp_path / "text", "--pairs", tmp_path / "pairs"
-
-
-def test_a_search_ranks_every_encoder_head_and_draws_the_first(attend, searched, tmp_path):
-    outputs = [tmp_path / name for name in ("best.svg", "best.json", "best.html")]
-    code, out, err = attend(*searched, "--format", "json", "--output", *outputs)
-    assert code == 0, err
-    found = json.loads(out)
-    assert (found["sentences"], found["pairs"]) == (2, 2)
-    assert json.loads(outputs[1].read_text()) == found
-    assert "<html" in outputs[2].read_text(encoding="utf-8")
-    heads = {(head["layer"], head["head"]): head for head in found["heads"]}
-    assert sorted(heads) == [(layer, head) for layer in (1, 2) for head in (1, 2, 3, 4)]
-    weights = {key: [] for key in heads}
-    for line, query, partner in ((0, 1, 4), (3, 1, 5)):
-        flags = ("--source", LINES[line], "--target", ".", "--words", "--format", "json")
-        encoder = as_attention(json.loads(attend(*flags)[1])["attention"]["encoder"])
-        assert encoder.queries[query] == "cat" and encoder.keys[partner] in ("bird", "farmer")
-        for layer, head in heads:
-            weights[layer, head].append(encoder.weights[layer - 1, head - 1, query, partner])
-    for key, given in weights.items():
-        assert heads[key]["weight"] == pytest.approx(np.mean(given), abs=1e-6)
-    first = found["heads"][0]["layer"], found["heads"][0]["head"]
-    assert len(line_opacities(outputs[0])) > 1
-    assert max(line_opacities(outputs[0])) >= max(weights[first]) - 1e-5
-    code, out, err = attend(*searched, "--least-distance", 4)
-    assert code == 0, err
-    assert "1 pairs in 1 sentences" in out and "follow" in out.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("flags", "part"),
-    [
-        (["--source", "x", "--search", "pronoun"], "give one file of sources"),
-        (["--corpus", "a", "b", "--search", "pronoun"], "give one file of sources"),
-        (["--corpus", "a", "--search", "pronoun", "--kind", "cross"], "--kind goes with --source"),
-        (["--corpus", "a", "--kind", "encoder"], "--kind goes with --source, not with --corpus"),
-        (["--corpus", "a", "--layer", "0"], "--layer goes with --source, not with --corpus"),
-        (["--corpus", "a", "--least-distance", "2"], "--least-distance goes with --search"),
-    ],
-)
-def test_flags_of_a_search_that_do_not_fit(attend, flags, part):
-    code, out, err = attend(*flags)
-    assert (code, out) == (1, "")
-    assert part in err.splitlines()[-1]
-
-
-def test_a_search_without_a_pair_is_one_line(attend, tmp_path):
-    (tmp_path / "text").write_text("The cat slept.\n", encoding="utf-8")
-    code, out, err = attend("--corpus", tmp_path / "text", "--search", "long-distance")
-    assert (code, out) == (1, "")
-    assert "no sentence holds a pair of the rule" in err.splitlines()[-1]

@@ -4,7 +4,6 @@ import pytest
 
 from vaswani_plugin.text.training_log import (
     read_curves,
-    read_records,
     read_training,
     statistics,
 )
@@ -73,7 +72,7 @@ def test_a_resumed_run_adds_its_starts() -> None:
     again = SETUP + LOADED.format(n=15) + INNER.format(n=25, wpb=2000, bsz=50, wall=30)
     run = read(first + again)
     assert (run.updates, run.seconds) == (25, 40 + 30)
-    assert run.tokens == pytest.approx((20 * 1000 + 10 * 2000) / 30)
+    assert run.tokens == pytest.approx((10 * 1000 + 15 * 2000) / 25)
 
 
 def test_curves_go_on_where_the_resumed_run_does() -> None:
@@ -82,7 +81,7 @@ def test_curves_go_on_where_the_resumed_run_does() -> None:
     again = LOADED.format(n=15) + INNER.format(n=25, wpb=2000, bsz=50, wall=30)
     again += INNER.format(n=35, wpb=2000, bsz=50, wall=45)
     again += LOADED.format(n=35) + INNER.format(n=36, wpb=2000, bsz=50, wall=0.5)
-    points = read_curves(read_records((log + again).split("\n")), "x.log")["train_inner"]
+    points = read_curves((log + again).split("\n"), "x.log")["train_inner"]
     # The point at 20 was lost with what followed the checkpoint; its time was spent all the same.
     assert [point["num_updates"] for point in points] == [10, 25, 35, 36]
     assert [point["seconds"] for point in points] == [20, 40 + 30, 40 + 45, 85.5]
@@ -95,20 +94,22 @@ def test_a_model_without_dataclass_has_a_name_only() -> None:
 
 
 def test_other_files_are_refused() -> None:
-    with pytest.raises(ValueError, match="x.log: no model size in it"):
+    with pytest.raises(ValueError, match="x.log: no training statistics in it: .* json or simple"):
         read("just a text\n")
+    with pytest.raises(ValueError, match="x.log: no model size in it"):
+        read(INNER.format(n=10, wpb=1000, bsz=50, wall=20))
     with pytest.raises(ValueError, match="x.log: no training statistics"):
         read(SETUP)
-    with pytest.raises(ValueError, match=r"x.log: 10{19}... updates in it: is the log damaged"):
+    with pytest.raises(ValueError, match=r"x.log: 10{19} updates: is the log damaged"):
         read(SETUP + INNER.format(n=10**400, wpb=1000, bsz=50, wall=20))
     damaged = dict(n=10, wpb=1000, bsz=50, wall=20)
     for change in ({"wpb": "nan"}, {"wpb": 0}, {"bsz": 0}, {"bsz": "nan"}, {"wall": "inf"}):
         with pytest.raises(ValueError, match="x.log: .* no numbers above 0: is the log damaged"):
             read(SETUP + INNER.format(**damaged | change))
-    for change in ({"wpb": "abc"}, {"bsz": "abc"}, {"wall": "abc"}):
-        with pytest.raises(ValueError, match="x.log: .*'abc': is the log damaged"):
+    for change in ({"wpb": "abc"}, {"bsz": "abc"}):
+        with pytest.raises(ValueError, match="x.log: no training statistics in it"):
             read(SETUP + INNER.format(**damaged | change))
     for count in ("nan", "inf", "-inf", 10**400, -3):
         log = SETUP + INNER.format(**damaged | {"n": count})
         with pytest.raises(ValueError, match="x.log: .* updates: is the log damaged"):
-            read_curves(read_records(log.split("\n")), "x.log")
+            read_curves(log.split("\n"), "x.log")

@@ -1,4 +1,4 @@
-"""`vaswani attention`: each head's weights, for a sentence or a corpus; a search for heads."""
+"""`vaswani attention`: each head's weights for a sentence, or their statistics over a corpus."""
 
 import argparse
 import json
@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 from vaswani_plugin.cli._flags import add_format
-from vaswani_plugin.cli._types import positive_int
-from vaswani_plugin.figures.attention_flags import check_flags
-from vaswani_plugin.figures.attention_rules import choose_rule
+from vaswani_plugin.figures.figures import check_plot_path
 
 HELP = "show what each head attends to: as a picture, an interactive page, numbers or statistics"
 EXAMPLE = (
@@ -49,21 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output += ".svg, .pdf (default: attention.png; no file with --corpus or --format json)"
     add("--output", type=Path, nargs="+", metavar="FILE", help=output)
-    _add_search(parser)
     add_format(parser)
-
-
-def _add_search(parser: argparse.ArgumentParser) -> None:
-    rule = parser.add_mutually_exclusive_group()
-    search = "with --corpus: rank the encoder heads by how they join an English word to a later "
-    search += "one that it demands (Figure 3), or a pronoun to its noun (Figure 4); a picture "
-    search += "shows the first head"
-    rule.add_argument("--search", choices=["long-distance", "pronoun"], help=search)
-    pairs = "the same for other words; a line: words, tab, partners[, tab, before or after]"
-    rule.add_argument("--pairs", type=Path, metavar="FILE", help=pairs)
-    least = "with --search or --pairs: least distance of a pair, in words (default: 5 for "
-    least += "long-distance, else 1)"
-    parser.add_argument("--least-distance", type=positive_int, metavar="N", help=least)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
-    check_flags(args)
+    _check_flags(args)
     from vaswani_plugin.export.translation import load_checkpoint_translator, load_translator
     from vaswani_plugin.figures import attention_report as report
     from vaswani_plugin.figures.attention_statistics import as_table, corpus_statistics
@@ -86,13 +70,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
     merge = translator.pipeline.subwords if args.words else None
-    if args.search or args.pairs:
-        from vaswani_plugin.figures.attention_search import run_search
-
-        rule = choose_rule(args.search, args.pairs, args.least_distance)
-        found = run_search(translator, args.corpus[0], rule, args.output or [])
-        text = found.table if args.format == "text" else json.dumps(found.numbers)
-    elif args.corpus is not None:
+    if args.corpus is not None:
         pairs = report.read_corpus(args.corpus)
         attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
         statistics = corpus_statistics(attentions)
@@ -115,3 +93,24 @@ def run(args: argparse.Namespace) -> int:
     for path in args.output or []:
         print(os.path.abspath(path), file=sys.stderr if text else sys.stdout)
     return 0
+
+
+def _check_flags(args: argparse.Namespace) -> None:
+    """Refuse flags that don't fit, before the model is loaded."""
+    if args.path is not None and args.data is None:
+        raise ValueError("--path needs --data, the binarized data with the dictionaries")
+    if args.model is not None and (args.data or args.bpe_codes):
+        raise ValueError("--data and --bpe-codes go with --path: a bundle has its own")
+    if args.corpus is not None:
+        if len(args.corpus) > 2:
+            raise ValueError(f"--corpus takes one file or two, not {len(args.corpus)}")
+        for name in ("target", "word", "lines", "layer", "heads", "kind"):
+            if getattr(args, name) is not None and getattr(args, name) is not False:
+                raise ValueError(f"--{name} goes with --source, not with --corpus")
+    for path in args.output or []:
+        if path.suffix == ".html" and args.corpus is not None:
+            raise ValueError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
+        if path.suffix not in (".html", ".json"):
+            check_plot_path(path)
+        elif not path.parent.is_dir():
+            raise FileNotFoundError(2, "No such folder", str(path.parent))

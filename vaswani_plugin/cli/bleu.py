@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from vaswani_plugin.cli._flags import add_format
-from vaswani_plugin.figures.figures import check_plot_path
+from vaswani_plugin.figures.figures import check_plot_path, draw_buckets
 from vaswani_plugin.metrics.segments import has_no_spaces, read_segments
 
 HELP = "score translations: tokenized, compound-split and sacreBLEU, chrF, and a comment on them"
@@ -107,8 +107,6 @@ def run(args: argparse.Namespace) -> int:
     if args.source:
         result |= report.by_bucket(segments, lowercase, args.training_source, tokenizer)
     if args.plot:
-        from vaswani_plugin.figures.bleu_plot import draw_buckets
-
         draw_buckets(result, args.plot)
     print(json.dumps(result) if args.format == "json" else report.as_text(result))
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.cli._flags import add_format
-from vaswani_plugin.figures.figures import check_plot_path
+from vaswani_plugin.figures.figures import check_plot_path, draw_layer_times
 from vaswani_plugin.metrics.complexity import table_1
 
 HELP = "Table 1: the operations of each layer type by formula, and its measured time"
@@ -60,8 +60,6 @@ def run(args: argparse.Namespace) -> int:
 
         result["measured"] = time_layers(lengths, widths, args.k, args.r)
     if args.plot:
-        from vaswani_plugin.figures.layer_plot import draw_layer_times
-
         draw_layer_times(result["measured"], args.plot)
     if args.format == "json":
         print(json.dumps(result))

@@ -5,18 +5,19 @@ import json
 from pathlib import Path
 
 from vaswani_plugin.cli._flags import add_format
-from vaswani_plugin.figures.curve_series import AXES, SERIES
+from vaswani_plugin.figures import curves
+from vaswani_plugin.figures.curves import AXES, SERIES
 from vaswani_plugin.figures.figures import check_plot_path
 
-HELP = "training curves from fairseq logs and TensorBoard folders: loss, perplexity, speed"
+HELP = "training curves from fairseq's logs: loss, perplexity, learning rate, speed"
 EXAMPLE = "vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
-    log = "a log of fairseq-train (json, simple or tqdm format), a recipe's work folder, or a "
-    add("log", type=Path, nargs="+", metavar="LOG", help=log + "folder of --tensorboard-logdir")
+    log = "a log of fairseq-train (--log-format json or simple), or a recipe's work folder"
+    add("log", type=Path, nargs="+", metavar="LOG", help=log)
     label = "a name for each log, in the same order (default: the paths)"
     add("--label", nargs="+", default=[], metavar="NAME", help=label)
     series = (
@@ -37,9 +38,6 @@ def run(args: argparse.Namespace) -> int:
         ValueError: a file without statistics, a series that no log has, labels that don't fit.
         OSError: a log can't be read, the picture can't be written.
     """
-    from vaswani_plugin.figures import curve_report as report
-    from vaswani_plugin.figures.curves import read_run
-
     if args.label and len(args.label) != len(args.log):
         raise ValueError(f"--label: {len(args.label)} names for {len(args.log)} logs")
     if args.output:
@@ -47,15 +45,16 @@ def run(args: argparse.Namespace) -> int:
     labels = args.label or [None] * len(args.log)
     names = list(dict.fromkeys(args.series)) or list(SERIES)
     runs = [
-        read_run(log, label, names, args.x) for log, label in zip(args.log, labels, strict=True)
+        curves.read_run(log, label, names, args.x)
+        for log, label in zip(args.log, labels, strict=True)
     ]
-    present = {key.split()[-1] for each in runs for key in each.series}
+    present = {one.name for each in runs for one in each.series}
     for name in args.series or names[:1]:
         if name not in present:
             raise ValueError(f"--series {name}: no log has it")
     names = [name for name in names if name in present]
     if args.output:
-        report.draw(runs, names, args.x, args.output)
+        curves.draw(runs, names, args.x, args.output)
     as_json = args.format == "json"
-    print(json.dumps(report.as_json(runs, args.x)) if as_json else report.as_text(runs))
+    print(json.dumps(curves.as_json(runs, args.x)) if as_json else curves.as_text(runs))
     return 0

@@ -1,32 +1,48 @@
-"""Training curves from any log of fairseq's, over updates, time or tokens."""
+"""Training curves of several runs from fairseq's logs: as JSON, as a table, as a picture."""
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from vaswani_plugin.figures.figures import new_figure, save_figure
+from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.training_log import LOG_OF_RECIPE, Curve, read_curves
 
-from vaswani_plugin.figures.event_files import read_events
-from vaswani_plugin.metrics.segments import read_lines
-from vaswani_plugin.text.training_log import LOG_OF_RECIPE, Curve, read_curves, read_records
+SERIES = {
+    "loss": ("loss (bits)", min),
+    "ppl": ("perplexity", min),
+    "lr": ("learning rate", None),
+    "wps": ("target tokens/s", max),
+    "gnorm": ("gradient norm", None),
+}
+"""By field of fairseq's statistics: label of its axis, which value is best."""
+AXES = {"updates": "updates", "time": "hours"}
 
 
 @dataclass
 class Series:
-    """A series of a run: positions `x` on the axis, `updates` and `values`, of equal length."""
+    """A curve of a run: positions `x` on the axis, `updates` and `values`, of equal length.
 
+    name is a key of `SERIES`; subset is "valid" or the like, empty for training.
+    """
+
+    name: str
+    subset: str
     x: list[float]
     updates: list[int]
     values: list[float]
 
-    def summary(self, best_of: Any) -> dict[str, Any]:
+    @property
+    def key(self) -> str:
+        """Such as "loss" or "valid loss"."""
+        return f"{self.subset} {self.name}".strip()
+
+    def summary(self) -> dict[str, Any]:
         """First, best and last value and their updates; None where there is no best."""
-        finite = [
-            (value, update)
-            for value, update in zip(self.values, self.updates, strict=True)
-            if math.isfinite(value)
-        ]
+        pairs = zip(self.values, self.updates, strict=True)
+        finite = [(value, update) for value, update in pairs if math.isfinite(value)]
+        best_of = SERIES[self.name][1]
         best = best_of(finite, key=lambda pair: pair[0]) if best_of and finite else (None, None)
         return {
             "first": _finite(self.values[0]),
@@ -40,82 +56,135 @@ class Series:
 
 @dataclass
 class Run:
-    """A training: its name in the legend, its file, and its series by name."""
+    """A training: its name in the legend, its file, and its curves."""
 
     label: str
     log: str
-    series: dict[str, Series]
+    series: list[Series]
 
 
 def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
-    """Read a run from a log, a recipe's work folder or a TensorBoard folder.
+    """Reads a run from a log or a recipe's work folder.
 
     Args:
         path: of the log.
         label: in the legend; None: from the path.
-        names: keys of `curve_series.SERIES`; the series of validation are added as "valid NAME",
-            such as "valid loss".
-        axis: a key of `curve_series.AXES`.
+        names: keys of `SERIES`; loss and perplexity of validation are added.
+        axis: a key of `AXES`.
 
     Raises:
         ValueError: the log has no statistics, or not those that the axis needs.
         OSError: the log can't be read.
     """
     log = path / LOG_OF_RECIPE if (path / LOG_OF_RECIPE).is_file() else path
-    records = read_events(log) if log.is_dir() else read_records(read_lines(log))
-    curves = read_curves(records, str(log))
+    if log.is_dir():
+        raise ValueError(
+            f"{path}: no {LOG_OF_RECIPE} of a recipe in it; TensorBoard shows its own files: "
+            f"tensorboard --logdir {path}"
+        )
+    curves = read_curves(read_lines(log), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
-    training = curves.get("train_inner") or curves.get("train") or []
-    _count_tokens(training)
-    anchors = sorted(training + curves.get("train", []), key=lambda point: point["num_updates"])
-    series = {}
-    for kind, curve in {"": training, **curves}.items():
-        if kind in ("train_inner", "train"):
-            continue
-        for name in names:
-            # Only loss and perplexity of validation are curves, not its speed or learning rate.
-            points = [p for p in curve if name in p] if not kind or name in ("loss", "ppl") else []
+    training = curves.pop("train_inner", None) or curves.get("train", [])
+    anchors = sorted(training + curves.pop("train", []), key=lambda point: point["num_updates"])
+    series = []
+    for subset, curve in {"": training, **curves}.items():
+        # Only loss and perplexity of validation are curves, not its speed or learning rate.
+        for name in names if not subset else [name for name in names if name in ("loss", "ppl")]:
+            points = [point for point in curve if name in point]
             if points:
                 updates = [int(point["num_updates"]) for point in points]
-                x = _positions(updates, anchors, axis, str(log))
-                values = [point[name] for point in points]
-                series[f"{kind} {name}".strip()] = Series(x, updates, values)
-    return Run(label or _label(path), str(log), series)
+                x = _hours(updates, anchors, str(log)) if axis == "time" else [*map(float, updates)]
+                series.append(Series(name, subset, x, updates, [point[name] for point in points]))
+    if label is None:
+        parts = [part for part in path.resolve().parts if part not in ("logs", "train.log")]
+        label = parts[-1].removesuffix(".log")  # NAME of work/NAME/logs/train.log
+    return Run(label, str(log), series)
 
 
-def _label(path: Path) -> str:
-    """The label of a log from its path: NAME for work/NAME/logs/train.log."""
-    parts = [part for part in path.resolve().parts if part not in ("logs", "train.log")]
-    return parts[-1].removesuffix(".log")
+def _hours(updates: list[int], anchors: Curve, name: str) -> list[float]:
+    """The times of updates, interpolated between the updates that training logged."""
+    import numpy as np
 
-
-def _count_tokens(training: Curve) -> None:
-    """Add `tokens`, the number of tokens so far, to each point if the log has batch sizes."""
-    before, total = 0.0, 0.0
-    for point in training:
-        if "wpb" not in point:
-            return
-        total += point["wpb"] * (point["num_updates"] - before)
-        before = point["num_updates"]
-        point["tokens"] = total
-
-
-def _positions(updates: list[int], anchors: Curve, axis: str, name: str) -> list[float]:
-    """Positions of updates on an axis, interpolated between the updates that training logged.
-
-    Raises:
-        ValueError: the log does not have the axis's statistic.
-    """
-    if axis == "updates":
-        return [float(update) for update in updates]
-    field, unit = {"time": ("seconds", 3600.0), "tokens": ("tokens", 1.0)}[axis]
-    known = [point for point in anchors if field in point]
+    known = [point for point in anchors if "seconds" in point]
     if not known:
-        raise ValueError(f"{name}: --x {axis}: this log doesn't tell it; take --x updates")
+        raise ValueError(f"{name}: --x time: this log doesn't tell it; take --x updates")
     at = [0.0, *(point["num_updates"] for point in known)]
-    position = [0.0, *(point[field] / unit for point in known)]
-    return np.interp(updates, at, position).tolist()
+    return np.interp(updates, at, [0.0, *(point["seconds"] / 3600 for point in known)]).tolist()
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
+    """All curves, with None for numbers that aren't finite."""
+    return {
+        "x": axis,
+        "runs": [
+            {
+                "label": each.label,
+                "log": each.log,
+                "series": {
+                    one.key: one.summary()
+                    | {"updates": one.updates, "x": one.x, "y": [*map(_finite, one.values)]}
+                    for one in each.series
+                },
+            }
+            for each in runs
+        ],
+    }
+
+
+def as_text(runs: list[Run]) -> str:
+    """A table of the first, the best and the last value of each run and series."""
+    from tabulate import tabulate
+
+    rows, remarks = [], []
+    for each in runs:
+        for number, one in enumerate(each.series):
+            found = one.summary()
+            row = ["" if number else each.label, one.key, _shown(one.values[0])]
+            row += [_shown(found["best"]), found["best_update"] or "", _shown(one.values[-1])]
+            rows.append([*row, found["last_update"]])
+            if found["not_finite"]:
+                remarks.append(
+                    f"{each.label}: {one.key}: {found['not_finite']} of {len(one.values)} values "
+                    "are no finite numbers"
+                )
+    header = ["run", "series", "first", "best", "at update", "last", "of update"]
+    aligned = ("left", "left", *["right"] * 5)
+    return "\n".join([tabulate(rows, header, disable_numparse=True, colalign=aligned), *remarks])
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
+    """Draws one panel a series and one colour a run; validation has dots, training a thin line.
+
+    Raises:
+        OSError: the picture can't be written.
+    """
+    columns = min(len(names), 3)
+    rows = math.ceil(len(names) / columns)
+    figure = new_figure(1 + 4 * columns, 3.4 * rows)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for name, panel in zip(names, panels, strict=False):
+        for number, each in enumerate(runs):
+            shown = [one for one in each.series if one.name == name]
+            for one in shown:
+                style = {"marker": "o", "markersize": 3} if one.subset else {"linewidth": 1.2}
+                style["alpha"] = 0.45 if len(shown) > 1 and not one.subset else 1.0
+                label = f"{each.label}, {one.subset}" if one.subset else each.label
+                panel.plot(one.x, one.values, color=f"C{number % 10}", label=label, **style)
+        panel.set_xlabel(AXES[axis])
+        panel.set_title(SERIES[name][0], fontsize=10)
+        if name == "ppl":
+            panel.set_yscale("log")
+        panel.grid(alpha=0.3)
+        if len(panel.lines) > 1 or (panel.lines and len(runs) > 1):
+            panel.legend(fontsize=8)
+    for panel in panels[len(names) :]:
+        panel.set_axis_off()
+    save_figure(figure, path)

@@ -1,7 +1,7 @@
 """Plots by matplotlib (the extra "plots"), without a screen; files are written atomically."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.text.output_files import write_bytes_atomically
 
@@ -50,3 +50,64 @@ def save_figure(figure: "Figure", path: Path) -> None:
     """
     with write_bytes_atomically(path) as output:
         figure.savefig(output, format=path.suffix[1:], dpi=150)
+
+
+def draw_buckets(result: dict[str, Any], path: Path) -> None:
+    """Draw BLEU by sentence length and by rarity, as Sutskever et al. (2014): a line a system.
+
+    Args:
+        result: has the tables of `bleu_report.by_bucket` under their keys.
+        path: of the picture.
+
+    Raises:
+        OSError: the plot can't be written.
+    """
+    from vaswani_plugin.metrics.bleu_report import TITLES
+
+    tables = [name for name in TITLES if name in result]
+    figure = new_figure(5.5 * len(tables), 4)
+    panels = figure.subplots(1, len(tables), squeeze=False)[0]
+    for panel, name in zip(panels, tables, strict=True):
+        rows = result[name]
+        for system, marker in (("sacrebleu", "o"), ("baseline", "s")):
+            if system in rows[0]:
+                label = "baseline" if system == "baseline" else "system"
+                panel.plot([row[system] for row in rows], marker=marker, label=label)
+        ticks = [f"{row['bucket']}\n({row['sentences']})" for row in rows]
+        panel.set_xticks(range(len(rows)), ticks, fontsize=8)
+        panel.set_xlabel(f"{TITLES[name][1]} (sentences)")
+        panel.set_ylabel("sacreBLEU")
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.3)
+        if "baseline" in rows[0]:
+            panel.legend()
+    save_figure(figure, path)
+
+
+def draw_layer_times(times: dict[str, Any], path: Path) -> None:
+    """Draw two log-log panels, time over n and time over d; a straight line is a power law.
+
+    Args:
+        times: the result of `layer_timing.time_layers`.
+        path: of the picture.
+
+    Raises:
+        OSError: the plot can't be written.
+    """
+    figure = new_figure(11, 4.5)
+    panels = figure.subplots(1, 2)
+    for panel, axis, sizes, fixed in zip(
+        panels, "nd", (times["lengths"], times["widths"]), ("d", "n"), strict=True
+    ):
+        for layer, marker in zip(times["layers"], "osv^DxP", strict=True):
+            power = layer[f"fitted_power_of_{axis}"]
+            label = f"{layer['layer']}: {axis}^{power:.2f}"
+            seconds = layer[f"seconds_over_{axis}"]
+            panel.loglog(sizes, [1000 * s for s in seconds], marker=marker, label=label)
+        panel.set_xlabel(f"{axis} ({fixed} = {times[fixed]})")
+        panel.set_xticks(sizes, [str(size) for size in sizes])
+        panel.minorticks_off()
+        panel.set_ylabel("milliseconds")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize=8)
+    save_figure(figure, path)

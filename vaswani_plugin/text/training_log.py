@@ -1,4 +1,8 @@
-"""Reads the model, its size, the batches and the curves of a run from the log of fairseq-train."""
+"""Reads the model, its size, the batches and the curves of a run from the log of fairseq-train.
+
+The statistics are read from `--log-format json` or `simple`, which fairseq takes where its output
+is no terminal. The progress bar of a terminal (`tqdm`) is no log.
+"""
 
 import json
 import math
@@ -8,29 +12,23 @@ from dataclasses import dataclass, field
 
 LOG_OF_RECIPE = "logs/train.log"
 """The log of a training, in a recipe's work folder."""
-_JSON_LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
-_VALID_LINE = re.compile(r"\| epoch \d+ \| valid on '(\w+)' subset \|")
-_BAR = re.compile(r"^epoch \d+:.*\[.*\bnum_updates=\d+")
-_INNER_PAIR = re.compile(r"(\w+)=([^\s,|\]]+)")
-_EPOCH_PAIR = re.compile(r"\| (\w+) (\S+)")
-_MODEL = re.compile(r"'model': \{([^}]*)\}")
-_ARCH = re.compile(r"'model': (?:\{'_name': |Namespace\(.*?\barch=)'(\w+)'")
-_SETTING = re.compile(r"'(\w+)': '?([\w.-]+)")
-_PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
-_DICTIONARY = re.compile(r"(?:\[(\w+)\]|\|) dictionary: (\d+) types")
-_DEVICES = re.compile(r"training on (\d+) devices")
-_DEVICE_NAME = re.compile(r"rank +\d+: .*; name = (.+?)\s*$")
-_LOADED = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)")
-_FRESH = "No existing checkpoint found"
 MOST_UPDATES = 1 << 53
 """Largest number of updates that is plausible; a float still represents it exactly."""
-START = "start"
 TEXT = "text"
 """Name used as the only "language" of a language model."""
 
+Curve = list[dict[str, float]]
+
+_JSON_LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
+_VALID_LINE = re.compile(r"\| epoch \d+ \| valid on '(\w+)' subset \|")
+_INNER_PAIR = re.compile(r"(\w+)=([^\s,]+)")
+_EPOCH_PAIR = re.compile(r"\| (\w+) (\S+)")
+# The number of updates of the loaded checkpoint; without a checkpoint there is none.
+_START = re.compile(r"Loaded checkpoint .* \(epoch \d+ @ (\d+) updates\)|No existing checkpoint")
+
 
 def statistics(line: str) -> tuple[str, dict[str, str]] | None:
-    """Reads the statistics of a log line in fairseq's json, simple or tqdm format.
+    """Reads the statistics of a log line.
 
     Returns:
         The kind of statistics, and the fields by name (wpb, bsz, wall, num_updates, ...). The kind
@@ -44,7 +42,7 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
             return None  # truncated, or a line of another program
         fields = {key.removeprefix(f"{found[1]}_"): str(value) for key, value in fields.items()}
         return (found[1], fields) if "num_updates" in fields else None
-    if "| train_inner |" in line or _BAR.search(line):
+    if "| train_inner |" in line:
         return "train_inner", dict(_INNER_PAIR.findall(line))
     if "| train | epoch" in line:
         return "train", dict(_EPOCH_PAIR.findall(line))
@@ -53,28 +51,65 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
     return None
 
 
-def _parts(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines, and each state of a progress bar as a line."""
+def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
+    """Joins the starts of a run; if updates were repeated, the later records replace the earlier.
+
+    Args:
+        lines: of the log, in order.
+        name: the log's name in error messages.
+
+    Returns:
+        By kind ("train_inner", "train", the names of validation sets), the points in the order of
+        their `num_updates`. `seconds` is the total time of all starts, if the log has it.
+
+    Raises:
+        ValueError: there are no statistics, or a number of updates that can't be.
+    """
+    curves: dict[str, dict[int, dict[str, float]]] = {}
+    before = wall = 0.0  # seconds: of earlier starts, of this one
     for line in lines:
-        yield from line.split("\r") if "\r" in line else (line,)
+        start = _START.search(line)
+        kind, texts = (
+            ("", {"num_updates": start[1] or "0"}) if start else statistics(line) or ("", {})
+        )
+        fields = _numbers(texts)
+        if "num_updates" not in fields:
+            continue
+        if not 0 <= fields["num_updates"] <= MOST_UPDATES:
+            raise ValueError(f"{name}: {texts['num_updates']:.20} updates: is the log damaged?")
+        update = int(fields["num_updates"])
+        if start or update < next(reversed(curves.get(kind) or {0: {}})):
+            for curve in curves.values():
+                for late in [other for other in curve if other > update]:
+                    del curve[late]
+        if start or fields.get("wall", wall) < wall:  # fairseq's clock restarts
+            before, wall = before + wall, 0.0
+        if start:
+            continue
+        if "wall" in fields:
+            wall = fields["wall"]
+            fields["seconds"] = before + wall
+        points = curves.setdefault(kind, {})
+        points.pop(update, None)
+        points[update] = fields
+    found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
+    if not found:
+        raise ValueError(
+            f"{name}: no training statistics in it: is this a log of fairseq-train, "
+            "in --log-format json or simple?"
+        )
+    return found
 
 
-@dataclass
-class _Sums:
-    """Target tokens, sentences and seconds, summed over updates."""
-
-    tokens: float = 0.0
-    sentences: float = 0.0
-    seconds: float = 0.0
-    updates: int = 0
-
-    def add(self, fields: dict[str, str], updates: int) -> None:
-        if updates > 0 and {"wpb", "bsz", "wps"} <= fields.keys() and float(fields["wps"]) > 0:
-            tokens = updates * float(fields["wpb"])
-            self.tokens += tokens
-            self.sentences += updates * float(fields["bsz"])
-            self.seconds += tokens / float(fields["wps"])
-            self.updates += updates
+def _numbers(texts: dict[str, str]) -> dict[str, float]:
+    """Returns the fields that are numbers; nan and inf count as numbers."""
+    numbers = {}
+    for key, text in texts.items():
+        try:
+            numbers[key] = float(text)
+        except ValueError:
+            continue  # a word in a validation line, or None
+    return numbers
 
 
 @dataclass
@@ -112,7 +147,7 @@ class TrainingRun:
 
 
 def read_training(lines: Iterable[str], name: str) -> TrainingRun:
-    """Read a log.
+    """Reads a log.
 
     Args:
         lines: of the log, in order.
@@ -122,139 +157,58 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         ValueError: it is no log of fairseq-train, or holds no statistics, or numbers that can't be.
     """
     run = TrainingRun()
-    sums = {"train": _Sums(), "train_inner": _Sums()}
-    last = {"train": 0, "train_inner": 0}
-    seconds_before = 0.0
-    for line in _parts(lines):
-        if _PARAMETERS.search(line):  # a start: fairseq's clock restarts at 0
-            seconds_before, run.seconds = seconds_before + run.seconds, 0.0
-            last = dict.fromkeys(last, 0)
-        if found := _LOADED.search(line):
-            last = dict.fromkeys(last, int(found[1]))
-        _read_setup(line, run)
-        parsed = statistics(line)
-        if parsed is None:
-            continue
-        kind, fields = parsed
-        if kind not in sums:
-            continue  # a validation
-        try:
-            run.updates = int(fields.get("num_updates", run.updates))
-            if run.updates > MOST_UPDATES:
-                raise ValueError(f"{fields['num_updates']:.20}... updates in it")
-            run.seconds = float(fields.get("wall", run.seconds))
-            sums[kind].add(fields, run.updates - last[kind])
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}: is the log damaged?") from error
-        last[kind] = run.updates
-    run.seconds += seconds_before
-    _take_averages(run, sums, name)
-    return run
-
-
-def _take_averages(run: TrainingRun, sums: dict[str, _Sums], name: str) -> None:
-    """Computes the average tokens and sentences of an update, and the speed.
-
-    Raises:
-        ValueError: for the reasons in `read_training`.
-    """
-    # Intervals also cover an unfinished last epoch. A short run logs epochs only.
-    total = sums["train_inner"] if sums["train_inner"].updates else sums["train"]
+    curves = read_curves(_with_setup(lines, run), name)
     if not run.parameters:
         raise ValueError(f"{name}: no model size in it: is this a log of fairseq-train?")
-    if not total.updates:
+    # Intervals also cover an unfinished last epoch. A short run logs epochs only.
+    points = curves.get("train_inner") or curves.get("train") or []
+    both = [*points, *curves.get("train", [])]
+    tokens = sentences = seconds = 0.0
+    updates = before = 0
+    for point in points:
+        interval = int(point["num_updates"]) - before
+        before += interval
+        if {"wpb", "bsz", "wps"} <= point.keys() and point["wps"] > 0:
+            updates += interval
+            tokens += interval * point["wpb"]
+            sentences += interval * point["bsz"]
+            seconds += interval * point["wpb"] / point["wps"]
+    if not updates:
         raise ValueError(f"{name}: no training statistics in it: did the training begin?")
-    sizes = total.tokens, total.sentences, total.seconds
-    if not (all(0 < size < math.inf for size in sizes) and math.isfinite(run.seconds)):
+    run.updates = int(max(point["num_updates"] for point in both))
+    run.seconds = max(point.get("seconds", 0.0) for point in both)
+    if not all(0 < number < math.inf for number in (tokens, sentences, seconds, 1 + run.seconds)):
         raise ValueError(
             f"{name}: its tokens, sentences, speed or time are no numbers above 0: is the log "
             "damaged?"
         )
-    run.tokens, run.sentences = total.tokens / total.updates, total.sentences / total.updates
-    run.tokens_per_second = total.tokens / total.seconds
+    run.tokens, run.sentences = tokens / updates, sentences / updates
+    run.tokens_per_second = tokens / seconds
+    return run
 
 
-def _read_setup(line: str, run: TrainingRun) -> None:
-    if found := _PARAMETERS.search(line):
-        run.parameters = int(found[1].replace(",", ""))
-    elif found := _DICTIONARY.search(line):
-        run.dictionaries[found[1] or TEXT] = int(found[2])
-    elif found := _DEVICES.search(line):
-        run.devices = int(found[1])
-    elif found := _DEVICE_NAME.search(line):
-        run.device_name = found[1]
-    elif "{'_name': None, 'common'" in line:
-        settings, arch = _MODEL.search(line), _ARCH.search(line)
-        run.model = dict(_SETTING.findall(settings[1])) if settings else {}
-        run.arch = arch and arch[1]
+_MODEL = re.compile(r"'model': \{([^}]*)\}")
+_ARCH = re.compile(r"'model': (?:\{'_name': |Namespace\(.*?\barch=)'(\w+)'")
+_SETTING = re.compile(r"'(\w+)': '?([\w.-]+)")
+_PARAMETERS = re.compile(r"num\. (?:shared )?model params: ([\d,]+)")
+_DICTIONARY = re.compile(r"(?:\[(\w+)\]|\|) dictionary: (\d+) types")
+_DEVICES = re.compile(r"training on (\d+) devices")
+_DEVICE_NAME = re.compile(r"rank +\d+: .*; name = (.+?)\s*$")
 
 
-Record = tuple[str, dict[str, str]]
-Curve = list[dict[str, float]]
-
-
-def read_records(lines: Iterable[str]) -> Iterator[Record]:
-    """Yields a log's statistics in order, and ("start", {"num_updates": n}) at each start.
-
-    n is the number of updates of the loaded checkpoint; 0 without a checkpoint.
-    """
-    for line in _parts(lines):
-        if found := _LOADED.search(line):
-            yield START, {"num_updates": found[1]}
-        elif _FRESH in line:
-            yield START, {"num_updates": "0"}
-        elif parsed := statistics(line):
-            yield parsed
-
-
-def read_curves(records: Iterable[Record], name: str) -> dict[str, Curve]:
-    """Join the starts of a run; if updates were repeated, the later records replace the earlier.
-
-    Args:
-        records: as returned by `read_records`.
-        name: the log's name in error messages.
-
-    Returns:
-        By kind ("train_inner", "train", the names of validation sets), the points in the order of
-        their `num_updates`. `seconds` is the total time of all starts, if the log has it.
-
-    Raises:
-        ValueError: there are no statistics, or a number of updates that can't be.
-    """
-    curves: dict[str, dict[int, dict[str, float]]] = {}
-    before = wall = 0.0  # seconds: of earlier starts, of this one
-    for kind, texts in records:
-        fields = _numbers(texts)
-        if "num_updates" not in fields:
-            continue  # a truncated line
-        if not 0 <= fields["num_updates"] <= MOST_UPDATES:
-            raise ValueError(f"{name}: {texts['num_updates']:.20} updates: is the log damaged?")
-        update = int(fields["num_updates"])
-        points = curves.setdefault(kind, {})
-        if kind == START or points and update < next(reversed(points)):
-            for curve in curves.values():
-                for late in [other for other in curve if other > update]:
-                    del curve[late]
-        if kind == START or fields.get("wall", wall) < wall:  # fairseq's clock restarts
-            before, wall = before + wall, 0.0
-        if kind != START:
-            if "wall" in fields:
-                wall = fields["wall"]
-                fields["seconds"] = before + wall
-            points.pop(update, None)
-            points[update] = fields
-    found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
-    if not found:
-        raise ValueError(f"{name}: no training statistics in it: is this a log of fairseq-train?")
-    return found
-
-
-def _numbers(texts: dict[str, str]) -> dict[str, float]:
-    """Returns the fields that are numbers; nan and inf count as numbers."""
-    numbers = {}
-    for key, text in texts.items():
-        try:
-            numbers[key] = float(text)
-        except ValueError:
-            continue  # a word in a validation line, or None
-    return numbers
+def _with_setup(lines: Iterable[str], run: TrainingRun) -> Iterator[str]:
+    """Yields the lines and notes in `run` what they say of the model and the machine."""
+    for line in lines:
+        if found := _PARAMETERS.search(line):
+            run.parameters = int(found[1].replace(",", ""))
+        elif found := _DICTIONARY.search(line):
+            run.dictionaries[found[1] or TEXT] = int(found[2])
+        elif found := _DEVICES.search(line):
+            run.devices = int(found[1])
+        elif found := _DEVICE_NAME.search(line):
+            run.device_name = found[1]
+        elif "{'_name': None, 'common'" in line:
+            settings, arch = _MODEL.search(line), _ARCH.search(line)
+            run.model = dict(_SETTING.findall(settings[1])) if settings else {}
+            run.arch = arch and arch[1]
+        yield line
