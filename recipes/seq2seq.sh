@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Sequence to sequence as published (Sutskever et al. 2014): words instead of subwords, plain SGD,
-# and a statistical system whose n-best lists the LSTMs rescore.
+# and the n-best lists of another system, which the LSTMs rescore.
 #
-#   bash recipes/seq2seq.sh --gpus 1                    # WMT14 English-French, the published sizes
+#   bash recipes/seq2seq.sh --gpus 1 --nbest LISTS      # WMT14 English-French, the published sizes
 #   bash recipes/seq2seq.sh --corpus multi30k --max-words 12 --epochs 18 --seeds 1 --cpu
 #   bash recipes/seq2seq.sh --scale tiny                # does everything run?
 #
@@ -16,10 +16,8 @@
 # stretches the schedule over N epochs: a small corpus has few updates in 7.5.
 # Models: `forwards` reads the source forwards, with the first seed; `reversed` with each seed; an
 # ensemble of the latter. The translations are those with the greatest log P, beam 12.
-# Baseline: phrase-based, by nltk (recipes/lib/phrase_baseline.py), on the first --baseline-pairs
-# pairs. Sutskever et al. had the lists of a system trained on all pairs: --nbest takes such lists.
-# Rescoring: the even average with the list's score, as published, and weights tuned on the
-# validation set.
+# Rescoring, with --nbest: the lists of the baseline, a statistical system that is not part of this
+# project; the even average with its score, as published, and weights for the validation set.
 # Expected, EN-FR, newstest2014: forwards 26.17, reversed 30.59, five reversed 34.81, baseline 33.30,
 # rescored by one 35.85, by five 36.5. They train on 12M pairs, ten days on 8 GPUs; the recipe takes
 # the corpus's 36M. One GPU of today holds the model. WORK/seq2seq.md puts the scores beside theirs.
@@ -34,7 +32,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/start.sh"
 # shellcheck source=recipes/lib/prepared.sh
 source "$VASWANI_ROOT/recipes/lib/prepared.sh"
 
-stages=(prepare tokenize words baseline train translate rescore score)
+stages=(prepare tokenize words train translate rescore score)
 prepare_until=unpack # see prepared.sh
 prep=$VASWANI_ROOT/data-prep
 plugin=$VASWANI_ROOT/vaswani_plugin
@@ -48,9 +46,6 @@ max_words=''
 epochs=7.5
 max_update=''
 beam=12
-lists=''
-baseline_pairs=''
-stack_size=''
 nbest=''
 rules=() # of the tokenizer
 threads=1
@@ -70,11 +65,8 @@ Options of this recipe (defaults: wmt14_en_fr; other corpora; --scale tiny):
   --max-update N         stop after so many updates (none; none; 30)
   --seeds S,S            of the models that read the source backwards (1,2,3,4,5; 1,2)
   --beam N               (12)
-  --lists N              hypotheses of a sentence in the baseline's lists (1000; 50; 10)
-  --baseline-pairs N     the first N pairs train the baseline (100000)
-  --stack-size N         hypotheses in a stack of the baseline's decoder (50; 50; 10)
-  --nbest DIR            another system's lists instead: DIR/valid.nbest and DIR/test.nbest, in Moses'
-                         format, of the sentences in WORK/words
+  --nbest DIR            lists to rescore: DIR/valid.nbest and DIR/test.nbest, in Moses' format, of the
+                         sentences in WORK/words (none)
   --threads N            of a training on a CPU (1)
 HELP
 }
@@ -83,26 +75,25 @@ recipe_option() {
   case $1 in
     --data-bin | --operations) return 1 ;; # of the other recipes with prepared data
   esac
-  set_option "$@" arch source_rows target_rows max_words epochs max_update seeds beam lists \
-    baseline_pairs stack_size nbest threads ||
+  set_option "$@" arch source_rows target_rows max_words epochs max_update seeds beam nbest \
+    threads ||
     data_option "$@"
 }
 
 recipe_defaults() {
   if [[ "$scale" == tiny ]]; then
-    corpus=${corpus:-quickstart} seeds=${seeds:-1,2} lists=${lists:-10} max_update=${max_update:-30}
-    source_rows=${source_rows:-200} target_rows=${target_rows:-200} stack_size=${stack_size:-10}
+    corpus=${corpus:-quickstart} seeds=${seeds:-1,2} max_update=${max_update:-30}
+    source_rows=${source_rows:-200} target_rows=${target_rows:-200}
   fi
   corpus=${corpus:-wmt14_en_fr}
   if [[ "$corpus" == wmt14_en_fr && "$scale" == full ]]; then
-    pair=en-fr arch=${arch:-vaswani_seq2seq_lstm} lists=${lists:-1000}
+    pair=en-fr arch=${arch:-vaswani_seq2seq_lstm}
     source_rows=${source_rows:-160000} target_rows=${target_rows:-80000}
   fi
   if [[ "$corpus" == wmt14_en_fr ]]; then pair=en-fr; fi
-  arch=${arch:-vaswani_seq2seq_lstm_tiny} lists=${lists:-50} seeds=${seeds:-1,2,3,4,5}
+  arch=${arch:-vaswani_seq2seq_lstm_tiny} seeds=${seeds:-1,2,3,4,5}
   source_rows=${source_rows:-4000} target_rows=${target_rows:-4000}
-  baseline_pairs=${baseline_pairs:-100000} stack_size=${stack_size:-50}
-  need_counts source_rows target_rows beam lists baseline_pairs stack_size threads
+  need_counts source_rows target_rows beam threads
   if [[ -n "$max_words" ]]; then need_counts max_words; fi
   if [[ -n "$max_update" ]]; then need_counts max_update; fi
   need_number --epochs "$epochs"
@@ -168,26 +159,6 @@ stage_words() {
   run python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" \
     --source-rows "$source_rows" --target-rows "$target_rows" \
     --train "$work/words/train" --valid "$work/words/valid" --test "$work/words/test"
-}
-
-key_baseline() {
-  key_words
-  printf 'pairs %s lists %s stack %s nbest %s\n' "$baseline_pairs" "$lists" "$stack_size" "$nbest"
-  if [[ -n "$nbest" ]]; then digests "$nbest"/{valid,test}.nbest; fi
-}
-
-stage_baseline() {
-  local split texts=()
-  if [[ -n "$nbest" ]]; then
-    say "nothing to do: the lists are those of $nbest"
-    return
-  fi
-  fresh_folder "$work/baseline"
-  for split in valid test; do
-    texts+=(--input "$work/words/$split.$source_lang" --output "$work/baseline/$split.nbest")
-  done
-  run python "$lib/phrase_baseline.py" --train "$work/words/train" --pair "$pair" \
-    --pairs "$baseline_pairs" --lists "$lists" --stack-size "$stack_size" "${texts[@]}"
 }
 
 model_names() { # forwards-1 reversed-1 reversed-2 ...
@@ -291,18 +262,23 @@ stage_translate() {
 }
 
 key_rescore() {
-  key_baseline
   key_train
+  printf 'nbest %s\n' "$nbest"
+  if [[ -n "$nbest" ]]; then digests "$nbest"/{valid,test}.nbest; fi
 }
 
 stage_rescore() {
-  local folder=${nbest:-$work/baseline} system command=() words=$work/words
-  command=(vaswani rescore --data "$work/data-bin" --format json --nbest "$folder/test.nbest"
+  local system command=() words=$work/words
+  if [[ -z "$nbest" ]]; then
+    say "nothing to rescore: give the lists of another system by --nbest DIR"
+    return
+  fi
+  command=(vaswani rescore --data "$work/data-bin" --format json --nbest "$nbest/test.nbest"
     --source "$words/test.$source_lang" --reference "$words/test.$target_lang")
   while IFS= read -r system; do command+=(--system "$system"); done < <(systems)
   if [[ "$device" == cpu ]]; then command+=(--cpu); fi
   run_to "$work/rescored/average.json" "${command[@]}" --average
-  run_to "$work/rescored/tuned.json" "${command[@]}" --dev-nbest "$folder/valid.nbest" \
+  run_to "$work/rescored/tuned.json" "${command[@]}" --dev-nbest "$nbest/valid.nbest" \
     --dev-source "$words/valid.$source_lang" --dev-reference "$words/valid.$target_lang" \
     --output "$work/rescored/test.$target_lang"
 }
@@ -313,15 +289,19 @@ key_score() {
 }
 
 stage_score() {
-  local file data=()
+  local file data=() rescored=() also=()
+  if [[ -n "$nbest" ]]; then
+    rescored=(--rescored)
+    also=(--also "rescoring=$work/rescored/tuned.json" --also "even_average=$work/rescored/average.json")
+  fi
   run python "$lib/seq2seq_report.py" --work "$work" --title "$title" --seeds "$seeds" --beam "$beam" \
-    --output "$work/seq2seq.md"
+    ${rescored[@]+"${rescored[@]}"} --output "$work/seq2seq.md"
   for file in $(text_files "data/raw"); do data+=("$work/$file"); done
   remove_leftovers "$work/.result.json"
   run python "$lib/result.py" --work "$work" --recipe "$recipe" --arch "$arch" \
     --train-log "$work/logs/reversed-${seeds%%,*}.log" --data "${data[@]}" --path data_bin=data-bin \
     --path models=models --tokenized "$work/output/reversed.json" \
-    --also "rescoring=$work/rescored/tuned.json" --also "even_average=$work/rescored/average.json" \
+    ${also[@]+"${also[@]}"} \
     --output "$work/result.json"
 }
 

@@ -58,14 +58,17 @@ def rescored_scores(path: Path, models: int) -> dict[str, float]:
 
 
 def make_rows(
-    work: Path, models: int, beam: int
+    work: Path, models: int, beam: int, rescored: bool = True
 ) -> list[tuple[str, float | None, float | None, float | None]]:
     """The rows: system, published BLEU, BLEU here (even average), BLEU here with tuned weights.
 
-    The published rows come first, then those of other sizes or beams.
+    The published rows come first, then those of other sizes or beams. Without `rescored`, no lists
+    were rescored.
     """
-    even = rescored_scores(work / "rescored" / "average.json", models)
-    tuned = rescored_scores(work / "rescored" / "tuned.json", models)
+    even, tuned = {}, {}
+    if rescored:
+        even = rescored_scores(work / "rescored" / "average.json", models)
+        tuned = rescored_scores(work / "rescored" / "tuned.json", models)
     for name, title in translated_titles(models, beam).items():
         path = work / "output" / f"{name}.json"
         if path.is_file():  # no ensemble of a single seed
@@ -84,10 +87,11 @@ def main() -> None:
     parser.add_argument("--title", required=True, help="of the corpus")
     parser.add_argument("--seeds", required=True, help="of the reversed LSTMs, as S,S")
     parser.add_argument("--beam", type=int, required=True)
+    parser.add_argument("--rescored", action="store_true", help="lists were rescored")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     headers = ["tokenized BLEU", "published, EN-FR", args.title, "weights tuned"]
-    rows = make_rows(args.work, len(args.seeds.split(",")), args.beam)
+    rows = make_rows(args.work, len(args.seeds.split(",")), args.beam, args.rescored)
     table = tabulate(rows, headers, "github", floatfmt=".2f", missingval="")
     with write_atomically(args.output) as write:
         write(table)

@@ -184,8 +184,6 @@ _SCORES = {
     "--bpe-codes codes --system a=translator/model.pt --output out --output-nbest out2 --cpu": (
         "moses.nbest short.en codes translator/model.pt translator/dict.de.txt"
     ),
-    "vaswani rescore --data translator --nbest generate.txt "
-    "--bpe-codes codes --system a=translator/model.pt --cpu": "generate.txt",
 }
 _MODELS = {
     "vaswani average --inputs small.pt --output out.pt": "small.pt",

@@ -1,289 +1,322 @@
-"""Rescoring of another system's n-best lists: features, weights, the table, the files.
+"""Another system's n-best lists, reordered by the scores of our models.
 
-The table is that of Sutskever et al. (2014), section 3.6: the baseline, each system on top of it,
-the oracle.
+Sutskever et al. (2014), section 3.6: log P of each hypothesis under a model joins the list's own
+score, evenly or by weights that give the best BLEU on a development set. The oracle chooses by the
+references.
 
-Axes: N lists, K hypotheses of a list.
+Lists are in Moses' format, ID ||| HYPOTHESIS ||| FEATURES ||| SCORE, with ids from 0.
+
+Axes: N lists, M hypotheses of all lists.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sacrebleu.metrics.bleu import BLEU
 from tabulate import tabulate
 from tqdm import tqdm
 
-from vaswani_plugin.figures.nbest import read_nbest, write_nbest
-from vaswani_plugin.figures.rescoring_set import SCORE, WORDS, RescoringSet
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.forced import ForcedScorer
-from vaswani_plugin.metrics.tuning import oracle, tune
+from vaswani_plugin.metrics.segments import first_gap, read_lines
+from vaswani_plugin.text.coding import join_bpe
 from vaswani_plugin.text.output_files import write_atomically
 
-Weigh = Callable[[list[str]], list[float]]
-"""A function from the names of features to their weights."""
+SCORE, WORDS = "score", "words"
+"""Features that every list has: the system's own score, and the number of words."""
+ORDERS = 4  # of the n-grams of BLEU
+GRID = 21
+"""Points of the grid of each weight; it is searched twice, the second time near the best point."""
 
 
-def read_systems(given: Sequence[str]) -> dict[str, list[Path]]:
-    """Checkpoints by the names of their systems.
+class Entry(NamedTuple):
+    """A hypothesis: its tokens, separated by spaces; its score; the other fields as written."""
 
-    Args:
-        given: NAME=CHECKPOINT[:CHECKPOINT...] of each.
-
-    Raises:
-        ValueError: a text has another form, or a name is used twice.
-        FileNotFoundError: there is no such checkpoint.
-    """
-    systems: dict[str, list[Path]] = {}
-    for text in given:
-        name, equals, paths = text.partition("=")
-        if not (name and equals and paths):
-            raise ValueError(f"--system {text}: must be NAME=CHECKPOINT[:CHECKPOINT...]")
-        if name in (SCORE, WORDS) or name in systems or not name.isidentifier():
-            raise ValueError(
-                f"--system {text}: {name!r} is taken or no name (letters, digits and _); "
-                "choose another"
-            )
-        systems[name] = [Path(path) for path in paths.split(":")]
-        for path in systems[name]:  # fail now, not after an hour of scoring by the first systems
-            if not path.exists():
-                raise FileNotFoundError(f"--system {text}: {path} does not exist")
-    return systems
+    text: str
+    score: float
+    features: str = ""
+    rest: tuple[str, ...] = ()
 
 
-def read_weights(given: Sequence[str], systems: Iterable[str]) -> dict[str, float]:
-    """Weights by the names of their features.
+class Lists:
+    """N-best lists with sources, references and features.
 
     Args:
-        given: NAME=NUMBER of each.
-        systems: names of systems, which are features in addition to those of every list.
-
-    Raises:
-        ValueError: a text has another form, or names no feature, or one that is given twice.
-    """
-    weights: dict[str, float] = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        if name in weights:
-            raise ValueError(f"--weights {text}: {name} is given twice")
-        try:
-            weights[name] = float(value)
-        except ValueError:
-            weights[name] = math.nan
-        if not math.isfinite(weights[name]):
-            raise ValueError(f"--weights {text}: must be NAME=NUMBER")
-        known = (SCORE, WORDS, *systems)
-        if name not in known:
-            raise ValueError(
-                f"--weights {name}: no feature of that name; there are {', '.join(known)}"
-            )
-    return weights
-
-
-def read_set(
-    nbest: Path, sources: Path | None, references: list[Path] | None, codes: Path | None
-) -> RescoringSet:
-    """Read n-best lists with their sources and references.
-
-    Args:
-        nbest: file of the lists.
-        sources, references: see `RescoringSet`.
+        path: of the lists.
+        sources: file of the sources.
+        references: files; None: there are none.
         codes: BPE codes that split words into the models' subwords; None: words stay whole.
 
     Raises:
-        ValueError: a file can't be used, or a side is missing.
+        ValueError: a file can't be used, or has another number of lines than there are lists.
         OSError: a file can't be read.
     """
-    split = None
-    if codes is not None:
-        from vaswani_plugin.text import bpe
 
-        split = bpe.make_encoder(str(codes))
-    return RescoringSet(read_nbest(nbest), sources, references, split)
+    def __init__(
+        self,
+        path: Path,
+        sources: Path,
+        references: Sequence[Path] | None = None,
+        codes: Path | None = None,
+    ) -> None:
+        self.path, self.lists = path, read_nbest(path)
+        self.entries = [entry for row in self.lists for entry in row]
+        split: Callable[[str], str] = str
+        if codes is not None:
+            from vaswani_plugin.text import bpe
+
+            split = bpe.make_encoder(str(codes))
+        self.sources = list(map(split, self._lines_for(sources)))
+        self.references = list(map(self._lines_for, references or []))
+        self.texts = [split(entry.text) for entry in self.entries]
+        self.words = [join_bpe(entry.text) for entry in self.entries]
+        self.features = {
+            SCORE: np.array([entry.score for entry in self.entries]),
+            WORDS: np.array([float(len(text.split())) for text in self.words]),
+        }
+        # The hypotheses of each list, (N, longest); a row is filled up with M.
+        self.places = np.full((len(self.lists), max(map(len, self.lists))), len(self.entries))
+        starts = np.cumsum([0, *map(len, self.lists)])
+        for row, start, stop in zip(self.places, starts, starts[1:], strict=False):
+            row[: stop - start] = range(start, stop)
+
+    def _lines_for(self, path: Path) -> list[str]:
+        lines, count = read_lines(path), len(self.lists)
+        if len(lines) != count:
+            missing = "lines" if len(lines) < count else "lists"
+            raise UserError(
+                f"{self.path} has lists of {count} sentences, {path} has {len(lines)} lines: no "
+                f"{missing} of sentence {min(len(lines), count)} (ids count from 0)"
+            )
+        return lines
+
+    def add(self, name: str, scorer: ForcedScorer, max_tokens: int) -> list[str]:
+        """Add log P of every hypothesis under a model as a feature; a terminal shows a bar.
+
+        Args:
+            name: of the feature.
+            scorer: a model or an ensemble.
+            max_tokens: target tokens of a batch, padding included.
+
+        Returns:
+            A warning if the model doesn't know all words.
+
+        Raises:
+            ValueError: a sentence is empty or too long for the model.
+        """
+        title = f"{name}, {self.path}"
+        sources = [
+            scorer.encode(line.split(), 0, f"{title}: source {i}")
+            for i, line in enumerate(self.sources)
+        ]
+        targets, texts = [], iter(self.texts)
+        for i, row in enumerate(self.lists):
+            place = f"{title}: hypothesis of sentence {i}"
+            targets.append([scorer.encode(next(texts).split(), 1, place) for _ in row])
+        with tqdm(total=len(self.texts), desc=title, unit=" hyp", disable=None) as bar:
+            found = scorer.score(sources, targets, max_tokens, bar.update)
+        self.features[name] = np.array([sum(tokens) for row in found for tokens in row])
+        unknown = sum(row.count(scorer.source.unk()) for row in sources)
+        strange = sum(tokens.count(scorer.target.unk()) for row in targets for tokens in row)
+        if not (unknown or strange):
+            return []
+        return [
+            f"{title}: {unknown} tokens of the sources and {strange} of the hypotheses are unknown "
+            "to the model (--bpe-codes splits words)"
+        ]
+
+    def scores(self, weights: Mapping[str, float]) -> np.ndarray:
+        """The weighted sum of the features, (M,)."""
+        return np.sum([weight * self.features[name] for name, weight in weights.items()], axis=0)
+
+    def best(self, scores: np.ndarray) -> np.ndarray:
+        """The hypothesis of each list with the highest score, (N,); of equal ones, the first."""
+        order = np.append(scores, -np.inf)[self.places].argmax(axis=1)
+        return self.places[np.arange(len(order)), order]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Matches and totals of each order, output length and reference length, (M, 10)."""
+        # sacreBLEU's corpus score uses the same counts; words are separated by spaces.
+        counter = BLEU(tokenize="none", smooth_method="none", effective_order=True)
+        golds = zip(*([join_bpe(line) for line in side] for side in self.references), strict=True)
+        words, rows = iter(self.words), []
+        for row, gold in zip(self.lists, golds, strict=True):
+            for _ in row:
+                found = counter.sentence_score(next(words), gold)
+                rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+        return np.array(rows)
+
+    def bleu(self, chosen: np.ndarray) -> float:
+        """Corpus BLEU, 0 to 100, of hypotheses (N,)."""
+        return float(bleu_of(self.counts[chosen].sum(axis=0)))
+
+    def oracle(self) -> np.ndarray:
+        """The hypotheses (N,) with the best BLEU that changing one at a time finds.
+
+        This is a lower bound: the true oracle needs a search over all combinations. It starts from
+        the best of each list (BLEU with 1 added to the counts above the first order).
+        """
+        added = np.array([0, 1, 1, 1] * 2 + [0, 0])
+        chosen, before = self.best(bleu_of(self.counts + added)), -1.0
+        while (now := self.bleu(chosen)) > before:
+            before = now
+            for row, places in enumerate(self.places):
+                places = places[places < len(self.texts)]
+                others = self.counts[chosen].sum(axis=0) - self.counts[chosen[row]]
+                scores = bleu_of(others + self.counts[places])
+                if scores.max() > bleu_of(others + self.counts[chosen[row]]) + 1e-9:
+                    chosen[row] = places[scores.argmax()]
+        return chosen
 
 
-def add_systems(
-    systems: dict[str, list[Path]],
-    load: Callable[[list[Path]], ForcedScorer],
-    sets: Sequence[RescoringSet],
-    max_tokens: int,
-    on_the_lists_scale: bool,
-) -> Iterator[str]:
-    """Score the hypotheses of all lists with each system; a terminal shows a progress bar.
+def bleu_of(counts: np.ndarray) -> np.ndarray:
+    """BLEU from 0 to 100, unsmoothed, of counts (..., 10); 0 where some order has no match."""
+    matches, totals = counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]
+    output, reference = counts[..., -2], counts[..., -1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.log(matches / totals).mean(axis=-1)
+        brevity = np.minimum(0.0, 1 - reference / output)
+    return np.where((matches > 0).all(axis=-1), 100 * np.exp(precision + brevity), 0.0)
+
+
+def search_weights(dev: Lists, names: Sequence[str]) -> dict[str, float]:
+    """The weights with the best BLEU on a grid, twice: over everything, then around the best point.
+
+    The list's score and log P share 1, in units of their standard deviations over all hypotheses;
+    the number of words gets from -1 to 1. Of equal points, that with the smallest weight of the
+    number of words counts.
 
     Args:
-        systems: checkpoints by the name of their feature.
-        load: makes a scorer from checkpoints.
-        sets: the lists, to which the features are added.
-        max_tokens: target tokens of a batch, padding included.
-        on_the_lists_scale: see `RescoringSet.add`.
-
-    Yields:
-        A warning for each system that doesn't know all words.
-
-    Raises:
-        ValueError: a checkpoint can't be used, or a sentence is empty or too long for it.
-        OSError: a file can't be read.
-    """
-    for name, paths in systems.items():
-        scorer = load(paths)
-        for lists in sets:
-            title = f"{name}, {lists.nbest.path}"
-            total = sum(map(len, lists.texts))
-            with tqdm(total=total, desc=title, unit=" hyp", disable=None) as bar:
-                log_p, unknown = score_lists(scorer, lists, max_tokens, title, bar.update)
-            lists.add(name, log_p, on_the_lists_scale)
-            if unknown[0]:
-                yield f"{title}: {unknown[0]} source tokens are unknown to the model"
-            if unknown[1]:
-                yield (
-                    f"{title}: {unknown[1]} tokens of the hypotheses are unknown to the model "
-                    "(--bpe-codes splits words)"
-                )
-
-
-def score_lists(
-    scorer: ForcedScorer,
-    lists: RescoringSet,
-    max_tokens: int,
-    title: str,
-    done: Callable[[int], object] = lambda count: None,
-) -> tuple[list[np.ndarray], tuple[int, int]]:
-    """log P of every hypothesis, its end of sentence included, in nats.
-
-    Args:
-        scorer: a model or an ensemble.
-        lists: the hypotheses.
-        max_tokens: target tokens of a batch, padding included.
-        title: of the lists, in errors.
-        done: called with the number of hypotheses that were scored since its last call.
+        dev: lists with references.
+        names: of the features: the list's score, that of a system if any, the number of words.
 
     Returns:
-        log P, (K,) of each list; and the numbers of unknown tokens in sources and hypotheses.
-
-    Raises:
-        ValueError: a sentence is empty or too long for a model.
+        Weights by name, absolute values summing to 1.
     """
-    sources = [
-        scorer.encode(line.split(), 0, f"{title}: source {i}")
-        for i, line in enumerate(lists.sources)
-    ]
-    targets = [
-        [scorer.encode(line.split(), 1, f"{title}: hypothesis of sentence {i}") for line in row]
-        for i, row in enumerate(lists.texts)
-    ]
-    unknown = (
-        sum(row.count(scorer.source.unk()) for row in sources),
-        sum(tokens.count(scorer.target.unk()) for row in targets for tokens in row),
-    )
-    found = scorer.score(sources, targets, max_tokens, done)
-    return [np.array([sum(tokens) for tokens in row]) for row in found], unknown
-
-
-def even_weights(names: list[str]) -> list[float]:
-    """The weights of Sutskever et al.'s even average: one half each for the list and the system."""
-    return [0.0 if name == WORDS else 0.5 for name in names]
-
-
-def fixed_weights(given: dict[str, float]) -> Weigh:
-    """Weights by name; 0 where none is given."""
-    return lambda names: [given.get(name, 0.0) for name in names]
-
-
-def tuned_weights(dev: RescoringSet, restarts: int = 10, seed: int = 1) -> Weigh:
-    """Weights that give the best BLEU on lists with references (Och 2003).
-
-    Args:
-        dev: the lists.
-        restarts: searches from random weights, besides the one from equal weights.
-        seed: of the random weights.
-    """
-
-    def weigh(names: list[str]) -> list[float]:
-        start = np.array([float(name != WORDS) for name in names])
-        return tune(dev.pool(names), start, restarts, seed).tolist()
-
-    return weigh
+    spread = {name: dev.features[name].std() or 1.0 for name in names}
+    share, length, width, best, weights = 0.5, 0.0, 1.0, -1.0, {}
+    for _ in range(2):
+        steps = np.linspace(-width, width, GRID)
+        shares = np.clip(share + steps / 2, 0, 1) if len(names) > 2 else [0.0]
+        for b, a in product(sorted(length + steps, key=abs), shares):
+            values = [1 - a, a, b] if len(names) > 2 else [1.0, b]
+            found = {n: v / spread[n] for n, v in zip(names, values, strict=True)}
+            score = dev.bleu(dev.best(dev.scores(found)))
+            if score > best + 1e-9:
+                best, weights, point = score, found, (a, b)
+        (share, length), width = point, width * 2 / (GRID - 1)
+    total = sum(map(abs, weights.values()))
+    return {name: float(weight / total) for name, weight in weights.items()}
 
 
 def make_rows(
-    systems: Sequence[str],
-    weigh: Weigh,
-    dev: RescoringSet | None,
-    test: RescoringSet,
+    systems: Iterable[str],
+    weigh: Callable[[list[str]], Mapping[str, float]],
+    dev: Lists | None,
+    test: Lists,
     with_words: bool,
 ) -> list[dict[str, Any]]:
     """The rows of the table: `system`, `weights`, `dev_bleu` and `test_bleu` (None: unknown).
 
     Args:
         systems: names of features; each has a row.
-        weigh: gives the weights of a row.
-        dev: lists on which the weights were tuned.
+        weigh: gives the weights of features by their names.
+        dev: lists on which the weights were searched.
         test: lists to reorder.
         with_words: add a row for the baseline with the number of words as its only new feature.
     """
-    rows = [_row("baseline", {SCORE: 1.0}, dev, test)]
-    variants = {f"baseline + {name}": [SCORE, name, WORDS] for name in systems}
+
+    def row(title: str, weights: Mapping[str, float] | None) -> dict[str, Any]:
+        scores = {}
+        for part, lists in (("dev_bleu", dev), ("test_bleu", test)):
+            scores[part] = None
+            if lists is not None and lists.references:
+                chosen = lists.best(lists.scores(weights)) if weights else lists.oracle()
+                scores[part] = lists.bleu(chosen)
+        return {"system": title, "weights": weights, **scores}
+
+    rows = [row("baseline", {SCORE: 1.0})]
     if with_words:
-        variants = {f"baseline + {WORDS}": [SCORE, WORDS], **variants}
-    for title, names in variants.items():
-        rows.append(_row(title, dict(zip(names, weigh(names), strict=True)), dev, test))
-    if test.references is not None:
-        best = {"dev_bleu": _oracle(dev), "test_bleu": _oracle(test)}
-        rows.append({"system": "oracle", "weights": None, **best})
-    return rows
-
-
-def _row(
-    title: str, weights: dict[str, float], dev: RescoringSet | None, test: RescoringSet
-) -> dict[str, Any]:
-    scores = {"dev_bleu": _bleu(dev, weights), "test_bleu": _bleu(test, weights)}
-    return {"system": title, "weights": weights, **scores}
-
-
-def _bleu(lists: RescoringSet | None, weights: dict[str, float]) -> float | None:
-    if lists is None or lists.references is None:
-        return None
-    pool = lists.pool(weights)
-    return pool.bleu(pool.choose(np.array(list(weights.values()))))
-
-
-def _oracle(lists: RescoringSet | None) -> float | None:
-    if lists is None or lists.references is None:
-        return None
-    pool = lists.pool([SCORE])
-    return pool.bleu(oracle(pool))
+        rows.append(row(f"baseline + {WORDS}", weigh([SCORE, WORDS])))
+    rows += [row(f"baseline + {name}", weigh([SCORE, name, WORDS])) for name in systems]
+    return rows + ([row("oracle", None)] if test.references else [])
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
     """The rows as text."""
-    return tabulate(map(_cells, rows), headers="keys", tablefmt="github", disable_numparse=True)
-
-
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    weights = row["weights"] or {}
-    cells = {"system": row["system"]}
-    for part in ("dev", "test"):
-        score = row[f"{part}_bleu"]
-        cells[f"{part} BLEU"] = "" if score is None else f"{score:.2f}"
-    return cells | {"weights": ", ".join(f"{k} {v:.4g}" for k, v in weights.items())}
+    table = []
+    for row in rows:
+        scores = (row["dev_bleu"], row["test_bleu"])
+        cells = ["" if score is None else f"{score:.2f}" for score in scores]
+        weights = ", ".join(f"{k} {v:.4g}" for k, v in (row["weights"] or {}).items())
+        table.append([row["system"], *cells, weights])
+    headers = ["system", "dev BLEU", "test BLEU", "weights"]
+    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
 
 
 def write_reordered(
-    test: RescoringSet, weights: dict[str, float], best: Path | None, nbest: Path | None
+    test: Lists, weights: Mapping[str, float], best: Path | None, nbest: Path | None
 ) -> None:
     """Write the best of each list to `best`, and all of them in Moses' format to `nbest`, if given.
 
     Raises:
         OSError: a file can't be written.
     """
-    features = test.rows(weights)
-    scores = [part @ np.array(list(weights.values())) for part in features]
+    entries, scores = test.entries, test.scores(weights)
     if best is not None:
         with write_atomically(best) as write:
-            for entries, totals in zip(test.nbest.lists, scores, strict=True):
-                write(entries[int(totals.argmax())].output)
+            for place in test.best(scores):
+                write(entries[place].text)
     if nbest is not None:
         with write_atomically(nbest) as write:
-            write_nbest(write, test.nbest, list(weights), features, scores)
+            for number, places in enumerate(test.places):
+                for place in sorted(places[places < len(entries)], key=lambda p: -scores[p]):
+                    added = (f"{name}= {test.features[name][place]:.6g}" for name in weights)
+                    known = " ".join(filter(None, (entries[place].features, *added)))
+                    fields = (str(number), entries[place].text, known, f"{scores[place]:.6g}")
+                    write(" ||| ".join((*fields, *entries[place].rest)))
+
+
+def read_nbest(path: Path) -> list[list[Entry]]:
+    """Read the lists of a file in the order of their ids, which count from 0.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: a broken line, or a sentence that is missing or comes twice; names the line.
+    """
+    found: dict[int, list[Entry]] = {}
+    last = -1
+    for number, line in enumerate(read_lines(path), 1):
+        identity, *fields = (field.strip() for field in line.split("|||"))
+        if len(fields) < 3 or not re.fullmatch("[0-9]{1,18}", identity):
+            raise UserError(
+                f"{path}, line {number}: must be ID ||| HYPOTHESIS ||| FEATURES ||| SCORE "
+                "(docs/how-to/rescore.md makes it from the output of fairseq-generate)"
+            )
+        try:
+            score = float(fields[2])
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise UserError(f"{path}, line {number}: the score {fields[2]!r} is no number")
+        if int(identity) != last and int(identity) in found:
+            raise UserError(
+                f"{path}, line {number}: sentence {identity} comes again: are these two lists in "
+                "one file?"
+            )
+        last = int(identity)
+        found.setdefault(last, []).append(Entry(fields[0], score, fields[1], tuple(fields[3:])))
+    count, first = max(found) + 1, first_gap(found)
+    if first < count:
+        raise UserError(
+            f"{path}: no hypotheses of sentence {first} ({count - len(found)} of {count} sentences "
+            "missing; ids count from 0)"
+        )
+    return [found[i] for i in range(count)]
