@@ -136,7 +136,7 @@ def test_the_lists_of_another_system(finished, tmp_path):
     assert rows["baseline + words"]["test_bleu"] >= score - 1e-6
     weights = [row["weights"] for row in result["even_average"]["rows"] if row["weights"]]
     assert weights[1] == {"score": 0.5, "forwards": 0.5, "words": 0.0}
-    assert f"| {score:.2f}" in again.stdout
+    assert f" {score:.2f} |" in again.stdout
 
 
 @pytest.mark.parametrize(
