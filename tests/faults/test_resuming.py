@@ -289,3 +289,17 @@ def test_a_longer_training_goes_on(undisturbed, start, tmp_path):
     folder = shutil.copytree(undisturbed, tmp_path / "run")
     assert start(folder, "--max-epoch", 3, "--max-update", 0).wait() == 0
     assert updates_in(folder / "checkpoint_last.pt") == 21
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(("--max-tokens", "50"), ("--max-tokens", "200"), ("--batch-size", "5")),
+        *(("--required-batch-size-multiple", "1"), ("--real-tokens", "40"), ("--seed", "2")),
+    ],
+)
+def test_with_other_batches_the_epoch_begins_anew(undisturbed, start, tmp_path, flags):
+    """Update 12 is the fifth of the second epoch."""
+    run = start(copy_of(undisturbed, tmp_path / "run"), *flags, "--max-update", "13")
+    assert run.wait() == 0, run.output()
+    assert "epoch 2 begins anew: its batches are others than those before" in run.output()

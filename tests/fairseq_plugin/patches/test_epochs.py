@@ -128,6 +128,43 @@ def test_an_order_by_workers_begins_its_epoch_anew(caplog):
     assert second[0].iterations_in_epoch == 0 and second[0].next_epoch_idx == 1
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        [[n, n + 1] for n in range(0, 22, 2)] + [[22]],  # fewer: fairseq refuses to go on
+        [[n] for n in range(22)] + [[22], []],  # more
+        [[n] for n in range(21)] + [[22], [21]],  # as many
+    ],
+)
+def test_other_batches_begin_their_epoch_anew(other, caplog):
+    (first,) = workers_of(1, 23)
+    train([first], 1, 15)
+    second = iterators.EpochBatchIterator(Numbers(23), list, other)
+    second.load_state_dict(first.state_dict())
+    assert "epoch 1 begins anew: its batches are others" in caplog.text
+    assert second.iterations_in_epoch == 0 and second.next_epoch_idx == 1
+    assert sorted(n for batch in second.next_epoch_itr() for n in batch) == list(range(23))
+
+
+def test_another_seed_begins_its_epoch_anew(caplog):
+    (first,), (second,) = workers_of(1, 23), workers_of(1, 23, seed=2)
+    train([first], 1, 15)
+    second.load_state_dict(first.state_dict())
+    assert "epoch 1 begins anew" in caplog.text and second.iterations_in_epoch == 0
+
+
+def test_an_older_checkpoint_that_names_no_batches_goes_on():
+    (first,), (second,) = workers_of(1, 23), workers_of(1, 23)
+    train([first], 1, 15)
+    state = first.state_dict()
+    del state[epochs.BATCHES]
+    second.load_state_dict(state)
+    assert second.iterations_in_epoch == 15
+    (fewer,) = workers_of(1, 15)
+    fewer.load_state_dict(state)
+    assert fewer.iterations_in_epoch == 0
+
+
 def test_the_clock_of_a_resumed_training_runs():
     """As fairseq's trainer does it: the log's meters come with the checkpoint."""
     before = meters.MetersDict()

@@ -1,15 +1,17 @@
-"""Resuming within an epoch: with another number of workers, or another ``--update-freq``.
+"""Resuming within an epoch: with another number of workers, ``--update-freq``, or other batches.
 
 The order of an epoch's batches does not depend on the number of workers. Worker k of W takes
 batches k, k + W, k + 2 W, ...; an update takes the next ``--update-freq`` batches of each worker. A
 checkpoint keeps the number of batches that each worker has finished.
 """
 
+import hashlib
 import logging
 import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from fairseq.data import iterators
 from fairseq.logging import meters
 
@@ -19,15 +21,20 @@ logger = logging.getLogger(__name__)
 
 WORKERS = "num_shards"
 """Key of the number of workers in a saved state, in fairseq's terms."""
+BATCHES = "batches"
+"""Key of a digest of the epoch's batches and what their order depends on."""
 
 
 def resume_epoch_with_other_worker_count() -> None:
-    """With another number of workers, a resumed epoch continues at another place.
+    """With another number of workers or other batches, a resumed epoch continues elsewhere.
 
     A checkpoint keeps the number of batches that each worker has finished, but not the number of
     workers: half an epoch of two workers is read as a quarter by one worker, and as a whole epoch
     by four. Now the number is converted. If the finished batches are no multiple of the workers,
     the last few are repeated instead of skipped, and the log says so.
+
+    With other batches, as of another ``--max-tokens``, ``--batch-size`` or ``--seed``, the number
+    means other sentences: some come twice and others never. Now the epoch begins anew.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -36,7 +43,9 @@ def resume_epoch_with_other_worker_count() -> None:
 
     @patch(iterator, "state_dict")
     def state_dict(original: Callable, self: iterators.EpochBatchIterator) -> dict[str, Any]:
-        return {**original(self), WORKERS: self.num_shards}
+        state = {**original(self), WORKERS: self.num_shards}
+        digest = _digest(self) if state["iterations_in_epoch"] else None
+        return state if digest is None else {**state, BATCHES: digest}
 
     @patch(iterator, "load_state_dict")
     def load_state_dict(
@@ -49,7 +58,17 @@ def resume_epoch_with_other_worker_count() -> None:
 def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, Any]) -> int:
     """The number of batches of this epoch that each of the current workers has finished."""
     each, before, now = state.get("iterations_in_epoch", 0), state.get(WORKERS), iterator.num_shards
-    if each == 0 or before == now:
+    if each == 0:
+        return 0
+    digest = _digest(iterator)
+    is_beyond = digest is not None and each * (before or now) >= len(iterator.frozen_batches)
+    if is_beyond or state.get(BATCHES, digest) != digest:
+        logger.warning(
+            f"epoch {state['epoch']} begins anew: its batches are others than those before (another"
+            " --max-tokens, --batch-size, --seed or order), so what was trained on comes again"
+        )
+        return 0
+    if before == now:
         return each
     place = f"epoch {state['epoch']} continues after {each} batches of each worker"
     if before is None:
@@ -65,6 +84,22 @@ def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, A
     twice = f"; {repeated} of them come again, so that each worker has one" if repeated else ""
     logger.info(f"{place}, then {before}, now {now}: {each * before} batches in all{twice}")
     return finished
+
+
+def _digest(iterator: iterators.EpochBatchIterator) -> str | None:
+    """A digest of all workers' batches, and of the flags of their order; None if unknown."""
+    if isinstance(iterator, iterators.GroupedEpochBatchIterator):
+        return None
+    batches = iterator.frozen_batches
+    known = getattr(iterator, "_digest_of_batches", None)
+    if known is None or known[0] is not batches:
+        order = (iterator.seed, iterator.disable_shuffling, iterator.grouped_shuffling)
+        found = hashlib.sha256(repr(order).encode())
+        found.update(np.array([len(batch) for batch in batches], dtype=np.int64))
+        for batch in batches:
+            found.update(np.asarray(batch, dtype=np.int64))
+        known = iterator._digest_of_batches = batches, found.hexdigest()
+    return known[1]
 
 
 def _order_depends_on_workers(
