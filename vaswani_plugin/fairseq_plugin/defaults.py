@@ -1,10 +1,8 @@
 """The paper's values as fairseq's defaults: a run without further flags trains as in section 5."""
 
 import argparse
-import functools
 from typing import Any
 
-from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
@@ -87,42 +85,14 @@ def value_of(key: str, *, _root_: DictConfig) -> Any:
 
 
 def install() -> None:
-    """Make the plugin's criterion, optimizer and schedule the defaults of fairseq.
-
-    In a training of an architecture of ours, our task is the default of --task, too.
-    """
+    """Make the plugin's criterion, optimizer and schedule the defaults of fairseq."""
     for registry, name in REGISTERED_DEFAULTS.items():
         REGISTRIES[registry]["default"] = name
     OmegaConf.register_new_resolver(RESOLVER, value_of, replace=True)
-    parse = options.parse_args_and_arch
-    if getattr(parse, "is_installed", False):
-        return
-
-    @functools.wraps(parse)
-    def parse_args_and_arch(
-        parser: argparse.ArgumentParser, input_args: list[str] | None = None, *args, **kwargs
-    ) -> Any:
-        task = task_of(parser, input_args)
-        if task is not None:
-            parser.set_defaults(task=task)
-        return parse(parser, input_args, *args, **kwargs)
-
-    parse_args_and_arch.is_installed = True
-    options.parse_args_and_arch = parse_args_and_arch
 
 
-def task_of(parser: argparse.ArgumentParser, arguments: list[str] | None) -> str | None:
-    """Return the task that trains the given architecture; None if it is not one of ours.
-
-    Args:
-        parser: a command's; only that of a training knows --arch.
-        arguments: of the command line; None: those of this process.
-    """
-    if "--arch" not in parser._option_string_actions:  # argparse lists its options nowhere else
-        return None
-    probe = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    probe.add_argument("--arch", "-a", default="")
-    arch = probe.parse_known_args(arguments)[0].arch
+def task_of(arch: str) -> str | None:
+    """Return the task that trains an architecture; None if it is not one of ours."""
     if not arch.startswith("vaswani_") or arch not in ARCH_MODEL_REGISTRY:
         return None
     is_language_model = issubclass(ARCH_MODEL_REGISTRY[arch], FairseqLanguageModel)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fairseq import optim, options
+from fairseq import optim
 from fairseq.data import TokenBlockDataset, data_utils
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq_flags import training_config
@@ -24,13 +24,6 @@ def test_sentences_as_blocks():
 def test_buckets_are_percentiles_that_occur():
     sizes = np.array([9, 1, 4, 7, 3, 2, 8])
     assert data_utils.get_buckets(sizes, 3).tolist() == [3, 7, 9]
-
-
-@pytest.mark.parametrize("flags", [["--bf16"], ["--memory-efficient-bf16"], ["--bf16", "--tpu"]])
-def test_bf16_asks_for_no_tpu(flags):
-    arguments = ["data", "--arch", "transformer_iwslt_de_en", *flags]
-    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
-    assert args.bf16 and args.tpu == ("--tpu" in flags)
 
 
 def test_training_in_bf16_with_buckets(toy_data_bin, run_fairseq, tmp_path):

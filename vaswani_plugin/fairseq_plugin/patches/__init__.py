@@ -7,7 +7,8 @@ is gone, and can be called twice. The subjects:
 * ``extensions``: fairseq's compiled parts, where it was installed without them;
 * ``messages``: a user's mistake ends in one line, not in a traceback;
 * ``quiet``: known-harmless warnings are silenced;
-* ``numerics``: numpy 2's removed names, bfloat16 without XLA, resumed with its float32 weights;
+* ``flags``: values of the command line that fairseq drops or can't use;
+* ``numerics``: numpy 2's removed names, half precision resumed with its float32 weights;
 * ``batches``: every sentence in exactly one batch, the same batches after a resume;
 * ``shuffling``: the order of an epoch's batches, and every batch once;
 * ``epochs``: resuming within an epoch, with another number of workers;
@@ -33,6 +34,7 @@ from vaswani_plugin.fairseq_plugin.patches import (
     distribution,
     epochs,
     extensions,
+    flags,
     messages,
     numerics,
     quiet,
@@ -47,8 +49,12 @@ PATCHES = (
     messages.print_users_errors_in_one_line,
     quiet.silence_known_warnings,
     quiet.set_log_level_to_info,
+    flags.choose_our_task,
+    flags.train_in_bf16_without_xla,
+    flags.refuse_overrides_that_are_no_dictionary,
+    flags.translate_the_given_shard,
+    flags.refuse_soft_alignments_where_they_crash,
     numerics.restore_removed_numpy_names,
-    numerics.train_in_bf16_without_xla,
     numerics.save_float32_weights_of_half_precision,
     batches.keep_last_batch,
     batches.rebuild_the_same_batches,

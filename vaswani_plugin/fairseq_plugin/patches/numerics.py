@@ -1,15 +1,11 @@
 """Names that numpy 2 removed, and training in half precision."""
 
-import argparse
-import importlib.util
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq import options
 from fairseq.data import data_utils, language_pair_dataset, token_block_dataset
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 
@@ -48,34 +44,6 @@ def _numpy_with_old_names() -> types.ModuleType:
 
     old.percentile = percentile
     return old
-
-
-def train_in_bf16_without_xla() -> None:
-    """``--bf16`` fails with "'NoneType' object has no attribute 'xla_device'".
-
-    fairseq assumes that only TPUs have bfloat16, and switches to a TPU. CPUs and GPUs have it, too.
-    Now the run stays on its device unless torch_xla is installed or ``--tpu`` is given.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-    if importlib.util.find_spec("torch_xla") is not None or not is_affected_version():
-        return
-
-    @patch(options, "parse_args_and_arch")
-    def parse_args_and_arch(
-        original: Callable,
-        parser: argparse.ArgumentParser,
-        input_args: list[str] | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        parsed = original(parser, input_args, *args, **kwargs)
-        namespace = parsed[0] if isinstance(parsed, tuple) else parsed
-        is_wanted = "--tpu" in (sys.argv[1:] if input_args is None else input_args)
-        if getattr(namespace, "bf16", False) and not is_wanted:
-            namespace.tpu = False
-        return parsed
 
 
 MASTERS = "fp32_params"
