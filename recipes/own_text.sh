@@ -44,8 +44,8 @@
 #                           BUNDLE, if its recipe's work folder has it)
 #   --mix-ratio F           with --mix-old: old pairs for each new pair (1)
 #   --old-test [FILE [FILE]]   with --init-from: also score the old test set (default: as --mix-old)
-#   --continue              raise the limit of a finished training by --max-update; its patience
-#                           stops it as before
+#   --continue              raise the limits of a finished training, --max-update and --patience,
+#                           by as much again
 set -euo pipefail
 
 recipe=own_text

@@ -7,6 +7,7 @@ warm-up; of the rest, the last third is compared with the first.
 import argparse
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -162,7 +163,8 @@ def soak_training(args: argparse.Namespace) -> list[Sample]:
     command = [BIN / "fairseq-train", args.data, "--user-dir", ROOT / "vaswani_plugin"]
     command += ["--task", "vaswani_translation", "--arch", args.arch, "--log-format", "json"]
     command += ["--max-tokens", args.max_tokens, "--log-interval", 1, "--no-epoch-checkpoints"]
-    command += ["--save-dir", args.work / "checkpoints", "--restore-file", "none.pt"]
+    shutil.rmtree(args.work / "checkpoints", ignore_errors=True)  # it begins anew
+    command += ["--save-dir", args.work / "checkpoints"]
     process = _start(command + ([] if args.gpu else ["--cpu"]), log, args.threads)
     try:
         return watch(process, args.minutes, updates, log)

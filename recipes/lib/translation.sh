@@ -210,7 +210,8 @@ training_command() { # sets `command`
 # that patience means the same in short epochs and in long ones.
 add_early_stopping() {
   local never=1000000000
-  command+=(--patience "$patience" --keep-best-checkpoints "$average" --no-epoch-checkpoints
+  # The count is kept with the checkpoint, so a continued training gets as much again.
+  command+=(--patience "$((patience * (continued + 1)))" --keep-best-checkpoints "$average" --no-epoch-checkpoints
     --save-interval "$never" --validate-interval "$never"
     --save-interval-updates "$save_interval" --validate-interval-updates "$save_interval"
     --keep-interval-updates 1)

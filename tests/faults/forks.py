@@ -152,6 +152,8 @@ def _forget_other_trainings() -> None:
     """What a training leaves in its process: another test may have made one in the tests' own."""
     vars(preemption.REQUEST).update(vars(preemption.Request()))
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
+    for counted in ("best", "num_runs"):
+        vars(train.should_stop_early).pop(counted, None)
 
 
 def _exit_code(work: Callable[[], None]) -> int:

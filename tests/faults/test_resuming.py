@@ -303,3 +303,61 @@ def test_with_other_batches_the_epoch_begins_anew(undisturbed, start, tmp_path, 
     run = start(copy_of(undisturbed, tmp_path / "run"), *flags, "--max-update", "13")
     assert run.wait() == 0, run.output()
     assert "epoch 2 begins anew: its batches are others than those before" in run.output()
+
+
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
+def test_a_file_that_does_not_exist_is_no_start(undisturbed, start, tmp_path, flag):
+    """fairseq would begin with random weights."""
+    run = start(tmp_path / "run", flag, "checkpoints/checkpoint_bets.pt")
+    assert run.wait() == 1
+    assert f"error: {flag} checkpoints/checkpoint_bets.pt: there is no such file" in run.output()
+    if flag != "--restore-file":  # flags of the first start: not read where a training goes on
+        assert start(copy_of(undisturbed, tmp_path / "begun"), flag, "none.pt").wait() == 0
+
+
+def test_two_files_to_start_from_are_one_too_many(undisturbed, start, tmp_path):
+    model = undisturbed / "checkpoint_last.pt"
+    run = start(tmp_path / "run", "--restore-file", model, "--finetune-from-model", model)
+    assert run.wait() == 1
+    assert "error: --restore-file and --finetune-from-model: give one of them" in run.output()
+
+
+def test_a_training_that_was_stopped_early_ends_at_once(start, tmp_path):
+    """The count of --patience is saved: fairseq's begins anew, and the training goes on."""
+    flags = ("--lr-factor", "100", "--patience", "2", "--max-update", "0", "--no-epoch-checkpoints")
+    straight = start(tmp_path / "straight", *flags)
+    assert straight.wait() == 0 and "early stop since valid" in straight.output()
+    last = tmp_path / "straight" / "checkpoint_last.pt"
+    updates = updates_in(last)
+    again = start(tmp_path / "straight", *flags)
+    assert again.wait() == 0
+    assert "the training was complete: 2 validations without a better one" in again.output()
+    assert updates_in(last) == updates
+    # and one that is interrupted before goes on counting
+    assert start(tmp_path / "run", *flags, fault=killed_in_save(3)).wait() == -signal.SIGKILL
+    assert start(tmp_path / "run", *flags).wait() == 0
+    assert_same_weights(tmp_path / "run" / "checkpoint_last.pt", last)
+
+
+def test_a_metric_that_no_validation_gives_is_refused_at_the_start(start, tmp_path):
+    run = start(tmp_path / "run", "--best-checkpoint-metric", "blue")
+    assert run.wait() == 1
+    found = re.search(
+        "error: --best-checkpoint-metric blue: a validation gives (.*);", run.output()
+    )
+    assert {"loss", "nll_loss", "ppl"} <= set(found[1].split(", "))
+    assert "num_updates 1" not in run.output()
+
+
+def test_to_look_for_a_metric_changes_nothing(undisturbed, start, tmp_path):
+    run = start(tmp_path / "run", "--best-checkpoint-metric", "num_updates")
+    assert run.wait() == 0
+    last = "checkpoint_last.pt"
+    assert_same_weights(tmp_path / "run" / last, undisturbed / last)
+
+
+def test_a_validation_sentence_longer_than_a_batch_is_named(start, tmp_path):
+    run = start(tmp_path / "run", "--max-tokens-valid", "8")
+    assert run.wait() == 1
+    line = run.output().splitlines()[-1]
+    assert re.match(r"error: sentence \d+ has 10 tokens, more than --max-tokens 8: raise", line)

@@ -5,7 +5,7 @@ import argparse
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import ConcatDataset, Dictionary, FairseqDataset, ListDataset, data_utils
 from fairseq.data.indexed_dataset import (
     IndexedCachedDataset,
     IndexedDatasetBuilder,
@@ -13,6 +13,7 @@ from fairseq.data.indexed_dataset import (
 )
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq_flags import training_config
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,48 @@ def test_an_empty_set_has_no_batches():
     empty = data_utils.batch_by_size([], lambda i: 1, max_tokens=10, max_sentences=8)
     assert len(empty) == 0
     assert data_utils.batch_by_size([], lambda i: 1, required_batch_size_multiple=8) == []
+
+
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_a_sentence_longer_than_a_batch_is_named(precomputed):
+    lengths = np.array([3, 40, 5])
+    with pytest.raises(UserError, match="sentence 2 has 40 tokens, more than --max-tokens 30: .*"):
+        data_utils.batch_by_size(
+            np.array([0, 2, 1]),
+            lambda index: lengths[index],
+            num_tokens_vec=lengths[[0, 2, 1]] if precomputed else None,
+            max_tokens=30,
+        )
+
+
+def test_splits_are_concatenated():
+    """--upsample-primary, -1 unless it is given, stands for once."""
+    parts = [ListDataset([1, 2, 3], [1, 1, 1]), ListDataset([4, 5], [1, 1])]
+    assert [*ConcatDataset(parts, [-1, 1])] == [*ConcatDataset(parts)] == [1, 2, 3, 4, 5]
+    assert [*ConcatDataset(parts, [2, 1])] == [1, 2, 3, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("flags", "ignored"),
+    [
+        (["--valid-subset", "valid"], ["valid1", "valid2"]),
+        (["--valid-subset", "valid,valid1"], ["valid2"]),
+        (["--valid-subset", "valid,valid1,valid2"], []),
+        (["--combine-valid-subsets"], []),
+    ],
+)
+def test_the_given_validation_sets_are_known(tmp_path, flags, ignored):
+    for name in ("valid.en-de.en.bin", "valid1.en-de.en.bin", "valid1.en-de.de.idx", "valid2.bin"):
+        (tmp_path / name).touch()
+    cfg = training_config("--arch", "vaswani_debug", *flags).copy()
+    cfg.task.data = str(tmp_path)
+    if not ignored:
+        data_utils.raise_if_valid_subsets_unintentionally_ignored(cfg)
+        return
+    with pytest.raises(UserError, match="name them in --valid-subset") as error:
+        data_utils.raise_if_valid_subsets_unintentionally_ignored(cfg)
+    assert all(repr(name) in str(error.value) for name in ignored)
+    assert ("'valid1'" in str(error.value)) == ("valid1" in ignored)
 
 
 def test_fixed_shapes_are_left_to_fairseq():

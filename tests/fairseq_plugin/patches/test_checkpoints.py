@@ -3,10 +3,12 @@
 import argparse
 import os
 import pickle
+import re
 import shutil
 import signal
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import preloaded
@@ -14,6 +16,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+from fairseq_flags import training_config
 from forked_training import train
 
 import vaswani_plugin
@@ -239,3 +242,41 @@ def test_an_interval_at_the_end_of_an_epoch_is_saved(
     more = [*flags, "--max-epoch", epochs + 1, "--restore-file", saved[12]]
     gone_on = train(tmp_path / "more", *more)
     assert gone_on.code == 0 and len(gone_on.losses) == 6, gone_on.log
+
+
+@pytest.mark.parametrize("suffix", ["", "-shard0"])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize(
+    ("losses", "kept"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3]),  # as in fine-tuning
+        ([4, 3, 2, 1], [1, 2, 3]),
+        ([2, 4, 1, 3, 5], [1, 2, 3]),
+        ([5], [5]),
+    ],
+)
+def test_as_many_best_checkpoints_as_asked(tmp_path, monkeypatch, losses, kept, maximize, suffix):
+    monkeypatch.setattr(checkpoint_utils.save_checkpoint, "best", None, raising=False)
+    monkeypatch.delattr(checkpoint_utils.save_checkpoint, "best")
+    original = checkpoint_utils.save_checkpoint.__wrapped__
+    monkeypatch.setattr(original, "best", None, raising=False)
+    monkeypatch.delattr(original, "best")
+    cfg = training_config("--arch", "vaswani_debug", "--keep-best-checkpoints", "3").checkpoint
+    cfg = cfg.copy()
+    cfg.save_dir, cfg.maximize_best_checkpoint_metric = str(tmp_path), maximize
+    for epoch, loss in enumerate(losses, start=1):
+        trainer = SimpleNamespace(
+            data_parallel_rank=0,
+            checkpoint_suffix=suffix,
+            should_save_checkpoint_on_current_rank=True,
+            consolidate_optimizer=lambda: None,
+            get_num_updates=lambda epoch=epoch: epoch,
+            save_checkpoint=lambda path, state: Path(path).write_text("") or path,
+            task=None,
+        )
+        epochs = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: True, state_dict=dict)
+        checkpoint_utils.save_checkpoint(cfg, trainer, epochs, 9 - loss if maximize else loss)
+    names = rf"checkpoint\.best_loss_(\d)\.\d+{suffix}\.pt"
+    found = (re.fullmatch(names, path.name) for path in tmp_path.glob("checkpoint.best_*"))
+    values = [int(match[1]) for match in found]
+    assert sorted(9 - value if maximize else value for value in values) == kept

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fairseq.data import FairseqDataset, data_utils, indexed_dataset, iterators
+from fairseq.data import ConcatDataset, FairseqDataset, data_utils, indexed_dataset, iterators
 from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDataset
 from fairseq.tasks import fairseq_task
 from fairseq.tasks.language_modeling import LanguageModelingTask
@@ -17,12 +17,58 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch, silenced
 
 
+def concatenate_splits() -> None:
+    """With ``train`` and ``train1`` a training ends in "negative dimensions are not allowed".
+
+    So does ``--combine-valid-subsets``. ``--upsample-primary`` is -1 unless it is given, and
+    fairseq repeats the first part so many times. Now it is taken once.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(ConcatDataset, "__init__")
+    def __init__(
+        original: Callable, self: ConcatDataset, datasets: list, sample_ratios: Any = 1
+    ) -> None:
+        if not isinstance(sample_ratios, int):
+            sample_ratios = [1 if ratio < 0 else ratio for ratio in sample_ratios]
+        original(self, datasets, sample_ratios)
+
+
+def know_the_given_valid_subsets() -> None:
+    """``--valid-subset valid,valid1`` is refused, as if valid1 were ignored.
+
+    fairseq compares the given names with those of files (valid1.en-de.en). A subset that is left
+    out is still refused, now in one line.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if not is_affected_version():
+        return
+
+    @patch(data_utils, "_find_extra_valid_paths")
+    def _find_extra_valid_paths(original: Callable, dataset_path: str) -> set[str]:
+        return {name.partition(".")[0] for name in original(dataset_path)}
+
+    @patch(data_utils, "raise_if_valid_subsets_unintentionally_ignored")
+    def raise_if_valid_subsets_unintentionally_ignored(original: Callable, train_cfg: Any) -> None:
+        try:
+            original(train_cfg)
+        except ValueError as error:
+            raise UserError(
+                f"{str(error).partition('. ')[0]}: name them in --valid-subset, or give"
+                " --combine-valid-subsets or --ignore-unused-valid-subsets"
+            ) from None
+
+
 def keep_last_batch() -> None:
     """Sentences are lost: fairseq-generate translates 56 of 60.
 
     ``batch_by_size`` drops the last batch if its size is no multiple of
     ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too. An
-    empty set raises ``IndexError``.
+    empty set raises ``IndexError``, and a sentence longer than a batch 46 lines of traceback.
 
     Upstream: none known; fairseq 0.12.2 kept them.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -42,10 +88,27 @@ def keep_last_batch() -> None:
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         if len(indices) == 0:
             return []
-        batches = original(indices, *args, **kwargs)
+        try:
+            batches = original(indices, *args, **kwargs)
+        except AssertionError:
+            _refuse_longest(indices, given)
+            raise
         kept = sum(map(len, batches))
         # Batches are slices of the indices in order, so the missing indices are the last batch.
         return batches if kept == len(indices) else [*batches, indices[kept:]]
+
+
+def _refuse_longest(indices: np.ndarray, given: dict[str, Any]) -> None:
+    """Name the longest sentence if it is longer than a batch."""
+    sizes, limit = given.get("num_tokens_vec"), given.get("max_tokens")
+    if sizes is None:
+        sizes = np.array([given["num_tokens_fn"](index) for index in indices])
+    number, longest = indices[sizes.argmax()] + 1, sizes.max()
+    if limit is not None and limit > 0 and longest > limit:
+        raise UserError(
+            f"sentence {number} has {longest} tokens, more than --max-tokens {limit}: raise"
+            " --max-tokens (in validation --max-tokens-valid), or take it out of the data"
+        ) from None
 
 
 class _Shuffled(FairseqDataset):

@@ -221,24 +221,54 @@ def save_intervals_at_epoch_ends() -> None:
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
+    if is_affected_version():
+        patch(checkpoint_utils, "save_checkpoint")(_save_all)
+
+
+def keep_as_many_best_as_asked() -> None:
+    """``--keep-best-checkpoints 3`` keeps one if the first validations are the best.
+
+    As in fine-tuning. fairseq compares with the worst file that is kept, even if there are fewer.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
     if not is_affected_version():
         return
+    patch(checkpoint_utils, "save_checkpoint")(_save_all)
 
-    @patch(checkpoint_utils, "save_checkpoint")
-    def save_checkpoint(
-        original: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None
-    ) -> str | None:
+    @patch(checkpoint_utils, "checkpoint_paths")
+    def checkpoint_paths(original: Callable, path: str, *args: Any, **kwargs: Any) -> list:
+        found = original(path, *args, **kwargs)
+        pattern = str(args[0] if args else kwargs.get("pattern", ""))
+        wanted, worst = _BEST.get("count", 0), _BEST.get("worst", "")
+        is_short = pattern.startswith(r"checkpoint\.best_") and len(found) < wanted
+        return [f"{worst}.pt"] if is_short else found  # fairseq reads the value off the name
+
+
+_BEST: dict[str, Any] = {}
+"""While a checkpoint is saved: how many best ones are wanted, and a value worse than any."""
+
+
+def _save_all(
+    original: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None
+) -> str | None:
+    suffix = trainer.checkpoint_suffix
+    worst = "_-inf" if cfg.maximize_best_checkpoint_metric else "_inf"
+    _BEST.update(count=cfg.keep_best_checkpoints, worst=worst + suffix)
+    try:
         saved = original(cfg, trainer, epoch_itr, val_loss)
-        updates, every = trainer.get_num_updates(), cfg.save_interval_updates
-        meets = every > 0 and updates % every == 0 and epoch_itr.end_of_epoch()
-        if not (saved and meets) or cfg.write_checkpoints_asynchronously:
-            return saved
-        suffix = trainer.checkpoint_suffix
-        name = f"checkpoint_{epoch_itr.epoch}_{updates}{suffix}.pt"
-        PathManager.copy(saved, os.path.join(cfg.save_dir, name), overwrite=True)
-        if cfg.keep_interval_updates > 0:
-            _remove_old_intervals(cfg, suffix)
+    finally:
+        _BEST.clear()
+    updates, every = trainer.get_num_updates(), cfg.save_interval_updates
+    meets = every > 0 and updates % every == 0 and epoch_itr.end_of_epoch()
+    if not (saved and meets) or cfg.write_checkpoints_asynchronously:
         return saved
+    name = f"checkpoint_{epoch_itr.epoch}_{updates}{suffix}.pt"
+    PathManager.copy(saved, os.path.join(cfg.save_dir, name), overwrite=True)
+    if cfg.keep_interval_updates > 0:
+        _remove_old_intervals(cfg, suffix)
+    return saved
 
 
 def _remove_old_intervals(cfg: Any, suffix: str) -> None:

@@ -1,12 +1,15 @@
 """Training resumes from the newest good checkpoint of its folder and logs the lost updates."""
 
 import logging
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fairseq.file_io import PathManager
+
 from vaswani_plugin.checkpoint_sums import damage
-from vaswani_plugin.errors import CheckpointError
+from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.training.folder import read_progress, saved_states, updates_of
 
 logger = logging.getLogger(__name__)
@@ -38,6 +41,32 @@ def ignore_flags_of_first_start(cfg: Any, last: Path, suffix: str) -> None:
         flag = f"--{name.replace('_', '-')}"
         logger.warning("%s is ignored: %s has checkpoints to resume from", flag, last.parent)
         setattr(cfg, name, None)
+
+
+def require_named_files(cfg: Any, last: Path | None, suffix: str) -> None:
+    """Refuse names of files that don't exist, from which fairseq would begin with random weights.
+
+    Args:
+        cfg: fairseq's configuration of checkpoints.
+        last: where fairseq looks without names; None if that doesn't count.
+        suffix: of the file names; "" without shards.
+
+    Raises:
+        UserError: names the flag and the file.
+    """
+    named = {} if last is not None and last.is_file() else dict.fromkeys(FLAGS_OF_FIRST_START)
+    named = {name: getattr(cfg, name, None) for name in named}
+    restored = getattr(cfg, "restore_file", AUTOMATIC)
+    if restored != AUTOMATIC:
+        named["restore_file"] = restored.replace(".pt", f"{suffix}.pt")
+        if named.get("finetune_from_model"):
+            raise UserError("--restore-file and --finetune-from-model: give one of them")
+    for name, path in named.items():
+        if path is not None and not PathManager.isfile(path):
+            raise UserError(
+                f"--{name.replace('_', '-')} {path}: there is no such file; give its path from"
+                " here, or leave the flag out"
+            )
 
 
 def choose(last: Path, suffix: str) -> Path:
@@ -124,3 +153,21 @@ def log_lost_updates(path: Path, last: Path, updates: int) -> None:
     else:
         lost = "no update is lost"
     logger.warning("resuming from %s, update %d: %s", path, updates, lost)
+
+
+def patience() -> dict[str, float]:
+    """What --patience counts: the best validation, and the number of validations since then."""
+    counted = [vars(function) for function in _early_stopping() if hasattr(function, "best")]
+    return {key: float(counted[0][key]) for key in ("best", "num_runs")} if counted else {}
+
+
+def restore_patience(counted: dict[str, float]) -> None:
+    """Go on counting from a checkpoint; fairseq would begin anew and train on."""
+    for function in _early_stopping():
+        vars(function).update(counted)
+
+
+def _early_stopping() -> list[Callable]:
+    """fairseq's function that counts, of each module that is its command."""
+    modules = (sys.modules.get(name) for name in ("fairseq_cli.train", "__main__"))
+    return [module.should_stop_early for module in modules if hasattr(module, "should_stop_early")]

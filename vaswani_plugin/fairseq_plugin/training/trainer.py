@@ -13,6 +13,7 @@ import torch
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
+from fairseq.logging import metrics
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.trainer import Trainer
 from torch import Tensor
@@ -32,6 +33,10 @@ from vaswani_plugin.fairseq_plugin.training.refusals import refuse_what_cannot_t
 from vaswani_plugin.fairseq_plugin.training.saving import Saves
 
 logger = logging.getLogger(__name__)
+
+PATIENCE = "patience"
+"""Key of the state of early stopping in a checkpoint."""
+USUAL_METRICS = ("loss", "nll_loss", "ppl")
 
 
 class OutOfMemory(UserError):
@@ -63,9 +68,12 @@ class VaswaniTrainer(Trainer):
         self.nonfinite = NonfiniteUpdates()
         self.saves = Saves()
         self.manifest: DataManifest | None = None
+        self.is_metric_checked = False
         last = self._automatic_checkpoint()
         if last is not None:
             resuming.ignore_flags_of_first_start(self.cfg.checkpoint, last, self.checkpoint_suffix)
+        if self._setting("checkpoint.save_dir") is not None:
+            resuming.require_named_files(self.cfg.checkpoint, last, self.checkpoint_suffix)
         if self._setting("lr_scheduler._name") == REGISTERED_DEFAULTS["lr_scheduler"]:
             logger.info(report(self.cfg))
 
@@ -78,17 +86,24 @@ class VaswaniTrainer(Trainer):
 
     # --- the start ---
 
-    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+    def load_checkpoint(
+        self,
+        filename: str,
+        reset_optimizer: bool = False,
+        *args: Any,
+        reset_meters: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any] | None:
         """Lock the folder, check the data, load; see fairseq's method.
 
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
         that is damaged, missing, or older than an interrupted save. A training that has done all
-        its updates ends after loading; fairseq would add one update.
+        its updates, or was stopped early, ends after loading; fairseq would go on.
 
         Args:
             filename: the checkpoint that fairseq chose.
-            args: fairseq's further arguments.
-            kwargs: the same.
+            reset_optimizer, reset_meters: begin with new ones.
+            args, kwargs: fairseq's further arguments.
 
         Returns:
             The checkpoint's `extra_state`; None if nothing was loaded.
@@ -97,20 +112,22 @@ class VaswaniTrainer(Trainer):
             UserError: the folder is in use, the data changed, or no checkpoint can be used.
         """
         self._begin_run()
-        last = self._automatic_checkpoint()
-        if last is None or Path(filename) != last:
-            extra_state = self._load(filename, *args, **kwargs)
-        else:
+        last, kwargs["reset_meters"] = self._automatic_checkpoint(), reset_meters
+        chosen = Path(filename)
+        if last is not None and chosen == last:
             chosen = self._choose(last)
-            extra_state = self._load(str(chosen), *args, **kwargs)
+        extra_state = self._load(str(chosen), reset_optimizer, *args, **kwargs)
+        if extra_state is not None and not (reset_optimizer or reset_meters):
+            resuming.restore_patience(extra_state.get(PATIENCE, {}))
+        end = self._reason_to_end()
+        if last is not None and Path(filename) == last:
             self.saves.is_last_good = chosen == last
             if extra_state is not None and not self._setting("checkpoint.reset_optimizer"):
                 resuming.log_lost_updates(chosen, last, self.get_num_updates())
-            if chosen != last and self._is_complete():
+            if chosen != last and end:
                 self._restore_as_last(chosen, last)
-        if self._is_complete():
-            updates, wanted = self.get_num_updates(), self.cfg.optimization.max_update
-            logger.info("the training was complete: %d of %d updates", updates, wanted)
+        if end:
+            logger.info("the training was complete: %s", end)
             self.cfg.optimization.stop_min_lr = math.inf  # fairseq's only exit before an update
         return extra_state
 
@@ -178,9 +195,19 @@ class VaswaniTrainer(Trainer):
         with mismatches_explained(filename):
             return super().load_checkpoint(filename, *args, **kwargs)
 
-    def _is_complete(self) -> bool:
-        wanted = self._setting("optimization.max_update", 0)
-        return wanted > 0 and self.get_num_updates() >= wanted
+    def _reason_to_end(self) -> str | None:
+        """Why no update is left to do; None if there are more."""
+        updates, wanted = self.get_num_updates(), self._setting("optimization.max_update", 0)
+        if 0 < wanted <= updates:
+            return f"{updates} of {wanted} updates"
+        bad, borne = resuming.patience().get("num_runs", 0), self._setting("checkpoint.patience", 0)
+        if 0 < borne <= bad:
+            return f"{bad:.0f} validations without a better one; raise --patience {borne} to go on"
+        hours = self._previous_training_time / 3600
+        most = self._setting("optimization.stop_time_hours", 0)
+        if 0 < most < hours:
+            return f"{hours:.2f} hours of --stop-time-hours {most}"
+        return None
 
     def _restore_as_last(self, chosen: Path, last: Path) -> None:
         """Copy `chosen` to checkpoint_last.pt: a complete training doesn't save again."""
@@ -205,6 +232,31 @@ class VaswaniTrainer(Trainer):
         if self.manifest is not None:
             self.manifest.check()
         super().begin_epoch(epoch)
+        self._check_best_metric()
+
+    def _check_best_metric(self) -> None:
+        """Validate one batch to see whether --best-checkpoint-metric exists, once.
+
+        fairseq would end in a KeyError after the first epoch.
+        """
+        metric = self._setting("checkpoint.best_checkpoint_metric", "loss")
+        is_checked, self.is_metric_checked = self.is_metric_checked, True
+        if is_checked or metric in USUAL_METRICS or self._setting("dataset.disable_validation"):
+            return
+        if metric == "bleu" and self._setting("task.eval_bleu"):  # absent if nothing is said
+            return
+        first = self._setting("dataset.valid_subset", "valid").split(",")[0]
+        batches = self.get_valid_iterator(first).next_epoch_itr(
+            shuffle=False, set_dataset_epoch=False
+        )
+        with torch.random.fork_rng(), metrics.aggregate(new_root=True) as found:
+            super().valid_step(next(iter(batches)))
+        known = {"num_updates", *found.get_smoothed_values()}
+        if metric not in known:
+            raise UserError(
+                f"--best-checkpoint-metric {metric}: a validation gives {', '.join(sorted(known))};"
+                " choose one of them (bleu needs --eval-bleu)"
+            )
 
     def train_step(self, samples: list, raise_oom: bool = False) -> dict[str, Any] | None:
         """One update; see fairseq's method.
@@ -304,6 +356,7 @@ class VaswaniTrainer(Trainer):
             return super().save_checkpoint(filename, extra_state)
         folder, updates = Path(filename).parent, self.get_num_updates()
         notes = self.is_data_parallel_master
+        extra_state = {**extra_state, PATIENCE: resuming.patience()}
         with self.saves.saving(folder, self.checkpoint_suffix, updates, notes):
             saved = super().save_checkpoint(filename, extra_state)
         self.saves.is_last_good = not self._setting("checkpoint.no_last_checkpoints")
