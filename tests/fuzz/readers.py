@@ -235,7 +235,6 @@ _MODELS = {
 _RUNS = {
     "vaswani cost --run run": "run/result.json run/logs/train.log",
     "vaswani curves run --format json": "run/logs/train.log",
-    "vaswani curves board --x tokens": "board/train_inner/events.out.tfevents.1.host",
     "result.py --work run --recipe r --arch a --train-log run/logs/train.log --data text.en "
     "--path a=logs --tokenized bleu.json --sacrebleu bleu.json --output out.json": (
         "run/logs/train.log bleu.json"

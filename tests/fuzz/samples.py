@@ -17,9 +17,6 @@ import toy_parser
 from bundle import make_bundle, parse_settings
 from fairseq.data import Dictionary
 from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.record_writer import RecordWriter
 
 from vaswani_plugin.cli.__main__ import main as vaswani
 from vaswani_plugin.text import bpe, wordpiece
@@ -186,15 +183,6 @@ def _runs(root: Path) -> None:
     (root / "cache.json").write_text(json.dumps({"x": [[1, 2, 3, 4], "0" * 64]}), encoding="utf-8")
     part = {"url": "http://127.0.0.1:1/x", "version": "1"}
     (root / "fetched.part.json").write_text(json.dumps(part), encoding="utf-8")
-    board = root / "board" / "train_inner"
-    board.mkdir(parents=True)
-    writer = RecordWriter(str(board / "events.out.tfevents.1.host"))
-    for update in (10, 20, 30):
-        for tag, number in (("loss", 5.0), ("wpb", 100.0)):
-            summary = Summary(value=[Summary.Value(tag=tag, simple_value=number)])
-            event = Event(wall_time=float(update), step=update, summary=summary)
-            writer.write(event.SerializeToString())
-    writer.close()
 
 
 def write_samples(root: Path) -> None:

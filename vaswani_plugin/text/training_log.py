@@ -51,6 +51,37 @@ def statistics(line: str) -> tuple[str, dict[str, str]] | None:
     return None
 
 
+def _points(lines: Iterable[str], name: str) -> Iterator[tuple[str, int, dict[str, float]]]:
+    """Yields the kind, the number of updates and the numbers of each record; a start has no kind.
+
+    `seconds` is the time of all starts so far, `interval` the number of updates that a record is
+    about.
+    """
+    before = wall = 0.0  # seconds: of earlier starts, of this one
+    begun, last = 0, {}  # updates: at this start, at the last record of each kind
+    for line in lines:
+        start = _START.search(line)
+        kind, texts = (
+            ("", {"num_updates": start[1] or "0"}) if start else statistics(line) or ("", {})
+        )
+        fields = _numbers(texts)
+        if "num_updates" not in fields:
+            continue
+        if not 0 <= fields["num_updates"] <= MOST_UPDATES:
+            raise ValueError(f"{name}: {texts['num_updates']:.20} updates: is the log damaged?")
+        update = int(fields["num_updates"])
+        if start or fields.get("wall", wall) < wall:  # fairseq's clock restarts
+            before, wall = before + wall, 0.0
+        if start:
+            begun, last = update, {}
+        if "wall" in fields:
+            wall = fields["wall"]
+            fields["seconds"] = before + wall
+        fields["interval"] = max(0, update - last.get(kind, begun))
+        last[kind] = update
+        yield kind, update, fields
+
+
 def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
     """Joins the starts of a run; if updates were repeated, the later records replace the earlier.
 
@@ -66,32 +97,15 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
         ValueError: there are no statistics, or a number of updates that can't be.
     """
     curves: dict[str, dict[int, dict[str, float]]] = {}
-    before = wall = 0.0  # seconds: of earlier starts, of this one
-    for line in lines:
-        start = _START.search(line)
-        kind, texts = (
-            ("", {"num_updates": start[1] or "0"}) if start else statistics(line) or ("", {})
-        )
-        fields = _numbers(texts)
-        if "num_updates" not in fields:
-            continue
-        if not 0 <= fields["num_updates"] <= MOST_UPDATES:
-            raise ValueError(f"{name}: {texts['num_updates']:.20} updates: is the log damaged?")
-        update = int(fields["num_updates"])
-        if start or update < next(reversed(curves.get(kind) or {0: {}})):
+    for kind, update, fields in _points(lines, name):
+        points = curves.setdefault(kind, {}) if kind else {}
+        if not kind or points and update < next(reversed(points)):
             for curve in curves.values():
                 for late in [other for other in curve if other > update]:
                     del curve[late]
-        if start or fields.get("wall", wall) < wall:  # fairseq's clock restarts
-            before, wall = before + wall, 0.0
-        if start:
-            continue
-        if "wall" in fields:
-            wall = fields["wall"]
-            fields["seconds"] = before + wall
-        points = curves.setdefault(kind, {})
-        points.pop(update, None)
-        points[update] = fields
+        if kind:
+            points.pop(update, None)
+            points[update] = fields
     found = {kind: list(curve.values()) for kind, curve in curves.items() if curve}
     if not found:
         raise ValueError(
@@ -157,26 +171,23 @@ def read_training(lines: Iterable[str], name: str) -> TrainingRun:
         ValueError: it is no log of fairseq-train, or holds no statistics, or numbers that can't be.
     """
     run = TrainingRun()
-    curves = read_curves(_with_setup(lines, run), name)
+    # Intervals also cover an unfinished last epoch. A short run logs epochs only.
+    sums = {"train_inner": [0.0] * 4, "train": [0.0] * 4}  # updates, tokens, sentences, seconds
+    for kind, update, fields in _points(_with_setup(lines, run), name):
+        if kind not in sums:
+            continue
+        run.updates = update
+        run.seconds = fields.get("seconds", run.seconds)
+        if {"wpb", "bsz", "wps"} <= fields.keys() and fields["interval"] and fields["wps"] > 0:
+            tokens = fields["interval"] * fields["wpb"]
+            sentences = fields["interval"] * fields["bsz"]
+            added = fields["interval"], tokens, sentences, tokens / fields["wps"]
+            sums[kind] = [a + b for a, b in zip(sums[kind], added, strict=True)]
     if not run.parameters:
         raise ValueError(f"{name}: no model size in it: is this a log of fairseq-train?")
-    # Intervals also cover an unfinished last epoch. A short run logs epochs only.
-    points = curves.get("train_inner") or curves.get("train") or []
-    both = [*points, *curves.get("train", [])]
-    tokens = sentences = seconds = 0.0
-    updates = before = 0
-    for point in points:
-        interval = int(point["num_updates"]) - before
-        before += interval
-        if {"wpb", "bsz", "wps"} <= point.keys() and point["wps"] > 0:
-            updates += interval
-            tokens += interval * point["wpb"]
-            sentences += interval * point["bsz"]
-            seconds += interval * point["wpb"] / point["wps"]
+    updates, tokens, sentences, seconds = sums["train_inner" if sums["train_inner"][0] else "train"]
     if not updates:
         raise ValueError(f"{name}: no training statistics in it: did the training begin?")
-    run.updates = int(max(point["num_updates"] for point in both))
-    run.seconds = max(point.get("seconds", 0.0) for point in both)
     if not all(0 < number < math.inf for number in (tokens, sentences, seconds, 1 + run.seconds)):
         raise ValueError(
             f"{name}: its tokens, sentences, speed or time are no numbers above 0: is the log "
