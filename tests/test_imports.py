@@ -23,7 +23,6 @@ FLOORS = (
 EXCEPTIONS = {
     ("model/acceleration.py", "kernels"): "the only caller of the kernels",
     ("serving/app.py", "figures"): "the page of the attention explorer",
-    ("serving/page.py", "figures"): "the same",
     ("export/stock_import.py", "fairseq_plugin"): "models that only fairseq builds",
 }
 # Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.

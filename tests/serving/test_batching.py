@@ -1,4 +1,7 @@
-"""Batches across requests: what shares a batch, in which order, and what an error costs."""
+"""Batches across requests: what shares a batch, in which order, and what an error costs.
+
+A piece is a string here, and its characters stand for subwords.
+"""
 
 import asyncio
 import threading
@@ -7,7 +10,7 @@ import time
 import pytest
 
 from vaswani_plugin.serving.batching import Batcher, Options
-from vaswani_plugin.serving.limits import BatchLimits, Refusal
+from vaswani_plugin.serving.limits import Limits, Refusal
 
 
 class Model:
@@ -33,7 +36,8 @@ def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
     model = Model()
 
     async def whole():
-        batcher = Batcher(model, BatchLimits(wait, lines, characters), queue, model)
+        limits = Limits(batch_seconds=wait, batch=lines, batch_subwords=characters, queue=queue)
+        batcher = Batcher(model, limits, model.batch_done)
         batcher.start()
         try:
             return await asyncio.wait_for(scenario(batcher, model), 10)
@@ -45,7 +49,7 @@ def run(scenario, lines=8, characters=1000, queue=100, wait=0.01):
 
 
 def ask(batcher, *lines, nbest=1):
-    return asyncio.create_task(batcher.translate(lines, Options(nbest)))
+    return asyncio.create_task(batcher.decode(lines, Options(nbest)))
 
 
 async def until(condition):
@@ -146,7 +150,7 @@ def test_who_gives_up_while_its_batch_is_translated_stops_nothing():
         gone.cancel()
         await asyncio.sleep(0)
         model.gate.set()
-        return await batcher.translate(["next"], Options())
+        return await batcher.decode(["next"], Options())
 
     found, model = run(scenario)
     assert found == ["NEXT/1"] and model.batches == [["gone"], ["next"]]
@@ -158,14 +162,14 @@ def test_a_full_queue_refuses_and_is_usable_again():
         first = ask(batcher, "a", "b", "c")
         await until(lambda: model.batches)
         with pytest.raises(Refusal) as refused:
-            await batcher.translate(["d", "e"], Options())
+            await batcher.decode(["d", "e"], Options())
         assert refused.value.status == 503 and "Retry-After" in refused.value.headers
         with pytest.raises(Refusal):
             await asyncio.gather(ask(batcher, "d"), batcher.run_between_batches(len, "x"))
         model.gate.set()
         await first
         await until(lambda: not batcher.queued)
-        return await batcher.translate(["d", "e", "f", "g"], Options())
+        return await batcher.decode(["d", "e", "f", "g"], Options())
 
     found, _ = run(scenario, queue=4)
     assert found == ["D/1", "E/1", "F/1", "G/1"]
@@ -193,7 +197,7 @@ def test_functions_of_the_model_run_between_batches():
             threads.add(threading.current_thread().name)
             return inner(lines, options)
 
-        batcher._translate = name
+        batcher._decode = name
         await ask(batcher, "a")
 
         def alone():
@@ -208,7 +212,7 @@ def test_functions_of_the_model_run_between_batches():
 
 def test_no_lines_need_no_batch():
     async def scenario(batcher, model):
-        return await batcher.translate([], Options())
+        return await batcher.decode([], Options())
 
     found, model = run(scenario)
     assert found == [] and model.batches == []

@@ -15,7 +15,7 @@ from services import fake_service, running, wait_for
 
 from tests.cli.test_attention_page import click, kept_screenshot, luminance
 from tests.conftest import REPO
-from vaswani_plugin.serving.page import page, policy
+from vaswani_plugin.serving.app import page, policy
 
 TEXT = "The old doctor sleeps.\n\n  Why?  "
 EVIL = (

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from services import LibreTranslateAPI, fake_service, get, httpx, running, wait_for
 
+from vaswani_plugin.serving.limits import Limits
+
 GOOD = {"q": "Hello you", "source": "en", "target": "de"}
 MEBIBYTE = 2**20
 JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 JSON_OF_HALF_A_PAIR = rb'{"q": "\ud800", "source": "en", "target": "de"}'
 
 
@@ -67,6 +71,9 @@ def test_settings_spec_and_hypotheses(service):
     lines = post(service, "/hypotheses", json={"q": "a b\n\nc", "nbest": 2}).json()["lines"]
     assert [line["source"] for line in lines] == ["a b", "c"]
     assert lines[0]["source_tokens"] == ["a", "b"]
+    assert post(service, "/hypotheses", json={"q": " a. b\n"}).json()["layout"] == [
+        *(" ", 0, "", "\n", ""),
+    ]
     first, second = lines[0]["hypotheses"]
     assert first == {
         "text": "A B",
@@ -233,7 +240,7 @@ def test_a_second_request_may_not_be_slow_either():
 
 
 def test_a_full_queue_is_503_and_then_it_goes_on():
-    with running(fake_service(limits={"queue_lines": 4})) as service, ThreadPoolExecutor(8) as pool:
+    with running(fake_service(limits={"queue": 4})) as service, ThreadPoolExecutor(8) as pool:
         first = pool.submit(post, service, json=GOOD | {"q": "slow 3"})
         wait_for(lambda: b"queue_lines 1" in get(service, "/metrics").content)
         more = [pool.submit(post, service, json=GOOD | {"q": f"text {n}"}) for n in range(7)]
@@ -252,14 +259,13 @@ def test_a_translation_that_takes_too_long_is_503():
         assert answer.status_code == 503 and "0.3 s" in answer.json()["error"]
         assert time.monotonic() - start < 1
         assert post(service, json=GOOD).status_code == 503  # still busy with the first
-        health = get(service, "/health")
-        assert (health.status_code, health.json()) == (503, {"status": "a batch takes too long"})
-        wait_for(lambda: get(service, "/health").status_code == 200)
+        assert get(service, "/health").json() == {"status": "ok"}
+        wait_for(lambda: b"queue_lines 0" in get(service, "/metrics").content)
         assert post(service, json=GOOD).status_code == 200
 
 
 def test_lines_of_a_client_that_has_gone_are_not_translated():
-    with running(fake_service(batch={"lines": 1})) as service, ThreadPoolExecutor(1) as pool:
+    with running(fake_service(limits={"batch": 1})) as service, ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, service, json=GOOD | {"q": "slow 1"})
         wait_for(lambda: b"queue_lines 1" in get(service, "/metrics").content)
         with pytest.raises(httpx.ReadTimeout):
@@ -307,6 +313,134 @@ def test_other_sites_may_call_it_only_if_they_are_allowed():
                 assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
 
 
+def test_a_text_of_more_subwords_than_allowed_is_refused_and_costs_nothing(service):
+    """A digit is a piece of its own here, as for many a model."""
+    start = time.monotonic()
+    answer = post(service, json=GOOD | {"q": "1" * 10_000})
+    assert answer.status_code == 413 and "more than 5000 subwords" in answer.json()["error"]
+    assert time.monotonic() - start < 2
+    assert post(service, json=GOOD | {"q": "1" * 20}).json() == {"translatedText": "1" * 20}
+
+
+def test_pieces_of_a_long_text_take_turns_and_end_with_its_client():
+    """While the model works on a long text, others are answered, and so is /health."""
+    options = {"translator": {"line": 0.02}, "limits": {"batch": 4}}
+    with running(fake_service(**options)) as service, ThreadPoolExecutor(1) as pool:
+        long = pool.submit(post, service, json=GOOD | {"q": "1" * 900}, timeout=2)
+        wait_for(lambda: b"queue_lines 9" not in get(service, "/metrics").content)
+        wait_for(lambda: b"queue_lines 8" in get(service, "/metrics").content)
+        for _ in range(5):
+            start = time.monotonic()
+            assert post(service, json=GOOD).status_code == 200
+            assert get(service, "/health").status_code == 200
+            assert time.monotonic() - start < 1
+        with pytest.raises(httpx.ReadTimeout):
+            long.result()
+        wait_for(lambda: b"queue_lines 0" in get(service, "/metrics").content, 1)
+
+
+def test_sentences_are_translated_one_by_one(service):
+    """The second alternative of each is the same text with an exclamation mark."""
+    answer = post(service, json=GOOD | {"q": "One is. Two are.\n---", "alternatives": 1})
+    assert answer.json() == {
+        "translatedText": "ONE IS. TWO ARE.\n---",
+        "alternatives": ["ONE IS.! TWO ARE.!\n---"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('{"q": "h\u00e9", "source": "en", "target": "de", "alternatives": null}', JSON),
+        ('{"q": "h\u00e9", "source": "en", "target": "de"}', {}),
+        ('{"q": "h\u00e9", "source": "en", "target": "de", "format": null}', FORM),
+        ("q=h\u00e9&source=en&target=de", FORM),
+        ("q=h%C3%A9&source=en&target=de", FORM),
+    ],
+)
+def test_bodies_as_clients_send_them(service, body, kind):
+    answer = post(service, content=body.encode(), headers=kind)
+    assert answer.json() == {"translatedText": "H\u00c9"}
+
+
+def test_head_and_paths_behind_a_web_server(service):
+    for path in ("/health", "/", "/metrics", "/languages"):
+        answer = httpx.head(service.url + path, verify=False)
+        assert answer.status_code == 200 and answer.content == b""
+    page = get(service, "/").text
+    assert not re.search(r"""(fetch|post)\(["'`]/|(src|href|action)=["']?/""", page)
+
+
+def test_errors_are_json_also_where_no_route_answers():
+    with running(fake_service(limits={"connections": 2})) as service:
+        with connect(service) as odd:
+            odd.sendall(b"NO SUCH\r\n\r\n")
+            head, _, body = until_closed(odd).partition(b"\r\n\r\n")
+        assert b" 400 " in head and set(json.loads(body)) == {"error"}
+        idle = [connect(service) for _ in range(2)]
+        wait_for(lambda: get(service, "/health").status_code == 503)
+        answer = get(service, "/health")
+        assert answer.json() == {"error": "Too many clients: try again later"}
+        for connection in idle:
+            connection.close()
+        wait_for(lambda: get(service, "/health").status_code == 200)
+
+
+@pytest.mark.parametrize(("proxies", "statuses"), [(None, [200, 429]), ("127.0.0.1", [200, 200])])
+def test_who_a_request_is_forwarded_for_is_believed_of_trusted_proxies_alone(proxies, statuses):
+    with running(fake_service(limits={"requests_per_minute": 1}, proxies=proxies)) as service:
+        headers = [{"X-Forwarded-For": f"10.0.0.{n}"} for n in range(2)]
+        assert [post(service, json=GOOD, headers=h).status_code for h in headers] == statuses
+
+
+def test_an_idle_connection_is_kept_for_its_time():
+    assert Limits().idle_seconds == 75  # more than the 60 s of nginx and many clients
+    with running(fake_service(limits={"idle_seconds": 1.5, "header_seconds": 1})) as service:
+        with connect(service) as connection:
+            start = time.monotonic()
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"200 OK" in until_closed(connection)
+            assert 1.3 < time.monotonic() - start < 4
+
+
+def test_clients_that_do_not_read_are_closed_and_hold_up_no_stop():
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    def ask_much(service):
+        connection = connect(service)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            connection.sendall(request * 2000)
+        return connection
+
+    with running(fake_service(limits={"write_seconds": 1})) as service:
+        connection = ask_much(service)
+        end = time.monotonic() + 8
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < end:
+                with contextlib.suppress(TimeoutError):
+                    connection.sendall(b"x")
+        assert time.monotonic() < end, "it is still open"
+    with running(fake_service(limits={"stop_seconds": 2})) as service:
+        clients = [ask_much(service) for _ in range(12)]
+        start = time.monotonic()
+        service.terminate()
+        assert service.wait() == 0 and time.monotonic() - start < 5
+        assert len(clients) == 12
+
+
+def test_a_model_that_never_answers_holds_up_no_stop():
+    with running(fake_service(limits={"stop_seconds": 1})) as service:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(post, service, json=GOOD | {"q": "slow 30"})
+            wait_for(lambda: b"queue_lines 1" in get(service, "/metrics").content)
+            service.terminate()
+            assert service.wait(10) == 0
+            with contextlib.suppress(httpx.HTTPError):
+                assert asked.result().status_code >= 500
+
+
 # ---- stop
 
 
@@ -315,7 +449,7 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted():
 
     Each request opens its own connection, so that no client sends on a connection that is closing.
     """
-    with running(fake_service(translator={"call": 0.05}, batch={"lines": 4})) as service:
+    with running(fake_service(translator={"call": 0.05}, limits={"batch": 4})) as service:
 
         def talk(number):
             ids, lost = [], 0
@@ -390,7 +524,7 @@ def test_metrics():
         post(service, json={})
         get(service, "/secret/text")
         answer = get(service, "/metrics")
-        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert answer.headers["content-type"].startswith("text/plain; version=")
         found = parse_metrics(answer.text)
         assert found['vaswani_requests_total{path="/translate",status="200"}'] == 2
         assert found['vaswani_requests_total{path="/translate",status="400"}'] == 1

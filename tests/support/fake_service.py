@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +15,7 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
-from vaswani_plugin.serving.limits import BatchLimits, Limits
-from vaswani_plugin.serving.monitoring import Log
+from vaswani_plugin.serving.limits import Limits
 from vaswani_plugin.serving.server import bound_socket, run
 from vaswani_plugin.serving.service import Service
 
@@ -30,10 +28,21 @@ class FakeTranslator:
     def __init__(self, call: float = 0.0, line: float = 0.0) -> None:
         self.call, self.line = call, line
 
-    def translate(self, texts: Iterable[str], *, nbest: int, **options: Any) -> list[Any]:
-        texts = list(texts)
-        time.sleep(self.call + self.line * len(texts))
-        return [self._translation(text, nbest) for text in texts]
+    def read(self, text: str, **options: Any) -> Any:
+        """A text is a piece; its words are its subwords, its digits a piece each."""
+        pieces = list(text) if text.isdecimal() else [text]
+        return SimpleNamespace(text=text, pieces=[piece.split(" ") for piece in pieces])
+
+    def decode(self, pieces: list[list[str]], *, nbest: int, **options: Any) -> list[Any]:
+        time.sleep(self.call + self.line * len(pieces))
+        return [self._translation(" ".join(piece), nbest) for piece in pieces]
+
+    def join(self, source: Any, decoded: Any, nbest: int) -> Any:
+        parts = [next(decoded) for _ in source.pieces]
+        if len(parts) == 1:
+            return parts[0]
+        text = "".join(part.hypotheses[0].text for part in parts)
+        return SimpleNamespace(source=text, hypotheses=[SimpleNamespace(text=text)])
 
     def _translation(self, text: str, nbest: int) -> Any:
         if text.startswith("fail"):
@@ -87,8 +96,7 @@ if __name__ == "__main__":
         FakeTranslator(**given.get("translator", {})),
         4,
         Limits(**given.get("limits", {})),
-        BatchLimits(**given.get("batch", {})),
         given.get("keys"),
-        Log(),
     )
-    run(service, bound_socket("127.0.0.1", 0), given.get("origins", []))
+    listener = bound_socket("127.0.0.1", 0)
+    run(service, listener, given.get("origins", []), given.get("proxies"))

@@ -27,20 +27,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--api-keys", type=Path, metavar="FILE", help=keys)
     rate = "most requests per minute from one address, if no keys are required (default: no limit)"
     add("--requests-per-minute", type=positive_int, metavar="N", help=rate)
+    proxies = "believe X-Forwarded-For of these addresses and networks, separated by commas: a web "
+    proxies += "server in front of the service (default: of none)"
+    add("--trusted-proxies", metavar="LIST", help=proxies)
     origin = "allow calls from this web site's pages; * allows all; may be repeated (default: none)"
     add("--allow-origin", action="append", default=[], metavar="URL", help=origin)
     limits = parser.add_argument_group("limits of a request")
     batches = parser.add_argument_group("queue and batches")
     for group, flag, default, what in (
         (limits, "--characters", 10_000, "most characters of text in a request"),
+        (limits, "--subwords", 5_000, "most subwords of a request"),
         (limits, "--body-bytes", 1 << 20, "most bytes of a request"),
-        (batches, "--queue-lines", 1024, "most lines that wait; more are refused"),
-        (batches, "--batch-lines", 64, "most lines in a batch"),
+        (batches, "--queue-lines", 1024, "most sentences that wait; more are refused"),
+        (batches, "--batch-lines", 64, "most sentences in a batch"),
     ):
         what = f"{what} (default: %(default)s)"
         group.add_argument(flag, type=positive_int, default=default, metavar="N", help=what)
     for group, flag, default, what in (
         (limits, "--timeout", 60.0, "seconds until an unanswered request gets an error"),
+        (limits, "--keep-alive", 75.0, "seconds that a connection stays open between requests"),
         (batches, "--batch-wait", 0.003, "seconds that a line waits for others to form a batch"),
     ):
         what = f"{what} (default: %(default)s)"
@@ -56,13 +61,14 @@ def run(args: argparse.Namespace) -> int:
     """
     try:
         import fastapi  # noqa: F401
+        import limits as _limits  # noqa: F401
+        import lxml  # noqa: F401
+        import prometheus_client  # noqa: F401
         import python_multipart  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}: vaswani serve needs pip install '.[serve]'") from error
-    from vaswani_plugin.serving.keys import read_keys
-    from vaswani_plugin.serving.limits import BatchLimits, Limits
-    from vaswani_plugin.serving.monitoring import Log
+    from vaswani_plugin.serving.limits import Limits, read_keys
     from vaswani_plugin.serving.server import bound_socket
     from vaswani_plugin.serving.server import run as serve
     from vaswani_plugin.serving.service import Service
@@ -71,14 +77,17 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(
         body_bytes=args.body_bytes,
         characters=args.characters,
-        queue_lines=args.queue_lines,
+        subwords=args.subwords,
+        queue=args.queue_lines,
+        batch=args.batch_lines,
+        batch_seconds=args.batch_wait,
         seconds=args.timeout,
+        idle_seconds=args.keep_alive,
         requests_per_minute=args.requests_per_minute,
     )
     with bound_socket(args.host, args.port) as listener:
         translator = load_translator(args)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
-        batch_limits = BatchLimits(args.batch_wait, args.batch_lines)
-        service = Service(translator, beam, limits, batch_limits, keys, Log())
-        serve(service, listener, args.allow_origin)
+        service = Service(translator, beam, limits, keys)
+        serve(service, listener, args.allow_origin, args.trusted_proxies)
     return 0

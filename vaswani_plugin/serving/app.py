@@ -1,30 +1,37 @@
-"""The routes: LibreTranslate's interface, requests of the page, health and metrics."""
+"""The routes: LibreTranslate's interface, requests of the page, health and metrics; and the page.
+
+The page is one HTML file. It gets texts as JSON and inserts them as text nodes only. The explorer
+of `vaswani attention` shows the attention.
+"""
 
 import asyncio
+import hashlib
+import re
 import secrets
+from base64 import b64encode
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import cache
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vaswani_plugin.figures.attention_page import attention_data
+from vaswani_plugin.figures.attention_page import attention_data, explorer_parts, filled
 from vaswani_plugin.serving.batching import BUSY, Options
 from vaswani_plugin.serving.bodies import read_fields
-from vaswani_plugin.serving.languages import language_name
 from vaswani_plugin.serving.limits import Refusal
 from vaswani_plugin.serving.monitoring import CONTENT_TYPE
-from vaswani_plugin.serving.page import page, policy
 from vaswani_plugin.serving.service import Service
 from vaswani_plugin.serving.texts import (
     Layout,
     TranslationRequest,
-    check_lines,
+    language_name,
     number_of,
     texts_of,
     undetected,
@@ -33,13 +40,46 @@ from vaswani_plugin.serving.texts import (
 Answer = TypeVar("Answer")
 GONE = 499
 """Status of a request whose client has closed the connection, in the log and in the metrics."""
-
+METHODS = {"GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"}
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+BODIES = {
+    "/translate": "q source target format alternatives api_key",
+    "/detect": "q api_key",
+    "/hypotheses": "q nbest api_key",
+    "/attention": "q translation api_key",
+}
+"""Paths of requests with a body, and its fields."""
+TEMPLATE = Path(__file__).with_name("page.html")
+
+
+@cache
+def page() -> str:
+    """The HTML text; it is the same for all."""
+    parts = {
+        f"PAGE_{name}": TEMPLATE.with_suffix(suffix).read_text(encoding="utf-8")
+        for name, suffix in (("STYLE", ".css"), ("SCRIPT", ".js"))
+    }
+    return filled(TEMPLATE.read_text(encoding="utf-8"), parts | explorer_parts())
+
+
+@cache
+def policy() -> str:
+    """The value of the page's Content-Security-Policy: it runs nothing but its own code."""
+    rules = ["default-src 'none'"]
+    for element in ("script", "style"):
+        blocks = re.findall(f"<{element}>(.*?)</{element}>", page(), re.DOTALL)
+        digests = (hashlib.sha256(block.encode("utf-8")).digest() for block in blocks)
+        hashes = (f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
+        rules.append(f"{element}-src {' '.join(hashes)}")
+    rules += ["connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'"]
+    # Scripts can't turn a string into markup or code.
+    types = ["require-trusted-types-for 'script'", "trusted-types 'none'"]
+    return "; ".join([*rules, "frame-ancestors 'none'", *types])
 
 
 async def answer_with_timeout(
@@ -76,13 +116,6 @@ async def answer_with_timeout(
                 await each
 
 
-def documented(fields: str) -> dict[str, Any]:
-    """The description of a body with these fields in the OpenAPI document."""
-    schema = {"type": "object", "properties": {name: {} for name in fields.split()}}
-    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-    return {"requestBody": {"content": {kind: {"schema": schema} for kind in kinds}}}
-
-
 class Routes:
     """A method for each path.
 
@@ -95,24 +128,23 @@ class Routes:
 
     def add_to(self, app: FastAPI) -> set[str]:
         """Register the paths; returns them."""
-        bodies = {
-            "/translate": (self.translate, "q source target format alternatives api_key"),
-            "/detect": (self.detect, "q api_key"),
-            "/hypotheses": (self.hypotheses, "q nbest api_key"),
-            "/attention": (self.attention, "q translation api_key"),
-        }
-        for path, (answer, fields) in bodies.items():
-            app.post(path, openapi_extra=documented(fields))(answer)
+        kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+        for path, fields in BODIES.items():
+            schema = {"type": "object", "properties": {name: {} for name in fields.split()}}
+            content = {kind: {"schema": schema} for kind in kinds}
+            body = {"requestBody": {"content": content}}
+            app.post(path, openapi_extra=body)(getattr(self, path[1:]))
         plain = {
             "/languages": self.languages,
             "/frontend/settings": self.frontend_settings,
             "/health": self.health,
             "/metrics": self.metrics,
+            "/": self.front,
         }
         for path, method in plain.items():
-            app.get(path)(method)
-        app.get("/", include_in_schema=False)(self.front)
-        return {*bodies, *plain, "/", "/spec"}
+            app.get(path, include_in_schema=path != "/")(method)
+            app.head(path, include_in_schema=False)(method)
+        return {*BODIES, *plain, "/spec"}
 
     async def _read(self, request: Request) -> dict[str, Any]:
         """The fields of a request; raises a Refusal if the gate does not let it pass."""
@@ -121,17 +153,22 @@ class Routes:
         self.service.gate.check(fields.get("api_key"), address)
         return fields
 
-    async def _search(self, request: Request, lines: list[str], options: Options) -> list[Any]:
-        request.state.counts = {"lines": len(lines), "characters": sum(map(len, lines))}
-        work = self.service.translate(lines, options)
-        return await answer_with_timeout(request, self.service.limits.seconds, work)
+    async def _search(self, request: Request, sentences: list[str], options: Options) -> list[Any]:
+        self.service.batcher.admit(len(sentences))
+        counts = {"lines": len(sentences), "characters": sum(map(len, sentences))}
+        request.state.counts = counts
+        work = self.service.translate(sentences, options)
+        found, subwords = await answer_with_timeout(request, self.service.limits.seconds, work)
+        counts["subwords"] = subwords
+        return found
 
     async def translate(self, request: Request) -> Response:
         """Translate `q`, a text or a list of texts."""
         service = self.service
         fields = await self._read(request)
         wanted = TranslationRequest.from_fields(fields, service.languages, service.limits)
-        found = await self._search(request, wanted.lines, Options(nbest=1 + wanted.alternatives))
+        options = Options(nbest=1 + wanted.alternatives)
+        found = await self._search(request, wanted.sentences, options)
         texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in found]
         return JSONResponse(wanted.answer(texts, service.languages.source))
 
@@ -161,15 +198,17 @@ class Routes:
         return JSONResponse(settings)
 
     async def hypotheses(self, request: Request) -> Response:
-        """The best translations of each line of `q` with scores, subwords and alignments."""
+        """The best translations of each sentence of `q`: scores, subwords and alignments.
+
+        `layout` tells where the sentences stand: their numbers, and the strings between them.
+        """
         limits = self.service.limits
         fields = await self._read(request)
-        layouts = [Layout(text) for text in texts_of(fields, limits)]
-        lines = [line for layout in layouts for line in layout.lines]
-        check_lines(len(lines), limits)
+        layout = Layout("\n".join(texts_of(fields, limits)), self.service.languages)
         nbest = max(1, number_of(fields, "nbest", 1, 1 + limits.alternatives))
-        found = await self._search(request, lines, Options(nbest, align=True))
-        return JSONResponse({"lines": [hypothesis_fields(each) for each in found]})
+        found = await self._search(request, layout.sentences, Options(nbest, align=True))
+        lines = [hypothesis_fields(each) for each in found]
+        return JSONResponse({"lines": lines, "layout": layout.parts})
 
     async def attention(self, request: Request) -> Response:
         """The weights of every layer and head for a line `q` and its `translation`."""
@@ -181,27 +220,27 @@ class Routes:
         return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
 
     async def health(self) -> Response:
-        """Whether it works: 200 or 503."""
-        wrong = self.service.health()
-        return JSONResponse({"status": wrong or "ok"}, 200 if wrong is None else 503)
+        """Whether it takes requests: 200, or 503 when it stops. The model may be busy."""
+        if self.service.is_stopping:
+            return JSONResponse({"status": "stopping"}, 503)
+        is_alive = self.service.batcher.is_alive
+        return JSONResponse(
+            {"status": "ok" if is_alive else "the queue has stopped"}, 200 if is_alive else 503
+        )
 
     async def metrics(self) -> Response:
         """Counts in Prometheus' text format."""
-        return PlainTextResponse(self.service.monitor.text(), media_type=CONTENT_TYPE)
+        return Response(self.service.monitor.text(), media_type=CONTENT_TYPE)
 
     async def front(self) -> Response:
         """The page."""
         return HTMLResponse(page(), headers={"Content-Security-Policy": policy()})
 
 
-async def refuse(request: Request, refusal: Exception) -> Response:
-    """The answer to a `Refusal`."""
-    assert isinstance(refusal, Refusal)
-    return JSONResponse({"error": refusal.message}, refusal.status, refusal.headers)
-
-
-async def refuse_route(request: Request, error: Exception) -> Response:
-    """The answer where there is no such path or method."""
+async def refuse(request: Request, error: Exception) -> Response:
+    """The answer to a `Refusal`, or where there is no such path or method."""
+    if isinstance(error, Refusal):
+        return JSONResponse({"error": error.message}, error.status, error.headers)
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
@@ -223,7 +262,7 @@ def create_app(service: Service, origins: list[str]) -> ASGIApp:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.batcher.start()
         yield
-        await service.batcher.stop()
+        await service.batcher.stop(service.limits.stop_seconds)
 
     app = FastAPI(
         title="vaswani serve",
@@ -231,8 +270,9 @@ def create_app(service: Service, origins: list[str]) -> ASGIApp:
         openapi_url="/spec",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
-        exception_handlers={Refusal: refuse, HTTPException: refuse_route, Exception: fail},
+        exception_handlers={Refusal: refuse, HTTPException: refuse, Exception: fail},
     )
     if origins:
         app.add_middleware(
@@ -281,8 +321,12 @@ class Observed:
                 message["headers"] = self._headers(message["headers"], number)
             await send(message)
 
+        app: ASGIApp = self.app
+        if self.service.count_connections() > self.service.limits.connections:
+            headers = BUSY | {"Connection": "close"}
+            app = JSONResponse({"error": "Too many clients: try again later"}, 503, headers)
         try:
-            await self.app(scope, receive, observed_send)
+            await app(scope, receive, observed_send)
         finally:
             seconds = perf_counter() - start
             path = scope["path"] if scope["path"] in self.paths else "other"
@@ -300,6 +344,3 @@ class Observed:
         if self.service.is_stopping and b"connection" not in names:
             ours["Connection"] = "close"
         return [*headers, *((k.lower().encode(), v.encode()) for k, v in ours.items())]
-
-
-METHODS = {"GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"}

@@ -23,6 +23,8 @@ DROPPED = 16
 async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields by their names; `q` is a list if a form has it more than once.
 
+    A body that begins as a JSON object is one, whatever its type is said to be.
+
     Raises:
         Refusal: too large (413), too slow (408), not readable (400).
     """
@@ -36,14 +38,15 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     except TimeoutError as error:
         raise Refusal(408, "The request's body came too slowly", {"Connection": "close"}) from error
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        return _json_fields(body)
     if kind == "multipart/form-data":
         return query | _form_fields(await _multipart(request.headers, body, limits))
+    is_json = kind == "application/json" or kind.endswith("+json")
+    if is_json or body.lstrip().startswith(b"{"):
+        return _json_fields(body)
     try:
-        # As browsers send it: UTF-8, "+" for a space.
+        # As browsers send it: UTF-8, "+" for a space. curl -d sends UTF-8 bytes as they are.
         pairs = parse_qsl(
-            body.decode("ascii"),
+            body.decode("utf-8"),
             keep_blank_values=True,
             errors="strict",
             max_num_fields=MOST_FIELDS,
@@ -83,6 +86,7 @@ async def _read(request: Request, most: int) -> bytes:
 
 
 def _json_fields(body: bytes) -> dict[str, Any]:
+    """The fields of a JSON object; null is as if the field were not there."""
     try:
         fields = json.loads(body)
         # JSON allows half a surrogate pair, which is no text.
@@ -91,22 +95,16 @@ def _json_fields(body: bytes) -> dict[str, Any]:
         raise Refusal(400, "Invalid JSON format") from error
     if not isinstance(fields, dict):
         raise Refusal(400, "Invalid JSON format")
-    return fields
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 async def _multipart(headers: Headers, body: bytes, limits: Limits) -> list[tuple[str, str]]:
     async def blocks() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = MultiPartParser(
-        headers,
-        blocks(),
-        max_files=0,
-        max_fields=MOST_FIELDS,
-        max_part_size=limits.body_bytes,
-    )
+    sizes = {"max_files": 0, "max_fields": MOST_FIELDS, "max_part_size": limits.body_bytes}
     try:
-        form = await parser.parse()
+        form = await MultiPartParser(headers, blocks(), **sizes).parse()
     except (MultiPartException, ValueError, LookupError) as error:
         raise Refusal(400, "Invalid request: not a multipart form") from error
     return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]

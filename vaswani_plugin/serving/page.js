@@ -1,8 +1,8 @@
 
 "use strict";
 // $ and make are the explorer's. Texts come into the document by `make`, as text nodes.
-let lines = []; // of the answer: {source, source_tokens, hypotheses: [...]}
-let layout = []; // the text asked for: strings that stay, and numbers of lines
+let lines = []; // sentences of the answer: {source, source_tokens, hypotheses: [...]}
+let layout = []; // the text asked for: strings that stay, and numbers of sentences
 let asking = null; // aborts the request that is on its way
 
 async function post(path, fields, signal) {
@@ -22,18 +22,6 @@ function fail(error) {
     error.message;
 }
 
-// What the server leaves as it is: line ends, blanks around a line, lines without a letter or digit.
-function splitText(text) {
-  const pieces = [];
-  let count = 0;
-  text.split("\n").forEach((line, number) => {
-    if (number) pieces.push("\n");
-    if (/[\p{L}\p{N}]/u.test(line)) pieces.push(/^\s*/.exec(line)[0], count++, /\s*$/.exec(line)[0]);
-    else pieces.push(line);
-  });
-  return pieces;
-}
-
 async function translate() {
   const text = $("text").value;
   if (text.trim() === "") {
@@ -47,9 +35,8 @@ async function translate() {
   $("status").textContent = "Translating …";
   try {
     const nbest = Number($("nbest").value);
-    const found = await post("/hypotheses", { q: text, nbest }, signal);
-    lines = found.lines;
-    layout = splitText(text);
+    const found = await post("hypotheses", { q: text, nbest }, signal);
+    ({ lines, layout } = found);
     $("status").textContent = `${((performance.now() - start) / 1000).toFixed(2)} s`;
     showLines();
   } catch (error) {
@@ -59,8 +46,6 @@ async function translate() {
 
 function wholeTranslation() {
   const chosen = lines.map((line) => line.hypotheses[line.chosen ?? 0].text);
-  const count = layout.filter((piece) => typeof piece === "number").length;
-  if (count !== chosen.length) return chosen.join("\n"); // another idea of what a letter is
   return layout.map((piece) => typeof piece === "number" ? chosen[piece] : piece).join("");
 }
 
@@ -144,7 +129,7 @@ async function showAttention(line, hypothesis) {
   $("attention").hidden = true;
   try {
     const fields = { q: line.source, translation: hypothesis.text };
-    const { attention } = await post("/attention", fields, attentionRequest.signal);
+    const { attention } = await post("attention", fields, attentionRequest.signal);
     const kind = "cross" in attention ? "cross" : Object.keys(attention)[0];
     const [layers, heads] = attention[kind].shape;
     const all = Array.from({ length: heads }, (_, head) => head + 1);
@@ -204,7 +189,7 @@ async function start() {
     $("text").focus();
   });
   try {
-    const settings = await (await fetch("/frontend/settings")).json();
+    const settings = await (await fetch("frontend/settings")).json();
     const { source, target } = settings.language;
     document.title = $("title").textContent = `${source.name} to ${target.name}`;
     $("source-name").textContent = source.name;

@@ -1,18 +1,26 @@
 """The process: a socket, uvicorn, and a stop on SIGTERM that answers accepted requests first."""
 
+import asyncio
+import json
 import logging
+import os
 import signal
 import socket
+from types import FrameType
+from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.app import create_app
-from vaswani_plugin.serving.connections import Server, connection_class
-from vaswani_plugin.serving.monitoring import LogHandler
+from vaswani_plugin.serving.limits import Limits
 from vaswani_plugin.serving.service import Service
 
 HEADER_BYTES = 16 * 1024
+ON_ITS_WAY = 0.3
+"""Seconds that an idle connection stays open at a stop: a request may be on its way."""
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -45,36 +53,151 @@ def bound_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def run(service: Service, listener: socket.socket, origins: list[str]) -> None:
+def connection_class(limits: Limits) -> type[H11Protocol]:
+    """uvicorn's connections, with what it has no setting for: slow clients, errors as JSON."""
+
+    class Connection(H11Protocol):
+        """One client's connection."""
+
+        _header_timer: asyncio.TimerHandle | None = None
+        _write_timer: asyncio.TimerHandle | None = None
+        _is_stopping = False
+
+        def _is_idle(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+        def _abort_if_idle(self) -> None:
+            if self._is_idle():
+                self.transport.abort()  # `close` would wait for a client that does not read
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._limit_headers()
+
+        def _limit_headers(self) -> None:
+            """The timer runs from the first byte of a request to the end of its headers."""
+            if not self._is_idle():
+                self._header_timer = _cancelled(self._header_timer)
+            elif self._header_timer is None:
+                self._header_timer = self.loop.call_later(
+                    limits.header_seconds, self._abort_if_idle
+                )
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._limit_headers()
+            if self._is_stopping and self.cycle is not None:
+                self.cycle.keep_alive = False
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._write_timer = self.loop.call_later(limits.write_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._write_timer = _cancelled(self._write_timer)
+
+        def timeout_keep_alive_handler(self) -> None:
+            self._abort_if_idle()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._header_timer = _cancelled(self._header_timer)
+            self._write_timer = _cancelled(self._write_timer)
+            super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            body = json.dumps({"error": msg}).encode()
+            headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+            answer = h11.Response(status_code=400, headers=[*headers, ("connection", "close")])
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
+        def shutdown(self) -> None:
+            self._is_stopping = True
+            if self._is_idle():
+                self.loop.call_later(ON_ITS_WAY, self._abort_if_idle)
+            else:
+                self.cycle.keep_alive = False
+
+    return Connection
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+class Server(uvicorn.Server):
+    """A server that logs its address, and tells the service when it has to stop.
+
+    Args:
+        config: of uvicorn.
+        service: learns of the stop; has the log.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self.service = service
+        service.count_connections = lambda: len(self.server_state.connections)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and log the address."""
+        await super().startup(sockets)
+        for listener in sockets or []:
+            host, port = listener.getsockname()[:2]
+            self.service.log.write(
+                "ready",
+                url=f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/",
+                source=self.service.languages.source,
+                target=self.service.languages.target,
+                keys=self.service.needs_key,
+            )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop: answer the accepted requests, then end."""
+        self.service.is_stopping = True
+        super().handle_exit(sig, frame)
+
+
+def run(
+    service: Service, listener: socket.socket, origins: list[str], proxies: str | None = None
+) -> None:
     """Answer requests until SIGTERM or Ctrl-C, then finish the accepted ones.
 
     Args:
         service: does the work.
         listener: as `bound_socket` makes it.
         origins: see `app.create_app`.
+        proxies: addresses and networks whose X-Forwarded-For is believed, separated by commas.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, after all is answered; a second one leaves requests unanswered.
     """
     limits = service.limits
+    settings: dict[str, Any] = {"proxy_headers": proxies is not None}
     config = uvicorn.Config(
         create_app(service, origins),
-        http=connection_class(limits.header_seconds),
+        http=connection_class(limits),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=limits.connections,
+        forwarded_allow_ips=proxies,
+        timeout_keep_alive=limits.idle_seconds,
+        timeout_graceful_shutdown=limits.stop_seconds,
         h11_max_incomplete_event_size=HEADER_BYTES,
+        **settings,
     )
     logger = logging.getLogger("uvicorn.error")
-    logger.handlers, logger.propagate = [LogHandler(service.log)], False
+    logger.handlers, logger.propagate = [service.log], False
     logger.setLevel(logging.WARNING)
-    server = Server(config, service)
     # uvicorn raises the signal again after its stop; that must not end the process with an error.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
-        server.run([listener])
+        Server(config, service).run([listener])
     finally:
         service.log.write("stopped")
+        if service.batcher.busy_since is not None:
+            os._exit(0)  # the model's thread can't be ended, and Python would wait for it

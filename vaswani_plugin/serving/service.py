@@ -1,15 +1,15 @@
 """The service without HTTP: a translator with its queue, gate, counts and log."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.serving.batching import Batcher, Options
-from vaswani_plugin.serving.keys import Gate
-from vaswani_plugin.serving.limits import BatchLimits, Limits, Refusal
+from vaswani_plugin.serving.batching import Batcher, Options, Piece
+from vaswani_plugin.serving.limits import Gate, Limits, Refusal
 from vaswani_plugin.serving.monitoring import Log, Monitor
-from vaswani_plugin.serving.texts import Languages
+from vaswani_plugin.serving.texts import Languages, check_size
 
 
 class Translator(Protocol):
@@ -18,8 +18,14 @@ class Translator(Protocol):
     source_language: str
     target_language: str
 
-    def translate(self, texts: Iterable[str], **options: Any) -> Any:
-        """Translations of the texts, in order."""
+    def read(self, text: str, **options: Any) -> Any:
+        """The pieces of a text."""
+
+    def decode(self, pieces: Sequence[Piece], **options: Any) -> list[Any]:
+        """The hypotheses of each piece."""
+
+    def join(self, source: Any, decoded: Iterable[Any], nbest: int) -> Any:
+        """The translation of a text."""
 
     def attention(self, source: str, target: str | None = None) -> Any:
         """The weights of every layer and head."""
@@ -32,12 +38,14 @@ class Service:
     """A translator with its queue, gate, counts and log.
 
     Args:
-        translator: answers one call at a time, in a thread of the service.
+        translator: answers one call of `decode` and `attention` at a time, in a thread.
         beam: width of the search; larger for a request of more translations.
-        limits: of a request.
-        batch_limits: of a batch.
-        keys: as `keys.read_keys` gives them; None lets everyone pass.
-        log: of events.
+        limits: of a request and of the queue.
+        keys: as `limits.read_keys` gives them; None lets everyone pass.
+
+    Attributes:
+        is_stopping: whether SIGTERM has come.
+        count_connections: how many clients are connected.
     """
 
     def __init__(
@@ -45,41 +53,58 @@ class Service:
         translator: Translator,
         beam: int,
         limits: Limits,
-        batch_limits: BatchLimits,
-        keys: dict[str, int | None] | None,
-        log: Log,
+        keys: dict[str, int | None] | None = None,
     ) -> None:
-        self.translator, self.beam, self.limits, self.log = translator, beam, limits, log
+        self.translator, self.beam, self.limits = translator, beam, limits
         self.languages = Languages(translator.source_language, translator.target_language)
         self.gate = Gate(keys, limits.requests_per_minute)
         self.needs_key = keys is not None
-        self.monitor = Monitor()
-        self.batcher = Batcher(self._search, batch_limits, limits.queue_lines, self.monitor)
-        self.monitor.show(
-            "vaswani_queue_lines", "Lines that wait or are in work.", lambda: self.batcher.queued
-        )
+        self.log = Log()
+        gauges = {
+            "vaswani_queue_lines": ("Lines that wait or are in work.", lambda: self.batcher.queued),
+            "vaswani_batch_age_seconds": ("Age of the batch in work.", self._age_of_batch),
+        }
+        self.monitor = Monitor(gauges)
+        self.batcher = Batcher(self._decode, limits, self.monitor.batch_done)
         self.is_stopping = False
+        self.count_connections: Callable[[], int] = lambda: 0
 
-    def _search(self, lines: list[str], options: Options) -> list[Any]:
-        found: list[Any] = self.translator.translate(
-            lines,
-            beam=max(self.beam, options.nbest),
-            nbest=options.nbest,
-            align=options.align,
-            long="split",
-        )
-        return found
+    def _age_of_batch(self) -> float:
+        since = self.batcher.busy_since
+        return 0.0 if since is None else monotonic() - since
 
-    async def translate(self, lines: list[str], options: Options) -> list[Any]:
-        """A `Translation` of each line.
+    def _decode(self, pieces: list[Piece], options: Options) -> list[Any]:
+        beam = max(self.beam, options.nbest)
+        return self.translator.decode(pieces, beam=beam, **options._asdict())
+
+    async def translate(self, texts: list[str], options: Options) -> tuple[list[Any], int]:
+        """A `Translation` of each text, and how many subwords all have.
 
         Raises:
-            Refusal: the queue is full, or a line can't be translated.
+            Refusal: the queue is full, or a text can't be translated or is too long.
         """
         try:
-            return await self.batcher.translate(lines, options)
+            sources = await asyncio.to_thread(self._read, texts)
+            pieces = [piece for source in sources for piece in source.pieces]
+            check_size(len(pieces), self.limits.queue)
+            decoded = await self.batcher.decode(pieces, options)
         except UserError as error:
             raise Refusal(400, f"Cannot translate text: {error}") from error
+        rest = iter(decoded)
+        join, nbest = self.translator.join, options.nbest
+        return [join(source, rest, nbest) for source in sources], sum(map(len, pieces))
+
+    def _read(self, texts: list[str]) -> list[Any]:
+        """The pieces of texts, as long as they are within the limit of a request."""
+        sources, count = [], 0
+        for text in texts:
+            sources.append(self.translator.read(text, long="split"))
+            count += sum(map(len, sources[-1].pieces))
+            if count > self.limits.subwords:
+                raise Refusal(
+                    413, f"Invalid request: it has more than {self.limits.subwords} subwords"
+                )
+        return sources
 
     async def attention(self, source: str, target: str) -> Any:
         """The attention weights of every layer and head for a sentence and its translation.
@@ -99,14 +124,3 @@ class Service:
             if len(text.split()) > most or self.translator.count_tokens(text) > most:
                 raise Refusal(413, f"Attention is shown of at most {most} subwords")
         return self.translator.attention(source, target)
-
-    def health(self) -> str | None:
-        """The problem of the service; None if it works."""
-        if self.is_stopping:
-            return "stopping"
-        if not self.batcher.is_alive:
-            return "the queue has stopped"
-        since = self.batcher.busy_since
-        if since is not None and monotonic() - since > self.limits.seconds:
-            return "a batch takes too long"
-        return None
