@@ -1,6 +1,8 @@
 """Hugging Face's transformers loads what we export and computes what our model computes."""
 
 import json
+import shutil
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -8,11 +10,20 @@ import yaml
 from bundle import make_bundle, parse_settings
 from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
+from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.huggingface import export_to_huggingface
+from vaswani_plugin.export.exported_model import departures
+from vaswani_plugin.export.huggingface_export import (
+    export_to_huggingface,
+    sines_first,
+    stream_factor,
+)
 from vaswani_plugin.export.huggingface_import import import_from_huggingface
-from vaswani_plugin.export.marian_weights import sines_first, stream_factor
+from vaswani_plugin.inference import checkpoint_models
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text import wordpiece
@@ -264,3 +275,153 @@ def test_what_cannot_be_imported_is_one_line(tmp_path_factory, tmp_path, name, c
     with pytest.raises(ValueError, match=message) as error:
         import_from_huggingface(folder, tmp_path / "back")
     assert "\n" not in str(error.value) and not (tmp_path / "back").exists()
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory):
+    """A MarianMT that transformers trained, with the special tokens of Marian's released models."""
+    folder = tmp_path_factory.mktemp("marian")
+    write_pieces(folder)
+    text = (folder / "dict.en.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    symbols = ["</s>", "<unk>", *(line.rpartition(" ")[0] for line in text), "<pad>"]
+    pad, saved = len(symbols) - 1, folder / "saved"
+    config = transformers.MarianConfig(
+        vocab_size=len(symbols),
+        d_model=32,
+        **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in MARIANS.items()},
+        activation_function="relu",
+        scale_embedding=True,
+        dropout=0.0,
+        max_position_embeddings=64,
+        pad_token_id=pad,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        decoder_start_token_id=pad,
+        bad_words_ids=[[pad]],
+    )
+    torch.manual_seed(1)
+    model = transformers.MarianMTModel(config)
+    saved.mkdir()
+    for name in ("source.spm", "target.spm"):
+        (saved / name).write_bytes((folder / "pieces").read_bytes())
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    (saved / "vocab.json").write_text(json.dumps(numbers), encoding="utf-8")
+    tokenizer_config = {"source_lang": "en", "target_lang": "de"}
+    tokenizer_config["tokenizer_class"] = "MarianTokenizer"
+    (saved / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(saved)
+    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    labels = batch.input_ids.flip(0).masked_fill(batch.input_ids.flip(0) == pad, -100)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(120):
+        optimizer.zero_grad()
+        model(**batch, labels=labels).loss.backward()
+        optimizer.step()
+    model.generation_config.num_beams = 6
+    model.eval().save_pretrained(saved)
+    return saved, model, tokenizer
+
+
+MARIANS = {"layers": 2, "ffn_dim": 64, "attention_heads": 4}
+
+
+def test_a_model_that_starts_with_padding_computes_the_same(marian, tmp_path):
+    """As all of Marian's released ones do; without <s> in the vocabulary, as they are."""
+    folder, model, tokenizer = marian
+    import_from_huggingface(folder, tmp_path / "bundle")
+    translator = Translator.from_pretrained(tmp_path / "bundle")
+    assert translator.settings.beam == 6
+    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    greedy = model.generate(**batch, num_beams=1, do_sample=False, max_new_tokens=60)
+    expected = tokenizer.batch_decode(greedy, skip_special_tokens=True)
+    found = [each.text for each in translator.translate(SENTENCES, beam=1)]
+    assert found == expected and len(set(found)) > 3
+    for source, target in zip(SENTENCES, reversed(SENTENCES), strict=True):
+        pair = tokenizer(source, text_target=target, return_tensors="pt")
+        with torch.no_grad():
+            log_p = model(**pair).logits.log_softmax(-1)
+        theirs = log_p.gather(-1, pair.labels[..., None])[0, :, 0]
+        ours = torch.tensor(translator.score([(source, target)])[0].token_scores)
+        torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("config.json", {"normalize_before": True}, "normalize_before is True"),
+        ("config.json", {"eos_token_id": [0, 1]}, r"eos_token_id is \[0, 1\]"),
+        ("config.json", {"is_decoder": True}, "is_decoder is True"),
+        ("config.json", {"logit_scale": 0.5}, "logit_scale is 0.5"),
+        ("generation_config.json", {"forced_bos_token_id": 7}, "forced_bos_token_id is 7"),
+        ("generation_config.json", {"suppress_tokens": [7]}, "suppress_tokens is"),
+        ("generation_config.json", {"no_repeat_ngram_size": 3}, "no_repeat_ngram_size is 3"),
+        ("generation_config.json", {"do_sample": True}, "do_sample is True"),
+        ("generation_config.json", {"bad_words_ids": [[5]]}, "bad_words_ids is"),
+        ("vocab.json", {"<extra>": 10_000}, "should number the model's"),
+        ("tokenizer_config.json", {"sp_model_kwargs": {"alpha": 1}}, "sp_model_kwargs"),
+    ],
+)
+def test_fields_that_a_bundle_cannot_express_are_refused(marian, tmp_path, name, change, message):
+    folder = tmp_path / "saved"
+    shutil.copytree(marian[0], folder)
+    path = folder / name
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(content | change))
+    with pytest.raises(ValueError, match=message):
+        import_from_huggingface(folder, tmp_path / "bundle")
+
+
+def test_generation_config_names_the_start(marian, tmp_path):
+    """transformers' `generate` takes it from there first."""
+    shutil.copytree(marian[0], tmp_path / "saved")
+    path = tmp_path / "saved" / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder_start_token_id": 0}))
+    import_from_huggingface(tmp_path / "saved", tmp_path / "bundle")
+    model = Bundle.load(tmp_path / "bundle").load_transformer().model
+    assert model.decoder.embedding.weight is model.encoder.embedding.weight
+
+
+class Louder(FeedForward):
+    """A layer that no export knows."""
+
+
+def add_hook(model):
+    model.decoder.layers[1].register_forward_hook(lambda *_: None)
+
+
+def add_layer(model):
+    model.decoder.layers[1].feed_forward = Louder(32, 64)
+
+
+@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "fairseq", "onnx"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (add_hook, "decoder.layers.1 of the model has a hook"),
+        (add_layer, "decoder.layers.1.feed_forward of the model is a Louder"),
+    ],
+)
+def test_parts_that_no_export_knows_are_refused_by_name(
+    tmp_path, monkeypatch, capsys, to, change, message
+):
+    bundle = write_bundle(tmp_path)
+    plain = checkpoint_models.with_weights
+
+    def changed(*args):
+        model = plain(*args)
+        change(model)
+        return model
+
+    monkeypatch.setattr(checkpoint_models, "with_weights", changed)
+    command = ["export", "--to", to, "--model", str(bundle)]
+    assert main([*command, "--output", str(tmp_path / "out")]) == 1
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_an_option_that_exports_do_not_know_is_refused():
+    @dataclass(frozen=True)
+    class Newer(Configuration):
+        activation: str = "relu"
+
+    assert departures(Newer()) == []
+    assert departures(Newer(activation="gelu")) == ["--activation gelu"]

@@ -6,8 +6,9 @@ import pytest
 import torch
 from toy_language_model import LSTM, ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
 
-from vaswani_plugin.export.huggingface import export_to_huggingface
+from vaswani_plugin.export.huggingface_export import export_to_huggingface
 from vaswani_plugin.inference.language_bundle import LanguageFiles
+from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.text import bpe, coding
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
@@ -88,11 +89,28 @@ def test_tokenizers_agree(exported):
         assert tokenizer.decode(numbers[1:]) == pipeline.decode(units)
 
 
+def test_texts_of_several_lines_have_the_same_log_p(exported):
+    """A line ends with </s>, also in the middle of a text."""
+    bundle, folder, texts = exported
+    ours, theirs = LanguageModel.from_pretrained(bundle), load(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    first, last = texts[0], texts[-1]
+    for text in (f"{first}\n{last}", f"{first}\n\n {last}", f"\n{last} \n", f"{first}\n"):
+        numbers = torch.tensor([[*tokenizer(text).input_ids, ours.dictionary.eos()]])
+        with torch.no_grad():
+            log_p = theirs(numbers).logits.log_softmax(-1)[:, :-1]
+        expected = log_p.gather(-1, numbers[:, 1:, None])[0, :, 0]
+        found = torch.tensor(ours.score(text).token_scores)
+        torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
+        assert ours.dictionary.unk() not in numbers
+
+
 def test_words_that_the_model_lacks_are_unknown(tmp_path):
     bundle, _ = make_bundle(tmp_path, "words")
     export_to_huggingface(bundle, tmp_path / "hf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert tokenizer(f"zebra {WORDS[0]} zebras").input_ids == [2, 3, 4, 3]
+    assert tokenizer(f"<s> {WORDS[0]} </s>\n<pad> <sep>").input_ids == [2, 3, 4, 3, 2, 3, 3]
 
 
 def test_greedy_completions_are_the_same(exported):

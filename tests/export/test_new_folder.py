@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.export.new_folder import new_folder
+from vaswani_plugin.export.exported_model import new_folder
 
 
 def test_a_link_to_an_empty_folder(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         given = args.data_bin, args.quantization
         source = export_to_ctranslate2(args.model, args.output, *given)
     elif args.to == "huggingface":
-        from vaswani_plugin.export.huggingface import export_to_huggingface
+        from vaswani_plugin.export.huggingface_export import export_to_huggingface
 
         source = export_to_huggingface(args.model, args.output, not args.without_tokenizer)
     elif args.to == "onnx":
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
         source = export_to_onnx(args.model, args.output, args.quantization)
     else:
-        from vaswani_plugin.export.safetensors_export import export_to_safetensors
+        from vaswani_plugin.export.exported_model import export_to_safetensors
 
         source = export_to_safetensors(args.model, args.output)
     if args.format == "json":

@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.export.exported_model import (
+    check_new_folder,
     departures,
     languages_of_data,
     model_options,
+    new_folder,
     other_bundle_files,
     require_finite,
+    require_known_modules,
     translation_settings,
 )
 from vaswani_plugin.export.fairseq_weights import Weights
-from vaswani_plugin.export.new_folder import check_new_folder, new_folder
-from vaswani_plugin.inference.checkpoint_models import read_parts
+from vaswani_plugin.inference.checkpoint_models import make_transformer, read_parts
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.ctranslate2_engine import (
     INT8_FITS,
@@ -259,6 +261,7 @@ def export_to_ctranslate2(
             folder, languages = data_bin, languages_of_data(data_bin, state["cfg"]["task"])
             files = [folder / dictionary_name(language) for language in sorted(set(languages))]
         sizes, source, target = read_parts(state, folder, languages)
+        require_known_modules(make_transformer(sizes, source, target, state["model"], path))
         spec = transformer_spec(state["model"], sizes, source.symbols, target.symbols)
         write_model(spec, output, quantization, files)
     return path

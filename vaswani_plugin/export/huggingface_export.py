@@ -1,41 +1,51 @@
-"""Exports a bundle to a folder that Hugging Face's transformers loads with its own code (MarianMT).
+"""Hugging Face's MarianMT: a bundle of a translation model for transformers, and weights both ways.
 
-`marian_weights` converts the weights. The tokenizer of raw word pieces is `MarianTokenizer` with
-the bundle's sentencepiece model. `huggingface_tokenizer` writes one for Moses' rules with
-subword-nmt's BPE.
+Both models are post-norm, with ReLU, embeddings times sqrt(d_model) and the sinusoids of section
+3.5. There are two differences:
+
+* The paper interleaves sines and cosines, Marian has all sines first: a permutation of the model's
+  D columns turns one into the other.
+* Marian's layer normalization has epsilon 1e-5, ours 1e-6 as a rule. Normalizing c x with epsilon
+  c^2 e gives the same as normalizing x with epsilon e. So the residual stream between the first and
+  the last normalization of a stack is multiplied by c, a power of two, and the weights that read it
+  are divided by c. This changes no bit of a mantissa, and the inverse gives the same weights.
+
+The tokenizer of raw word pieces is `MarianTokenizer` with the bundle's sentencepiece model;
+`huggingface_tokenizer` writes one for Moses' rules with subword-nmt's BPE.
+
+Axes: D d_model, H heads, K d_k, V vocabulary.
 """
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
     departures,
+    generation_defaults,
     model_options,
+    new_folder,
     require_finite,
-    translation_settings,
+    require_known_modules,
     uneven_heads,
+    write_card,
 )
-from vaswani_plugin.export.huggingface_files import generation_defaults
+from vaswani_plugin.export.fairseq_weights import OUR_PARTS, PARTS, Weights, renamed
+from vaswani_plugin.export.huggingface_language_model import export_language_model
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import (
     bpe_tokenizer,
     require_one_dictionary,
     tokenizer_config,
 )
-from vaswani_plugin.export.marian_weights import (
-    MARIANS_EPSILON,
-    Weights,
-    stream_factor,
-    to_marian,
-    with_more_rows,
-)
-from vaswani_plugin.export.new_folder import new_folder
-from vaswani_plugin.inference.checkpoint_models import read_parts
+from vaswani_plugin.inference.checkpoint_models import make_transformer, read_parts
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.model_card import front_matter
 from vaswani_plugin.inference.safetensors_file import shared_owners
@@ -43,18 +53,161 @@ from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.output_files import write_json
-from vaswani_plugin.text.settings import OURS, SAFETENSORS, Settings, weights_path
+from vaswani_plugin.text.settings import (
+    OURS,
+    SAFETENSORS,
+    Settings,
+    TextSettings,
+    TreeSettings,
+    read_settings,
+    weights_path,
+)
+
+_EMBEDDINGS = {
+    "encoder.embedding.weight": "model.encoder.embed_tokens.weight",
+    "decoder.embedding.weight": "model.decoder.embed_tokens.weight",
+    "decoder.projection.weight": "lm_head.weight",
+}
+_OUR_EMBEDDINGS = {theirs.removeprefix("model."): ours for ours, theirs in _EMBEDDINGS.items()}
+_COMPUTED = {
+    "model.encoder.embed_positions.weight",
+    "model.decoder.embed_positions.weight",
+    "final_logits_bias",
+}
+MARIANS_EPSILON = 1e-5
+NEVER = -1e9
+"""A logit whose probability is 0 in float32."""
+
+
+def to_marian(weights: Weights, epsilon: float) -> Weights:
+    """Our weights for `MarianMTModel`.
+
+    Args:
+        weights: a state dictionary of `vaswani_transformer` with sinusoidal positions.
+        epsilon: of its layer normalization.
+
+    Returns:
+        The same model under Marian's names. Weights that share memory still do.
+
+    Raises:
+        ValueError: Marian has no place for one of them.
+    """
+    order = sines_first(weights["decoder.embedding.weight"].size(1))
+    factor = stream_factor(epsilon)
+    named = {_marian_name(name): tensor for name, tensor in weights.items()}
+    return _converted(named, order, factor)
+
+
+def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
+    """The inverse of `to_marian`, with the same errors; drops the tables that Marian computes.
+
+    Args:
+        weights: a state dictionary of `MarianMTModel`.
+        epsilon: of our layer normalization.
+
+    Returns:
+        The same model under our names.
+    """
+    width = weights["model.decoder.layers.0.fc1.weight"].size(1)
+    kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
+    back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
+    return {_our_name(name): tensor for name, tensor in back.items()}
+
+
+def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
+    """Add symbols that the model reads as <unk> and never writes.
+
+    Args:
+        weights: of `MarianMTModel`, with one matrix for all embeddings.
+        rows: of the longer matrix.
+        unknown: row of <unk>.
+
+    Returns:
+        The weights with the longer matrix, and a bias that rules the new symbols out.
+    """
+    matrix = weights["lm_head.weight"]
+    more = rows - len(matrix)
+    longer = torch.cat((matrix, matrix[unknown].expand(more, -1)))  # (V + more, D)
+    bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((more,), NEVER)))
+    changed = dict.fromkeys(_EMBEDDINGS.values(), longer)
+    return {**weights, **changed, "final_logits_bias": bias[None]}
+
+
+def sines_first(d_model: int) -> Tensor:
+    """The columns of the paper's sinusoids in Marian's order: 0, 2, 4, ..., 1, 3, 5, ..."""
+    columns = torch.arange(d_model, device="cpu")
+    return torch.cat((columns[0::2], columns[1::2]))
+
+
+def stream_factor(epsilon: float) -> float:
+    """c: the power of two for which c^2 epsilon is nearest to Marian's epsilon."""
+    return 2.0 ** round(math.log2(MARIANS_EPSILON / epsilon) / 2)
+
+
+def _converted(weights: Weights, order: Tensor, factor: float) -> Weights:
+    last = {side: _last_norm(weights, side) for side in ("encoder", "decoder")}
+    done: dict[int, Tensor] = {}
+    result = {}
+    for name, tensor in weights.items():
+        if tensor.data_ptr() not in done:
+            moved = tensor[_columns(name, order)]
+            done[tensor.data_ptr()] = (moved * factor ** _exponent(name, last)).contiguous()
+        result[name] = done[tensor.data_ptr()]
+    return result
+
+
+def _last_norm(weights: Weights, side: str) -> str:
+    """The prefix of the names of a stack's last normalization, whose output is not multiplied."""
+    layers = {
+        int(name.split(".")[3]) for name in weights if name.startswith(f"model.{side}.layers")
+    }
+    return f"model.{side}.layers.{max(layers)}.final_layer_norm."
+
+
+def _columns(name: str, order: Tensor) -> tuple | Tensor:
+    """The index that orders the model's columns in a weight of Marian's."""
+    part, kind = name.split(".")[-2:]
+    if kind == "weight" and (part in _READS or part in ("embed_tokens", "lm_head")):
+        return slice(None), order  # (H K, D), (d_ff, D) or (V, D)
+    return slice(None) if part in _READS else order  # (H K,) and (d_ff,); (D, ...)
+
+
+_READS = ("q_proj", "k_proj", "v_proj", "fc1")
+
+
+def _exponent(name: str, last_norm: dict[str, str]) -> int:
+    """1 where a weight writes the multiplied stream, -1 where it reads it, 0 elsewhere."""
+    part, kind = name.split(".")[-2:]
+    if name.startswith(tuple(last_norm.values())) or part in ("embed_tokens", "lm_head"):
+        return 0
+    if ".layers.0.self_attn." in name:  # from the embeddings to the first normalization
+        return 0
+    if part in _READS:
+        reads_encoder = "encoder_attn" in name and part != "q_proj"
+        return 0 if kind == "bias" or reads_encoder else -1
+    return 1  # out_proj, fc2 and the norms
+
+
+def _marian_name(name: str) -> str:
+    if name in _EMBEDDINGS:
+        return _EMBEDDINGS[name]
+    return f"model.{renamed(name, {}, PARTS)}"
+
+
+def _our_name(name: str) -> str:
+    return renamed(name.removeprefix("model."), _OUR_EMBEDDINGS, OUR_PARTS)
+
 
 SIDES = ("encoder", "decoder")
 MOST_POSITIONS = 512
 """Longest output of `generate` in tokens, as in Marian's published models."""
 
 
-def export_translation_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
-    """Write a translation model's bundle for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
+def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
+    """Write a bundle as a folder that transformers loads with its own code, by its kind of model.
 
     Args:
-        model: the bundle.
+        model: the bundle of a translation model or a language model.
         output: the folder to make.
         with_tokenizer: False writes the model and its vocabulary only.
 
@@ -62,11 +215,26 @@ def export_translation_model(model: Path, output: Path, with_tokenizer: bool = T
         The file that the weights were read from.
 
     Raises:
-        ValueError: `model` is not a bundle, Marian can't express the model, no tokenizer of Hugging
-            Face splits text in the same way, or `output` is not empty.
+        ValueError: `model` is no bundle, Hugging Face has no such architecture or no tokenizer that
+            splits text in the same way, or `output` is not empty.
         OSError: a file can't be read or written.
     """
-    settings = translation_settings(model)
+    if not model.is_dir():
+        raise UserError(f"{model} is not a bundle: make one with data-prep/bundle.py")
+    settings = read_settings(model)
+    if isinstance(settings, TreeSettings):
+        raise UserError(
+            f"{model} holds a parser, and Hugging Face has no search for well-formed trees; "
+            "--to safetensors can"
+        )
+    if isinstance(settings, TextSettings):
+        return export_language_model(model, output, with_tokenizer)
+    return _export_translation_model(model, settings, output, with_tokenizer)
+
+
+def _export_translation_model(
+    model: Path, settings: Settings, output: Path, with_tokenizer: bool
+) -> Path:
     path = weights_path(model)
     state = load_checkpoint(path)
     with untrusted(path):
@@ -74,7 +242,8 @@ def export_translation_model(model: Path, output: Path, with_tokenizer: bool = T
         require_finite(state["model"])
         languages = settings.source_language, settings.target_language
         sizes, source, target = read_parts(state, model, languages)
-        _refuse_other_models(sizes)
+        require_known_modules(make_transformer(sizes, source, target, state["model"], path))
+        _refuse_inexpressible(sizes)
         weights = to_marian(state["model"], sizes.layer_norm_eps)
     tokenizer = None
     if with_tokenizer and not _has_raw_pieces(settings):
@@ -91,8 +260,33 @@ def export_translation_model(model: Path, output: Path, with_tokenizer: bool = T
             write_json(folder / "target_vocab.json", numbered(target))
         if with_tokenizer:
             _write_tokenizer(model, settings, sizes, tokenizer, folder)
-        (folder / "README.md").write_text(_card(settings, sizes, with_tokenizer), encoding="utf-8")
+        write_card(
+            folder,
+            f"{languages[0]}-{languages[1]}, a Transformer of vaswani_plugin",
+            front_matter(settings, "translation", library_name="transformers"),
+            f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, "
+            f"d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between its "
+            f"normalizations it carries {stream_factor(sizes.layer_norm_eps):g} times the numbers "
+            "of the original, so that Marian's epsilon of 1e-5 has the effect of the original's.",
+            _USE if with_tokenizer else _NO_TOKENIZER.format(settings),
+        )
     return path
+
+
+_USE = """\
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+folder = "."
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+batch = tokenizer(["A sentence."], return_tensors="pt")
+tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+```"""
+_NO_TOKENIZER = (
+    "The tokenizer is not part of it: text is prepared by {0.tokenizer} and {0.subwords}. "
+    "`vocab.json` numbers the subwords; a source ends with `</s>`."
+)
 
 
 def _has_raw_pieces(settings: Settings) -> bool:
@@ -101,7 +295,7 @@ def _has_raw_pieces(settings: Settings) -> bool:
     return settings.subwords == "sentencepiece" and not rules
 
 
-def _refuse_other_models(sizes: Configuration) -> None:
+def _refuse_inexpressible(sizes: Configuration) -> None:
     """Refuse a model that Marian can't express; name the option and an export that supports it."""
     found = uneven_heads(sizes)
     if sizes.positions != "sinusoidal":
@@ -216,41 +410,3 @@ def _write_tokenizer(
         config["tokenizer_class"] = "MarianTokenizer"
         config["separate_vocabs"] = sizes.share_embeddings != "all"
     write_json(folder / "tokenizer_config.json", config)
-
-
-def _card(settings: Settings, sizes: Configuration, with_tokenizer: bool) -> str:
-    """The model card."""
-    lines = [
-        f"---\n{front_matter(settings, 'translation', library_name='transformers')}---",
-        "",
-        f"# {settings.source_language}-{settings.target_language}, a Transformer of vaswani_plugin",
-        "",
-        f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff "
-        f"{sizes.d_ff}, {sizes.heads} heads, exported as MarianMT.",
-        "",
-    ]
-    if with_tokenizer:
-        lines += [
-            "```python",
-            "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
-            "",
-            'folder = "."',
-            "tokenizer = AutoTokenizer.from_pretrained(folder)",
-            "model = AutoModelForSeq2SeqLM.from_pretrained(folder)",
-            'batch = tokenizer(["A sentence."], return_tensors="pt")',
-            "tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)",
-            "```",
-        ]
-    else:
-        lines.append(
-            f"The tokenizer is not part of it: text is prepared by {settings.tokenizer} and "
-            f"{settings.subwords}. `vocab.json` numbers the subwords; a source ends with `</s>`."
-        )
-    lines += [
-        "",
-        "Between its normalizations the model carries numbers that are "
-        f"{stream_factor(sizes.layer_norm_eps):g} times those of the original, so that Marian's "
-        "epsilon of 1e-5 has the effect of the original's.",
-        "",
-    ]
-    return "\n".join(lines)

@@ -1,6 +1,10 @@
-"""Imports a MarianMT model of Hugging Face's as a bundle, to translate with it or fine-tune it."""
+"""Imports a MarianMT model of Hugging Face's as a bundle, to translate with it or fine-tune it.
+
+Every field of its configuration is expressed, or checked, or has no effect, or is refused.
+"""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,17 +17,16 @@ from torch import Tensor
 
 from vaswani_plugin.checkpoint_errors import DIGESTS
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.exported_model import require_finite
-from vaswani_plugin.export.fairseq_transformer import checkpoint_of
-from vaswani_plugin.export.marian_weights import MARIANS_EPSILON, Weights, from_marian
-from vaswani_plugin.export.new_folder import new_folder
+from vaswani_plugin.export.exported_model import new_folder, require_finite
+from vaswani_plugin.export.fairseq_weights import Weights
+from vaswani_plugin.export.huggingface_export import MARIANS_EPSILON, from_marian
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoint_models import make_transformer
 from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
 from vaswani_plugin.text.settings import (
     MODEL,
     OURS,
@@ -34,13 +37,29 @@ from vaswani_plugin.text.settings import (
 )
 
 CODES = "sentencepiece.model"
-EXPRESSED = {
-    "model_type": "marian",
-    "activation_function": "relu",
-    "scale_embedding": True,
-}
+EXPRESSED = {"model_type": "marian", "activation_function": "relu", "scale_embedding": True}
 """Values that config.json must have for our Transformer to compute the same."""
 EMBEDDINGS = ("encoder.embedding.weight", "decoder.embedding.weight", "decoder.projection.weight")
+_READ = {
+    *EXPRESSED,
+    *("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"),
+    *("encoder_attention_heads", "decoder_attention_heads", "max_position_embeddings"),
+    *("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings"),
+    *("tie_word_embeddings", "dropout", "attention_dropout", "activation_dropout"),
+    *("pad_token_id", "eos_token_id", "decoder_start_token_id", OURS),
+}
+_WITHOUT_EFFECT = {
+    *("architectures", "transformers_version", "_name_or_path", "dtype", "torch_dtype"),
+    *("is_encoder_decoder", "return_dict", "use_cache", "init_std", "num_hidden_layers"),
+    *("id2label", "label2id", "bos_token_id", "static_position_embeddings", "classif_dropout"),
+    *("classifier_dropout", "tokenizer_class", "task_specific_params", "_num_labels"),
+    *("encoder_layerdrop", "decoder_layerdrop", "gradient_checkpointing", "_from_model_config"),
+}
+_OF_THE_SEARCH = {
+    *("num_beams", "length_penalty", "early_stopping", "max_length", "max_new_tokens"),
+    *("min_length", "min_new_tokens", "renormalize_logits", "cache_implementation"),
+}
+"""Ours is the paper's search, with their beam."""
 
 
 def import_from_huggingface(
@@ -62,8 +81,17 @@ def import_from_huggingface(
         ValueError: a file is missing or damaged, or our Transformer can't express the model.
         OSError: a file can't be read or written.
     """
+    from vaswani_plugin.export.fairseq_transformer import checkpoint_of
+
     config = _read_json(folder / "config.json")
+    path = folder / "generation_config.json"
+    generation = _read_json(path) if path.is_file() else {}
     _refuse_other_models(config, folder)
+    _refuse_unknown_fields(config, folder / "config.json", _READ | _WITHOUT_EFFECT | _OF_THE_SEARCH)
+    special = {name: config.get(name) for name in _SPECIAL}
+    _refuse_unknown_fields({**special, **generation}, path, _WITHOUT_EFFECT | _OF_THE_SEARCH)
+    # `generate` prefers generation_config.json.
+    config |= {name: generation[name] for name in _SPECIAL if generation.get(name) is not None}
     tokens = _read_json(folder / "tokenizer_config.json")
     languages = source_lang or tokens.get("source_lang"), target_lang or tokens.get("target_lang")
     if not all(isinstance(language, str) for language in languages):
@@ -71,10 +99,15 @@ def import_from_huggingface(
             f"{folder / 'tokenizer_config.json'} does not name both languages: give --source-lang "
             "and --target-lang"
         )
+    if tokens.get("sp_model_kwargs"):
+        raise UserError(
+            f"{folder / 'tokenizer_config.json'}: sp_model_kwargs is "
+            f"{tokens['sp_model_kwargs']!r}, which a bundle can't express: it can't be imported"
+        )
     codes = _codes(folder)
     with untrusted(folder / SAFETENSORS):
-        weights, source, target = _read_model(folder, config, tokens)
         options = _options(config)
+        weights, source, target = _read_model(folder, config, tokens, options)
         sizes = Configuration.from_checkpoint(options, {})
         require_finite(weights)
         make_transformer(sizes, source, target, weights, folder / SAFETENSORS)  # do they fit?
@@ -88,6 +121,7 @@ def import_from_huggingface(
         tokenizer="none",
         subwords="sentencepiece",
         codes=CODES,
+        beam=generation.get("num_beams") or config.get("num_beams"),
     )
     model = {"_name": TRANSFORMER, **options}
     state = checkpoint_of(weights, model, task, task_state={DIGESTS: digests})
@@ -114,6 +148,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+_SPECIAL = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+
+
 def _refuse_other_models(config: Mapping[str, Any], folder: Path) -> None:
     for key, needed in EXPRESSED.items():
         if config.get(key) != needed:
@@ -126,6 +163,22 @@ def _refuse_other_models(config: Mapping[str, Any], folder: Path) -> None:
             raise UserError(
                 f"{folder / 'config.json'}: encoder_{part} and decoder_{part} differ, and ours "
                 "are the same: it can't be imported"
+            )
+
+
+def _refuse_unknown_fields(config: Mapping[str, Any], path: Path, known: set[str]) -> None:
+    """Refuse a field that a bundle doesn't express, unless its value is the one without effect."""
+    pad, end = (config.get(name) for name in ("pad_token_id", "eos_token_id"))
+    alike = {"bad_words_ids": ([[pad]],), "forced_eos_token_id": (end, [end])}
+    for name, value in config.items():
+        if name in _SPECIAL and value is not None:
+            is_fine = type(value) is int
+        else:
+            is_neutral = value is not True and value in (None, False, 0, 1, "", [], {})
+            is_fine = is_neutral or name in known or value in alike.get(name, ())
+        if not is_fine:
+            raise UserError(
+                f"{path}: {name} is {value!r}, which a bundle can't express: it can't be imported"
             )
 
 
@@ -144,9 +197,14 @@ def _codes(folder: Path) -> Path:
 
 
 def _read_model(
-    folder: Path, config: Mapping[str, Any], tokens: Mapping[str, Any]
+    folder: Path, config: Mapping[str, Any], tokens: Mapping[str, Any], options: dict[str, Any]
 ) -> tuple[Weights, Dictionary, Dictionary]:
-    """The weights under our names, and our dictionaries in the order of the weights' rows."""
+    """The weights under our names, and our dictionaries in the order of the weights' rows.
+
+    Marian starts a target with <pad> as a rule, ours with </s>, which no decoder reads elsewhere.
+    So the decoder's embedding becomes a matrix of its own, with <pad>'s row at </s>; this changes
+    `options`.
+    """
     path = folder / SAFETENSORS
     if not path.is_file():
         raise UserError(f"{path} does not exist: save the model as safetensors")
@@ -157,18 +215,34 @@ def _read_model(
     bias = theirs.get("final_logits_bias")
     if bias is not None and bias.any():
         raise UserError(f"{path}: its projection has a bias, and the paper's has none")
-    numbers = [_read_json(folder / "vocab.json")]
     is_separate = bool(tokens.get("separate_vocabs"))
-    numbers.append(_read_json(folder / "target_vocab.json") if is_separate else numbers[0])
-    orders = [_our_order(vocabulary, config) for vocabulary in numbers]
+    files = [folder / "vocab.json", folder / ("target_" * is_separate + "vocab.json")]
+    weights = from_marian(_untied(theirs, config), _epsilon(config))
+    orders = []
+    for file, name in zip(files, EMBEDDINGS, strict=False):
+        symbols = _read_json(file)
+        if sorted(symbols.values()) != list(range(len(weights[name]))):
+            raise UserError(
+                f"{file} should number the model's {len(weights[name])} rows, each once: it can't "
+                "be imported"
+            )
+        if any(re.fullmatch(">>.+<<", symbol) for symbol in symbols):
+            raise UserError(f"{file}: the model takes language codes (>>de<<): can't be imported")
+        orders.append(_our_order(symbols, config))
     dictionaries = [Dictionary(symbols[len(SPECIAL_SYMBOLS) :]) for symbols, _ in orders]
     source_rows, target_rows = (rows for _, rows in orders)
-    weights = from_marian(_untied(theirs, config), _epsilon(config))
+    start = weights[EMBEDDINGS[1]][config.get("decoder_start_token_id", config["pad_token_id"])]
     ordered: dict[tuple[int, bool], Tensor] = {}  # shared rows stay shared
     for name, rows in zip(EMBEDDINGS, (source_rows, target_rows, target_rows), strict=True):
         key = weights[name].data_ptr(), rows is source_rows and is_separate
         ordered.setdefault(key, weights[name][rows])
         weights[name] = ordered[key]
+    if "<s>" not in _read_json(files[1]):
+        weights[EMBEDDINGS[2]][BOS] = _never_written(weights, options, weights[EMBEDDINGS[2]][PAD])
+    if not torch.equal(start, weights[EMBEDDINGS[1]][EOS]):
+        options["share_embeddings"] = "none"
+        weights |= {name: weights[name].clone() for name in EMBEDDINGS}
+        weights[EMBEDDINGS[1]][EOS] = start
     return weights, *dictionaries
 
 
@@ -176,7 +250,7 @@ def _our_order(numbers: dict[str, int], config: Mapping[str, Any]) -> tuple[list
     """A vocabulary in our order: its symbols, the special ones first, and the row of each."""
     by_row = {row: symbol for symbol, row in numbers.items()}
     special = [
-        numbers.get("<s>", config["pad_token_id"]),  # never read, never written
+        numbers.get("<s>", config["pad_token_id"]),  # never read
         config["pad_token_id"],
         config["eos_token_id"],
         numbers["<unk>"],
@@ -184,6 +258,22 @@ def _our_order(numbers: dict[str, int], config: Mapping[str, Any]) -> tuple[list
     others = [row for row in sorted(by_row) if row not in special]
     symbols = [*SPECIAL_SYMBOLS, *(by_row[row] for row in others)]
     return symbols, torch.tensor([*special, *others], device="cpu")
+
+
+def _never_written(weights: Weights, options: Mapping[str, Any], otherwise: Tensor) -> Tensor:
+    """A row of the projection whose logit is always -100: our dictionaries have <s>, theirs not.
+
+    A normalized x sums to 0 over its columns, so that (x gain + bias) · (1 / gain) = sum(bias /
+    gain). Where that is 0, as in a model without training, the row is `otherwise`.
+    """
+    norm = f"decoder.layers.{options['decoder_layers'] - 1}.feed_forward_norm.norm"
+    gain, bias = (weights[f"{norm}.{part}"].double() for part in ("weight", "bias"))
+    row = -100 / gain / (bias / gain).sum()
+    is_usable = row.isfinite().all() and row.abs().max() < MOST_NEVER
+    return row.to(otherwise.dtype) if is_usable else otherwise
+
+
+MOST_NEVER = 1e4
 
 
 def _untied(theirs: Weights, config: Mapping[str, Any]) -> Weights:

@@ -22,11 +22,16 @@ from torch import Tensor
 
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.exported_model import departures, require_finite, uneven_heads
-from vaswani_plugin.export.huggingface_files import generation_defaults
+from vaswani_plugin.export.exported_model import (
+    departures,
+    generation_defaults,
+    new_folder,
+    require_finite,
+    require_known_modules,
+    uneven_heads,
+)
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
-from vaswani_plugin.export.new_folder import new_folder
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.safetensors_file import Weights
@@ -67,6 +72,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{error}, and Hugging Face has no counterpart of it; --to safetensors can"
         ) from error
     sizes = built.sizes
+    require_known_modules(built)
     _refuse_other_models(sizes)
     weights = to_openai(built, sizes)
     require_finite(weights)

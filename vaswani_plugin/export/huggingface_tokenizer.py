@@ -67,6 +67,8 @@ def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> di
 def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) -> dict[str, Any]:
     """The content of tokenizer.json for a language model: `text.coding`, with </s> before a text.
 
+    The line break is a second name of </s>, as the end of a line in training.
+
     Args:
         model: the bundle.
         settings: of the bundle.
@@ -80,7 +82,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         return {
             **_frame(dictionary),
             **begins,
-            "pre_tokenizer": {"type": "WhitespaceSplit"},
+            "pre_tokenizer": _in_turn(_LINES, _split(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+", "Removed")),
             "decoder": None,
             "model": _whole_units(dictionary.symbols),
         }
@@ -101,14 +103,12 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     tokenizer = _frame(dictionary)
     vocabulary = _vocabulary(pieces, merges)
     tokenizer["added_tokens"].append(_added(vocabulary[_EMPTY], _EMPTY, normalized=True))
+    vocabulary["Ċ" + WORD_END] = EOS  # the line break among the letters for bytes
     return {
         **tokenizer,
         **begins,
-        "normalizer": replace(r"\A(?= )|(?<= )(?= |\z)", _EMPTY),
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [_split(" ", "Removed"), _BYTES],
-        },
+        "normalizer": replace(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)", _EMPTY),
+        "pre_tokenizer": _in_turn(_LINES, _split(" ", "Removed"), _BYTES),
         "decoder": {
             "type": "Sequence",
             "decoders": [replace(_EMPTY, WORD_END), _JOIN[0], replace(" ", "Ġ"), _BYTES],
@@ -219,7 +219,7 @@ def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict[str,
 
 
 def _whole_units(units: list[str]) -> dict[str, Any]:
-    vocabulary = {unit: number for number, unit in enumerate(units)}
+    vocabulary = {unit: number for number, unit in enumerate(units)} | {"\n": EOS}
     return {"type": "WordLevel", "unk_token": "<unk>", "vocab": vocabulary}
 
 
@@ -262,5 +262,12 @@ def _split(pattern: str, behavior: str) -> dict[str, Any]:
     return {**split, "behavior": behavior, "invert": False}
 
 
+def _in_turn(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": [*steps]}
+
+
+_SPECIAL = "<s>|<pad>|</s>|<sep>"
+"""In a text of words they are unknown words, as in `coding.encode_words`."""
+_LINES = _split(r"\n", "Isolated")
 _JOIN = ({"type": "BPEDecoder", "suffix": WORD_END}, {"type": "Fuse"})
 """Pieces to words between spaces, as one text."""

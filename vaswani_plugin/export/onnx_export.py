@@ -14,12 +14,18 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.exported_model import other_bundle_files, require_finite
+from vaswani_plugin.export.exported_model import (
+    check_new_folder,
+    new_folder,
+    other_bundle_files,
+    require_finite,
+    require_known_modules,
+    unknown_options,
+)
 from vaswani_plugin.export.huggingface_export import (
     generation_config,
     marian_config,
 )
-from vaswani_plugin.export.new_folder import check_new_folder, new_folder
 from vaswani_plugin.export.onnx_graphs import write_graphs
 from vaswani_plugin.inference.bundle import TRANSFORMER, Bundle, ForeignModel
 from vaswani_plugin.inference.onnx_engine import (
@@ -93,6 +99,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
     sizes, weights = loaded.model.sizes, loaded.model.state_dict()
     with untrusted(path):
         require_finite(weights)
+        require_known_modules(loaded.model)
         _refuse_other_models(sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
     transformer = TrainedTransformer(sizes, loaded.source, loaded.target).eval()
@@ -114,11 +121,12 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
 
 
 def _refuse_other_models(sizes: Configuration) -> None:
-    """Refuse a model whose attention is computed in blocks."""
+    """Refuse a model whose attention is computed in blocks, and options that came later."""
+    found = unknown_options(sizes)
     if sizes.attention_window:
-        raise UserError(
-            f"an ONNX export has no counterpart of --attention-window {sizes.attention_window}"
-        )
+        found.append(f"--attention-window {sizes.attention_window}")
+    if found:
+        raise UserError(f"an ONNX export has no counterpart of {found[0]}")
 
 
 def _refuse_large_models(model: TrainedTransformer) -> None:

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
-from vaswani_plugin.export.exported_model import require_finite
+from vaswani_plugin.export.exported_model import require_finite, require_known_modules
 from vaswani_plugin.export.fairseq_transformer import checkpoint_of, our_model, stock_model
+from vaswani_plugin.inference.checkpoint_models import make_transformer
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.inference.safetensors_file import updates_of
+from vaswani_plugin.inference.safetensors_file import Weights, updates_of
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import weights_path
 
 
@@ -31,6 +35,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     with untrusted(path):
         cfg = our_model(state)
         require_finite(state["model"])
+        _require_known_modules(cfg, state["model"], path)
         if output.is_dir():
             raise ValueError(f"--output {output} is a folder; name a file in it")
         if output.exists() and output.samefile(path):
@@ -52,3 +57,10 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
         output.parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(exported, output)
     return path
+
+
+def _require_known_modules(cfg: Configuration, weights: Weights, path: Path) -> None:
+    """Build the model, with any words, and check its parts."""
+    counts = (len(weights[f"{side}.embedding.weight"]) for side in ("encoder", "decoder"))
+    words = (Dictionary([f"w{n}" for n in range(count - len(SPECIAL_SYMBOLS))]) for count in counts)
+    require_known_modules(make_transformer(cfg, *words, weights, path))
