@@ -82,6 +82,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         return {
             **_frame(dictionary),
             **begins,
+            "normalizer": replace(rf"(?<!\S)(?:{_SPECIAL})(?!\S)", "<unk>"),
             "pre_tokenizer": _in_turn(_LINES, _split(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+", "Removed")),
             "decoder": None,
             "model": _whole_units(dictionary.symbols),
