@@ -113,6 +113,27 @@ def test_best_goes_by_the_metrics_direction(
     assert best.name == f"checkpoint.best_loss_{10.0 if maximize else 2.0:.3f}.pt"
 
 
+@pytest.mark.parametrize(
+    ("flag", "names"),
+    [
+        ("--last", ("checkpoint1", "checkpoint2")),
+        ("--last-updates", ("checkpoint_1_5", "checkpoint_2_9")),
+        ("--best", ("checkpoint.best_loss_3.200", "checkpoint.best_loss_3.100")),
+    ],
+)
+def test_checkpoints_with_a_suffix(
+    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture, flag: str, names: tuple[str, str]
+) -> None:
+    """Those of --checkpoint-suffix _b, beside those of another training in the folder."""
+    for name, weight in zip(names, (2.0, 3.0), strict=True):
+        save(f"{name}_b.pt", weight)
+        save(f"{name}_c.pt", 100.0)
+    assert averaged(tmp_path, flag, 2, "--checkpoint-suffix", "_b") == 2.5
+    flags = ["--inputs", str(tmp_path / "in"), flag, "2", "--output", str(tmp_path / "o.pt")]
+    assert main(["average", *flags]) == 1
+    assert "there are only 0 checkpoints named" in capsys.readouterr().err
+
+
 def test_files_are_averaged_without_a_flag(
     save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

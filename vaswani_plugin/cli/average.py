@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--best", "the N checkpoints with the best validation (checkpoint.best_loss_3.120.pt)"),
     ):
         which.add_argument(flag, type=positive_int, metavar="N", help=what)
+    suffix = "--checkpoint-suffix of the training, if it had one"
+    add("--checkpoint-suffix", default="", metavar="SUFFIX", help=suffix)
     output = "the averaged checkpoint to write"
     add("--output", type=Path, required=True, metavar="FILE", help=output)
     add_format(parser)
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.inference.checkpoints import save_checkpoint
     from vaswani_plugin.text.output_files import check_outputs
 
-    paths = select(args.inputs, args.last, args.last_updates, args.best)
+    paths = select(args.inputs, args.last, args.last_updates, args.best, args.checkpoint_suffix)
     check_outputs("--output", [args.output], paths)
     if args.output.is_dir():
         raise ValueError(f"--output {args.output} is a folder; name a file in it")

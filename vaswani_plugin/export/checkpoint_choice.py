@@ -6,9 +6,13 @@ from pathlib import Path
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import updates_of
 
-EPOCH = re.compile(r"checkpoint(\d+)\.pt")
-UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
-BEST = re.compile(r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)\.pt")
+EPOCH = r"checkpoint(\d+)"
+UPDATE = r"checkpoint_\d+_(\d+)"
+BEST = r"checkpoint\.best_(.+)_(\d+(?:\.\d+)?)"
+
+
+def _match(pattern: str, path: Path, suffix: str) -> re.Match[str] | None:
+    return re.fullmatch(rf"{pattern}{re.escape(suffix)}\.pt", path.name)
 
 
 def find_files(inputs: list[Path]) -> list[Path]:
@@ -34,52 +38,37 @@ def find_files(inputs: list[Path]) -> list[Path]:
     return files
 
 
-def choose_epochs(files: list[Path], count: int) -> list[Path]:
-    """The `count` checkpoints of the highest epochs, in ascending order.
-
-    They are numbered files, and checkpoint_last.pt if it was saved after the last numbered one:
-    --max-update may end a training inside an epoch.
-
-    Args:
-        files: candidates.
-        count: how many files.
-
-    Raises:
-        ValueError: there are fewer such files.
-    """
-    return _choose_numbered(files, count, EPOCH, "--last", "checkpointN.pt")
-
-
-def choose_updates(files: list[Path], count: int) -> list[Path]:
-    """The `count` checkpoints of the highest updates, in ascending order; see `choose_epochs`."""
-    return _choose_numbered(files, count, UPDATE, "--last-updates", "checkpoint_EPOCH_UPDATE.pt")
-
-
 def _choose_numbered(
-    files: list[Path], count: int, pattern: re.Pattern[str], flag: str, names: str
+    files: list[Path], count: int, suffix: str, pattern: str, flag: str, names: str
 ) -> list[Path]:
-    found = sorted((int(match[1]), p) for p in files if (match := pattern.fullmatch(p.name)))
+    """The `count` files of the highest numbers, in ascending order.
+
+    checkpoint_last.pt counts if it was saved after the last numbered one: --max-update may end a
+    training inside an epoch.
+    """
+    found = sorted((int(match[1]), p) for p in files if (match := _match(pattern, p, suffix)))
     chosen = [path for _, path in found]
-    for last in (path for path in files if path.name == "checkpoint_last.pt"):
-        newest = _update_in(chosen[-1]) if chosen else 0
+    for last in (path for path in files if path.name == f"checkpoint_last{suffix}.pt"):
+        newest = _update_in(chosen[-1], suffix) if chosen else 0
         update = updates_of(load_checkpoint(last))
         if None not in (newest, update) and update > newest:
             chosen.append(last)
     if len(chosen) < count:
         raise ValueError(
-            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names} in --inputs, "
-            "the final state counted; ask for fewer, or train on"
+            f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}{suffix}.pt in "
+            "--inputs, the final state counted; ask for fewer, or train on"
+            + ("" if suffix else " (of a training with --checkpoint-suffix: give it here, too)")
         )
     return chosen[-count:]
 
 
-def _update_in(path: Path) -> int | None:
+def _update_in(path: Path, suffix: str) -> int | None:
     """The update after which a checkpoint was saved: in its name, else in the file."""
-    named = UPDATE.fullmatch(path.name)
+    named = _match(UPDATE, path, suffix)
     return int(named[1]) if named else updates_of(load_checkpoint(path))
 
 
-def choose_best(files: list[Path], count: int) -> list[Path]:
+def choose_best(files: list[Path], count: int, suffix: str = "") -> list[Path]:
     """The `count` best files by the value in their names, the best one last.
 
     The checkpoints' options say whether high values are good.
@@ -87,11 +76,12 @@ def choose_best(files: list[Path], count: int) -> list[Path]:
     Args:
         files: candidates.
         count: how many files.
+        suffix: of the names, in front of ".pt".
 
     Raises:
         ValueError: there are fewer such files, or files of several metrics.
     """
-    matches = {path: match for path in files if (match := BEST.fullmatch(path.name))}
+    matches = {path: match for path in files if (match := _match(BEST, path, suffix))}
     metrics = sorted({match[1] for match in matches.values()})
     if len(metrics) > 1:
         raise ValueError(
@@ -100,7 +90,7 @@ def choose_best(files: list[Path], count: int) -> list[Path]:
     if len(matches) < count:
         raise ValueError(
             f"--best {count}: there are only {len(matches)} checkpoints named "
-            "checkpoint.best_METRIC_VALUE.pt in --inputs; ask for fewer, or train on"
+            f"checkpoint.best_METRIC_VALUE{suffix}.pt in --inputs; ask for fewer, or train on"
         )
     values = sorted((float(match[2]), path) for path, match in matches.items())
     if not _high_is_good(values[0][1]):
@@ -118,6 +108,7 @@ def select(
     last: int | None = None,
     last_updates: int | None = None,
     best: int | None = None,
+    suffix: str = "",
 ) -> list[Path]:
     """The files to average, the newest (or best) last.
 
@@ -126,17 +117,19 @@ def select(
         last: number of checkpoints of the last epochs.
         last_updates: number of checkpoints of the highest updates.
         best: number of the best checkpoints by validation.
+        suffix: --checkpoint-suffix of the training.
 
     Raises:
         ValueError: arguments and files don't fit; names the flag of `vaswani average`.
     """
     files = find_files(inputs)
     if last is not None:
-        return choose_epochs(files, last)
+        return _choose_numbered(files, last, suffix, EPOCH, "--last", "checkpointN")
     if last_updates is not None:
-        return choose_updates(files, last_updates)
+        names = "checkpoint_EPOCH_UPDATE"
+        return _choose_numbered(files, last_updates, suffix, UPDATE, "--last-updates", names)
     if best is not None:
-        return choose_best(files, best)
+        return choose_best(files, best, suffix)
     folder = next((item for item in inputs if item.is_dir()), None)
     if folder is not None:
         raise ValueError(

@@ -221,3 +221,25 @@ def test_a_text_of_which_nothing_fits_is_refused(positions, is_scored):
             continue
         with pytest.raises(UserError, match=r"into the 7 positions.*--tokens-per-sample so many"):
             task.eval_lm_dataloader(Blocks(), *args, **options)
+
+
+@pytest.mark.parametrize(
+    ("flags", "validated"),
+    [(("--combine-valid-subsets",), ["valid"]), (("--valid-subset", "valid,valid1"), ["valid1"])],
+)
+def test_training_with_numbered_splits(toy_data_bin, run_fairseq, tmp_path, flags, validated):
+    """60 pairs twice, and 20 for validation twice."""
+    for path in toy_data_bin.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+        name = path.name.partition(".")
+        if name[0] in ("train", "valid"):
+            (tmp_path / f"{name[0]}1.{name[2]}").symlink_to(path)
+    run = run_fairseq(
+        *("train", tmp_path, "--arch", "vaswani_debug", "--max-epoch", 1, "--cpu", *flags),
+        *("--batch-size", 20, "--required-batch-size-multiple", 1, "--no-save"),
+        *("--num-workers", 0, "--batch-order", "longer-side"),
+    )
+    assert run.returncode == 0, run.stderr
+    assert "num_updates 6" in run.stdout + run.stderr
+    for name in validated:
+        assert f'begin validation on "{name}" subset' in run.stdout + run.stderr

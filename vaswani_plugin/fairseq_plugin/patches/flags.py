@@ -3,11 +3,13 @@
 import argparse
 import ast
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from fairseq import options
+from fairseq.hub_utils import GeneratorHubInterface
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import task_of
@@ -141,12 +143,23 @@ def _take_shard(
 def refuse_soft_alignments_where_they_crash() -> None:
     """``fairseq-interactive --print-alignment soft`` ends in "too many values to unpack".
 
-    It prints pairs of positions only. fairseq-generate prints the probabilities.
+    It prints pairs of positions only, as the hub interface does when it is verbose.
+    fairseq-generate prints the probabilities.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
     """
     _when_parsing(AFTER, _check_alignment)
+
+    @patch(GeneratorHubInterface, "generate")
+    def generate(
+        original: Callable, self: GeneratorHubInterface, *args: Any, **kwargs: Any
+    ) -> list:
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+        now = given.get("kwargs", {}).get("print_alignment", self.cfg.generation.print_alignment)
+        if given.get("verbose") and str(now) == "soft":
+            raise UserError("print_alignment='soft': not with verbose=True, which prints hard ones")
+        return original(self, *args, **kwargs)
 
 
 def _check_alignment(

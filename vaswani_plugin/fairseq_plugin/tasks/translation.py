@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.lstm import LSTMEncoder
+from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import convert_padding_direction
@@ -65,6 +67,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
+        self._replaces_unknown = False
         # By data set: the given --max-tokens and --batch-size, and the --max-tokens that
         # --real-tokens lowered it to.
         self._fitted: WeakKeyDictionary[FairseqDataset, dict] = WeakKeyDictionary()
@@ -172,6 +175,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             UserError: when options contradict each other or the models don't fit together.
         """
         args = self.complete_decoding(args)
+        self._replaces_unknown = getattr(args, "replace_unk", None) is not None
         for name in OF_EDITING_MODELS:
             if getattr(args, name, False):
                 raise UserError(
@@ -195,8 +199,21 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             args.print_alignment = "hard"
         return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
 
+    def get_interactive_tokens_and_lengths(self, lines, encode_fn):
+        """Numbers of the lines' tokens; see fairseq's task.
+
+        fairseq-interactive makes sources from numbers again, so --replace-unk would find no words
+        that the dictionary doesn't have. With this flag the source dictionary keeps the words.
+        """
+        tokens, lengths = super().get_interactive_tokens_and_lengths(lines, encode_fn)
+        if self._replaces_unknown and isinstance(self.source_dictionary, TextDictionary):
+            for line, numbers in zip(lines, tokens, strict=True):
+                words = " ".join(encode_fn(line).split())
+                self.source_dictionary.originals[tuple(numbers.tolist())].append(words)
+        return tokens, lengths
+
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Hypotheses of a batch; see fairseq's task.
+        """Hypotheses of a batch; see fairseq's task. A source without words gets an empty one.
 
         Raises:
             UserError: when --constraints is given and the batch has none.
@@ -209,7 +226,14 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             )
         if any(isinstance(getattr(model, "encoder", None), LSTMEncoder) for model in models):
             sample = right_padded(sample, self.source_dictionary.pad())
-        return super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        if prefix_tokens is None and not isinstance(generator, SequenceScorer):
+            special = (self.source_dictionary.pad(), self.source_dictionary.eos())
+            sources = sample["net_input"]["src_tokens"]
+            has_words = (sources.ne(special[0]) & sources.ne(special[1])).any(dim=1)
+            for number in (~has_words).nonzero().flatten().tolist():
+                found[number] = [empty_hypothesis(found[number][0], self.target_dictionary.eos())]
+        return found
 
     def complete_decoding(self, args: Any) -> argparse.Namespace:
         """Generation options, with the paper's values for those that the user did not give.
@@ -263,6 +287,19 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         if self.cfg.length_penalty == "fairseq" and getattr(args, "diverse_beam_groups", 0) > 0:
             return "--diverse-beam-groups with --length-penalty fairseq"
         return None
+
+
+def empty_hypothesis(other: dict[str, Any], eos: int) -> dict[str, Any]:
+    """A translation of no words, of probability 1, with the keys of another hypothesis."""
+    attention, alignment = other["attention"], other["alignment"]
+    return {
+        **other,
+        "tokens": torch.full_like(other["tokens"][:1], eos),
+        "score": torch.zeros_like(torch.as_tensor(other["score"])),
+        "positional_scores": torch.zeros_like(other["positional_scores"][:1]),
+        "attention": None if attention is None else attention[..., :1],
+        "alignment": alignment[:0],
+    }
 
 
 def request_attention(models: list, is_wanted: bool) -> None:
