@@ -166,25 +166,24 @@ def _restore_quotes(gold: _Line, test: _Line, parameters: Parameters) -> None:
 
     As in EVALB, the first of two marks in a row can so be restored twice.
     """
-
-    def is_deleted(line: _Line, place: int) -> bool:
-        return line.leaves[place][0] in parameters.delete
-
-    def index(line: _Line, place: int) -> int:
-        restored = line.counts[place] if is_deleted(line, place) else 0
-        return sum(line.counts[:place]) + restored
-
-    ours, theirs = (
+    lines = gold, test
+    marks = [
         [n for n, (t, word) in enumerate(line.leaves) if t in parameters.quotes and word in _QUOTES]
-        for line in (gold, test)
-    )
-    for one in theirs:
-        wanted = index(test, one)
-        for other in ours:
-            deleted = is_deleted(test, one)
-            if deleted != is_deleted(gold, other) and index(gold, other) == wanted:
-                line, place = (test, one) if deleted else (gold, other)
-                line.counts[place] += 1
+        for line in lines
+    ]
+    # Of each mark, the number of words that count before it.
+    before = [[*accumulate(line.counts, initial=0)] for line in lines]
+    indices = [[counted[n] for n in own] for counted, own in zip(before, marks, strict=True)]
+    for i, one in enumerate(marks[1]):
+        wanted = indices[1][i]
+        for j, other in enumerate(marks[0]):
+            if indices[0][j] != wanted:
+                continue
+            is_deleted = gold.leaves[other][0] in parameters.delete
+            if is_deleted != (test.leaves[one][0] in parameters.delete):
+                side, place, first = (0, other, j) if is_deleted else (1, one, i)
+                lines[side].counts[place] += 1
+                indices[side][first:] = [index + 1 for index in indices[side][first:]]
 
 
 @dataclass
