@@ -5,17 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.cli.__main__ import main
 
 SMALL = ["--measure", "--lengths", "32", "16", "--widths", "8", "16", "--r", "4", "--k", "3"]
-
-
-def test_flags_are_frozen() -> None:
-    flags = {f for action in command_parser("complexity")._actions for f in action.option_strings}
-    assert flags == {
-        *("-h", "--help", "--n", "--d", "--k", "--r", "--measure", "--lengths", "--widths"),
-        *("--plot", "--format"),
-    }
 
 
 def test_json_has_the_frozen_keys(capsys: pytest.CaptureFixture) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import STOCK_TINY
-from vaswani_plugin.cli.__main__ import command_parser, main
+from vaswani_plugin.cli.__main__ import main
 
 INNER = (
     "2026 | INFO | train_inner | epoch 001:     {n} / 124 loss={loss}, ppl=8, wps=500, wpb={wpb}, "
@@ -62,9 +62,7 @@ def real_run(toy_data_bin, run_fairseq, tmp_path_factory) -> Path:
     return folder
 
 
-def test_flags_and_keys_are_frozen(write, capsys) -> None:
-    flags = {f for action in command_parser("curves")._actions for f in action.option_strings}
-    assert flags == {"-h", "--help", "--label", "--series", "--x", "--output", "--format"}
+def test_the_keys_are_frozen(write, capsys) -> None:
     assert main(["curves", write(inner(5)), "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert list(result) == ["x", "runs"] and list(result["runs"][0]) == ["label", "log", "series"]

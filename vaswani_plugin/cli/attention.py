@@ -63,7 +63,11 @@ def run(args: argparse.Namespace) -> int:
     _check_flags(args)
     from vaswani_plugin.export.translation import load_checkpoint_translator, load_translator
     from vaswani_plugin.figures import attention_report as report
-    from vaswani_plugin.figures.attention_statistics import as_table, corpus_statistics
+    from vaswani_plugin.figures.attention_statistics import (
+        as_table,
+        corpus_statistics,
+        write_statistics,
+    )
 
     if args.model is not None:
         translator = load_translator(args.model)
@@ -74,9 +78,8 @@ def run(args: argparse.Namespace) -> int:
         pairs = report.read_corpus(args.corpus)
         attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
         statistics = corpus_statistics(attentions)
-        report.write_statistics(statistics, args.output or [])
-        numbers = report.statistics_as_json(statistics)
-        text = as_table(statistics) if args.format == "text" else json.dumps(numbers)
+        write_statistics(statistics, args.output or [])
+        text = as_table(statistics) if args.format == "text" else json.dumps(statistics)
     else:
         attention = translator.attention(args.source, args.target)
         for flag, unknown in zip(("--source", "--target"), attention.unknown, strict=True):

@@ -1,17 +1,15 @@
-"""Pictures of `vaswani attention`: the paper's figures, heat maps of heads and of statistics.
+"""Pictures of `vaswani attention`: the paper's Figures 3 to 5, and heat maps of heads.
 
-Axes: N layers, H heads, T queries, S keys.
+Axes: H heads, T queries, S keys.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vaswani_plugin.figures.attention_statistics import STATISTICS
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.inference.attention import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,34 +119,3 @@ def _write_column(
         is_faded = marked is not None and y not in marked
         colour = "#999999" if is_faded else "black"
         panel.text(x, y, label, ha=side, va="center", fontsize=9, color=colour, **PLAIN)
-
-
-def draw_statistics(statistics: dict[str, Any], output: Path) -> None:
-    """Draw a heat map of layers by heads for every attention (rows) and statistic (columns).
-
-    Args:
-        statistics: the result of `corpus_statistics`.
-        output: file to write; its suffix chooses the format.
-
-    Raises:
-        ValueError: matplotlib is not installed.
-        OSError: the file can't be written.
-    """
-    attention = statistics["attention"]
-    layers = max(found["distance"].shape[0] for found in attention.values())
-    heads = max(found["distance"].shape[1] for found in attention.values())
-    size = (len(STATISTICS) * (1.6 + 0.3 * heads), len(attention) * (1.2 + 0.3 * layers))
-    figure = new_figure(*size)
-    panels = figure.subplots(len(attention), len(STATISTICS), squeeze=False)
-    for row, (kind, found) in zip(panels, attention.items(), strict=True):
-        for panel, (name, meaning) in zip(row, STATISTICS.items(), strict=True):
-            top = None if name in ("distance", "entropy") else 1
-            image = panel.imshow(found[name], cmap="viridis", vmin=0, vmax=top)
-            figure.colorbar(image, ax=panel)
-            panel.set_title(f"{KINDS[kind]}:\n{meaning}", fontsize=7, wrap=True)
-            count, width = found[name].shape
-            panel.set_xticks(range(width), range(1, width + 1), fontsize=6)
-            panel.set_yticks(range(count), range(1, count + 1), fontsize=6)
-            panel.set(xlabel="head", ylabel="layer")
-    figure.suptitle(f"attention heads over {statistics['sentences']} sentences")
-    save_figure(figure, output)

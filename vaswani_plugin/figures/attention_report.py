@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.figures.attention_figures import draw_heads, draw_lines, draw_statistics
+from vaswani_plugin.figures.attention_figures import draw_heads, draw_lines
 from vaswani_plugin.figures.attention_page import write_page
 from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
 from vaswani_plugin.inference.translator import Translator
@@ -68,20 +68,6 @@ def write_sentence(attention: Attention, view: View, outputs: list[Path]) -> Non
             draw_heads(*picture, path)
 
 
-def write_statistics(statistics: dict[str, Any], outputs: list[Path]) -> None:
-    """Write the result of `corpus_statistics` to files; the suffix is .json or a picture's.
-
-    Raises:
-        ValueError: matplotlib is not installed.
-        OSError: a file can't be written.
-    """
-    for path in outputs:
-        if path.suffix == ".json":
-            write_json(path, statistics_as_json(statistics), indent=None)
-        else:
-            draw_statistics(statistics, path)
-
-
 def _chosen(view: View, shown: HeadWeights) -> tuple[int, list[int]]:
     layers, heads = shown.weights.shape[:2]
     layer = layers if view.layer is None else view.layer
@@ -120,15 +106,6 @@ def as_json(attention: Attention) -> dict[str, Any]:
             for kind, heads in attention.kinds.items()
         },
     }
-
-
-def statistics_as_json(statistics: dict[str, Any]) -> dict[str, Any]:
-    """The result of `corpus_statistics`, with lists instead of arrays."""
-    kinds = {
-        kind: {k: v if k == "queries" else v.tolist() for k, v in found.items()}
-        for kind, found in statistics["attention"].items()
-    }
-    return statistics | {"attention": kinds}
 
 
 def read_corpus(paths: list[Path]) -> Iterator[tuple[str, str | None]]:
