@@ -11,7 +11,7 @@ from typing import Any
 
 PUBLIC_NAMES = {
     "ARCHITECTURES": "vaswani_plugin.model.architectures",
-    "BeamSearchGenerator": "vaswani_plugin.search.generator",
+    "BeamSearchGenerator": "vaswani_plugin.fairseq_plugin.generator",
     "Bundle": "vaswani_plugin.inference.bundle",
     "LanguageModel": "vaswani_plugin.inference.language_model",
     "MultiHeadAttention": "vaswani_plugin.modules.attention",

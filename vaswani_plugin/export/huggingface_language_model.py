@@ -35,8 +35,8 @@ from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenize
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.safetensors_file import Weights
-from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import SAFETENSORS, TextSettings
@@ -66,13 +66,14 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             "article; --to safetensors can"
         )
     try:
-        built, dictionary, _ = files.load_transformer()
+        built, dictionary, _, sizes = files.load_model()
     except ForeignModel as error:
         raise UserError(
             f"{error}, and Hugging Face has no counterpart of it; --to safetensors can"
         ) from error
-    sizes = built.sizes
-    require_known_modules(built)
+    if sizes is None:
+        raise UserError(f"{model}: Hugging Face has no counterpart of it; --to safetensors can")
+    require_known_modules(built.decoder)
     _refuse_other_models(sizes)
     weights = to_openai(built, sizes)
     require_finite(weights)
@@ -107,10 +108,10 @@ def _refuse_other_models(sizes: Configuration) -> None:
         )
 
 
-def to_openai(model: TrainedLanguageModel, sizes: Configuration) -> Weights:
+def to_openai(model: TextModel, sizes: Configuration) -> Weights:
     """The weights of a language model of ours for `OpenAIGPTLMHeadModel`."""
-    ours = model.state_dict()
-    matrix = ours["decoder.embedding.weight"]
+    ours = model.decoder.state_dict()
+    matrix = ours["embedding.weight"]
     positions = torch.arange(sizes.max_target_positions, device=matrix.device)
     found = {
         "transformer.tokens_embed.weight": matrix * math.sqrt(sizes.d_model),
@@ -118,7 +119,7 @@ def to_openai(model: TrainedLanguageModel, sizes: Configuration) -> Weights:
         "lm_head.weight": matrix,
     }
     for number in range(sizes.decoder_layers):
-        prefix = f"decoder.layers.{number}."
+        prefix = f"layers.{number}."
         layer = {k.removeprefix(prefix): w for k, w in ours.items() if k.startswith(prefix)}
         found |= {f"transformer.h.{number}.{k}": w for k, w in _layer(layer, sizes).items()}
     return {name: weight.detach().contiguous() for name, weight in found.items()}

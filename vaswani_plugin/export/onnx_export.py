@@ -33,12 +33,14 @@ from vaswani_plugin.inference.onnx_engine import (
     DECODER_WITH_PAST,
     ENCODER,
     POSITIONS,
+    OnnxBeams,
     OnnxTransformer,
     import_onnxruntime,
 )
-from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.text.output_files import write_json
 from vaswani_plugin.text.settings import OURS, Settings, weights_path
 
@@ -96,13 +98,13 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
         loaded = bundle.load_transformer()
     except ForeignModel as error:
         raise UserError(f"{error}: the ONNX export takes a {TRANSFORMER}") from error
-    sizes, weights = loaded.model.sizes, loaded.model.state_dict()
+    sizes, weights = loaded.sizes, loaded.model.state_dict()
     with untrusted(path):
         require_finite(weights)
         require_known_modules(loaded.model)
         _refuse_other_models(sizes)
     # Of the plain modules: a kernel may be none of the exporter's operators.
-    transformer = TrainedTransformer(sizes, loaded.source, loaded.target).eval()
+    transformer = build(sizes, loaded.source, loaded.target).eval()
     transformer.load_state_dict(weights)
     _refuse_large_models(transformer)
     with new_folder(output) as folder:
@@ -129,7 +131,7 @@ def _refuse_other_models(sizes: Configuration) -> None:
         raise UserError(f"an ONNX export has no counterpart of {found[0]}")
 
 
-def _refuse_large_models(model: TrainedTransformer) -> None:
+def _refuse_large_models(model: EncoderDecoder) -> None:
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
         size = sum(4 * tensor.numel() for tensor in side.parameters())
         size += 4 * model.decoder.projection.weight.numel() * (name == "decoder")
@@ -141,7 +143,7 @@ def _refuse_large_models(model: TrainedTransformer) -> None:
 
 
 @torch.no_grad()
-def check_graphs(model: TrainedTransformer, folder: Path, in_int8: bool = False) -> None:
+def check_graphs(model: EncoderDecoder, folder: Path, in_int8: bool = False) -> None:
     """Run the graphs of a folder, and compare their logits with the model's.
 
     The batch has padding on both sides, and other sizes than the traced ones.
@@ -155,8 +157,9 @@ def check_graphs(model: TrainedTransformer, folder: Path, in_int8: bool = False)
         ValueError: the logits differ, or onnxruntime can't run a graph.
     """
     encoder, decoder = model.encoder, model.decoder
+    graphs = OnnxTransformer(folder, encoder.padding_idx, threads=1)
     random = torch.Generator().manual_seed(1)
-    longest = (min(most, usual) for most, usual in zip(model.max_positions(), (9, 7), strict=True))
+    longest = (min(most, usual) for most, usual in zip(graphs.longest, (9, 7), strict=True))
     words = encoder.embedding.weight.size(0), decoder.embedding.weight.size(0)
     source, target = (
         torch.randint(4, max(count, 5), (3, length), generator=random, device="cpu")
@@ -164,16 +167,14 @@ def check_graphs(model: TrainedTransformer, folder: Path, in_int8: bool = False)
     )
     source[0, : source.size(1) // 2] = encoder.padding_idx
     source[1, source.size(1) // 2 + 1 :] = encoder.padding_idx
-    mask = source.ne(encoder.padding_idx)[:, None, None]
-    features = decoder(target, encoder(source).features, mask, right_padded=True).features
+    features = model.decode(target, model.encode(source), right_padded=True).features
     expected = decoder.project(features)
-    graphs = OnnxTransformer(folder, encoder.padding_idx, threads=1)
-    encoded = graphs.forward_torchscript({"src_tokens": source})
+    encoded = graphs.encode(source)
     whole = graphs.first.run({"input_ids": target, **encoded})["logits"]
-    beams = graphs.begin_beams(encoded)
+    beams = OnnxBeams(graphs, encoded)
     steps = []
     for column in target.split(1, dim=1):
-        beams.advance(column, torch.zeros_like(column) if steps else None)
+        beams.step(column, torch.zeros_like(column) if steps else None)
         steps.append(beams.logits(slice(None)))
     for name, logits in ((DECODER, whole), (DECODER_WITH_PAST, torch.cat(steps, dim=1))):
         _compare(logits, expected, folder / name, in_int8)

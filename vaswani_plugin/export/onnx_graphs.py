@@ -21,11 +21,10 @@ from vaswani_plugin.inference.onnx_engine import (
     cross_attention_name,
     past_names,
 )
-from vaswani_plugin.inference.transformer import TargetDecoder, TrainedTransformer
 from vaswani_plugin.modules.attention import KeyValueCache
 from vaswani_plugin.modules.masks import causal_mask
 from vaswani_plugin.modules.positions import add_positions
-from vaswani_plugin.modules.transformer import Encoder
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 
 OPSET = 17
 """The first version of ONNX's operators that has LayerNormalization."""
@@ -51,7 +50,7 @@ class EncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """decoder_model.onnx, and with `with_past` decoder_with_past_model.onnx."""
 
-    def __init__(self, decoder: TargetDecoder, with_past: bool) -> None:
+    def __init__(self, decoder: Decoder, with_past: bool) -> None:
         super().__init__()
         self.decoder = decoder
         self.with_past = with_past
@@ -92,7 +91,7 @@ class DecoderGraph(nn.Module):
         return [({"key": a, "value": b}, {"key": c, "value": d}) for a, b, c, d in fours]
 
 
-def write_graphs(model: TrainedTransformer, folder: Path) -> None:
+def write_graphs(model: EncoderDecoder, folder: Path) -> None:
     """Write the three graphs of a model, in float32, into a folder.
 
     Args:
@@ -101,7 +100,7 @@ def write_graphs(model: TrainedTransformer, folder: Path) -> None:
     """
     encoder, decoder, layers = model.encoder, model.decoder, len(model.decoder.layers)
     source = {"input_ids": (BATCH, SOURCE), "attention_mask": (BATCH, SOURCE)}
-    width = model.sizes.d_model
+    width = decoder.embedding.weight.size(1)
     _write(EncoderGraph(encoder), source, {}, ["last_hidden_state"], folder / ENCODER)
     inputs = {"input_ids": (BATCH, TARGET), "encoder_attention_mask": (BATCH, SOURCE)}
     memory = {"encoder_hidden_states": (BATCH, SOURCE, width)}

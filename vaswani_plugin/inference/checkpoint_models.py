@@ -11,10 +11,11 @@ from vaswani_plugin.checkpoint_errors import mismatches_explained, refuse_other_
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ROWS, TASK, Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
-from vaswani_plugin.inference.transformer import TrainedTransformer
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.data_folder import languages_of
 from vaswani_plugin.text.dictionary import Dictionary
@@ -33,9 +34,10 @@ class Parts(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A model in evaluation mode, on the CPU, and its dictionaries."""
+    """A model in evaluation mode, on the CPU, its configuration and its dictionaries."""
 
-    model: TrainedTransformer
+    model: EncoderDecoder
+    sizes: Configuration
     source: Dictionary
     target: Dictionary
 
@@ -50,7 +52,7 @@ def load_from_bundle(bundle: Bundle) -> Loaded:
         require_own(path, cfg["model"], ROWS)
         parts = read_parts(state, bundle.folder, bundle.languages)
         model = make_transformer(*parts, state["model"], path)
-    return Loaded(model, parts.source, parts.target)
+    return Loaded(model, *parts)
 
 
 def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
@@ -83,7 +85,7 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
             raise ForeignModel(f"neither {path} nor the names in {data} say one pair of languages")
         parts = read_parts(state, data, languages)
         model = make_transformer(*parts, state["model"], path)
-    return Loaded(model, parts.source, parts.target), languages
+    return Loaded(model, *parts), languages
 
 
 def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> Parts:
@@ -167,7 +169,7 @@ def make_transformer(
     target: Dictionary,
     weights: Mapping[str, Tensor],
     path: Path,
-) -> TrainedTransformer:
+) -> EncoderDecoder:
     """Build a model with these weights, in evaluation mode.
 
     Args:
@@ -185,16 +187,16 @@ def make_transformer(
     if sizes.next_word:
         grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
         words = grammar.ends_word, grammar.is_word
-    return with_weights(lambda: TrainedTransformer(sizes, source, target, words), weights, path)
+    return with_weights(lambda: build(sizes, source, target, words), weights, path)
 
 
-def with_weights(build: Callable[[], Model], weights: Mapping[str, Tensor], path: Path) -> Model:
+def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path: Path) -> Model:
     """Build a model with these weights, in evaluation mode.
 
     A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
 
     Args:
-        build: makes the model.
+        make: makes the model.
         weights: by the names of a checkpoint.
         path: the checkpoint, for messages.
 
@@ -203,7 +205,7 @@ def with_weights(build: Callable[[], Model], weights: Mapping[str, Tensor], path
     """
     with mismatches_explained(str(path)):
         with torch.device("meta"):
-            build().load_state_dict(weights, assign=True)
-        model = build()
+            make().load_state_dict(weights, assign=True)
+        model = make()
         model.load_state_dict(weights)
     return accelerated(model).eval()

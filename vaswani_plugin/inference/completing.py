@@ -5,41 +5,141 @@ Axes: B prompts, W beams, T new tokens.
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.batching import batches_by_length, seed_of
 from vaswani_plugin.inference.completion import (
     REPLACEMENT,
     UNKNOWN,
     CompletedPrompt,
+    Completion,
     CompletionOptions,
     Prompt,
     TextCoder,
 )
 from vaswani_plugin.inference.threads import use_threads
-from vaswani_plugin.search.completion import Completion, Watch, complete
+from vaswani_plugin.search.constraints import Constraint, Step
+from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.dictionary import Dictionary
+
+Watch = Callable[[Tensor], None]
+"""Called before each step with the new tokens of every unfinished continuation, (b, W, T)."""
+
+
+def complete(
+    model: TextModel,
+    dictionary: Dictionary,
+    prompts: list[list[int]],
+    options: SearchOptions,
+    max_new_tokens: int,
+    stop_at: int | None,
+    suppressed: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    random: torch.Generator | None = None,
+) -> list[list[Completion]]:
+    """Continue all prompts in one batch.
+
+    An end of sentence is put before every prompt, as before every sample in training.
+
+    Args:
+        model: other models than our Transformer and our LSTM read the whole text again for every
+            token.
+        dictionary: the model's dictionary.
+        prompts: token numbers, without that end of sentence; an empty prompt begins a text.
+        options: of the search; `max_len_a` and `max_len_b` are ignored.
+        max_new_tokens: a text is cut after this many new tokens, or at the model's last position.
+        stop_at: the token that ends a text, usually the end of sentence; None: no token does.
+        suppressed: words that are never written.
+        watch: called at every step with the texts so far.
+        random: draws the samples; None: PyTorch's own generator of the device.
+
+    Returns:
+        For each prompt at most W completions, the best score first.
+
+    Raises:
+        UserError: when a prompt leaves no position for a new token, `max_new_tokens` is below 1,
+            or options contradict each other.
+    """
+    if max_new_tokens < 1:
+        raise UserError(f"{max_new_tokens} new tokens: must be at least 1")
+    read = [[dictionary.eos(), *prompt] for prompt in prompts]
+    limits = [min(max_new_tokens, model.longest_target - len(prompt)) for prompt in read]
+    for number, (prompt, limit) in enumerate(zip(read, limits, strict=True), start=1):
+        if limit < 1:
+            raise UserError(
+                f"prompt {number} has {len(prompt)} tokens, the sentence's start included, which "
+                f"leaves none of the model's {model.longest_target} positions for a new one; "
+                f"shorten it"
+            )
+    if not prompts:
+        return []
+    device = next(model.decoder.parameters()).device
+    lengths = np.array([len(prompt) for prompt in read])
+    rows = [prompt + [dictionary.pad()] * (lengths.max() - len(prompt)) for prompt in read]
+    stop = dictionary.pad() if stop_at is None else stop_at
+    constraints = [_unscored_end_at_limit(limits, stop, device)]
+    if watch is not None:
+        constraints.append(lambda log_p, step: watch(step.history()))
+    search = Search(
+        [model],
+        dictionary,
+        options,
+        eos=stop,
+        constraints=tuple(constraints),
+        tokens_to_suppress=suppressed,
+        random=random,
+    )
+    found = search.run(torch.tensor(rows, device=device), prompts=(limits, lengths))
+    return [
+        [_completion(hypothesis, limit) for hypothesis in hypotheses]
+        for hypotheses, limit in zip(found, limits, strict=True)
+    ]
+
+
+def _completion(hypothesis: dict[str, Tensor], limit: int) -> Completion:
+    tokens = hypothesis["tokens"].tolist()[:-1]
+    log_probabilities = hypothesis["positional_scores"].tolist()
+    ended = len(tokens) < limit
+    return Completion(
+        tokens,
+        log_probabilities if ended else log_probabilities[:-1],
+        float(hypothesis["score"]),
+        ended,
+    )
+
+
+def _unscored_end_at_limit(limits: list[int], stop: int, device: torch.device) -> Constraint:
+    """Make the end of a text at its limit cost nothing: a cut text's score has no such term."""
+    least, limit = min(limits), torch.tensor(limits, device=device)
+
+    def constrain(log_p: Tensor, step: Step) -> None:
+        if step.number >= least:
+            is_cut = limit[step.sentences] <= step.number
+            log_p[..., stop].masked_fill_(is_cut[:, None], 0.0)
+
+    return constrain
 
 
 class Completer:
     """Completes prompts with one model; threads may use it at the same time.
 
     Args:
-        model: in evaluation mode.
+        model: the model.
         dictionary: of its tokens.
         coder: converts between texts and tokens.
         threads: of PyTorch on the CPU, for each call.
     """
 
     def __init__(
-        self, model: nn.Module, dictionary: Dictionary, coder: TextCoder, threads: int
+        self, model: TextModel, dictionary: Dictionary, coder: TextCoder, threads: int
     ) -> None:
         self.model, self.dictionary, self.coder = model, dictionary, coder
         self.threads = threads
-        self._weights = PackedWeights()
 
     def complete(
         self, prompts: list[Prompt], options: CompletionOptions, watch: Watch | None = None
@@ -49,7 +149,7 @@ class Completer:
         Args:
             prompts: of `TextCoder.prompt`.
             options: of `CompletionOptions.for_positions`.
-            watch: is called with the growing texts; see `search.completion`.
+            watch: is called with the growing texts; see `complete`.
 
         Returns:
             Each prompt with its continuations, in order.
@@ -103,7 +203,7 @@ class Completer:
         Args:
             prompts: numbers of tokens.
             batch_tokens: most tokens of a batch, padding included.
-            options, max_new_tokens, stop, suppressed, watch, random: see `search.completion`.
+            options, max_new_tokens, stop, suppressed, watch, random: see `complete`.
 
         Returns:
             The completions of each prompt, the best one first.
@@ -120,7 +220,6 @@ class Completer:
                 stop,
                 suppressed=suppressed,
                 watch=watch,
-                weights=self._weights,
                 random=random,
             )
             found.update(zip(batch, completed, strict=True))
@@ -131,7 +230,7 @@ class Completer:
     ) -> list[CompletedPrompt]:
         random = None
         if options.sampling:
-            random = torch.Generator(next(self.model.parameters()).device)
+            random = torch.Generator(next(self.model.decoder.parameters()).device)
             if options.seed is None:
                 random.seed()
             else:

@@ -7,7 +7,6 @@ from typing import Literal, TypedDict
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.options import as_flag, require_at_least
-from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
@@ -15,6 +14,24 @@ from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TextSettings
 
 UNKNOWN, LINE_END, REPLACEMENT = "<unk>", "</s>", "\ufffd"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One continuation of a prompt.
+
+    Args:
+        tokens: numbers of the new tokens, without the token that ended the text.
+        log_probabilities: natural logarithm of each token's probability, with the temperature
+            applied. If the model ended the text, the value of its end comes last.
+        score: the sum of `log_probabilities`, divided by the length penalty.
+        ended: whether the model ended the text; otherwise it was cut at the limit.
+    """
+
+    tokens: list[int]
+    log_probabilities: list[float]
+    score: float
+    ended: bool
 
 
 @dataclass(frozen=True)

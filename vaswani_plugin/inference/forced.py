@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.transformer import (
-    TrainedTransformer,
-    projected_log_probabilities,
-)
-from vaswani_plugin.modules.masks import padding_mask
-from vaswani_plugin.search.dictionary import Dictionary
+from vaswani_plugin.modules.transformer import EncoderDecoder
+from vaswani_plugin.search.models import Dictionary
 
 Encoded = Sequence[int]
 Pair = tuple[int, int]
@@ -45,21 +42,54 @@ class ForcedModel(Protocol):
         """
 
 
-class ForcedTransformer:
-    """`ForcedModel` over a Transformer that was loaded without fairseq."""
+CHUNK_ELEMENTS = 1 << 22
+"""Logits formed at a time: 16 MiB in float32."""
 
-    def __init__(self, model: TrainedTransformer) -> None:
+
+def scored_rows(x: Tensor, scored: list[slice]) -> Tensor:
+    """The positions of each text that are scored: (B, T, ...) -> (S, ...)."""
+    return torch.cat([row[part] for row, part in zip(x, scored, strict=True)])
+
+
+def projected_log_probabilities(
+    features: Tensor, targets: Tensor, project: Callable[[Tensor], Tensor], vocabulary: int
+) -> Tensor:
+    """log P of each target, in chunks, so that the logits are never in memory all at once.
+
+    Args:
+        features: outputs of the decoder, (S, D).
+        targets: numbers of tokens, (S,).
+        project: (s, D) -> logits, or log-probabilities (s, V).
+        vocabulary: V.
+
+    Returns:
+        Natural logarithms (S,), at least in float32.
+    """
+    rows = max(1, CHUNK_ELEMENTS // vocabulary)
+    found = []
+    chunks = zip(torch.split(features, rows), torch.split(targets, rows), strict=True)
+    for x, gold in chunks:
+        logits = project(x)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        found.append(-F.cross_entropy(logits, gold, reduction="none"))
+    return torch.cat(found)
+
+
+class ForcedTransformer:
+    """`ForcedModel` over a Transformer of `modules`."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
-        self.longest = model.max_positions()
+        stacks = model.encoder, model.decoder
+        source, target = (stack.positions.max_positions for stack in stacks)
+        self.longest = source, target
 
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
         """See `ForcedModel`."""
-        encoder, decoder = self.model.encoder, self.model.decoder
-        memory = encoder(sources).features[rows]  # (R, S, D)
-        mask = padding_mask(sources, encoder.padding_idx)[rows]
-        features = decoder(previous, memory, mask, right_padded=True).features  # (R, T, D)
+        memory, decoder = self.model.encode(sources).select(rows), self.model.decoder
+        features = self.model.decode(previous, memory, right_padded=True).features  # (R, T, D)
         rows, gold = features.flatten(0, 1), target.flatten()
         vocabulary = decoder.projection.weight.size(0)
         log_p = projected_log_probabilities(rows, gold, decoder.project, vocabulary)

@@ -1,27 +1,39 @@
-"""The files of a language model, and its model if that is our Transformer.
+"""The files of a language model, and its model if it is one of this plugin's.
 
 A model is a bundle, or a checkpoint with the folder of the data that it was trained on.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from torch import nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import KINDS
+from vaswani_plugin.inference.bundle import KINDS, ForeignModel
 from vaswani_plugin.inference.checkpoint_models import (
     check_digests,
     read_configuration,
     require_layers,
-    require_own,
     with_weights,
 )
 from vaswani_plugin.inference.checkpoints import load_checkpoint
-from vaswani_plugin.inference.transformer import TrainedLanguageModel
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.model.build import (
+    build_language_model,
+    build_one_layer,
+    build_recurrent_language_model,
+)
+from vaswani_plugin.model.configuration import (
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentLanguageModelConfiguration,
+)
+from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
@@ -33,7 +45,17 @@ from vaswani_plugin.text.settings import (
 )
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
-ROWS = names_of("vaswani_lm")
+ROWS = {name: names_of(name) for name in ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")}
+
+
+class LoadedText(NamedTuple):
+    """A language model in evaluation mode, on the CPU, and what is known of it."""
+
+    model: TextModel
+    dictionary: Dictionary
+    task: "TextTask"
+    sizes: Configuration | None
+    """Of a Transformer; None of other models."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +146,11 @@ class LanguageFiles:
         has_settings = (data / SETTINGS).is_file()
         return cls(path, data, load_text_pipeline(data) if has_settings else None)
 
-    def load_transformer(self) -> tuple[TrainedLanguageModel, Dictionary, TextTask]:
-        """Load the model (on the CPU), its dictionary and its task, with torch alone.
+    def load_model(self) -> LoadedText:
+        """Load the model (on the CPU), its dictionary and its task.
 
         Raises:
-            ForeignModel: the model is not the Transformer of `modules`.
+            ForeignModel: the model is none of this plugin's.
             ValueError: the checkpoint can't be used, or was trained with another dictionary.
             OSError: a file can't be read.
         """
@@ -137,27 +159,39 @@ class LanguageFiles:
             state = load_checkpoint(path)
             cfg = read_configuration(path, state)
             task = TextTask.of(cfg["task"], path)
-            require_own(path, cfg["model"], ROWS)
+            name = cfg["model"].get("_name")
+            family = next((family for family, names in ROWS.items() if name in names), None)
+            if family is None:
+                raise ForeignModel(
+                    f"{path} holds {name!r}, which only fairseq builds: let fairseq-eval-lm or "
+                    "fairseq-interactive use it"
+                )
             dictionary = load_text_dictionary(self.folder)
             check_digests(self.folder, state, target=dictionary)
-            sizes = language_model_sizes(cfg["model"], task)
-            require_layers(path, state["model"], decoder=sizes.decoder_layers)
-            model = with_weights(
-                lambda: TrainedLanguageModel(sizes, dictionary), state["model"], path
-            )
-        return model, dictionary, task
+            weights = {k.removeprefix("decoder."): v for k, v in state["model"].items()}
+            make, positions, sizes = _builder(family, cfg["model"], task, dictionary)
+            if sizes is not None:
+                require_layers(path, state["model"], decoder=sizes.decoder_layers)
+            model = TextModel(with_weights(make, weights, path), positions)
+        return LoadedText(model, dictionary, task, sizes)
 
 
-def language_model_sizes(model: Mapping[str, Any], task: TextTask) -> Configuration:
-    """The sizes in a checkpoint's configuration of the model.
+def _builder(
+    family: str, options: Mapping[str, Any], task: TextTask, dictionary: Dictionary
+) -> tuple[Callable[[], nn.Module], int, Configuration | None]:
+    """Return what builds a language model, its number of positions, and a Transformer's sizes.
 
     The number of positions is --max-target-positions, else the length of a training sample.
-
-    Raises:
-        UserError: a value has the wrong type.
     """
-    positions = model.get("max_target_positions") or task.tokens_per_sample
-    return Configuration.from_checkpoint({**model, "max_target_positions": positions}, {})
+    positions = options.get("max_target_positions") or task.tokens_per_sample
+    if family == "vaswani_lm_lstm":
+        recurrent = RecurrentLanguageModelConfiguration.from_checkpoint(options, {})
+        return partial(build_recurrent_language_model, recurrent, dictionary), sys.maxsize, None
+    if family == "vaswani_lm_one_layer":
+        one_layer = OneLayerConfiguration.from_checkpoint(options, {})
+        return partial(build_one_layer, one_layer, dictionary, positions), positions, None
+    sizes = Configuration.from_checkpoint({**options, "max_target_positions": positions}, {})
+    return partial(build_language_model, sizes, dictionary), positions, sizes
 
 
 def load_text_pipeline(folder: Path) -> Pipeline:

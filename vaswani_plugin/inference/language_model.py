@@ -38,6 +38,8 @@ from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.metrics.perplexity import count_text
 from vaswani_plugin.metrics.scored_text import count_represented, number_lines
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
+from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.sentences import check_text
@@ -49,7 +51,7 @@ class LanguageModel(LoadedFromFiles):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
-        model: in evaluation mode: a `TrainedLanguageModel`, or another module with its methods.
+        model: the model.
         dictionary: of its tokens.
         task: how it was trained to read text.
         pipeline: between raw text and tokens; None: the text is tokens divided by blanks.
@@ -58,14 +60,14 @@ class LanguageModel(LoadedFromFiles):
 
     def __init__(
         self,
-        model: Any,
+        model: TextModel,
         dictionary: Dictionary,
         task: TextTask,
         pipeline: Pipeline | None,
         threads: int | None = None,
     ) -> None:
         self.model, self.dictionary, self.task, self.pipeline = model, dictionary, task, pipeline
-        self.positions: int = model.max_decoder_positions()
+        self.positions: int = model.longest_target
         """Longest text in tokens."""
         self._coder = TextCoder(dictionary, pipeline)
         self.threads = threads or torch.get_num_threads()
@@ -81,7 +83,7 @@ class LanguageModel(LoadedFromFiles):
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
     ) -> "LanguageModel":
-        """Load a Transformer language model; it needs no fairseq.
+        """Load a language model of this plugin; it needs no fairseq.
 
         Args:
             folder: a bundle, or a checkpoint.
@@ -91,23 +93,22 @@ class LanguageModel(LoadedFromFiles):
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
 
         Raises:
-            ForeignModel: only fairseq builds this model: `interchange.language_model` loads it.
+            ForeignModel: only fairseq builds this model.
             ValueError: it is no language model, or can't be used; names the file. Or there is no
                 such `dtype`.
             OSError: a file can't be read.
         """
         files = LanguageFiles.find(Path(folder), None if data is None else Path(data))
-        model, dictionary, task = files.load_transformer()
-        model = model.to(device=device, dtype=dtype_of(dtype))
-        made = cls(model, dictionary, task, files.pipeline, threads)
+        loaded = files.load_model()
+        loaded.model.decoder.to(device=device, dtype=dtype_of(dtype))
+        made = cls(loaded.model, loaded.dictionary, loaded.task, files.pipeline, threads)
         options = {"data": data and Path(data).absolute(), "device": device, "dtype": dtype}
         return made.loaded_by(cls.from_pretrained, folder, threads=threads, **options)
 
     @property
     def device(self) -> torch.device:
         """The device of the model."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
+        return next(self.model.decoder.parameters()).device
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
     def complete(  # type: ignore[overload-overlap]
@@ -296,7 +297,7 @@ class LanguageModel(LoadedFromFiles):
                 have to carry its state.
         """
         self.require_whole_texts()
-        if carry_state and not getattr(self.model, "is_recurrent", False):
+        if carry_state and not isinstance(self.model.decoder, RecurrentLanguageModel):
             raise UserError(
                 "--carry-state: only vaswani_lm_lstm has a state to carry from window to window; "
                 "give other models --context-window N"

@@ -19,7 +19,7 @@ from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Tokens
 from vaswani_plugin.inference.search_engine import OwnSearch
-from vaswani_plugin.search.rows import all_rows, chosen_rows
+from vaswani_plugin.search.models import Start, all_rows, chosen_rows
 from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS, dictionary_name
@@ -116,8 +116,7 @@ class OnnxTransformer:
         OSError: a file can't be read.
     """
 
-    decoder = None
-    """The search has no packed weights for it."""
+    decoder = dictionary = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
         self.longest = _read_positions(folder / CONFIG)
@@ -143,31 +142,15 @@ class OnnxTransformer:
                 raise ValueError(f"{folder / name} has no {min(lacking)}: {_MAKE}")
         self.weights_name = weights
 
-    @property
-    def encoder(self) -> "OnnxTransformer":
-        """The object that encodes."""
-        return self
+        self.longest_target = self.longest[1]
 
-    def eval(self) -> "OnnxTransformer":
-        """A graph is always in evaluation mode."""
-        return self
-
-    def max_positions(self) -> tuple[int, int]:
-        """Longest source and target in tokens, the ends of sentence included."""
-        return self.longest
-
-    def max_decoder_positions(self) -> int:
-        """Longest target in tokens, the end of sentence included."""
-        return self.longest[1]
-
-    def forward_torchscript(self, net_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Encode `src_tokens` (B, S), padded on either side.
+    def encode(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Encode sources (B, S), padded on either side.
 
         Returns:
             The decoder's inputs: `encoder_hidden_states` (B, S, D) and `encoder_attention_mask`
             (B, S), 0 at padding.
         """
-        tokens = net_input["src_tokens"]
         mask = tokens.ne(self.padding_idx).long()
         encoded = self.encoder_graph.run({"input_ids": tokens, "attention_mask": mask})
         return {
@@ -175,22 +158,22 @@ class OnnxTransformer:
             "encoder_attention_mask": mask,
         }
 
-    def begin_beams(self, encoded: dict[str, Tensor]) -> "OnnxBeams":
-        """The hypotheses of a batch that `forward_torchscript` encoded."""
-        return OnnxBeams(self, encoded)
+    def prepare(self) -> tuple[Start, bool]:
+        """See `search.models.Model`."""
+        return lambda sources, beam, _: OnnxBeams(self, self.encode(sources.tokens)), False
 
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
         """See `forced.ForcedModel`."""
-        encoded = self.forward_torchscript({"src_tokens": sources})
+        encoded = self.encode(sources)
         inputs = {name: tensor[rows] for name, tensor in encoded.items()}
         logits = self.first.run({"input_ids": previous, **inputs})["logits"]
         return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
 
 class OnnxBeams:
-    """The hypotheses of one batch; each `advance` appends a token. See `stepping.Beams`.
+    """The hypotheses of one batch; each `step` appends a token. See `search.models.Beams`.
 
     Args:
         model: the graphs.
@@ -204,7 +187,7 @@ class OnnxBeams:
         self.past: dict[str, Tensor] = {}  # of the target
         self.beams = 1
 
-    def advance(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
         """Append a token to every hypothesis.
 
         Args:

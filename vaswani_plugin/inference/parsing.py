@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, overload
 
 import torch
 
@@ -22,12 +22,13 @@ from vaswani_plugin.inference.engine import Decoded
 from vaswani_plugin.inference.engines import dtype_of
 from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import require_at_least
-from vaswani_plugin.inference.search_engine import TokenDictionary, generate, make_sample
+from vaswani_plugin.inference.search_engine import TokenDictionary, decode, source_rows
 from vaswani_plugin.inference.sources import TextTooLong
 from vaswani_plugin.inference.threads import use_threads
-from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.modules.transformer import EncoderDecoder
+from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.search import Search
 from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
@@ -137,7 +138,7 @@ class Parser(LoadedFromFiles):
     """A trained parser; threads may use it at the same time.
 
     Args:
-        model: an encoder-decoder in evaluation mode: a `TrainedTransformer`, or one of fairseq's.
+        model: encoder and decoder.
         source: dictionary of the words' units.
         target: dictionary of the trees' symbols.
         pipeline: of the parser's bundle.
@@ -146,20 +147,20 @@ class Parser(LoadedFromFiles):
 
     def __init__(
         self,
-        model: Any,
+        model: EncoderDecoder,
         source: ParserDictionary,
         target: ParserDictionary,
         pipeline: Pipeline,
         threads: int | None = None,
     ) -> None:
         self.model, self.source, self.target, self.pipeline = model, source, target, pipeline
-        self.longest_source: int = model.max_positions()[0] - 1
+        self.longest_source: int = model.encoder.positions.max_positions - 1
         """Most units of a sentence."""
         assert isinstance(pipeline.settings, TreeSettings)
         self.settings = pipeline.settings
         self.threads = threads or torch.get_num_threads()
         self._grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
-        self._weights = PackedWeights()
+        self._searched = TransformerModel(model)
 
     @classmethod
     def from_pretrained(
@@ -291,19 +292,18 @@ class Parser(LoadedFromFiles):
             yield ParsedSentence(tuple(sentence.words), tuple(parses))
 
     def _decode(
-        self, sources: list[list[str]], options: ParseOptions, search: SearchOptions
+        self, sources: list[list[str]], options: ParseOptions, chosen: SearchOptions
     ) -> list[list[Decoded]]:
         use_threads(self.threads)
-        generator = BeamSearchGenerator(
-            [self.model],
+        search = Search(
+            [self._searched],
             self.target,
-            search,
+            chosen,
             start_tracking=() if options.unconstrained else (self._grammar.start_tracking,),
-            weights=self._weights,
             with_attention=False,
         )
-        device = next(self.model.parameters()).device
-        return generate(generator, make_sample(sources, self.source, device), self.target)
+        device = self.model.decoder.projection.weight.device
+        return decode(search, source_rows(sources, self.source, device), self.target)
 
     def _bracketing(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> str:
         try:

@@ -11,8 +11,9 @@ from itertools import islice
 import torch
 
 from vaswani_plugin.inference.batching import batches_by_length
-from vaswani_plugin.inference.stream_scoring import ScoringModel
+from vaswani_plugin.inference.stream_scoring import log_probabilities
 from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
+from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 
 
@@ -90,7 +91,7 @@ class Perplexity:
 
 @torch.no_grad()
 def score_texts(
-    model: ScoringModel,
+    model: TextModel,
     dictionary: Dictionary,
     texts: Sequence[tuple[str, ...]],
     batch_tokens: int,
@@ -98,7 +99,7 @@ def score_texts(
     """Score texts, each by itself.
 
     Args:
-        model: in evaluation mode.
+        model: the language model.
         dictionary: of its tokens.
         texts: their tokens, without an end.
         batch_tokens: most tokens of a batch, padding included.
@@ -107,7 +108,7 @@ def score_texts(
         The number of each text, from 0 on, and its score; the longest texts first.
     """
     index, end = dictionary.index, dictionary.eos()
-    device = next(iter(model.parameters())).device
+    device = next(model.decoder.parameters()).device
     for batch in batches_by_length([len(text) + 1 for text in texts], batch_tokens):
         rows = [[*map(index, texts[place]), end] for place in batch]
         tokens = torch.full((len(rows), len(rows[0])), dictionary.pad(), device="cpu")  # (B, T)
@@ -115,7 +116,7 @@ def score_texts(
             place[: len(row)] = torch.tensor([end, *row[:-1]], device="cpu")
         targets = torch.tensor([number for row in rows for number in row], device=device)  # (S,)
         scored = [slice(len(row)) for row in rows]
-        rest = iter(model.log_probabilities(tokens.to(device), scored, targets).tolist())
+        rest = iter(log_probabilities(model, tokens.to(device), scored, targets).tolist())
         for place in batch:
             text = texts[place]
             yield place, TextScore(text, tuple(islice(rest, len(text) + 1)))

@@ -4,8 +4,7 @@ Axes: B sentences of a batch, S longest source in tokens, P longest prefix, both
 N layers, H heads, T target tokens.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -17,11 +16,10 @@ from vaswani_plugin.inference.checkpoint_models import Loaded
 from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.inference.forced import ForcedModel, ForcedScorer, ForcedTransformer
 from vaswani_plugin.inference.threads import use_threads
-from vaswani_plugin.inference.transformer import TrainedTransformer
-from vaswani_plugin.search.dictionary import Dictionary
-from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.modules.transformer import EncoderDecoder
+from vaswani_plugin.search.models import Dictionary, Model, TransformerModel
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.packing import PackedWeights
+from vaswani_plugin.search.search import Search
 
 
 class TokenDictionary(Dictionary, Protocol):
@@ -35,7 +33,7 @@ class OwnSearch:
     """Our search over one model; a subclass adds `attention`.
 
     Args:
-        model: an encoder-decoder with the interface of the search.
+        model: of the search.
         forced: the same model, to score given targets.
         source: dictionary.
         target: dictionary.
@@ -45,18 +43,17 @@ class OwnSearch:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         forced: ForcedModel,
         source: TokenDictionary,
         target: TokenDictionary,
         device: torch.device,
         threads: int | None = None,
     ) -> None:
-        self.model = model
-        self.threads = threads or torch.get_num_threads()
+        self.searched = model
         self.source, self.target = source, target
+        self.threads = threads or torch.get_num_threads()
         self.device = device
-        self.weights = PackedWeights()
         self.longest_source, self.longest_target = (length - 1 for length in forced.longest)
         self.forced = ForcedScorer([forced], source, target, device)
 
@@ -77,17 +74,15 @@ class OwnSearch:
         random = None
         if seed is not None:
             random = torch.Generator(self.device).manual_seed(seed)
-        generator = BeamSearchGenerator(
-            [self.model],
+        search = Search(
+            [self.searched],
             self.target,
             options,
-            weights=self.weights,
             with_attention=options.print_alignment is not None,
             random=random,
         )
         prefix = None if prefixes is None else make_prefix(prefixes, self.target, self.device)
-        sample = make_sample(sources, self.source, self.device)
-        return generate(generator, sample, self.target, prefix)
+        return decode(search, source_rows(sources, self.source, self.device), self.target, prefix)
 
     def score(
         self, sources: Sequence[Tokens], targets: Sequence[Tokens]
@@ -98,7 +93,7 @@ class OwnSearch:
 
 
 class SearchEngine(OwnSearch):
-    """Our search over a Transformer that was loaded without fairseq.
+    """Our search over a Transformer of `modules`.
 
     Args:
         loaded: the model and its dictionaries.
@@ -114,9 +109,9 @@ class SearchEngine(OwnSearch):
         dtype: torch.dtype | None = None,
         threads: int | None = None,
     ) -> None:
-        model = loaded.model.to(device=device, dtype=dtype)
-        dictionaries = loaded.source, loaded.target
-        super().__init__(model, ForcedTransformer(model), *dictionaries, device, threads)
+        self.model = loaded.model.to(device=device, dtype=dtype)
+        both = TransformerModel(self.model), ForcedTransformer(self.model)
+        super().__init__(*both, loaded.source, loaded.target, device, threads)
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
         """See `Engine`."""
@@ -158,56 +153,38 @@ def encode_pair(
     return EncodedPair([*ids[0], of_source.eos()], [of_target.eos(), *ids[1]], unknown)
 
 
-@contextmanager
-def memory_errors_explained(sample: dict[str, Any]) -> Iterator[None]:
-    """Within the context, a UserError replaces PyTorch's error when a GPU's memory is full."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        sentences, longest = sample["net_input"]["src_tokens"].shape
-        raise UserError(
-            f"the GPU's memory does not hold a batch of {sentences} sentences of up to {longest} "
-            f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
-            f"Python), or decode on the CPU"
-        ) from error
-
-
-def generate(
-    generator: BeamSearchGenerator,
-    sample: dict[str, Any],
-    dictionary: TokenDictionary,
-    prefix: Tensor | None = None,
+def decode(
+    search: Search, sources: Tensor, dictionary: TokenDictionary, prefix: Tensor | None = None
 ) -> list[list[Decoded]]:
     """The hypotheses of a batch.
 
     Args:
-        generator: of our search.
-        sample: of `make_sample`.
+        search: over our model.
+        sources: of `source_rows`.
         dictionary: of the target.
         prefix: of `make_prefix`; None: the outputs begin freely.
 
     Raises:
         UserError: a prefix is too long, or the batch doesn't fit into the GPU's memory.
     """
-    with memory_errors_explained(sample):
-        found = generator.generate(generator.models, sample, prefix)
+    try:
+        found = search.run(sources, prefix=prefix)
+    except torch.OutOfMemoryError as error:
+        sentences, longest = sources.shape
+        raise UserError(
+            f"the GPU's memory does not hold a batch of {sentences} sentences of up to {longest} "
+            f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
+            f"Python), or decode on the CPU"
+        ) from error
     return [[make_decoded(h, dictionary) for h in hypotheses] for hypotheses in found]
 
 
-def make_sample(
-    sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device
-) -> dict[str, Any]:
-    """fairseq's batch: `net_input` with `src_tokens` (B, S), padded on the left, and `src_lengths`.
-
-    Each source gets its end of sentence.
-    """
+def source_rows(sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
+    """Sources with their ends of sentence as numbers, (B, S), padded on the left."""
     rows = [[*map(dictionary.index, tokens), dictionary.eos()] for tokens in sources]
     longest = max(map(len, rows))
     padded = [[dictionary.pad()] * (longest - len(row)) + row for row in rows]
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    return {
-        "net_input": {"src_tokens": torch.tensor(padded, device=device), "src_lengths": lengths}
-    }
+    return torch.tensor(padded, device=device)
 
 
 def make_prefix(prefixes: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
@@ -230,9 +207,9 @@ def make_decoded(hypothesis: dict[str, Any], dictionary: TokenDictionary) -> Dec
 
 @torch.no_grad()
 def attention_weights(
-    model: TrainedTransformer, source: Sequence[int], read: Sequence[int]
+    model: EncoderDecoder, source: Sequence[int], read: Sequence[int]
 ) -> dict[str, Weights]:
-    """The weights of the three attentions, for a Transformer that was loaded without fairseq.
+    """The weights of the three attentions.
 
     Args:
         model: in evaluation mode.
@@ -243,9 +220,10 @@ def attention_weights(
         (N, H, T, S) of each kind.
     """
     device = model.decoder.projection.weight.device
-    encoded = model.encoder(torch.tensor([source], device=device), need_weights=True)
-    tokens = torch.tensor([read], device=device)
-    decoded = model.decoder(tokens, encoded.features, need_weights=True)
+    tokens = torch.tensor([source], device=device)
+    encoded = model.encoder(tokens, need_weights=True)
+    target = torch.tensor([read], device=device)
+    decoded = model.decode(target, model.encode(tokens), need_weights=True)
     layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
     return {
         kind: torch.cat(found).float().cpu().numpy()  # of each layer (1, H, T, S)

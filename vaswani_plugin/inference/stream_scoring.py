@@ -17,49 +17,39 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.forced import projected_log_probabilities, scored_rows
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
+from vaswani_plugin.search.models import TextModel
 
 Advance = Callable[[int], object]
 
 
-class ScoringModel(Protocol):
-    """The interface of a language model that scoring needs."""
+def log_probabilities(
+    model: TextModel, tokens: Tensor, scored: list[slice], targets: Tensor
+) -> Tensor:
+    """log P of given next tokens.
 
-    def log_probabilities(self, tokens: Tensor, scored: list[slice], targets: Tensor) -> Tensor:
-        """log P of given next tokens.
+    Args:
+        model: the language model.
+        tokens: texts shifted right, (B, T), padded on the right.
+        scored: the positions of each text whose next tokens are scored.
+        targets: these next tokens, text after text, (S,).
 
-        Args:
-            tokens: texts shifted right, (B, T), padded on the right.
-            scored: the positions of each text whose next tokens are scored.
-            targets: these next tokens, text after text, (S,).
-
-        Returns:
-            Natural logarithms (S,), at least in float32.
-        """
-
-    def continued_log_probabilities(
-        self, tokens: Tensor, targets: Tensor, states: object
-    ) -> tuple[Tensor, object]:
-        """log P of the next tokens of one text; only recurrent models are asked.
-
-        Args:
-            tokens: the next inputs, (1, T).
-            targets: the tokens that follow each of them, (T,).
-            states: what the call before returned; None at the beginning.
-
-        Returns:
-            Natural logarithms (T,), and the states after the text, without a gradient.
-        """
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """See `torch.nn.Module.parameters`."""
+    Returns:
+        Natural logarithms (S,), at least in float32.
+    """
+    rows = scored_rows(model.features(tokens), scored)
+    decoder = model.decoder
+    return projected_log_probabilities(
+        rows, targets, decoder.project, decoder.embedding.weight.size(0)
+    )
 
 
 @dataclass(frozen=True)
@@ -98,7 +88,7 @@ class StreamScorer:
     """A model and the stream that it scores.
 
     Args:
-        model: in evaluation mode.
+        model: the language model.
         numbers: the stream, (N,).
         pad: number of the padding symbol.
         end: number of </s>, which is the first input of the stream.
@@ -107,7 +97,7 @@ class StreamScorer:
 
     def __init__(
         self,
-        model: ScoringModel,
+        model: TextModel,
         numbers: NDArray[np.int64],
         pad: int,
         end: int,
@@ -115,8 +105,8 @@ class StreamScorer:
     ) -> None:
         self.model = model
         self.carry_state = carry_state
-        self.states: object = None
-        self.device = next(model.parameters()).device
+        self.states: States | None = None
+        self.device = next(model.decoder.parameters()).device
         self.pad = pad
         self.targets = torch.from_numpy(numbers)
         self.inputs = torch.cat([self.targets.new_tensor([end]), self.targets[:-1]])
@@ -194,21 +184,25 @@ class StreamScorer:
             row[: window.stop - window.start] = self.inputs[window.start : window.stop]
         scored = [slice(w.first - w.start, w.stop - w.start) for w in batch]
         targets = self.targets[batch[0].first : batch[-1].stop].to(self.device)
-        return self.model.log_probabilities(tokens.to(self.device), scored, targets)
+        return log_probabilities(self.model, tokens.to(self.device), scored, targets)
 
     def _go_on(self, window: Window) -> Tensor:
         """(S,): the log-probabilities of the next window, from the state after those before it."""
         part = slice(window.first, window.stop)
-        found, self.states = self.model.continued_log_probabilities(
-            self.inputs[part][None].to(self.device), self.targets[part].to(self.device), self.states
-        )
-        return found
+        model: RecurrentLanguageModel = self.model.decoder
+        features, states = model.read(self.inputs[part][None].to(self.device), self.states)
+        self.states = [(h.detach(), c.detach()) for h, c in states]
+        vocabulary = model.embedding.weight.size(0)
+        targets = self.targets[part].to(self.device)
+        return projected_log_probabilities(features[0], targets, model.project, vocabulary)
 
 
 @contextlib.contextmanager
-def kept_weights(model: ScoringModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+def kept_weights(model: TextModel) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
     """Yield the trainable weights and copies of them; restore the weights at the end."""
-    weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
+    weights: list[Tensor] = [
+        weight for weight in model.decoder.parameters() if weight.requires_grad
+    ]
     trained = [weight.detach().clone() for weight in weights]
     try:
         yield weights, trained

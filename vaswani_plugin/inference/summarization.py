@@ -14,11 +14,10 @@ from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.batching import one_or_many, split_into_buffers
 from vaswani_plugin.inference.completing import Completer
-from vaswani_plugin.inference.completion import UNKNOWN, TextCoder
+from vaswani_plugin.inference.completion import UNKNOWN, Completion, TextCoder
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import as_flag, require_at_least
-from vaswani_plugin.search.completion import Completion
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
 from vaswani_plugin.text.corpus_io import join_words

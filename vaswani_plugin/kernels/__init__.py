@@ -3,9 +3,10 @@
     model = accelerate(model)
 
 A kernel has the same value and gradient as the plain function, and calls the plain function where
-the kernel doesn't apply. Parameters and `state_dict` stay as they are. `VASWANI_KERNELS=off` uses
-no kernels; `VASWANI_KERNELS=linear,fused_loss` uses only the named ones.
-`recipes/benchmarks/kernels.sh` measures the gain of each.
+the kernel doesn't apply. One more, the packed decoding step, replaces a decoder in the search.
+Parameters and `state_dict` stay as they are. `VASWANI_KERNELS=off` uses no kernels;
+`VASWANI_KERNELS=linear,fused_loss` uses only the named ones. `recipes/benchmarks/kernels.sh`
+measures the gain of each.
 """
 
 import os
@@ -16,13 +17,14 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels.add_norm import FusedAddNorm
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.linear import OneDNNLinear
+from vaswani_plugin.kernels.packed_step import Packing
 from vaswani_plugin.matrix_library import chosen_library
 from vaswani_plugin.modules.loss import projected_loss
 
 VARIABLE = "VASWANI_KERNELS"
 MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}
 """Kernels that replace a module, by name; a kernel's `equals` is the class that it replaces."""
-NAMES = (*MODULES, "fused_loss")
+NAMES = (*MODULES, "fused_loss", "packed_step")
 
 
 def wanted_kernels() -> tuple[str, ...]:
@@ -68,3 +70,12 @@ def accelerate(model: nn.Module) -> nn.Module:
     if "fused_loss" in wanted and getattr(model, "projected_loss", None) is projected_loss:
         model.projected_loss = fused_projected_loss
     return model
+
+
+def packing() -> Packing | None:
+    """Make what packs a decoder's weights for search; None where that kernel is not wanted.
+
+    Raises:
+        UserError: see `wanted_kernels`.
+    """
+    return Packing() if "packed_step" in wanted_kernels() else None

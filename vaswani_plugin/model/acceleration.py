@@ -1,6 +1,6 @@
 """The only file outside `vaswani_plugin/kernels/` that imports the kernels."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -17,3 +17,10 @@ def accelerated(model: Model) -> Model:
     """
     kernels.accelerate(model)
     return model
+
+
+def packing() -> Any:
+    """Make what packs a decoder's weights for search: `kernels.Packing`, or None without it."""
+    found = None
+    found = kernels.packing()
+    return found

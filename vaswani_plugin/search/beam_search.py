@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.search.candidates import Candidates
 from vaswani_plugin.search.constraints import (
     Constraint,
     Step,
@@ -21,17 +22,16 @@ from vaswani_plugin.search.constraints import (
     force_end,
     force_token,
 )
-from vaswani_plugin.search.hypotheses import (
+from vaswani_plugin.search.finished import (
+    FairseqRules,
     FinishedHypotheses,
     FinishedSearches,
     History,
     Hypothesis,
+    PaperRules,
     Paths,
 )
-from vaswani_plugin.search.rows import all_rows
-from vaswani_plugin.search.rules import FairseqRules, PaperRules
-from vaswani_plugin.search.selection import Candidates
-from vaswani_plugin.search.stepping import Ensemble
+from vaswani_plugin.search.models import Ensemble, all_rows
 
 CHUNK = 2**21
 """Log-probabilities processed together: few enough to stay in the processor's cache."""
@@ -120,7 +120,7 @@ class BeamSearch:
                 sentence without any output.
         """
         for step in range(self.last_step + 1):
-            attention = self.ensemble.advance(self.tokens, self.parents)
+            attention = self.ensemble.step(self.tokens, self.parents)
             for tracker in self.trackers:
                 tracker.advance(self.tokens, self.parents)
             if attention is not None:  # at the start all groups share one beam

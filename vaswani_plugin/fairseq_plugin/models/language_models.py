@@ -67,6 +67,8 @@ class TextDecoder(CausalDecoder):
 class LanguageDecoder(LanguageModel, TextDecoder):
     """`modules.language_model.LanguageModel` as fairseq's models expect it."""
 
+    equals = LanguageModel
+
     def forward(
         self,
         src_tokens: Tensor,

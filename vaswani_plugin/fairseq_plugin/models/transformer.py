@@ -26,7 +26,7 @@ from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS
 from vaswani_plugin.model.build import build, require_positions
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.modules.transformer import Decoder, Encoder, cached_positions
+from vaswani_plugin.modules.transformer import Decoder, Encoder, Memory, cached_positions
 
 EncoderOut = dict[str, list[Tensor]]
 """The output of `VaswaniEncoder`, by name."""
@@ -109,7 +109,18 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             fairseq's alignments and its replacing of unknown words. False saves the work.
     """
 
+    equals = Decoder
     alignment_wanted = True
+
+    def memory(self, encoder_out: EncoderOut) -> Memory:
+        """Read the encoder's output as `modules` do, batch first."""
+        features = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
+        padding = encoder_out["encoder_padding_mask"]
+        mask = ~padding[0][:, None, None, :] if padding else None
+        words = None
+        if self.next_word is not None:
+            words = self.next_word.words(encoder_out["src_tokens"][0], features)
+        return Memory(features, mask, words)
 
     def forward(
         self,
@@ -153,17 +164,14 @@ class VaswaniDecoder(Decoder, CausalDecoder):
             wants_alignment = wants_alignment and self.alignment_wanted
         if wants_alignment and alignment_layer is None:
             alignment_layer = len(self.layers) - 1
-        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # (S, B, D) -> (B, S, D)
-        padding = encoder_out["encoder_padding_mask"]
-        added = None
-        if self.next_word is not None:
-            words = self.next_word.words(encoder_out["src_tokens"][0], memory)
+        memory, added = self.memory(encoder_out), None
+        if memory.words is not None:
             written = self.next_word.written(prev_output_tokens)
-            added = self.next_word(words, written[:, cached_positions(incremental_state) :])
+            added = self.next_word(memory.words, written[:, cached_positions(incremental_state) :])
         output = super().forward(
             prev_output_tokens,
-            memory,
-            ~padding[0][:, None, None, :] if padding else None,
+            memory.features,
+            memory.mask,
             incremental_state,
             self.right_padded,
             full_context_alignment,

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
     VaswaniTranslationTask,
 )
-from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 

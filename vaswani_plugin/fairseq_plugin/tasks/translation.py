@@ -20,6 +20,7 @@ from fairseq.utils import convert_padding_direction
 
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.fairseq_plugin.tasks._dictionary import DictionaryDigests, TextDictionary
 from vaswani_plugin.fairseq_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
 from vaswani_plugin.fairseq_plugin.tasks._precision import AutocastOnCPU
@@ -29,7 +30,6 @@ from vaswani_plugin.fairseq_plugin.tasks._real_tokens import (
     indices_in_training,
     tokens_of_batches,
 )
-from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,15 @@
-"""The beam search that fairseq's commands call, and the hypotheses that they print.
+"""A search: options in, the hypotheses of a batch out; threads share the batch.
+
+A search consists of many small operations in sequence. Threads inside an operation wait for each
+other at its end; threads with their own sentences don't. (`vaswani_tiny`, 1,000 sentences, AVX2:
+6.6 s with two such threads, 7.3 s with two threads inside the operations, 11.3 s with one.)
 
 Axes: B sentences, S source length, T target length, W beam width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 
@@ -13,8 +19,13 @@ from torch import Tensor
 
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.alignment import hard_alignment, soft_alignment
 from vaswani_plugin.search.beam_search import BeamSearch, Choose
+from vaswani_plugin.search.candidates import (
+    Candidates,
+    best_candidates,
+    diverse_candidates,
+    sampled_candidates,
+)
 from vaswani_plugin.search.constraints import (
     Constraint,
     StartTracking,
@@ -24,35 +35,41 @@ from vaswani_plugin.search.constraints import (
     block_repeats,
     forbid,
 )
-from vaswani_plugin.search.dictionary import Dictionary, require_one_dictionary
-from vaswani_plugin.search.hypotheses import Hypothesis
-from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.packing import Packed, PackedWeights
-from vaswani_plugin.search.rules import FairseqRules, PaperRules
-from vaswani_plugin.search.selection import (
-    Candidates,
-    best_candidates,
-    diverse_candidates,
-    sampled_candidates,
+from vaswani_plugin.search.finished import FairseqRules, Hypothesis, PaperRules
+from vaswani_plugin.search.models import (
+    Dictionary,
+    Ensemble,
+    Model,
+    Sources,
+    Start,
+    require_one_dictionary,
+    weights_of,
 )
-from vaswani_plugin.search.stepping import Ensemble
-from vaswani_plugin.search.threads import run_in_threads, split_among_threads, threads_inside
+from vaswani_plugin.search.options import SearchOptions
+
+WORTH_THREADS = 2**25
+"""Multiply-adds of a step from which PyTorch's threads gain inside its operations. With fewer, each
+operation waits for the other thread about as long as it computes; and where another process keeps
+a core busy, it waits for the scheduler. (One sentence, beam 4, two threads over one, AMD with AVX2:
+`vaswani_tiny` 1.0 times as fast, base 1.5 times; beside a busy process tiny 0.02 times.)"""
+LEAST_SHARE = 8
+"""Fewest sentences of a thread."""
+MOST_SHARES = 4
+"""Greatest number of threads. Python runs one thread at a time; only two were measured."""
 
 
-class BeamSearchGenerator:
-    """The sequence generator of `fairseq-generate` and `fairseq-interactive`.
+class Search:
+    """A search over one model, or an ensemble, with fixed options.
 
     Args:
-        models: an ensemble of encoder-decoders over the same dictionaries.
+        models: over the same target dictionary.
         dictionary: of the target.
         options: see `SearchOptions`.
         tokens_to_suppress: words that are never output.
-        symbols_to_strip_from_output: numbers of tokens that fairseq shouldn't print.
         eos: number of the end of sentence, if not the dictionary's.
         prefix_allowed_tokens_fn: (sentence, tokens so far) -> tokens that may come next.
         constraints: further constraints on the next token.
         start_tracking: functions that make the trackers of a batch.
-        weights: packed weights, shared by generators over the same models; None: new ones.
         with_attention: whether hypotheses include their attention to the source, which alignments
             need; False saves time in our models.
         random: draws the samples; None: PyTorch's own generator of the device.
@@ -64,17 +81,15 @@ class BeamSearchGenerator:
 
     def __init__(
         self,
-        models: list,
+        models: list[Model],
         dictionary: Dictionary,
         options: SearchOptions,
         *,
         tokens_to_suppress: tuple[str, ...] = (),
-        symbols_to_strip_from_output: set[int] | None = None,
         eos: int | None = None,
         prefix_allowed_tokens_fn: Callable[[int, Tensor], list[int]] | None = None,
         constraints: tuple[Constraint, ...] = (),
         start_tracking: tuple[StartTracking, ...] = (),
-        weights: PackedWeights | None = None,
         with_attention: bool = True,
         random: torch.Generator | None = None,
     ) -> None:
@@ -85,14 +100,11 @@ class BeamSearchGenerator:
                 f"give at most {len(dictionary) - 1}: padding is never output"
             )
         self.models, self.dictionary, self.options = models, dictionary, options
-        self.weights = PackedWeights() if weights is None else weights
         self.with_attention, self.random = with_attention, random
         # Counted now: fairseq-generate --remove-bpe adds the words of its references later.
         self.vocabulary = len(dictionary)
         self.pad, self.unk = dictionary.pad(), dictionary.unk()
         self.eos = dictionary.eos() if eos is None else eos
-        self.beam_size = options.beam
-        self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}
         self.suppressed = [dictionary.index(token) for token in tokens_to_suppress]
         self.more, self.start_tracking = list(constraints), start_tracking
         if prefix_allowed_tokens_fn is not None:
@@ -105,28 +117,26 @@ class BeamSearchGenerator:
             )
         else:
             self.rules = FairseqRules(lenpen)
-        for model in models:
-            model.eval()
-        decoders = [m.decoder for m in models if isinstance(m.decoder, torch.nn.Module)]
-        self.decoder_weights = sum(p.numel() for each in decoders for p in each.parameters())
+        self.decoder_weights = weights_of(models)
 
     @torch.no_grad()
-    def generate(
+    def run(
         self,
-        models: list,
-        sample: dict,
-        prefix_tokens: Tensor | None = None,
-        constraints: None = None,
-        bos_token: int | None = None,
+        sources: Tensor,
+        more: dict | None = None,
+        prefix: Tensor | None = None,
+        start: int | None = None,
+        prompts: tuple[list[int], np.ndarray] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translate a batch.
+        """Search the outputs of a batch.
 
         Args:
-            models: unused; the constructor's models translate.
-            sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
-            prefix_tokens: tokens that each output must begin with, (B, P), padded on the right.
-            constraints: must be None; only fairseq's own generator supports them.
-            bos_token: number of the token before the first one; default: end of sentence.
+            sources: (B, S), padded on either side.
+            more: see `Sources`.
+            prefix: tokens that each output must begin with, (B, P), padded on the right.
+            start: number of the token before the first one; None: end of sentence.
+            prompts: of prompts, in place of sources, the greatest number of new tokens of each, and
+                their lengths (B,).
 
         Returns:
             For each sentence at most W hypotheses, the best score first: `tokens` (T,) with the
@@ -137,71 +147,50 @@ class BeamSearchGenerator:
             UserError: when a source is empty or too long, the limits or the constraints contradict
                 each other, or a model's output is not a number.
         """
-        if constraints is not None:
-            raise UserError("constraints: our search has none; take fairseq's own generator")
-        net_input = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        sources = net_input["src_tokens"]
-        if prefix_tokens is None:
-            prefix_tokens = sources.new_empty(sources.size(0), 0)
-        limits, lengths = self._limits(sources, prefix_tokens)
-        start = self.eos if bos_token is None else bos_token
-        packed = [self.weights.of(model.decoder) for model in self.models]
-        shares = (
-            split_among_threads(len(limits))
-            if self._is_shareable(sources, packed)
-            else [slice(None)]
-        )
+        if prefix is None:
+            prefix = sources.new_empty(sources.size(0), 0)
+        limits, lengths = prompts or self._limits(sources, prefix)
+        batch = Sources(sources, lengths, more or {})
+        prepared = [model.prepare() for model in self.models]
+        starts = [begin for begin, _ in prepared]
+        shares = [slice(None)]
+        # Threads can share the batch where sentences are independent and Python has little to do.
+        if runs_on_host(sources.device) and all(shareable for _, shareable in prepared):
+            if not (self.options.sampling or self.more):
+                shares = split_among_threads(len(limits))
         trackers = [track(sources, limits) for track in self.start_tracking]
         results: list[list[Hypothesis]] = [[] for _ in limits]
+        first = self.eos if start is None else start
 
         def search(share: slice) -> None:
-            rows = {k: v[share] if torch.is_tensor(v) else v for k, v in net_input.items()}
             own = [copy(tracker) for tracker in trackers]
             for tracker in own:
                 tracker.keep(torch.arange(len(limits), device=sources.device)[share])
-            known = None if lengths is None else lengths[share]
-            part = prefix_tokens[share], limits[share], known
-            results[share] = self._search(rows, packed, *part, start, own)
+            part = batch.part(share), prefix[share], limits[share]
+            results[share] = self._search(starts, *part, first, own)
 
         # A step multiplies each row with every weight of the decoders.
         with threads_inside(len(limits) * self.options.beam * self.decoder_weights):
             run_in_threads(search, shares)
         if not self.rules.by_sentence:
-            self._repeat_given(results, prefix_tokens)
+            self._repeat_given(results, prefix)
         if self.options.print_alignment:
             self._align(results, sources.cpu())
         return results
 
-    def _is_shareable(self, sources: Tensor, packed: list[Packed | None]) -> bool:
-        """Return whether threads can share the batch: sentences independent, weights packed."""
-        return (
-            runs_on_host(sources.device)
-            and not (self.options.sampling or self.more)
-            and None not in packed
-        )
-
     def _search(
         self,
-        net_input: dict[str, Tensor],
-        packed: list[Packed | None],
+        starts: list[Start],
+        sources: Sources,
         prefix: Tensor,
         limits: list[int],
-        known_lengths: np.ndarray | None,
-        start: int,
+        first: int,
         trackers: list[Tracker],
     ) -> list[list[Hypothesis]]:
         options = self.options
         groups = options.beam if options.sampling else max(options.diverse_beam_groups, 1)
-        ensemble = Ensemble(
-            self.models,
-            packed,
-            net_input,
-            options.beam,
-            options.temperature,
-            self.vocabulary,
-            self.with_attention,
-            known_lengths,
-        )
+        members = [start(sources, options.beam, self.with_attention) for start in starts]
+        ensemble = Ensemble(members, self.vocabulary, options.temperature)
         return BeamSearch(
             ensemble,
             self._choose(groups),
@@ -211,7 +200,7 @@ class BeamSearchGenerator:
             groups=groups,
             limits=limits,
             prefix=prefix,
-            start=start,
+            start=first,
             eos=self.eos,
             pad=self.pad,
             trackers=trackers,
@@ -270,7 +259,7 @@ class BeamSearchGenerator:
                 f"sentence {known_lengths.argmin()} of the batch is empty: not even its end is "
                 f"there; remove it from the data"
             )
-        positions = min(model.max_decoder_positions() for model in self.models) - 1
+        positions = min(model.longest_target for model in self.models) - 1
         options = self.options
         lengths = known_lengths
         if not self.rules.by_sentence:
@@ -306,3 +295,98 @@ class BeamSearchGenerator:
             for hypothesis in hypotheses:
                 weights, tokens = hypothesis["attention"].T, hypothesis["tokens"]
                 hypothesis["alignment"] = align(weights, source, tokens, self.pad, self.eos)
+
+
+def split_among_threads(sentences: int) -> list[slice]:
+    """Give each of n threads every n-th sentence, to spread sentences of similar length evenly."""
+    count = max(1, min(torch.get_num_threads(), sentences // LEAST_SHARE, MOST_SHARES))
+    return [slice(first, None, count) for first in range(count)]
+
+
+@contextmanager
+def threads_inside(multiply_adds: int) -> Iterator[None]:
+    """Give PyTorch's operations one thread in the block, if a step has little to compute.
+
+    Args:
+        multiply_adds: of a step of the search, in all rows together.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or multiply_adds >= WORTH_THREADS:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def run_in_threads(work: Callable[[slice], None], shares: list[slice]) -> None:
+    """Run `work` on each share in its own thread; a single share runs in the caller's thread.
+
+    Meanwhile PyTorch's threads (`torch.get_num_threads()`) are divided among the shares. Whether
+    gradients are computed is as in the caller.
+
+    Raises:
+        Exception: the exception of the first share that fails.
+    """
+    if len(shares) == 1:
+        work(shares[0])
+        return
+    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
+
+    def run_share(share: slice) -> None:  # both settings are per thread
+        torch.set_num_threads(max(1, threads // len(shares)))
+        with torch.set_grad_enabled(gradients):
+            work(share)
+
+    try:
+        with ThreadPoolExecutor(len(shares)) as pool:
+            list(pool.map(run_share, shares))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def hard_alignment(
+    attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
+) -> list[tuple[int, int]]:
+    """Find for each target word the source word with the highest attention.
+
+    Args:
+        attention: (T, S).
+        source: (S,), padded on either side.
+        target: (T,).
+        pad, eos: numbers of the padding and of the end of sentence.
+
+    Returns:
+        Pairs (source word, target word) in the order of the target, counted from 0 without padding
+        and ends of sentence; empty where either side has no word.
+    """
+    is_source, is_target = _is_word(source, pad, eos), _is_word(target, pad, eos)
+    if not bool(is_source.any()) or not bool(is_target.any()):
+        return []
+    found = attention[is_target][:, is_source].argmax(dim=1)
+    return [(word, number) for number, word in enumerate(found.tolist())]
+
+
+def soft_alignment(
+    attention: Tensor, source: Tensor, target: Tensor, pad: int, eos: int
+) -> list[list[str]]:
+    """Format each target token's attention to every source token, with six decimals.
+
+    Args:
+        attention: (T, S).
+        source: (S,), padded on either side.
+        target: (T,).
+        pad: number of the padding, which is left out; ends of sentence are kept.
+        eos: unused, for the same arguments as `hard_alignment`.
+
+    Returns:
+        One row per target token.
+    """
+    rows = attention[target.ne(pad)][:, source.ne(pad)].tolist()
+    return [[f"{weight:.6f}" for weight in row] for row in rows if row]
+
+
+def _is_word(tokens: Tensor, pad: int, eos: int) -> Tensor:
+    return torch.logical_and(tokens.ne(pad), tokens.ne(eos))

@@ -1,0 +1,168 @@
+"""Our search as fairseq's sequence generator, over any encoder-decoder of fairseq's.
+
+Models of this plugin decode with packed weights. Others decode with their own `forward` and, if
+their decoder is incremental, its `incremental_state`.
+
+Axes: B sentences, S source length, W beams, R = B W rows, T target length.
+"""
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.acceleration import packing
+from vaswani_plugin.search.finished import Hypothesis
+from vaswani_plugin.search.models import Beams, Dictionary, RowBeams, Sources, Start
+from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.search import Search
+
+
+class BeamSearchGenerator(Search):
+    """The sequence generator of `fairseq-generate` and `fairseq-interactive`.
+
+    Args:
+        models: an ensemble of encoder-decoders over the same dictionaries.
+        dictionary: of the target.
+        options: see `SearchOptions`.
+        symbols_to_strip_from_output: numbers of tokens that fairseq shouldn't print.
+        more: see `Search`.
+
+    Raises:
+        UserError: see `Search`.
+    """
+
+    def __init__(
+        self,
+        models: list,
+        dictionary: Dictionary,
+        options: SearchOptions,
+        *,
+        symbols_to_strip_from_output: set[int] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__([FairseqModel(model) for model in models], dictionary, options, **more)
+        self.beam_size = options.beam
+        self.symbols_to_strip_from_output = (symbols_to_strip_from_output or set()) | {self.eos}
+
+    def generate(
+        self,
+        models: list,
+        sample: dict,
+        prefix_tokens: Tensor | None = None,
+        constraints: None = None,
+        bos_token: int | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Translate a batch.
+
+        Args:
+            models: unused; the constructor's models translate.
+            sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
+            prefix_tokens: tokens that each output must begin with, (B, P), padded on the right.
+            constraints: must be None; only fairseq's own generator supports them.
+            bos_token: number of the token before the first one; default: end of sentence.
+
+        Returns:
+            The hypotheses of each sentence; see `Search.run`.
+
+        Raises:
+            UserError: see `Search.run`.
+        """
+        if constraints is not None:
+            raise UserError("constraints: our search has none; take fairseq's own generator")
+        inputs = dict(sample["net_input"])
+        inputs.pop("prev_output_tokens", None)
+        return self.run(inputs.pop("src_tokens"), inputs, prefix_tokens, bos_token)
+
+
+class FairseqModel:
+    """An encoder-decoder of fairseq's for our search; see `search.models.Model`."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.decoder = model, model.decoder
+        self.dictionary = getattr(model.decoder, "dictionary", None)
+        self.longest_target = int(min(model.max_decoder_positions(), sys.maxsize))
+        self._packing = packing()
+        model.eval()
+
+    def prepare(self) -> tuple[Start, bool]:
+        """See `search.models.Model`."""
+        final = getattr(self.decoder, "weights_are_final", False)
+        packed = self._packing and self._packing.of(self.decoder, final)
+
+        def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
+            inputs = {"src_tokens": sources.tokens, **sources.more}
+            if getattr(self.model, "takes_known_lengths", False):
+                inputs["known_lengths"] = sources.lengths
+            encoder_out = self.model.encoder.forward_torchscript(inputs)
+            if packed is None:
+                return ForeignBeams(self.model, encoder_out)
+            wanted = with_attention and self.decoder.alignment_wanted
+            return packed.start(self.decoder.memory(encoder_out), beam, wanted)
+
+        return start, packed is not None
+
+
+class ForeignBeams(RowBeams):
+    """`Beams` for any encoder-decoder of fairseq, with its decoder's own `forward`.
+
+    Args:
+        model: a model with an `encoder` and a `decoder`.
+        encoder_out: fairseq's encoder output, one row per sentence.
+    """
+
+    normalized = True
+
+    def __init__(self, model: Any, encoder_out: Any) -> None:
+        self.model = model
+        self.encoder_out = encoder_out
+        self.incremental = hasattr(model.decoder, "reorder_incremental_state_scripting")
+        self.state: dict = {}
+        self.history: Tensor | None = None  # (R, T)
+        for module in model.modules():
+            # Some attentions of fairseq take `beam_size` consecutive rows for one sentence. Here a
+            # sentence has one row at the first step. With a beam size of 1 every row is separate.
+            if hasattr(module, "set_beam_size"):
+                module.set_beam_size(1)
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`."""
+        self.follow(tokens, parents)
+        new = tokens.reshape(-1, 1)
+        self.history = new if parents is None else torch.cat((self.history, new), dim=1)
+        decoder = self.model.decoder
+        state = {"incremental_state": self.state} if self.incremental else {}
+        logits, extra = decoder(self.history, encoder_out=self.encoder_out, **state)
+        output = logits[:, -1:], extra
+        self.log_p = self.model.get_normalized_probs(output, log_probs=True)[:, -1]
+        attention = attention_of(extra)
+        if attention is None:
+            return None
+        return attention[:, -1].unflatten(0, (-1, self.beams))
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        return self.log_p.unflatten(0, (-1, self.beams))[sentences].clone()
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        self.history = self.history.index_select(0, rows)
+        self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
+        if self.incremental:
+            self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
+
+
+def attention_of(extra: object) -> Tensor | None:
+    """Return the attention (R, T, S) of a decoder of fairseq, or None.
+
+    Args:
+        extra: the decoder's second result. A Transformer's is a dictionary with a list under
+            "attn"; a convolutional or recurrent model's is the tensor itself.
+    """
+    if isinstance(extra, dict):
+        extra = extra.get("attn")
+    if isinstance(extra, list):
+        extra = extra[0] if extra else None
+    return extra if torch.is_tensor(extra) else None

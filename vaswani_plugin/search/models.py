@@ -1,0 +1,378 @@
+"""What a search asks of a model, and how the models of `modules` answer.
+
+A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
+reads the next token's logits, and keeps the sentences that go on (`keep`). Ours answer on any
+device: by the packed step of `kernels` where that knows every part of the model, else by the
+model's own `forward` with a cache. Every sentence has W rows, side by side.
+
+Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vaswani_plugin.devices import runs_on_host
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.acceleration import packing
+from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
+from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
+from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, Memory
+
+
+class Dictionary(Protocol):
+    """Symbols by number; `text.dictionary` and fairseq's own have these methods."""
+
+    def __len__(self) -> int:
+        """Number of symbols."""
+
+    def index(self, sym: str) -> int:
+        """Number of a symbol; the unknown symbol's number where it is missing."""
+
+    def pad(self) -> int:
+        """Number of the padding symbol."""
+
+    def eos(self) -> int:
+        """Number of the end of sentence."""
+
+    def unk(self) -> int:
+        """Number of the unknown symbol."""
+
+
+class Sources(NamedTuple):
+    """A batch of sources, or of prompts.
+
+    Attributes:
+        tokens: (B, S), padded on either side; prompts on the right.
+        lengths: (B,), known without looking at the device.
+        more: what else a model of fairseq takes, by name; tensors have a row for each sentence.
+    """
+
+    tokens: Tensor
+    lengths: np.ndarray
+    more: dict[str, Any]
+
+    def part(self, share: slice) -> "Sources":
+        """Return some of the sentences."""
+        more = {k: v[share] if torch.is_tensor(v) else v for k, v in self.more.items()}
+        return Sources(self.tokens[share], self.lengths[share], more)
+
+
+class Beams(Protocol):
+    """The hypotheses of one batch in one model.
+
+    A class whose `logits` are already log-probabilities has an attribute `normalized`, True.
+    """
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """Append tokens (B, W) to the earlier hypotheses `parents` (B, W); None at first.
+
+        Returns the attention to the source, (B, W, S), where there is one.
+        """
+
+    def logits(self, sentences: slice) -> Tensor:
+        """Return the logits of the next token, (b, W, V), in a new tensor."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keep these sentences only, (B',)."""
+
+
+Start = Callable[[Sources, int, bool], Beams]
+"""(sources, greatest number of beams, whether attention is wanted) -> hypotheses, none yet."""
+
+
+class Model(Protocol):
+    """A model that can be searched.
+
+    Attributes:
+        decoder: what every step computes.
+        dictionary: of the target; None where the model doesn't know it.
+        longest_target: greatest length of an output, the end of sentence included.
+    """
+
+    decoder: Any
+    dictionary: Dictionary | None
+    longest_target: int
+
+    def prepare(self) -> tuple[Start, bool]:
+        """Prepare for a batch: how to start it, and whether threads may share it."""
+
+
+class TransformerModel:
+    """A Transformer of `modules` for searches, in evaluation mode.
+
+    Args:
+        model: encoder and decoder.
+    """
+
+    dictionary = None
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model, self.decoder = model.eval(), model.decoder
+        self.longest_target: int = model.decoder.positions.max_positions
+        self._packing = packing()
+
+    def prepare(self) -> tuple[Start, bool]:
+        """See `Model`."""
+        packed = self._packing and self._packing.of(self.decoder, final=True)
+
+        def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
+            is_padded = bool(sources.lengths.min() < sources.tokens.size(1))
+            memory = self.model.encode(sources.tokens, is_padded)
+            if packed:
+                return packed.start(memory, beam, with_attention)
+            return CachedBeams(self.model, memory, with_attention)
+
+        return start, packed is not None
+
+
+class TextModel:
+    """A language model of `modules` for searches and scores, in evaluation mode.
+
+    Args:
+        decoder: the model.
+        longest: greatest length of a text, the end of sentence included.
+    """
+
+    dictionary = None
+
+    def __init__(
+        self, decoder: LanguageModel | OneLayerLanguageModel | RecurrentLanguageModel, longest: int
+    ) -> None:
+        self.decoder, self.longest_target = decoder.eval(), longest
+        self._packing = packing()
+
+    def features(self, texts: Tensor) -> Tensor:
+        """Texts (B, T), padded on the right -> features of each next token (B, T, D)."""
+        if isinstance(self.decoder, LanguageModel):
+            return self.decoder(texts, right_padded=True).features
+        if isinstance(self.decoder, RecurrentLanguageModel):
+            return self.decoder.read(texts)[0]
+        return self.decoder(texts)
+
+    def prepare(self) -> tuple[Start, bool]:
+        """See `Model`; prompts are the sources."""
+        packed = self._packing and self._packing.of(self.decoder, final=True)
+
+        def start(prompts: Sources, beam: int, with_attention: bool) -> Beams:
+            texts = prompts.tokens
+            lengths = torch.as_tensor(prompts.lengths, device=texts.device)
+            if packed:
+                return packed.start(texts, lengths, beam)
+            if isinstance(self.decoder, RecurrentLanguageModel):
+                return RecurrentBeams(self.decoder, prompts, lengths)
+            return RereadBeams(self, texts, lengths)
+
+        return start, packed is not None
+
+
+def all_rows(sentences: Tensor, width: int) -> Tensor:
+    """Return all rows of some sentences (B',) that have `width` rows each, (B' W,)."""
+    inside = torch.arange(width, device=sentences.device)
+    return (sentences[:, None] * width + inside).flatten()
+
+
+def chosen_rows(places: Tensor, width: int) -> Tensor:
+    """Return some rows of each sentence, (B W',).
+
+    Args:
+        places: numbers of the rows within their sentence, (B, W').
+        width: W.
+    """
+    first = torch.arange(len(places), device=places.device)[:, None] * width
+    return (places + first).flatten()
+
+
+class RowBeams(ABC):
+    """The part of `Beams` that all models share which have a row for each hypothesis."""
+
+    beams = 1
+    """W of the latest step."""
+
+    def follow(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """Take the rows of the hypotheses that the next tokens continue; see `Beams.step`."""
+        if parents is not None:
+            self.select_rows(chosen_rows(parents, self.beams))
+        self.beams = tokens.size(1)
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Beams`."""
+        self.select_rows(all_rows(sentences, self.beams))
+
+    @abstractmethod
+    def select_rows(self, rows: Tensor) -> None:
+        """Replace the rows (R,) of all tensors by the rows of these numbers, (R',)."""
+
+
+class CachedBeams(RowBeams):
+    """`Beams` by the decoder's own `forward`, which caches keys and values."""
+
+    def __init__(self, model: EncoderDecoder, memory: Memory, with_attention: bool) -> None:
+        self.model, self.memory = model, memory
+        self.layer = len(model.decoder.layers) - 1 if with_attention else None
+        self.cache: Cache = {}
+        self.history = memory.features.new_empty(len(memory.features), 0, dtype=torch.long)
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`; the attention is that of the last layer, the mean of its heads."""
+        self.follow(tokens, parents)
+        self.history = torch.cat((self.history, tokens.reshape(-1, 1)), dim=1)  # (R, T)
+        output = self.model.decode(
+            self.history, self.memory, self.cache, right_padded=True, alignment_layer=self.layer
+        )
+        self.features = output.features[:, -1]  # (R, D)
+        if self.layer is None:
+            return None
+        return output.cross_weights[0].mean(dim=1)[:, -1].unflatten(0, (-1, self.beams))
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        return self.model.decoder.project(self.features.unflatten(0, (-1, self.beams))[sentences])
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        self.memory, self.history = self.memory.select(rows), self.history.index_select(0, rows)
+        for kept in self.cache.values():
+            for name, tensor in kept.items():
+                kept[name] = tensor.index_select(0, rows)
+
+
+class RereadBeams(RowBeams):
+    """`Beams` for any language model of ours. Every step computes the whole text again."""
+
+    def __init__(self, model: TextModel, prompts: Tensor, lengths: Tensor) -> None:
+        self.model = model
+        self.text, self.lengths = prompts, lengths  # (R, P + T), (R,)
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
+        self.follow(tokens, parents)
+        if parents is not None:
+            # Texts at the limit are done, but may still be in the batch.
+            place = self.lengths.clamp(max=self.model.longest_target - 1)
+            if self.text.size(1) < self.model.longest_target:
+                self.text = F.pad(self.text, (0, 1), value=self.model.decoder.padding_idx)
+            self.text.scatter_(1, place[:, None], tokens.reshape(-1, 1))
+            self.lengths = place + 1
+        features = self.model.features(self.text)
+        self.features = features[
+            torch.arange(len(features), device=features.device), self.lengths - 1
+        ]
+
+    def logits(self, texts: slice) -> Tensor:
+        """See `Beams`."""
+        return self.model.decoder.project(self.features.unflatten(0, (-1, self.beams))[texts])
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        self.text, self.lengths = self.text[rows], self.lengths[rows]
+        self.features = self.features[rows]
+
+
+class RecurrentBeams(RowBeams):
+    """`Beams` for our recurrent language model: a step reads one token, from the states so far."""
+
+    def __init__(self, model: RecurrentLanguageModel, prompts: Sources, lengths: Tensor) -> None:
+        self.model = model
+        # PyTorch packs texts by lengths on the CPU.
+        on_host = torch.as_tensor(prompts.lengths, device="cpu")
+        features, self.states = model.read(prompts.tokens, None, on_host)
+        self.features = features[torch.arange(len(features), device=lengths.device), lengths - 1]
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> None:
+        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
+        self.follow(tokens, parents)
+        if parents is not None:
+            features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
+            self.features = features[:, 0]
+
+    def logits(self, texts: slice) -> Tensor:
+        """See `Beams`."""
+        return self.model.project(self.features.unflatten(0, (-1, self.beams))[texts])
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        self.features = self.features[rows]
+        self.states = [(h[rows], c[rows]) for h, c in self.states]
+
+
+class Ensemble:
+    """Models that decode together, by the mean of their probabilities and of their attention.
+
+    Args:
+        members: the hypotheses of one batch in each model, over the same dictionary.
+        vocabulary: V, entries of the target dictionary.
+        temperature: divides the logits of every model.
+    """
+
+    def __init__(self, members: list[Beams], vocabulary: int, temperature: float = 1.0) -> None:
+        self.members, self.vocabulary, self.temperature = members, vocabulary, temperature
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`."""
+        attentions = [member.step(tokens, parents) for member in self.members]
+        found = [attention for attention in attentions if attention is not None]
+        return sum(found) / len(found) if found else None
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Beams`."""
+        for member in self.members:
+            member.keep(sentences)
+
+    def log_probabilities(self, sentences: slice) -> Tensor:
+        """Return log P of the next token, (b, W, V), in a new tensor, float32 or better.
+
+        Raises:
+            UserError: when a model has more or fewer tokens than the dictionary.
+        """
+        columns = [self._log_softmax(member, sentences) for member in self.members]
+        if len(columns) == 1:
+            return columns[0]
+        return torch.stack(columns).logsumexp(dim=0) - math.log(len(columns))
+
+    def _log_softmax(self, member: Beams, sentences: slice) -> Tensor:
+        logits = member.logits(sentences)
+        if logits.size(-1) != self.vocabulary:
+            raise UserError(
+                f"the model knows {logits.size(-1)} tokens and the target dictionary "
+                f"{self.vocabulary}; give the data folder (its dict.*.txt) that it was trained on"
+            )
+        if logits.dtype in (torch.float16, torch.bfloat16):
+            logits = logits.float()
+        if self.temperature != 1:
+            logits /= self.temperature
+        elif getattr(member, "normalized", False):
+            return logits
+        if not runs_on_host(logits.device):
+            return logits.log_softmax(-1)
+        # In place: new memory would cost more time than the function itself.
+        return torch.ops.aten._log_softmax.out(logits, -1, False, out=logits)
+
+
+def require_one_dictionary(models: list[Model], dictionary: Dictionary) -> None:
+    """Check that every model of an ensemble has this target dictionary.
+
+    Raises:
+        UserError: when one has another.
+    """
+    for number, model in enumerate(models, start=1):
+        own = model.dictionary
+        if own is not None and own != dictionary:
+            raise UserError(
+                f"model {number} of {len(models)} has another target dictionary ({len(own)} "
+                f"tokens) than the task ({len(dictionary)}); an ensemble needs models that were "
+                f"trained on the same binarized data"
+            )
+
+
+def weights_of(models: list[Model]) -> int:
+    """Return how many weights the decoders have, by which a step multiplies each row."""
+    decoders = [model.decoder for model in models if isinstance(model.decoder, nn.Module)]
+    return sum(p.numel() for decoder in decoders for p in decoder.parameters())
