@@ -30,7 +30,6 @@ WITHOUT_TORCH = {"errors", "processor", "text", "metrics"}
 WITH_FAIRSEQ = {"fairseq_plugin"}
 KNOW_FAIRSEQ = {
     "export/bundle.py": "fairseq builds its own models",
-    "export/fairseq_language_model.py": "and its own language models",
     "export/fairseq_options.py": "reads the options of fairseq's own transformer",
     "export/fairseq_transformer.py": "reads and writes fairseq's own transformer",
     "export/stock_import.py": "checks an imported model by building it",

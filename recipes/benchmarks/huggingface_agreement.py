@@ -32,8 +32,9 @@ from transformers.utils import logging
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoint_models import Loaded
-from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.pipeline import Pipeline
 
@@ -96,13 +97,13 @@ def compare_search(
 ) -> dict[str, int]:
     """Counts of equal translations, and of the others by the side that scored higher."""
     rules = {"lenpen": ALPHA, "length_penalty": "fairseq", "max_len_a": 0, "max_len_b": LIMIT}
-    search = BeamSearchGenerator([loaded.model], loaded.target, SearchOptions(beam=beam, **rules))
+    search = Search(
+        [TransformerModel(loaded.model)], loaded.target, SearchOptions(beam=beam, **rules)
+    )
     pad, eos = loaded.source.pad(), loaded.source.eos()
     counts = dict.fromkeys(("sentences", "same", "at_the_limit", "higher_score", "lower_score"), 0)
     for first in range(0, len(sources), BATCH):
         source = padded(sources[first : first + BATCH], pad)
-        lengths = source.ne(pad).sum(1)
-        sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
         result = theirs.generate(
             input_ids=source,
             attention_mask=source.ne(pad),
@@ -115,7 +116,7 @@ def compare_search(
             output_scores=True,
         )
         found = zip(result.sequences[:, 1:], result.sequences_scores, strict=True)
-        for (best, *_), (row, score) in zip(search.generate([], sample), found, strict=True):
+        for (best, *_), (row, score) in zip(search.run(source), found, strict=True):
             expected = best["tokens"].tolist()
             gain = score.item() - best["score"].item()
             same = row[row.ne(pad)].tolist() == expected

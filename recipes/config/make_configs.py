@@ -22,7 +22,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY  # noqa: E402
 from vaswani_plugin.fairseq_plugin.adam import VaswaniAdamConfig  # noqa: E402
 from vaswani_plugin.fairseq_plugin.criterion import LabelSmoothingConfig  # noqa: E402
 from vaswani_plugin.fairseq_plugin.defaults import values_of  # noqa: E402
-from vaswani_plugin.fairseq_plugin.models._configuration import values_of_the_task  # noqa: E402
+from vaswani_plugin.fairseq_plugin.models._parameters import values_of_the_task  # noqa: E402
 from vaswani_plugin.fairseq_plugin.schedule import VaswaniScheduleConfig  # noqa: E402
 from vaswani_plugin.model.architectures import FAMILIES, Architecture, Family  # noqa: E402
 

@@ -26,8 +26,8 @@ from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.search.generator import BeamSearchGenerator
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.search import Search
 from vaswani_plugin.text import line_io
 from vaswani_plugin.text.cutting import WORD_BORDERS, cut
 from vaswani_plugin.text.settings import MODEL
@@ -441,7 +441,7 @@ def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):
     def fail(*args):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(BeamSearchGenerator, "generate", fail)
+    monkeypatch.setattr(Search, "run", fail)
     with pytest.raises(ValueError, match="2 sentences of up to 3 tokens: give less than --batch"):
         translator.engine.decode([["a", "b"], ["c"]], SearchOptions())
 

@@ -2,8 +2,10 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
+from language_models import text_model
 from meta import (
     META,
     ROWS,
@@ -14,6 +16,7 @@ from meta import (
     make_meta_task,
     shallow,
 )
+from model_factory import plain_transformer
 from search_setup import (
     make_generator,
     make_peaked_model,
@@ -23,17 +26,16 @@ from search_setup import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from vaswani_plugin.fairseq_plugin.generator import FairseqModel
 from vaswani_plugin.search import beam_search
-from vaswani_plugin.search.constraints import block_repeats, force_end, force_token
-from vaswani_plugin.search.decoder_beams import PackedDecoder
-from vaswani_plugin.search.hypotheses import FinishedHypotheses, History
-from vaswani_plugin.search.language_beams import PackedLanguageModel
-from vaswani_plugin.search.rules import FairseqRules, PaperRules
-from vaswani_plugin.search.selection import (
+from vaswani_plugin.search.candidates import (
     best_candidates,
     diverse_candidates,
     sampled_candidates,
 )
+from vaswani_plugin.search.constraints import block_repeats, force_end, force_token
+from vaswani_plugin.search.finished import FairseqRules, FinishedHypotheses, History, PaperRules
+from vaswani_plugin.search.models import Sources, TransformerModel
 
 BEAM, STEPS = 4, 8  # the first slots last for five
 DECODERS = [
@@ -44,30 +46,44 @@ LANGUAGE_MODELS = every_row(model="vaswani_lm")
 WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero"}
 
 
+class FinalWeights(FairseqModel):
+    """Sums of weights, by which changes are found, are read from the device."""
+
+    def __init__(self, model):
+        model.decoder.weights_are_final = True
+        super().__init__(model)
+
+
 def tokens(*shape: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.long, device=META)
 
 
 def run_steps(beams, width: int, vocabulary: int) -> None:
     """As `BeamSearch` tells the models, for longer than the first slots last."""
-    beams.advance(tokens(3, 1), None)
+    beams.step(tokens(3, 1), None)
     for _ in range(STEPS):
-        beams.advance(tokens(3, width), tokens(3, width))
+        beams.step(tokens(3, width), tokens(3, width))
         assert beams.logits(slice(1, 3)).shape == (2, width, vocabulary)
 
 
+def without_kernels(model):
+    model = TransformerModel(plain_transformer(model))
+    model._packing = None
+    return model
+
+
+@pytest.mark.parametrize("make", [FinalWeights, without_kernels])
 @pytest.mark.parametrize(("name", "window"), DECODERS)
-def test_a_decoder_advances(name, window):
+def test_a_decoder_advances(name, window, make):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task, attention_window=window, **shallow(family)).eval()
     sample = make_meta_sample(model)
     with launches_only(), torch.no_grad():
-        packed = PackedDecoder(model.decoder)
-        encoded = model.encoder.forward_torchscript(
-            {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        )
-        run_steps(packed.begin(encoded, BEAM), BEAM, len(task.target_dictionary))
+        start, _ = make(model).prepare()
+        sources = sample["net_input"]["src_tokens"]
+        beams = start(Sources(sources, np.full(len(sources), sources.size(1) - 1), {}), BEAM, True)
+        run_steps(beams, BEAM, len(task.target_dictionary))
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
@@ -75,9 +91,10 @@ def test_a_language_model_advances(name):
     family, row = ROWS[name]
     task = make_meta_task(family)
     model = make_meta_model(family, row, task, **shallow(family)).eval()
-    inputs = make_meta_sample(model)["net_input"]
+    prompts = make_meta_sample(model)["net_input"]["src_tokens"]
     with launches_only(), torch.no_grad():
-        beams = PackedLanguageModel(model.decoder).begin(inputs, BEAM)
+        start, _ = text_model(model).prepare()
+        beams = start(Sources(prompts, np.full(len(prompts), prompts.size(1)), {}), BEAM, False)
         run_steps(beams, BEAM, len(task.target_dictionary))
 
 
@@ -158,11 +175,11 @@ def test_without_looking_it_finds_the_same(settings, prefix, request):
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
     waits = _Waits()
-    advance = beam_search.Ensemble.advance
+    step = beam_search.Ensemble.step
 
     def counted(self, *arguments):
         waits.step += 1
-        return advance(self, *arguments)
+        return step(self, *arguments)
 
     results = beam_search.BeamSearch._results
 
@@ -170,7 +187,7 @@ def test_it_looks_once_in_several_steps(settings, as_on_a_device, monkeypatch):
         waits.step = None
         return results(self)
 
-    monkeypatch.setattr(beam_search.Ensemble, "advance", counted)
+    monkeypatch.setattr(beam_search.Ensemble, "step", counted)
     monkeypatch.setattr(beam_search.BeamSearch, "_results", done)
     with waits:
         translate(settings, prefix=True)

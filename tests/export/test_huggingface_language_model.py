@@ -58,7 +58,7 @@ def load(folder):
 
 
 def logits(bundle, tokens):
-    model, _, _ = LanguageFiles.find(bundle).load_transformer()
+    model = LanguageFiles.find(bundle).load_model().model
     with torch.no_grad():
         return model.decoder.project(model.decoder(tokens, right_padded=True).features)
 
@@ -81,7 +81,7 @@ def test_tokenizers_agree(exported):
         Pipeline.load(bundle),
         transformers.AutoTokenizer.from_pretrained(folder),
     )
-    dictionary = LanguageFiles.find(bundle).load_transformer()[1]
+    dictionary = LanguageFiles.find(bundle).load_model().dictionary
     for text in texts:
         units = pipeline.encode(text)
         numbers = [dictionary.eos(), *map(dictionary.index, units.split())]

@@ -73,7 +73,7 @@ def expected_logits(model, source, target):
 
 def test_the_logits_of_200_pairs(exported):
     model, (encoder, decoder, _) = exported
-    vocabulary = len(model.decoder.dictionary)
+    vocabulary = model.decoder.projection.weight.size(0)
     for seed in range(PAIRS // 4):
         source, target = pairs(seed, vocabulary)
         mask = (source != PAD).astype(np.int64)
@@ -89,7 +89,7 @@ def test_the_logits_of_200_pairs(exported):
 def test_the_mask_alone_says_what_is_padding(exported):
     """Whatever token is there: other programs pad with other numbers."""
     model, (encoder, _, _) = exported
-    source, _ = pairs(5, len(model.decoder.dictionary))
+    source, _ = pairs(5, model.decoder.projection.weight.size(0))
     mask = (source != PAD).astype(np.int64)
     others = np.where(mask, source, FIRST)
     first, second = (
@@ -102,7 +102,7 @@ def test_the_mask_alone_says_what_is_padding(exported):
 @pytest.mark.parametrize("sizes", [[1] * 9, [1, 3, 5], [4, 1, 4]], ids=str)
 def test_with_past_any_parts_give_the_whole(exported, sizes):
     model, (encoder, decoder, with_past) = exported
-    source, target = pairs(3, len(model.decoder.dictionary))
+    source, target = pairs(3, model.decoder.projection.weight.size(0))
     target = np.tile(target, (1, 9))[:, : sum(sizes)]
     target[target == PAD] = FIRST
     expected = expected_logits(model, source, target)
@@ -124,7 +124,7 @@ def test_with_past_any_parts_give_the_whole(exported, sizes):
 
 def test_names_and_axes_are_optimums(exported):
     model, graphs = exported
-    layers, width = range(len(model.decoder.layers)), model.sizes.d_model
+    layers, width = range(len(model.decoder.layers)), model.decoder.embedding.weight.size(1)
     batch, past = "batch_size", "past_decoder_sequence_length"
     source, target = "encoder_sequence_length", "decoder_sequence_length"
     shapes = [
@@ -178,7 +178,7 @@ def test_int8_is_smaller_and_close(tmp_path):
         assert sizes[0] < 0.5 * sizes[1], name
     model = Bundle.load(bundle).load_transformer().model
     encoder, decoder, _ = sessions(tmp_path / "int8")
-    source, target = pairs(2, len(model.decoder.dictionary))
+    source, target = pairs(2, model.decoder.projection.weight.size(0))
     mask = (source != PAD).astype(np.int64)
     memory = run(encoder, input_ids=source, attention_mask=mask)["last_hidden_state"]
     inputs = {"encoder_attention_mask": mask, "encoder_hidden_states": memory}

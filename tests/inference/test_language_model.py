@@ -13,8 +13,6 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.sequence_scorer import SequenceScorer
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.language_model import load_language_model
-from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.safetensors_file import save_safetensors
 from vaswani_plugin.inference.summarization import Summarizer
@@ -24,9 +22,7 @@ KINDS = {
     **{"ours": toy.OURS, "window": (*toy.OURS, "--attention-window", "3")},
     **{"learned": (*toy.OURS, "--positions", "learned"), "one-layer": toy.ONE_LAYER},
     **{"our-lstm": toy.OUR_LSTM},
-    **{"stock": toy.STOCK, "lstm": toy.LSTM, "fconv": toy.FCONV},
 }
-NATIVE = ("ours", "window", "learned")
 TEXTS = [*toy.make_lines(12, 5), "", "ba", "ba zzz\nbe bi", " ".join(toy.WORDS)]
 
 
@@ -53,11 +49,7 @@ def checkpoint(kind, data) -> Path:
 
 @pytest.fixture(scope="module")
 def model(kind, checkpoint, data) -> LanguageModel:
-    if kind in NATIVE:
-        return LanguageModel.from_pretrained(checkpoint, data=data)
-    with pytest.raises(ForeignModel, match=r"\.pt holds .* only fairseq builds"):
-        LanguageModel.from_pretrained(checkpoint, data=data)
-    return load_language_model(checkpoint, data=data)
+    return LanguageModel.from_pretrained(checkpoint, data=data)
 
 
 @pytest.fixture(scope="module")
@@ -310,21 +302,20 @@ def test_what_is_computed_in_bfloat16(tmp_path):
     exact, rough = (
         LanguageModel.from_pretrained(folder, dtype=dtype) for dtype in (None, "bfloat16")
     )
-    assert next(rough.model.parameters()).dtype == torch.bfloat16
+    assert next(rough.model.decoder.parameters()).dtype == torch.bfloat16
     assert rough.score("ba be").score == pytest.approx(exact.score("ba be").score, rel=0.05)
     assert rough.complete("ba be", max_new_tokens=3).best.tokens
 
 
 @pytest.mark.parametrize("flags", [toy.OURS, toy.ONE_LAYER, toy.OUR_LSTM], ids=lambda f: f[3])
 def test_a_bundle_with_safetensors_alone(flags, tmp_path):
-    """The latter is built by fairseq."""
     toy.write_lines(tmp_path / "dict.txt", [f"{word} 1" for word in toy.WORDS])
     text = TextSettings("words").to_json()
     (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
     state, model = toy.build(tmp_path, *flags)
     state["model"] = model.state_dict()
     torch.save(state, tmp_path / "model.pt")
-    expected = load_language_model(tmp_path, dtype="float32").score(TEXTS)
+    expected = LanguageModel.from_pretrained(tmp_path, dtype="float32").score(TEXTS)
     save_safetensors(state, tmp_path / "model.safetensors")
     (tmp_path / "model.pt").unlink()
-    assert load_language_model(tmp_path).score(TEXTS) == expected
+    assert LanguageModel.from_pretrained(tmp_path).score(TEXTS) == expected

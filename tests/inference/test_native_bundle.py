@@ -9,10 +9,12 @@ import torch
 from toy_bundle import POSITIONS, write_checkpoint, write_toy_bundle
 
 from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.inference.bundle import ROWS, Bundle, ForeignModel
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS, SEQ2SEQ_LSTMS
-from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.search import Search
 from vaswani_plugin.text.settings import MODEL
 
 OPTIONS = SearchOptions(beam=3, max_len_b=10, print_alignment="hard")
@@ -58,10 +60,14 @@ def make_batch(symbols: int) -> dict:
     return {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(1).sum(dim=1)}}
 
 
+def search_of_fairseqs(models: list, dictionary) -> list[list[dict]]:
+    generator = BeamSearchGenerator(models, dictionary, OPTIONS)
+    return generator.generate(models, make_batch(len(dictionary)))
+
+
 def search(models: list, dictionary) -> list[list[dict]]:
-    return BeamSearchGenerator(models, dictionary, OPTIONS).generate(
-        models, make_batch(len(dictionary))
-    )
+    rows = make_batch(len(dictionary))["net_input"]["src_tokens"]
+    return Search([TransformerModel(model) for model in models], dictionary, OPTIONS).run(rows)
 
 
 def require_same(found: list[list[dict]], expected: list[list[dict]]) -> None:
@@ -85,8 +91,10 @@ def test_it_finds_what_fairseqs_model_finds(name, tmp_path):
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[key], expected[key]) for key in expected)
     assert not loaded.model.training
-    assert loaded.model.max_positions() == model.max_positions() == (POSITIONS, POSITIONS)
-    theirs = search([model], task.target_dictionary)
+    stacks = loaded.model.encoder, loaded.model.decoder
+    longest = tuple(stack.positions.max_positions for stack in stacks)
+    assert longest == model.max_positions() == (POSITIONS, POSITIONS)
+    theirs = search_of_fairseqs([model], task.target_dictionary)
     require_same(search([loaded.model], loaded.target), theirs)
 
 
@@ -103,7 +111,7 @@ def test_an_ensemble(folder, tmp_path):
     paths = folder, tmp_path / "other"
     loaded = [Bundle.load(path).load_transformer() for path in paths]
     theirs = [FairseqBundle.load(path).load_model() for path in paths]
-    expected = search([model for model, _ in theirs], theirs[0][1].target_dictionary)
+    expected = search_of_fairseqs([model for model, _ in theirs], theirs[0][1].target_dictionary)
     require_same(search([one.model for one in loaded], loaded[0].target), expected)
     alone = search([loaded[0].model], loaded[0].target)
     assert not torch.equal(alone[0][0]["score"], expected[0][0]["score"])
@@ -115,15 +123,15 @@ def test_fields_that_came_after_a_checkpoint(changed, folder):
             del state["cfg"]["model"][name]
         del state["cfg"]["model"]["max_source_positions"]
 
-    model = changed(forget).load_transformer().model
-    assert model.sizes == Bundle.load(folder).load_transformer().model.sizes
+    loaded = changed(forget).load_transformer()
+    assert loaded.sizes == Bundle.load(folder).load_transformer().sizes
 
 
 def test_how_it_was_decoded_in_training_does_not_matter(changed):
     def decode_otherwise(state: dict) -> None:
         state["cfg"]["task"] |= {"_name": "translation", "eval_bleu": True}
 
-    assert changed(decode_otherwise).load_transformer().model.sizes.d_model == 32
+    assert changed(decode_otherwise).load_transformer().sizes.d_model == 32
 
 
 def test_every_row_of_the_transformer_is_ours():

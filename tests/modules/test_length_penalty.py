@@ -6,7 +6,7 @@ import pytest
 import search_reference
 
 from vaswani_plugin.modules.length_penalty import length_penalty
-from vaswani_plugin.search.rules import best_reachable_score
+from vaswani_plugin.search.finished import best_reachable_score
 
 ALPHAS = [-0.5, 0.0, 0.3, 0.6, 1.0, 1.5]
 

@@ -5,7 +5,7 @@ from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vaswani_plugin.search.alignment import hard_alignment, soft_alignment
+from vaswani_plugin.search.search import hard_alignment, soft_alignment
 
 PAD, EOS = 1, 2
 TOKENS = st.lists(st.sampled_from([PAD, EOS, 4, 5, 6]), min_size=1, max_size=7)

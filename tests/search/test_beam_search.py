@@ -20,11 +20,10 @@ from search_setup import (
     outputs_of,
 )
 
+from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.search.beam_search import BeamSearch
-from vaswani_plugin.search.decoder_beams import DecoderBeams
-from vaswani_plugin.search.generator import BeamSearchGenerator
-from vaswani_plugin.search.rules import PaperRules
-from vaswani_plugin.search.stepping import Ensemble
+from vaswani_plugin.search.finished import PaperRules
+from vaswani_plugin.search.models import Ensemble
 
 # fairseq caps the beam at V - 1: a dictionary of 130 of which three words are ever output
 # leaves room for all 3 + 9 + 27 + 81 = 120 outputs of up to 4 words.
@@ -252,7 +251,7 @@ class Unhurried(PaperRules):
 def test_stopping_early_loses_nothing(monkeypatch, alpha, beam):
     task = make_translation_task(20)
     rows = {PaperRules: 0, Unhurried: 0}
-    advance = DecoderBeams.advance
+    step = Ensemble.step
     for seed in range(3):
         model = eager_to_end(make_peaked_model(20, seed, peak=1.0), 3.0)
         found = {}
@@ -262,9 +261,9 @@ def test_stopping_early_loses_nothing(monkeypatch, alpha, beam):
 
             def counted(self, tokens, parents, kind=kind):
                 rows[kind] += tokens.numel()
-                return advance(self, tokens, parents)
+                return step(self, tokens, parents)
 
-            monkeypatch.setattr(DecoderBeams, "advance", counted)
+            monkeypatch.setattr(Ensemble, "step", counted)
             found[kind] = generator.generate([model], make_sample(SHORT_SOURCES))
         for ours, full in zip(found[PaperRules], found[Unhurried], strict=True):
             assert_same(outputs_of(ours), outputs_of(full))
@@ -380,13 +379,13 @@ def test_alignment_on_request(task, model, kind):
 
 
 def test_finished_sentences_leave_the_batch(task, monkeypatch):
-    sizes, advance = [], Ensemble.advance
+    sizes, step = [], Ensemble.step
 
     def counted(self, tokens, parents):
         sizes.append(len(tokens))
-        return advance(self, tokens, parents)
+        return step(self, tokens, parents)
 
-    monkeypatch.setattr(Ensemble, "advance", counted)
+    monkeypatch.setattr(Ensemble, "step", counted)
     sources = [[9], [5, 20, 7, 12, 40, 8, 30, 6, 11, 50]]
     search(task, [make_peaked_model(SYMBOLS)], sources, beam=2, max_len_a=1, max_len_b=0)
     assert sizes[0] == 2 and sizes[-1] == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vaswani_plugin.search.selection import (
+from vaswani_plugin.search.candidates import (
     best,
     best_candidates,
     diverse_candidates,

@@ -13,9 +13,8 @@ from search_setup import (
     outputs_of,
 )
 
-from vaswani_plugin.search import threads
-from vaswani_plugin.search.generator import BeamSearchGenerator
-from vaswani_plugin.search.threads import run_in_threads, split_among_threads
+from vaswani_plugin.search import search as search_module
+from vaswani_plugin.search.search import Search, run_in_threads, split_among_threads
 
 SYMBOLS = 60
 FIRST_WORD = 4
@@ -36,16 +35,15 @@ def threads_of_search(monkeypatch):
 
     Any work is worth PyTorch's threads.
     """
-    monkeypatch.setattr(threads, "WORTH_THREADS", 0)
+    monkeypatch.setattr(search_module, "WORTH_THREADS", 0)
     found = []
-    search = BeamSearchGenerator._search
+    search = Search._search
 
-    def watched(self, net_input, *args):
-        sentences = len(net_input["src_tokens"])
-        found.append((threading.get_ident(), sentences, torch.get_num_threads()))
-        return search(self, net_input, *args)
+    def watched(self, starts, sources, *args):
+        found.append((threading.get_ident(), len(sources.tokens), torch.get_num_threads()))
+        return search(self, starts, sources, *args)
 
-    monkeypatch.setattr(BeamSearchGenerator, "_search", watched)
+    monkeypatch.setattr(Search, "_search", watched)
     return found
 
 
@@ -174,7 +172,7 @@ def test_a_few_sentences_have_one_thread(threads_of_search):
 @pytest.mark.parametrize("more", [0, 1])
 def test_little_work_has_one_thread_inside(sentences, more, threads_of_search, monkeypatch):
     weights = sum(p.numel() for p in make_peaked_model(SYMBOLS, 0).decoder.parameters())
-    monkeypatch.setattr(threads, "WORTH_THREADS", sentences * 4 * weights + more)
+    monkeypatch.setattr(search_module, "WORTH_THREADS", sentences * 4 * weights + more)
     generate(make_sample([[5, 6]] * sentences), 4, beam=4)
     found = {inside for _, _, inside in threads_of_search}
     searches = len(threads_of_search)

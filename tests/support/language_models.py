@@ -14,10 +14,15 @@ from vaswani_plugin.fairseq_plugin.configurations import (
     VaswaniLanguageModelConfig,
 )
 from vaswani_plugin.fairseq_plugin.models.language_models import (
+    LanguageDecoder,
     LSTMLanguageModel,
+    OneLayerDecoder,
     OneLayerModel,
     VaswaniLanguageModel,
 )
+from vaswani_plugin.modules.language_model import LanguageModel
+from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
+from vaswani_plugin.search.models import TextModel
 
 LIMITS = {"tokens_per_sample": 40, "add_bos_token": False, "max_target_positions": None}
 SIZES = {"d_model": 16, "d_ff": 24, "decoder_layers": 3, "heads": 4, "dropout": 0.0}
@@ -62,6 +67,17 @@ def make_lstm_model(
     with default_dtype(torch.float64):
         model = LSTMLanguageModel.build_model(cfg, task or make_task())
         return shake(model, seed=seed + 10, size=0.5).eval()
+
+
+def text_model(model: torch.nn.Module, kind: type[TextModel] = TextModel) -> TextModel:
+    """The same model, its weights shared, as the search and the scores take it."""
+    own, longest = model.decoder, model.max_decoder_positions()
+    if isinstance(own, LanguageDecoder):
+        layers, options = list(own.layers), {"dropout": own.dropout, "window": own.window}
+        own = LanguageModel(own.embedding, own.positions, layers, **options)
+    elif isinstance(own, OneLayerDecoder):
+        own = OneLayerLanguageModel(own.embedding, own.positions, own.layer, own.dropout)
+    return kind(own, longest)
 
 
 def random_texts(dictionary: Dictionary, lengths: list[int], seed: int = 3) -> list[list[int]]:

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from vaswani_plugin.export.fairseq_transformer import stock_model
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 
 SIZES = {
     "d_model": 32,
@@ -43,6 +44,15 @@ def make_model(task: SimpleNamespace | None = None, seed: int = 1, **changes) ->
     torch.manual_seed(seed)
     cfg = OmegaConf.structured(VaswaniTransformerConfig(**{**SIZES, **changes}))
     return VaswaniTransformer.build_model(cfg, task or make_task()).eval()
+
+
+def plain_transformer(model: VaswaniTransformer) -> EncoderDecoder:
+    """The same model of `modules` alone, its weights shared."""
+    e, d = model.encoder, model.decoder
+    encoder = Encoder(e.embedding, e.positions, list(e.layers), e.dropout, e.window)
+    parts = d.embedding, d.positions, list(d.layers), d.dropout, d.window
+    decoder = Decoder(*parts, d.projection, d.next_word)
+    return EncoderDecoder(encoder, decoder).eval()
 
 
 def make_stock_twin(model: VaswaniTransformer) -> TransformerModel:

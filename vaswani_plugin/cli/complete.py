@@ -78,12 +78,14 @@ def run(args: argparse.Namespace) -> int:
         ValueError: flags that don't fit, a model or a prompt that can't be used.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.export.language_model import load_language_model
+    from vaswani_plugin.inference.language_model import LanguageModel
 
     options = {name: getattr(args, name) for name in OPTIONS}
     options |= {"nbest": args.samples, "length_penalty": args.lenpen, "long": args.long_prompt}
     options |= {"no_repeat_ngram": args.no_repeat_ngram_size}
-    model = load_language_model(args.model, data=args.data_bin, device=flags.chosen_device(args))
+    model = LanguageModel.from_pretrained(
+        args.model, data=args.data_bin, device=flags.chosen_device(args)
+    )
     prompts = args.prompts or LocatedLines(["-"])
     if max(args.beam, args.samples) == 1 and args.format == "text" and sys.stdout.isatty():
         for number, prompt in enumerate(prompts, start=1):

@@ -89,15 +89,15 @@ def run(args: argparse.Namespace) -> int:
     """
     check_flags(args)
     check_outputs("--line-scores", [args.line_scores], [args.text])
-    from vaswani_plugin.export.language_model import load_language_model
     from vaswani_plugin.figures.perplexity import DynamicEvaluation, Scoring, make_report
+    from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.metrics.perplexity import TextCounts
     from vaswani_plugin.metrics.scored_text import read_subject
 
     model = subject = None
     if args.model:
         place = {"data": args.data_bin, "device": flags.chosen_device(args)}
-        model = load_language_model(args.model, **place)
+        model = LanguageModel.from_pretrained(args.model, **place)
     if not args.counts:
         known = (model.text_knowledge() if model else {}) | {"skips_ends": args.line_ends == "skip"}
         subject = read_subject(args.text, args.data_bin, args.split or SPLIT, **known)

@@ -59,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
     check_outputs("--output", [args.output], inputs)
     if args.draw is not None:
         _check_drawing(args.draw)
-    from vaswani_plugin.export.parsing import load_parser
+    from vaswani_plugin.inference.parsing import Parser
     from vaswani_plugin.inference.sources import TextTooLong
 
-    parser = load_parser(args.model, device=flags.chosen_device(args))
+    parser = Parser.from_pretrained(args.model, device=flags.chosen_device(args))
     lines = LocatedLines(inputs)
     found = parser.stream(
         lines,

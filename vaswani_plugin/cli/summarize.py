@@ -54,10 +54,12 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--model {args.model}: must be a folder, {BUNDLE}")
     inputs = args.inputs or ["-"]
     check_outputs("--output", [args.output], inputs)
-    from vaswani_plugin.export.language_model import load_language_model
+    from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.inference.summarization import Summarizer
 
-    summarizer = Summarizer(load_language_model(args.model, device=flags.chosen_device(args)))
+    summarizer = Summarizer(
+        LanguageModel.from_pretrained(args.model, device=flags.chosen_device(args))
+    )
     summaries = summarizer.stream(
         LocatedLines(inputs),
         buffer=flags.buffer_size(args, inputs),

@@ -17,9 +17,8 @@ from vaswani_plugin.inference.search_engine import (
     encode_pair,
     make_decoded,
     make_prefix,
-    make_sample,
-    memory_errors_explained,
     score_pairs,
+    source_rows,
 )
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.search.options import SearchOptions
@@ -94,15 +93,17 @@ class FairseqEngine:
         """
         use_threads(self.threads)
         target = self.task.target_dictionary
-        sample = make_sample(sources, self.task.source_dictionary, self.device)
+        own = self.task.source_dictionary
+        rows = source_rows(sources, own, self.device)
+        inputs = {"src_tokens": rows, "src_lengths": rows.ne(own.pad()).sum(dim=1)}
         prefix = None if prefixes is None else make_prefix(prefixes, target, self.device)
         with self._lock, torch.random.fork_rng(enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            with memory_errors_explained(sample):
-                found = self.task.inference_step(
-                    self._generator(options), [self.model], sample, prefix_tokens=prefix
-                )
+            found = self.task.inference_step(
+                *(self._generator(options), [self.model], {"net_input": inputs}),
+                prefix_tokens=prefix,
+            )
         return [[make_decoded(h, target) for h in hypotheses] for hypotheses in found]
 
     def score(

@@ -30,6 +30,9 @@ KINDS = {
 TRANSFORMER = "vaswani_transformer"
 ROWS = names_of(TRANSFORMER)
 
+USE_FAIRSEQ = ": let fairseq-interactive or fairseq-eval-lm read it"
+"""The remedy for a model that only fairseq builds."""
+
 
 class ForeignModel(UserError):
     """A checkpoint whose model is not the one of `modules.transformer`: fairseq has to build it."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.checkpoint_errors import mismatches_explained, refuse_other_dictionaries
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import ROWS, TASK, Bundle, ForeignModel
+from vaswani_plugin.inference.bundle import ROWS, TASK, USE_FAIRSEQ, Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.acceleration import accelerated
@@ -124,7 +124,7 @@ def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
     if isinstance(cfg, Mapping):
         if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
             return cfg
-    raise ForeignModel(f"{path} holds flags of a model that only fairseq builds")
+    raise ForeignModel(f"{path} holds flags of a model that only fairseq builds{USE_FAIRSEQ}")
 
 
 def require_own(path: Path, model: Mapping[str, Any], names: frozenset[str]) -> None:
@@ -139,7 +139,8 @@ def require_own(path: Path, model: Mapping[str, Any], names: frozenset[str]) -> 
         ForeignModel: it has another name.
     """
     if model.get("_name") not in names:
-        raise ForeignModel(f"{path} holds {model.get('_name')!r}, which only fairseq builds")
+        name = model.get("_name")
+        raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds{USE_FAIRSEQ}")
 
 
 def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import KINDS, ForeignModel
+from vaswani_plugin.inference.bundle import KINDS, USE_FAIRSEQ, ForeignModel
 from vaswani_plugin.inference.checkpoint_models import (
     check_digests,
     read_configuration,
@@ -162,10 +162,7 @@ class LanguageFiles:
             name = cfg["model"].get("_name")
             family = next((family for family, names in ROWS.items() if name in names), None)
             if family is None:
-                raise ForeignModel(
-                    f"{path} holds {name!r}, which only fairseq builds: let fairseq-eval-lm or "
-                    "fairseq-interactive use it"
-                )
+                raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds{USE_FAIRSEQ}")
             dictionary = load_text_dictionary(self.folder)
             check_digests(self.folder, state, target=dictionary)
             weights = {k.removeprefix("decoder."): v for k, v in state["model"].items()}

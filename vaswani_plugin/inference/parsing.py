@@ -180,7 +180,7 @@ class Parser(LoadedFromFiles):
             threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
 
         Raises:
-            ForeignModel: only fairseq builds this model: `interchange.parsing` loads it.
+            ForeignModel: only fairseq builds this model.
             ValueError: it is no parser's bundle, or can't be used; names the file. Or there is no
                 such `dtype`.
             OSError: a file can't be read.

@@ -163,7 +163,7 @@ class TextModel:
 
         def start(prompts: Sources, beam: int, with_attention: bool) -> Beams:
             texts = prompts.tokens
-            lengths = torch.as_tensor(prompts.lengths, device=texts.device)
+            lengths = texts.ne(self.decoder.padding_idx).sum(dim=1)  # no copy to the device
             if packed:
                 return packed.start(texts, lengths, beam)
             if isinstance(self.decoder, RecurrentLanguageModel):

@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from model_factory import make_model, make_task, random_batch
+from model_factory import make_model, make_task, plain_transformer, random_batch
 from reference_weights import default_dtype, shake
 from tree_models import make_dictionaries, make_parsing_task
 
-from vaswani_plugin.search.decoder_beams import PackedDecoder
-from vaswani_plugin.search.source_memory import FoldedMemory, SourceMemory
+from vaswani_plugin.kernels.packed_layers import FoldedMemory, SourceMemory
+from vaswani_plugin.kernels.packed_step import PackedDecoder
+from vaswani_plugin.search.models import CachedBeams
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
@@ -125,8 +126,16 @@ def test_alignment_can_be_spared(task):
     torch.testing.assert_close(without, with_alignment, **EXACT)
 
 
+def packed(model, encoded, beam=4):
+    return PackedDecoder(model.decoder).start(model.decoder.memory(encoded), beam)
+
+
+def plain(model, encoded, beam):
+    return CachedBeams(plain_transformer(model), model.decoder.memory(encoded), True)
+
+
 @torch.no_grad()
-def walk(model, batch, steps, widths, keeps, symbols=20):
+def walk(model, batch, steps, widths, keeps, symbols=20, start=packed):
     """Decode with beams that follow random parents; yields (search's numbers, expected ones).
 
     Expected is the full forward pass over each hypothesis, a row of its own.
@@ -135,10 +144,10 @@ def walk(model, batch, steps, widths, keeps, symbols=20):
     sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
     known_lengths = sources.ne(model.encoder.padding_idx).sum(dim=1).numpy()
     encoded = model.encoder(sources, known_lengths=known_lengths)
-    beams = PackedDecoder(model.decoder).begin(encoded, max(widths))
+    beams = start(model, encoded, max(widths))
     hypotheses, parents = torch.full((sentences, 1, 1), 2), None
     for step in range(steps):
-        attention = beams.advance(hypotheses[:, :, -1], parents)
+        attention = beams.step(hypotheses[:, :, -1], parents)
         count, width, length = hypotheses.shape
         rows = hypotheses.reshape(count * width, length)
         encoder_out = model.encoder(sources.repeat_interleave(width, 0))
@@ -160,13 +169,14 @@ def walk(model, batch, steps, widths, keeps, symbols=20):
 
 @pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)
 @pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
-def test_beams_are_the_full_forward_pass(task, model, widths, sizes):
+@pytest.mark.parametrize("start", [packed, plain])
+def test_beams_are_the_full_forward_pass(task, model, widths, sizes, start):
     """30 steps: room runs out several times; sentences leave, two at once and in another order."""
     if sizes:
         model = exact_model(task, attention_window=model.decoder.window, **sizes)
     batch = random_batch(task, [(9, 1), (4, 1), (12, 1), (7, 1)])
     keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
-    for actual, expected in walk(model, batch, 30, widths, keeps):
+    for actual, expected in walk(model, batch, 30, widths, keeps, start=start):
         torch.testing.assert_close(actual, expected, **EXACT)
 
 
@@ -177,8 +187,8 @@ def test_one_sentence_alone(task, sizes, length, memory):
     model = exact_model(task, **sizes)
     batch = random_batch(task, [(length, 1)])
     encoded = model.encoder(batch["src_tokens"], known_lengths=np.array([length]))
-    beams = PackedDecoder(model.decoder).begin(encoded, 4)
-    assert all(isinstance(m, memory) for m in beams.stack.memories)
+    beams = packed(model, encoded)
+    assert all(isinstance(m, memory) for m in beams.memories)
     for actual, expected in walk(model, batch, 12, [4], {5: [0]}):
         torch.testing.assert_close(actual, expected, **EXACT)
 
@@ -222,11 +232,12 @@ def test_a_parser_knows_the_next_word_incrementally(parser, pieces):
 
 
 @pytest.mark.parametrize("widths", [[4], [3, 5, 2]], ids=str)
-def test_a_parsers_beams_are_the_full_forward_pass(parser, widths):
+@pytest.mark.parametrize("start", [packed, plain])
+def test_a_parsers_beams_are_the_full_forward_pass(parser, widths, start):
     batch = words_and_symbols(parser, [(9, 1), (4, 1), (12, 1), (7, 1)])
     keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
     symbols = len(parser.decoder.dictionary)
-    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols):
+    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols, start):
         torch.testing.assert_close(actual, expected, **EXACT)
 
 
@@ -261,9 +272,9 @@ def test_slots_that_no_beam_sees_are_dropped(task):
     """However long the outputs, beams with a common past keep little more than one copy of it."""
     model = exact_model(task)
     batch = random_batch(task, LENGTHS)
-    beams = PackedDecoder(model.decoder).begin(model.encoder(batch["src_tokens"]), 4)
+    beams = packed(model, model.encoder(batch["src_tokens"]))
     tokens = torch.full((3, 4), 5)
     first = torch.zeros(3, 4, dtype=torch.long)
     for step in range(60):
-        beams.advance(tokens if step else tokens[:, :1], first if step else None)
-    assert beams.stack.past.caches[0].size(2) < 60 + 2 * 8 * 4
+        beams.step(tokens if step else tokens[:, :1], first if step else None)
+    assert beams.past.caches[0].size(2) < 60 + 2 * 8 * 4

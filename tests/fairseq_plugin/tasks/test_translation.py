@@ -16,8 +16,8 @@ from recurrent_models import make_recurrent
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.search.generator import BeamSearchGenerator
-from vaswani_plugin.search.rules import FairseqRules, PaperRules
+from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
+from vaswani_plugin.search.finished import FairseqRules, PaperRules
 
 SYMBOLS = 20
 

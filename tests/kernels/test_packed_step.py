@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from search_setup import (
+    as_function,
     make_generator,
     make_peaked_model,
     make_sample,
@@ -13,7 +14,8 @@ from search_setup import (
 )
 from torch import nn
 
-from vaswani_plugin.search.packing import PackedWeights, is_packable
+from vaswani_plugin.kernels.packed_step import is_packable
+from vaswani_plugin.modules.feed_forward import FeedForward
 
 SYMBOLS = 30
 SOURCES = [[7, 9, 12, 5], [8, 11], [20, 21, 22, 23, 24, 25]]
@@ -47,12 +49,16 @@ def assert_same(found, expected):
             assert score == pytest.approx(same, abs=1e-4)
 
 
-def test_weights_that_stay_are_packed_once(generator, model):
+def packed_of(generator):
+    return generator.models[0]._packing._packed
+
+
+def test_weights_that_stay_are_packed_once(generator):
     translate(generator)
-    packed = generator.weights.of(model.decoder)
+    packed = packed_of(generator)
     assert packed is not None
     translate(generator)
-    assert generator.weights.of(model.decoder) is packed
+    assert packed_of(generator) is packed
 
 
 def load_other_weights(model):
@@ -154,6 +160,27 @@ def test_a_parametrized_weight_counts(generator, model):
     assert translate(generator) != before
 
 
-def test_a_decoder_of_another_kind_is_not_packed():
-    assert PackedWeights().of(nn.Linear(3, 3)) is None
-    assert PackedWeights().of(object()) is None
+class Gelu(FeedForward):
+    def forward(self, x):
+        return self.w_2(nn.functional.gelu(self.w_1(x)))
+
+
+def test_what_the_kernel_does_not_know_it_leaves_alone(generator, model):
+    """Another class, or one more attribute of a class that it knows."""
+    plain = translate(generator)
+    layer = model.decoder.layers[0]
+    assert is_packable(model.decoder)
+    layer.feed_forward.activation = "gelu"
+    assert not is_packable(model.decoder)
+    assert_same(translate(generator), plain)
+    other = Gelu(*layer.feed_forward.w_1.weight.shape[::-1])
+    other.load_state_dict(layer.feed_forward.state_dict())
+    layer.feed_forward = other
+    assert not is_packable(model.decoder) and not is_packable(nn.Linear(3, 3))
+    changed = translate(generator)
+    assert changed != plain
+    for source, found in zip(SOURCES, changed, strict=True):
+        log_p = as_function([model], source)
+        (tokens, score) = found[0]
+        own = sum(log_p(tokens[:n])[token] for n, token in enumerate(tokens))
+        assert score == pytest.approx(own / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-4)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from vaswani_plugin.kernels import packed_layers
+from vaswani_plugin.kernels.packed_layers import PackedLinear
 from vaswani_plugin.matrix_library import LEAST_ROWS, has_onednn
-from vaswani_plugin.search import packed_linear
-from vaswani_plugin.search.packed_linear import PackedLinear
 
 
 @pytest.mark.parametrize("rows", [1, 23, 24, 200])
@@ -15,10 +15,10 @@ from vaswani_plugin.search.packed_linear import PackedLinear
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("library", ["pytorch", "onednn"])
 def test_packed_is_plain(rows, sizes, bias, relu, dtype, library, monkeypatch):
-    calls, product = [], packed_linear.onednn_product
-    monkeypatch.setattr(packed_linear, "chosen_library", lambda: library)
+    calls, product = [], packed_layers.onednn_product
+    monkeypatch.setattr(packed_layers, "chosen_library", lambda: library)
     monkeypatch.setattr(
-        packed_linear, "onednn_product", lambda *given: calls.append(1) or product(*given)
+        packed_layers, "onednn_product", lambda *given: calls.append(1) or product(*given)
     )
     torch.manual_seed(1)
     linear = torch.nn.Linear(*sizes, bias=bias, dtype=dtype)
@@ -35,7 +35,7 @@ def test_packed_is_plain(rows, sizes, bias, relu, dtype, library, monkeypatch):
 
 
 def test_without_onednn_it_is_plain_pytorch(monkeypatch):
-    monkeypatch.setattr(packed_linear, "_is_for_onednn", lambda weight: False)
+    monkeypatch.setattr(packed_layers, "_is_for_onednn", lambda weight: False)
     linear = torch.nn.Linear(600, 500)
     packed = PackedLinear(linear.weight, linear.bias, relu=True)
     x = torch.randn(50, 600)

@@ -11,12 +11,13 @@ from language_models import (
     make_lstm_model,
     make_one_layer_model,
     random_texts,
+    text_model,
 )
 from model_factory import make_task
 
-from vaswani_plugin.search.completion import complete
+from vaswani_plugin.inference import completing
+from vaswani_plugin.search.models import RereadBeams, TextModel
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.search.packing import PackedWeights
 
 GREEDY = SearchOptions(beam=1, lenpen=0.0, min_len=0)
 LENGTHS = [5, 1, 9, 3]
@@ -44,23 +45,19 @@ def prompts(dictionary):
     return [text[1:] for text in random_texts(dictionary, LENGTHS)]
 
 
-class Reread(torch.nn.Module):
-    """A model of fairseq's interface without a fast decoder of ours."""
+class Reread(TextModel):
+    """A model of which every step reads the whole text again."""
 
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-        self.decoder = torch.nn.Identity()
-        self.decoder.dictionary = model.decoder.dictionary
+    def prepare(self):
+        def start(prompts, beam, with_attention):
+            return RereadBeams(self, prompts.tokens, torch.as_tensor(prompts.lengths))
 
-    def forward(self, src_tokens, src_lengths):
-        return self.model(src_tokens)
+        return start, False
 
-    def get_normalized_probs(self, output, log_probs):
-        return output[0].log_softmax(dim=-1)
 
-    def max_decoder_positions(self):
-        return self.model.max_decoder_positions()
+def complete(model, dictionary, *arguments, **options):
+    searched = model if isinstance(model, TextModel) else text_model(model)
+    return completing.complete(searched, dictionary, *arguments, **options)
 
 
 @torch.no_grad()
@@ -99,7 +96,7 @@ def eager(task):
 @pytest.mark.parametrize("stops", [True, False], ids=["stops", "goes-on"])
 def test_greedy_is_the_likeliest_token_each_time(eager, dictionary, prompts, fast, stops):
     stop = dictionary.eos() if stops else None
-    model = eager if fast else Reread(eager)
+    model = eager if fast else text_model(eager, Reread)
     found = complete(model, dictionary, prompts, GREEDY, 12, stop, suppressed=("w3", "<unk>"))
     banned = [dictionary.index("w3"), dictionary.unk()]
     all_ended = []
@@ -126,7 +123,7 @@ def test_a_wide_beam_is_enumeration(fast, alpha, window):
     prompts = [[9, 4, 5], [], [8] * 7]
     most = 3
     options = SearchOptions(beam=60, lenpen=alpha, min_len=0)
-    model = ours if fast else Reread(ours)
+    model = ours if fast else text_model(ours, Reread)
     found = complete(model, dictionary, prompts, options, most, dictionary.eos(), banned)
     for prompt, completions in zip(prompts, found, strict=True):
 
@@ -172,7 +169,7 @@ def test_texts_are_cut_where_the_positions_end(model, dictionary, fast):
         complete(model, dictionary, [*prompts[:2], [4] * 40], GREEDY, 9, None)
     # So many that what is done stays in the batch for a while, and would go past the positions.
     prompts[2:3] = [[7]] * 7
-    chosen = model if fast else Reread(model)
+    chosen = model if fast else text_model(model, Reread)
     found = complete(chosen, dictionary, prompts, GREEDY, 30, None)
     assert [len(completions[0].tokens) for completions in found] == [3, *[30] * 8, 20]
     for prompt, (completion,) in zip(prompts, found, strict=True):
@@ -186,8 +183,7 @@ def test_the_one_layer_model_completes(task, dictionary, prompts):
     for prompt, (completion,) in zip(prompts, found, strict=True):
         tokens, log_p, _ = greedy_by_hand(model, dictionary, prompt, 8, dictionary.eos())
         assert completion.tokens == tokens
-        # fairseq's own get_normalized_probs rounds to float32.
-        assert completion.log_probabilities == pytest.approx(log_p, abs=1e-5)
+        assert completion.log_probabilities == pytest.approx(log_p, **CLOSE)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -201,7 +197,7 @@ def test_the_lstm_completes_from_its_states_as_by_reading_again(task, dictionary
     endless = complete(model, dictionary, prompts, options, 9, None)
     stop = endless[0][0].tokens[2]  # so that texts end at various lengths
     found = complete(model, dictionary, prompts, options, 9, stop)
-    expected = complete(Reread(model), dictionary, prompts, options, 9, stop)
+    expected = complete(text_model(model, Reread), dictionary, prompts, options, 9, stop)
     for own, other in zip(found, expected, strict=True):
         assert [c.tokens for c in own] == [c.tokens for c in other]
         for one, two in zip(own, other, strict=True):
@@ -271,16 +267,14 @@ def test_the_watcher_sees_every_token_as_it_comes(eager, dictionary):
 
 def test_packed_weights_follow_the_model(task, dictionary):
     """Between two calls a training may change the weights."""
-    model, weights = make_language_model(task), PackedWeights()
-    before = complete(model, dictionary, [[7]], GREEDY, 5, None, weights=weights)
-    packed = weights.of(model.decoder)
-    assert complete(model, dictionary, [[7]], GREEDY, 5, None, weights=weights) == before
-    assert weights.of(model.decoder) is packed
+    ours = make_language_model(task)
+    model = text_model(ours)
+    before = complete(model, dictionary, [[7]], GREEDY, 5, None)
     with torch.no_grad():
-        model.projection_weight.neg_()
-    after = complete(model, dictionary, [[7]], GREEDY, 5, None, weights=weights)
-    assert after[0][0].tokens == greedy_by_hand(model, dictionary, [7], 5, None)[0]
-    assert after != before and weights.of(model.decoder) is not packed
+        ours.projection_weight.neg_()
+    after = complete(model, dictionary, [[7]], GREEDY, 5, None)
+    assert after[0][0].tokens == greedy_by_hand(ours, dictionary, [7], 5, None)[0]
+    assert after != before
 
 
 def test_no_prompt_no_completion(model, dictionary):
