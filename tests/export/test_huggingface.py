@@ -24,8 +24,9 @@ from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.search.generator import BeamSearchGenerator
+from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.search import Search
 from vaswani_plugin.text import wordpiece
 
 transformers = pytest.importorskip(
@@ -155,11 +156,8 @@ def test_generate_finds_what_our_search_finds(exported):
     sources[:, -1] = ours.source.eos()
     limit = {"max_len_a": 0, "max_len_b": LIMIT}
     options = SearchOptions(beam=4, lenpen=1.0, length_penalty="fairseq", **limit)
-    search = BeamSearchGenerator([ours.model], ours.target, options)
-    net_input = {"src_tokens": sources, "src_lengths": torch.full((40,), 12)}
-    expected = [
-        found[0]["tokens"].tolist() for found in search.generate([], {"net_input": net_input})
-    ]
+    search = Search([TransformerModel(ours.model)], ours.target, options)
+    expected = [found[0]["tokens"].tolist() for found in search.run(sources)]
     generated = model.generate(
         input_ids=sources,
         attention_mask=torch.ones_like(sources),

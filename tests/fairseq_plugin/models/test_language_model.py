@@ -14,11 +14,11 @@ from model_factory import make_model, make_task
 from reference_weights import layer_weights_of, numbers
 
 from vaswani_plugin.fairseq_plugin.models.language_models import OneLayerModel, VaswaniLanguageModel
+from vaswani_plugin.kernels import packed_past
+from vaswani_plugin.kernels.packed_step import PackedLanguageModel
 from vaswani_plugin.model.architectures import LANGUAGE_MODELS
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
-from vaswani_plugin.search import beam_past
-from vaswani_plugin.search.language_beams import PackedLanguageModel
 
 EXACT = {"atol": 1e-10, "rtol": 0}
 TASK = ("--task", "vaswani_language_modeling")
@@ -102,16 +102,15 @@ def test_incremental_is_full(task, model, pieces, left):
 @torch.no_grad()
 def test_beams_are_the_full_model(task, model, monkeypatch):
     """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
-    monkeypatch.setattr(beam_past, "ROOM", 1)
+    monkeypatch.setattr(packed_past, "ROOM", 1)
     dictionary = task.source_dictionary
     generator = torch.Generator().manual_seed(5)
     texts = random_texts(dictionary, [5, 1, 8, 3])
     prompts = padded(texts, dictionary.pad())
-    beams = PackedLanguageModel(model.decoder).begin(
-        {"src_tokens": prompts, "src_lengths": torch.tensor([len(t) for t in texts])}, 3
-    )
+    lengths = torch.tensor([len(text) for text in texts])
+    beams = PackedLanguageModel(model.decoder).start(prompts, lengths, 3)
     histories = [[text] for text in texts]
-    beams.advance(torch.zeros(4, 1, dtype=torch.long), None)
+    beams.step(torch.zeros(4, 1, dtype=torch.long), None)
     for step in range(9):
         logits = beams.logits(slice(0, len(histories)))
         for text, of_text in zip(histories, logits, strict=True):
@@ -125,7 +124,7 @@ def test_beams_are_the_full_model(task, model, monkeypatch):
         width = len(histories[0])
         parents = torch.randint(0, width, (len(histories), 3), generator=generator)
         words = torch.randint(4, len(dictionary), (len(histories), 3), generator=generator)
-        beams.advance(words, parents)
+        beams.step(words, parents)
         histories = [
             [[*text[p], w] for p, w in zip(ps, ws, strict=True)]
             for text, ps, ws in zip(histories, parents.tolist(), words.tolist(), strict=True)
