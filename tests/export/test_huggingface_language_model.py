@@ -148,7 +148,7 @@ def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
 
 
 @pytest.mark.parametrize(
-    ("flags", "name"), [(ONE_LAYER, "vaswani_lm_one_layer"), (LSTM, "flags of a model")]
+    ("flags", "name"), [(ONE_LAYER, "OneLayerLanguageModel"), (LSTM, "flags of a model")]
 )
 def test_other_language_models_are_refused(tmp_path, flags, name):
     data = write_data(tmp_path)

@@ -18,20 +18,15 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import TRANSFORMER
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
 from vaswani_plugin.inference.safetensors_file import Weights, save_safetensors
-from vaswani_plugin.inference.transformer import (
-    SourceEncoder,
-    TargetDecoder,
-    TextDecoder,
-    TrainedLanguageModel,
-    TrainedTransformer,
-)
 from vaswani_plugin.model.architectures import ARCHITECTURES
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
+from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD
 from vaswani_plugin.text.settings import (
     CARD,
@@ -54,7 +49,7 @@ EXPRESSED = frozenset(
 )
 """The options that exports know: each either writes or refuses one."""
 KNOWN_MODULES = (
-    *(TrainedTransformer, SourceEncoder, TargetDecoder, TrainedLanguageModel, TextDecoder),
+    *(EncoderDecoder, Encoder, Decoder, LanguageModel),
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, AddNorm, Embedding),
     *(SinusoidalPositions, LearnedPositions, nn.Linear, nn.LayerNorm, nn.ModuleList),
 )

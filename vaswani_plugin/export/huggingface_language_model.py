@@ -72,7 +72,11 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{error}, and Hugging Face has no counterpart of it; --to safetensors can"
         ) from error
     if sizes is None:
-        raise UserError(f"{model}: Hugging Face has no counterpart of it; --to safetensors can")
+        kind = type(built.decoder).__name__
+        raise UserError(
+            f"{model} holds a {kind}, and Hugging Face has no counterpart of it; --to safetensors "
+            "can"
+        )
     require_known_modules(built.decoder)
     _refuse_other_models(sizes)
     weights = to_openai(built, sizes)
