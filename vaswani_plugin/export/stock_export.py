@@ -39,8 +39,8 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
             raise ValueError(f"--output {output} is a folder; name a file in it")
         if output.exists() and output.samefile(path):
             raise ValueError(f"--output {output} is the model itself and would be lost")
-        weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
         _require_known_modules(cfg, state["model"], path)
+        weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
         task = state["cfg"]["task"]
         kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
         exported = checkpoint_of(
