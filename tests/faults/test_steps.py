@@ -135,18 +135,11 @@ def failing_in(errors):
     return fault
 
 
-CPU_WORDS = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
-OUT_OF_MEMORY = {
-    3: torch.OutOfMemoryError("CUDA out of memory."),
-    5: MemoryError(),
-    6: RuntimeError(CPU_WORDS),
-}
-
-
 def test_a_batch_without_room_is_skipped(start, tmp_path):
-    run = start(tmp_path / "run", "--max-update", 8, fault=failing_in(OUT_OF_MEMORY))
+    errors = {3: torch.OutOfMemoryError("CUDA out of memory.")}
+    run = start(tmp_path / "run", "--max-update", 8, fault=failing_in(errors))
     assert run.wait() == 0, run.output()
-    assert run.output().count("attempting to recover from OOM") == 3
+    assert run.output().count("attempting to recover from OOM") == 1
     assert updates_in(tmp_path / "run" / "checkpoint_last.pt") == 8
 
 
@@ -158,7 +151,7 @@ def test_another_error_stays_an_error(start, tmp_path):
 
 def test_one_of_several_workers_can_not_skip(data_bin, tmp_path):
     cfg = debug_config(data_bin, tmp_path / "run", "--max-update", 5)
-    faults = [None, failing_in({2: MemoryError()})]
+    faults = [None, failing_in({2: torch.OutOfMemoryError("CUDA out of memory.")})]
     runs = [
         start_training(as_worker(cfg, rank, 2, tmp_path / "meeting"), tmp_path / f"{rank}.log", f)
         for rank, f in enumerate(faults)

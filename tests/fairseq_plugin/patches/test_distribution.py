@@ -184,15 +184,6 @@ def one_worker_group():
     dist.destroy_process_group()
 
 
-@needs_no_gpu
-def test_lists_are_gathered_on_a_cpu(one_worker_group):
-    for data in ({"loss": 1.5}, ["a", torch.ones(2)]):
-        (gathered,) = distributed_utils.all_gather_list(data, one_worker_group, max_size=4096)
-        assert str(gathered) == str(data)
-    with pytest.raises(ValueError, match="exceeds max_size"):
-        distributed_utils.all_gather_list("x" * 5000, one_worker_group, max_size=4096)
-
-
 @pytest.mark.parametrize("backend", ["c10d", "pytorch_ddp"])
 def test_modules_on_a_cpu_can_be_wrapped(one_worker_group, backend):
     options = argparse.Namespace(

@@ -15,7 +15,7 @@ from fairseq.models import distributed_fairseq_model
 import vaswani_plugin
 from tests.conftest import PLUGIN
 from vaswani_plugin.fairseq_plugin import patches, training
-from vaswani_plugin.fairseq_plugin.patches import _patching, batches
+from vaswani_plugin.fairseq_plugin.patches import _patching, data
 from vaswani_plugin.fairseq_plugin.patches._patching import PATCHED, is_affected_version, patch
 
 vaswani_plugin.register()
@@ -136,7 +136,7 @@ def test_a_patch_does_nothing_where_its_defect_is_gone(monkeypatch):
         return mended(indices, *args, **kwargs)
 
     monkeypatch.setattr(data_utils, "batch_by_size", batch_by_size)
-    batches.keep_last_batch()
+    data.keep_last_batch()
     assert data_utils.batch_by_size is batch_by_size
 
 

@@ -5,18 +5,13 @@ docs/reference/fairseq-patches.md is made from these docstrings. A patch does no
 is gone, and can be called twice. The subjects:
 
 * ``extensions``: fairseq's compiled parts, where it was installed without them;
-* ``messages``: a user's mistake ends in one line, not in a traceback;
-* ``quiet``: known-harmless warnings are silenced;
+* ``messages``: a user's mistake ends in one line, harmless warnings are silenced;
 * ``flags``: values of the command line that fairseq drops or can't use;
 * ``numerics``: numpy 2's removed names, half precision resumed with its float32 weights;
-* ``batches``: every sentence in exactly one batch, the same batches after a resume;
-* ``shuffling``: the order of an epoch's batches, and every batch once;
+* ``data``: every sentence in exactly one batch, the same ones after a resume, broken files named;
 * ``epochs``: resuming within an epoch, with another number of workers;
-* ``updates``: batches that don't fit into memory;
 * ``checkpoints``: loading with ``weights_only`` on, clear errors, atomic saves;
-* ``dictionaries``: errors name the broken file;
 * ``alignments``: pairs of positions, as --replace-unk reads them;
-* ``threads``: threads end before the process does;
 * ``distribution``: several workers, without GPUs and on several nodes.
 """
 
@@ -28,27 +23,22 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from vaswani_plugin.fairseq_plugin.patches import (
     alignments,
-    batches,
     checkpoints,
-    dictionaries,
+    data,
     distribution,
     epochs,
     extensions,
     flags,
     messages,
     numerics,
-    quiet,
-    shuffling,
-    threads,
-    updates,
 )
 
 PATCHES = (
     extensions.provide_missing_extensions,
     extensions.count_ngrams_without_libbleu,
     messages.print_users_errors_in_one_line,
-    quiet.silence_known_warnings,
-    quiet.set_log_level_to_info,
+    messages.silence_known_warnings,
+    messages.set_log_level_to_info,
     flags.choose_our_task,
     flags.train_in_bf16_without_xla,
     flags.refuse_overrides_that_are_no_dictionary,
@@ -56,19 +46,14 @@ PATCHES = (
     flags.refuse_soft_alignments_where_they_crash,
     numerics.restore_removed_numpy_names,
     numerics.save_float32_weights_of_half_precision,
-    batches.concatenate_splits,
-    batches.know_the_given_valid_subsets,
-    batches.keep_last_batch,
-    batches.rebuild_the_same_batches,
-    batches.read_uncached_data,
-    batches.refuse_empty_data,
-    batches.refuse_unscored_texts,
-    shuffling.shuffle_each_epoch_as_asked,
-    shuffling.keep_batches_beyond_whole_groups,
+    data.concatenate_splits,
+    data.know_the_given_valid_subsets,
+    data.keep_last_batch,
+    data.rebuild_the_same_batches,
+    data.refuse_unscored_texts,
     epochs.resume_epoch_with_other_worker_count,
     epochs.finish_epochs_with_other_update_freq,
     epochs.restart_stopwatches_on_resume,
-    updates.skip_batches_out_of_cpu_memory,
     checkpoints.allow_harmless_globals,
     checkpoints.shorten_messages_about_pickles,
     checkpoints.refuse_unusable_checkpoints,
@@ -78,15 +63,14 @@ PATCHES = (
     checkpoints.sync_before_rename,
     checkpoints.save_intervals_at_epoch_ends,
     checkpoints.keep_as_many_best_as_asked,
-    dictionaries.name_broken_dictionaries,
+    data.name_broken_dictionaries,
     alignments.replace_unknown_words_by_pairs,
     alignments.replace_unknown_words_without_a_table,
-    threads.stop_batch_threads_before_exit,
+    data.stop_batch_threads_before_exit,
     distribution.join_torchrun,
     distribution.start_workers,
     distribution.wrap_cpu_modules,
     distribution.broadcast_checkpoints,
-    distribution.gather_lists_on_cpu,
 )
 
 

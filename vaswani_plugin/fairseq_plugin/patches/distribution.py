@@ -230,27 +230,3 @@ def broadcast_checkpoints() -> None:
         new = [kind for kind in travelling if kind not in allowed]
         with torch.serialization.safe_globals(new):
             return original(*args, **kwargs)
-
-
-def gather_lists_on_cpu() -> None:
-    """Criterions whose logs cannot be summed fail with several workers on a CPU.
-
-    ``all_gather_list`` allocates a CUDA buffer and pinned memory.
-
-    Upstream: #2879.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-    if not is_affected_version():
-        return
-
-    @patch(distributed_utils, "all_gather_list")
-    def all_gather_list(
-        original: Callable, data: Any, group: Any = None, max_size: int = 16384
-    ) -> list[Any]:
-        if not torch.cuda.is_available():
-            used = distributed_utils.get_global_group() if group is None else group
-            size = max_size * distributed_utils.get_world_size(used)
-            # fairseq keeps its buffers as attributes of this function.
-            distributed_utils.all_gather_list._buffer = torch.ByteTensor(size)
-            distributed_utils.all_gather_list._cpu_buffer = torch.ByteTensor(max_size)
-        return original(data, group, max_size)

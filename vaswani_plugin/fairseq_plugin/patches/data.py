@@ -1,20 +1,35 @@
-"""Batches: every sentence in exactly one, and the same ones after a resume."""
+"""Data: every sentence in exactly one batch, the same ones after a resume; dictionaries by name."""
 
 import argparse
+import atexit
 import inspect
+import itertools
+import queue
+import threading
+import time
+import weakref
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from fairseq.data import ConcatDataset, FairseqDataset, data_utils, indexed_dataset, iterators
-from fairseq.data.indexed_dataset import IndexedCachedDataset, IndexedDataset
+from fairseq.data import (
+    ConcatDataset,
+    Dictionary,
+    FairseqDataset,
+    data_utils,
+    iterators,
+)
 from fairseq.tasks import fairseq_task
 from fairseq.tasks.language_modeling import LanguageModelingTask
-from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch, silenced
+from vaswani_plugin.fairseq_plugin.patches._patching import (
+    is_affected_version,
+    is_patched,
+    patch,
+    silenced,
+)
 
 
 def concatenate_splits() -> None:
@@ -176,42 +191,6 @@ def rebuild_the_same_batches() -> None:
         return made
 
 
-def read_uncached_data() -> None:
-    """``--dataset-impl cached`` ends in ``KeyError: np.int64(135)``.
-
-    The training reads its first batch before the cache is filled, and the cache may be refilled
-    before batches that are prepared ahead are read. Now a sentence that is not in the cache is
-    read from the file.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-
-    @patch(IndexedCachedDataset, "__getitem__")
-    def __getitem__(original: Callable, self: IndexedCachedDataset, index: int) -> Tensor:
-        if index in self.cache_index:
-            return original(self, index)
-        return IndexedDataset.__getitem__(self, index)
-
-
-def refuse_empty_data() -> None:
-    """A text without lines, binarized, ends in "cannot mmap an empty file" and two tracebacks.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-
-    if not is_affected_version():
-        return
-
-    @patch(indexed_dataset, "make_dataset")
-    def make_dataset(original: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
-        data = Path(f"{path}.bin")
-        if impl == "mmap" and data.is_file() and not data.stat().st_size:
-            raise UserError(f"{data} is empty: binarize a text that has lines")
-        return original(path, impl, *args, **kwargs)
-
-
 def refuse_unscored_texts() -> None:
     """``fairseq-eval-lm`` reports a perplexity of 1.00 for a text that it did not read.
 
@@ -235,3 +214,69 @@ def refuse_unscored_texts() -> None:
                 "--context-window"
             )
         return batches
+
+
+class DictionaryError(UserError):
+    """A file that is no dictionary; the message names it."""
+
+
+def name_broken_dictionaries() -> None:
+    """A broken dict.txt is refused without its name.
+
+    The error is a ValueError, a RuntimeError or a bare Exception with the whole line, whatever its
+    length. Now it names the file.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+
+    @patch(Dictionary, "add_from_file")
+    def add_from_file(original: Callable, self: Dictionary, f: Any) -> None:
+        if not isinstance(f, str):
+            return original(self, f)
+        try:
+            return original(self, f)
+        except OSError:
+            raise
+        except Exception as error:
+            reason = str(error).split(". ")[0]
+            raise DictionaryError(
+                f"{f}: not a dictionary: {reason}; give the one that was made with the data"
+            ) from error
+
+
+SECONDS_TO_STOP = 10.0
+"""Seconds to wait for the batch that is being made; a slower thread is left to Python."""
+
+
+def stop_batch_threads_before_exit() -> None:
+    """A finished training aborts at its exit ("terminate called ...", SIGABRT).
+
+    Batches are prepared in a thread that keeps running. Python ends the thread while it shuts down.
+    If that happens inside PyTorch, the whole process aborts, and scripts see a failed training. Now
+    these threads stop before the shutdown.
+
+    Upstream: none known.
+    Versions: seen in fairseq-fixed 0.12.3.1.
+    """
+    if is_patched(iterators.BackgroundConsumer.run):
+        return
+    stopping = threading.Event()
+    consumers: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()
+
+    @patch(iterators.BackgroundConsumer, "run")
+    def run(original: Callable, self: iterators.BackgroundConsumer) -> None:
+        consumers.add(self)
+        self._source = itertools.takewhile(lambda _: not stopping.is_set(), self._source)
+        original(self)
+
+    def stop() -> None:
+        stopping.set()
+        deadline = time.monotonic() + SECONDS_TO_STOP
+        for consumer in list(consumers):
+            while consumer.is_alive() and time.monotonic() < deadline:
+                with suppress(queue.Empty):  # the thread may wait for room in its queue
+                    consumer._queue.get_nowait()
+                consumer.join(0.01)
+
+    atexit.register(stop)

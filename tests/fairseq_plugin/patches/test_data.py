@@ -1,4 +1,4 @@
-"""Batches: every sentence in exactly one, and the same ones after a resume."""
+"""Data: every sentence in exactly one batch, the same ones after a resume, errors by name."""
 
 import argparse
 
@@ -6,11 +6,6 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import ConcatDataset, Dictionary, FairseqDataset, ListDataset, data_utils
-from fairseq.data.indexed_dataset import (
-    IndexedCachedDataset,
-    IndexedDatasetBuilder,
-    MMapIndexedDatasetBuilder,
-)
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq_flags import training_config
@@ -20,6 +15,7 @@ from hypothesis import strategies as st
 import vaswani_plugin
 from tests.conftest import STOCK_TINY
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.patches.data import DictionaryError
 
 vaswani_plugin.register()
 
@@ -168,37 +164,6 @@ def test_a_resumed_run_equals_the_uninterrupted_one(
         assert torch.equal(resumed["model"][name], weight), name
 
 
-@pytest.fixture
-def cached(tmp_path):
-    """Sentence k of five has the k + 1 tokens k, k + 1, ..."""
-    builder = IndexedDatasetBuilder(tmp_path / "text.bin")
-    for k in range(5):
-        builder.add_item(torch.arange(k, 2 * k + 1))
-    builder.finalize(tmp_path / "text.idx")
-    return IndexedCachedDataset(str(tmp_path / "text"), fix_lua_indexing=True)
-
-
-@pytest.mark.parametrize("in_cache", [[], [1, 3], [0, 1, 2, 3, 4]], ids=str)
-def test_sentences_are_read_that_are_not_in_the_cache(cached, in_cache):
-    if in_cache:
-        cached.prefetch(np.array(in_cache))
-    for k in np.arange(5):
-        assert cached[k].tolist() == list(range(k, 2 * k + 1))
-
-
-@pytest.mark.parametrize("lines", [0, 1])
-def test_a_text_without_lines_is_refused(tmp_path, lines):
-    builder = MMapIndexedDatasetBuilder(str(tmp_path / "test.bin"))
-    for _ in range(lines):
-        builder.add_item(torch.tensor([4, 2]))
-    builder.finalize(str(tmp_path / "test.idx"))
-    if lines:
-        assert len(data_utils.load_indexed_dataset(str(tmp_path / "test"))) == 1
-        return
-    with pytest.raises(UserError, match=r"test\.bin is empty: binarize a text that has lines"):
-        data_utils.load_indexed_dataset(str(tmp_path / "test"))
-
-
 @pytest.mark.parametrize(("positions", "is_scored"), [(8, True), (7, False)])
 def test_a_text_of_which_nothing_fits_is_refused(positions, is_scored):
     class Blocks(Sentences):
@@ -243,3 +208,26 @@ def test_training_with_numbered_splits(toy_data_bin, run_fairseq, tmp_path, flag
     assert "num_updates 6" in run.stdout + run.stderr
     for name in validated:
         assert f'begin validation on "{name}" subset' in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"a 1\na 2\n", "Duplicate word"),
+        (b"a\n", "Incorrect dictionary format"),
+        (b"a x\n", "Incorrect dictionary format"),
+        (b"\xff 1\n", "Incorrect encoding"),
+    ],
+)
+def test_a_broken_dictionary_is_named(tmp_path, content, reason):
+    path = tmp_path / "dict.en.txt"
+    path.write_bytes(content)
+    with pytest.raises(DictionaryError, match=rf"dict\.en\.txt: not a dictionary: .*{reason}"):
+        Dictionary.load(str(path))
+
+
+def test_others_load_as_before(tmp_path):
+    (tmp_path / "dict.txt").write_text("a 2\nb 1\n<pad> 0 #fairseq:overwrite\n", encoding="utf-8")
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:] == ["a", "b", "<pad>"]
+    with pytest.raises(FileNotFoundError):
+        Dictionary.load(str(tmp_path / "none.txt"))
