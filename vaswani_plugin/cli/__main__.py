@@ -14,7 +14,13 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from vaswani_plugin.text.messages import flush_stdout, name_stdout, one_line, silence_stdout
+from vaswani_plugin.text.messages import (
+    flush_stdout,
+    name_stdout,
+    one_line,
+    prepare_streams,
+    silence_stdout,
+)
 
 NAMES = """archs average bleu evalb rouge complexity positions cost curves translate serve rescore
 summarize parse import export card attention lm complete"""
@@ -66,6 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         (which argparse raises as SystemExit), 130 after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else argv
+    prepare_streams()
     if not argv:
         print(overview(), file=sys.stderr)
         return 2
@@ -74,8 +81,8 @@ def main(argv: list[str] | None = None) -> int:
     if not is_help and name not in COMMANDS:
         print(f"{PROGRAM}: error: {_unknown(name)}", file=sys.stderr)
         return 2
-    args = None if is_help else command_parser(name).parse_args(argv[1:])
     try:
+        args = None if is_help else _parse(name, argv[1:])
         # Importing fairseq sets the root logger to DEBUG, and every library then logs.
         level = (os.environ.get("LOGLEVEL") or "WARNING").upper()
         if level not in logging.getLevelNamesMapping():
@@ -102,6 +109,14 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{PROGRAM} {name}: interrupted", file=sys.stderr)
         return 130
+
+
+def _parse(name: str, argv: list[str]) -> argparse.Namespace:
+    try:
+        return command_parser(name).parse_args(argv)
+    except SystemExit:
+        flush_stdout()  # the text of --help
+        raise
 
 
 def _unknown(name: str) -> str:

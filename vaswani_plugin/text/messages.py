@@ -1,5 +1,7 @@
 """Error messages of the commands and scripts, and the exit codes of the scripts."""
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -38,6 +40,27 @@ def one_line(error: BaseException) -> str:
     return message_line(" ".join(str(error).split()) or type(error).__name__)
 
 
+def prepare_streams() -> None:
+    """Makes what the shell has closed (`<&-`, `>&-`) an error of reading or writing, and no None.
+
+    Text goes out as UTF-8, to a terminal in the terminal's encoding.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The wrong way round, so that each use fails; no other file gets the number.
+            os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
+        if getattr(sys, name) is None:
+            opened = open(number, mode, encoding="utf-8", errors="replace", closefd=False)
+            setattr(sys, name, opened)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        elif sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
 def flush_stdout() -> None:
     """Flushes standard output; if that fails, the rest of the output is discarded.
 
@@ -62,18 +85,22 @@ def silence_stdout() -> None:
 def name_stdout(error: OSError) -> OSError:
     """Returns an error that names standard output, if flushing fails and `error` names no file.
 
-    Otherwise, it returns `error`. What was printed before the error is written.
+    Otherwise, it returns `error`, with the name of standard input if that is closed. What was
+    printed before the error is written.
     """
     try:
         flush_stdout()
     except OSError as again:
         return again if error.filename is None else error
+    if error.errno == errno.EBADF and error.filename is None:
+        return OSError(error.errno, error.strerror, "standard input")
     return error
 
 
 def run(main: Callable[[], None]) -> None:
     """Runs a script's `main`; an error that the user can fix gives one line and exit code 1."""
     name = Path(sys.argv[0]).name
+    prepare_streams()
     try:
         main()
         flush_stdout()

@@ -28,8 +28,8 @@ def check_text(text: object, name: str) -> str:
         raise UserError(f"{name} is {text!r:.40}, which is no text: leave it out, or give a string")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise UserError(
-            f"{name} holds half a surrogate pair, or was read from bytes that are no UTF-8: "
-            "text.encode('utf-8', 'replace').decode() replaces them"
+            f"{name} holds half a surrogate pair, or bytes that are not UTF-8 "
+            f"({text.encode('utf-8', 'replace').decode()!r:.40}): give it in UTF-8"
         )
     return text
 
