@@ -11,14 +11,8 @@ unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh
-source "$root/recipes/lib/env.sh"
+VASWANI_GROUPS="test coverage" source "$root/recipes/lib/env.sh"
 cd "$root"
-
-# Only this command needs coverage, so it lies beside the environment's own packages.
-tools=$VASWANI_VENV/coverage
-if [[ ! -d "$tools/coverage" ]]; then
-  python -m pip install -qqq --disable-pip-version-check --target "$tools" coverage==7.11.0
-fi
 
 rooms=(modules search metrics fairseq_plugin text)
 tests=(tests/fairseq_plugin/models/test_equals_fairseq.py tests/fairseq_plugin/models/test_recurrent.py tests/data_prep)
@@ -28,7 +22,7 @@ for room in "${rooms[@]}"; do
   files+=("vaswani_plugin/$room/*")
 done
 
-export PYTHONPATH=$root:$tools COVERAGE_FILE=$tools/data OMP_NUM_THREADS=1
+export PYTHONPATH=$root COVERAGE_FILE=$VASWANI_VENV/cache/coverage OMP_NUM_THREADS=1
 python -m coverage run --branch --include "$(IFS=,; echo "${files[*]}")" \
   -m pytest -q -o cache_dir="$VASWANI_VENV/cache/pytest" -p no:xdist \
   -m "not slow and not gpu and not shared_data" "${tests[@]}" \

@@ -69,7 +69,7 @@ def test_the_wheel_holds_every_file_of_the_plugin(wheel):
 
 
 def test_the_source_distribution_holds_recipes_and_their_lock(sdist):
-    for name in ("recipes/quickstart.sh", "data-prep/bpe.py", "requirements.lock", "CHANGELOG.md"):
+    for name in ("recipes/quickstart.sh", "data-prep/bpe.py", "uv.lock", "CHANGELOG.md"):
         assert (sdist / name).is_file()
     assert os.access(sdist / "recipes" / "quickstart.sh", os.R_OK)
 
@@ -100,8 +100,8 @@ def test_the_wheel_installs_and_runs_in_an_empty_environment(wheel, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     pins = tmp_path / "pins.txt"
-    lock = (REPO / "requirements.lock").read_text(encoding="utf-8").split("\n")
-    pins.write_text("".join(f"{line.split()[0]}\n" for line in lock if line and line[0].isalpha()))
+    list_pins = ("uv", "export", "-q", "--frozen", "--no-hashes", "--no-emit-project", "-o", pins)
+    call(*list_pins, cwd=REPO)
     index = os.environ.get("VASWANI_TORCH_INDEX")
     where = ("--extra-index-url", index) if index else ()
     install = (python, "-m", "pip", "install", "-q", "--no-input", "-c", pins, *where, wheel)
@@ -119,6 +119,10 @@ def test_the_wheel_installs_and_runs_in_an_empty_environment(wheel, tmp_path):
         assert call(*command, cwd=tmp_path, PYTHONPATH="").strip()
     absent = "import importlib.util as u; print(u.find_spec('fairseq'))"
     assert call(python, "-c", absent, cwd=tmp_path, PYTHONPATH="") == "None\n"
+    fairseq = ("--no-deps", "--no-build-isolation", "fairseq-fixed==0.12.3.1")
+    call(python, "-m", "pip", "install", "-q", "-c", pins, f"{wheel}[train]", cwd=tmp_path)
+    call(python, "-m", "pip", "install", "-q", *fairseq, cwd=tmp_path, READTHEDOCS="1")
+    call(tmp_path / "venv" / "bin" / "fairseq-train", "--help", cwd=tmp_path, PYTHONPATH="")
 
 
 def test_metadata_stands_in_one_place():

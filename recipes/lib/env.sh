@@ -1,80 +1,80 @@
 #!/usr/bin/env bash
-# The environment of every recipe and test: makes .venv when it is missing or out of date, then
-# activates it. Source it (`source recipes/lib/env.sh`) or run it (`bash recipes/lib/env.sh`).
-#
+# The environment of every recipe and test: makes .venv by uv, as uv.lock says, when it is missing or
+# out of date, then activates it. Source it (`source recipes/lib/env.sh`) or run it.
 #   VASWANI_VENV         folder of the environment (default: .venv in the repository)
+#   VASWANI_GROUPS       dependency groups of pyproject.toml beside "recipes": test, docs, ...
 #   PYTHON               interpreter to make it with (default: python3.11, 3.12, 3.13, python3)
-#   VASWANI_TORCH_INDEX  one more package index for torch, such as a CUDA or a ROCm one; an
-#                        environment that was made without it has to be removed first
-#
-# A stamp in the environment holds what it was made from, so that a second start costs some
-# milliseconds. All the installing is in install.sh, which runs as a process of its own: what
-# fails there can't close the shell that sources this file.
-
-vaswani_sha256() {
-  if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum -a 256; fi | cut -d' ' -f1
-}
-
-# The key of an environment: changes whenever the environment has to be updated.
-vaswani_env_key() {
-  local version=unknown line
-  if [[ -f "$VASWANI_VENV/pyvenv.cfg" ]]; then
-    while IFS= read -r line; do
-      case $line in version\ =*) version=${line#version = } ;; esac
-    done <"$VASWANI_VENV/pyvenv.cfg"
-  fi
-  printf 'files %s\npython %s\nroot %s\nvenv %s\n' \
-    "$(cat "$VASWANI_ROOT/requirements.lock" "$VASWANI_ROOT/pyproject.toml" | vaswani_sha256)" \
-    "$version" "$VASWANI_ROOT" "$VASWANI_VENV"
-}
-
-vaswani_env_is_current() {
-  [[ -x "$VASWANI_VENV/bin/python" && -f "$VASWANI_VENV/.vaswani.stamp" ]] &&
-    [[ "$(vaswani_env_key)" == "$(<"$VASWANI_VENV/.vaswani.stamp")" ]]
-}
-
-vaswani_env_activate() {
-  export VIRTUAL_ENV=$VASWANI_VENV
-  case ":$PATH:" in
-    *":$VASWANI_VENV/bin:"*) ;;
-    *) export PATH="$VASWANI_VENV/bin:$PATH" ;;
-  esac
-  unset PYTHONHOME
+#   VASWANI_TORCH_INDEX  index for torch, such as a CUDA or a ROCm one, where torch is not installed yet
+vaswani_env() {
+  VASWANI_ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P) || return 1
+  [[ "${VASWANI_VENV:=$VASWANI_ROOT/.venv}" == /* ]] || VASWANI_VENV=$PWD/$VASWANI_VENV
+  export VASWANI_ROOT VASWANI_VENV VIRTUAL_ENV=$VASWANI_VENV
+  vaswani_env_is_current || (vaswani_env_install) || return 1
+  [[ ":$PATH:" == *":$VASWANI_VENV/bin:"* ]] || export PATH="$VASWANI_VENV/bin:$PATH"
   # Tools keep their caches in the environment's folder, not in the home folder or the repository.
-  local cache="$VASWANI_VENV/cache"
-  export PYTHONDONTWRITEBYTECODE=1
-  export MPLCONFIGDIR="$cache/matplotlib"
-  export TORCHINDUCTOR_CACHE_DIR="$cache/inductor" TRITON_CACHE_DIR="$cache/triton"
-  export RUFF_CACHE_DIR="$cache/ruff" HYPOTHESIS_STORAGE_DIRECTORY="$cache/hypothesis"
-  mkdir -p "$MPLCONFIGDIR"
-  # For how many shapes oneDNN and PyTorch cache kernels. With 1,024, the default, a training on
-  # sentences reuses few of them and grows by 400 MB.
-  export ONEDNN_PRIMITIVE_CACHE_CAPACITY="${ONEDNN_PRIMITIVE_CACHE_CAPACITY:-64}"
-  export LRU_CACHE_CAPACITY="${LRU_CACHE_CAPACITY:-64}"
+  export MPLCONFIGDIR="$VASWANI_VENV/cache/matplotlib" TORCHINDUCTOR_CACHE_DIR="$VASWANI_VENV/cache/inductor"
+  export RUFF_CACHE_DIR="$VASWANI_VENV/cache/ruff" TRITON_CACHE_DIR="$VASWANI_VENV/cache/triton"
+  export HYPOTHESIS_STORAGE_DIRECTORY="$VASWANI_VENV/cache/hypothesis" PYTHONDONTWRITEBYTECODE=1
+  mkdir -p "$MPLCONFIGDIR" && unset PYTHONHOME
+  # For how many shapes oneDNN and PyTorch cache kernels: with 1,024, the default, a training grows by 400 MB.
+  export ONEDNN_PRIMITIVE_CACHE_CAPACITY="${ONEDNN_PRIMITIVE_CACHE_CAPACITY:-64}" LRU_CACHE_CAPACITY="${LRU_CACHE_CAPACITY:-64}"
   # Large pages for glibc's malloc: a training's activations are cleared page by page.
   export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}"
 }
-
-vaswani_env() {
-  VASWANI_ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P) || return 1
-  VASWANI_VENV=${VASWANI_VENV:-$VASWANI_ROOT/.venv}
-  case $VASWANI_VENV in
-    /*) ;;
-    *) VASWANI_VENV=$PWD/$VASWANI_VENV ;;
-  esac
-  export VASWANI_ROOT VASWANI_VENV
-  if ! vaswani_env_is_current; then
-    bash "$VASWANI_ROOT/recipes/lib/install.sh" || return 1
-  fi
-  vaswani_env_activate
+vaswani_env_is_current() { # a stamp for each group, written last, says what it was installed from
+  local group && vaswani_env_key="$(cat "$VASWANI_ROOT"/{uv.lock,pyproject.toml} | cksum) $VASWANI_ROOT $VASWANI_VENV"
+  for group in recipes ${VASWANI_GROUPS:-}; do
+    [[ -x "$VASWANI_VENV/bin/python" && -f "$VASWANI_VENV/.ready-$group" ]] || return 1
+    [[ "$(<"$VASWANI_VENV/.ready-$group")" == "$vaswani_env_key" ]] || return 1
+  done
 }
-
-if [[ "${VASWANI_ENV_FUNCTIONS_ONLY:-}" != 1 ]]; then
-  if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
-    set -euo pipefail
-    vaswani_env
-    echo "environment ready: $VASWANI_VENV ($("$VASWANI_VENV/bin/python" --version))"
-  else
-    vaswani_env || return 1
+vaswani_env_install() { # what fails is said in one line; what the tools say is in the log
+  local venv=$VASWANI_VENV log=$VASWANI_VENV/install.log python uv name value index groups=() start=$SECONDS
+  say() { printf 'env: %s\n' "$*" >&2; } && die() { say "error: $*" && exit 1; }
+  run() { # WHAT COMMAND...
+    say "$1" && printf '\n== %s\n' "$*" >>"$log" && "${@:2}" >>"$log" 2>&1 9>&- && return
+    value=$(awk '/^== / { text = "" } /rror|cause:|ismatch/ { text = $0 } END { print text }' "$log" | cut -c1-250)
+    die "$1: $value: check network and disk, and start again (log: $log)"
+  }
+  [[ ! -e "$venv" || -e "$venv/pyvenv.cfg" || -e "$venv/.vaswani.lock" || (-d "$venv" && -z "$(ls -A "$venv")") ]] ||
+    die "$venv is not empty and no Python environment: set VASWANI_VENV to another folder"
+  { mkdir -p "$venv" && exec 9>>"$venv/.vaswani.lock"; } 2>/dev/null || die "cannot write in $venv: set VASWANI_VENV to another folder"
+  ! command -v flock >/dev/null || flock -n 9 || { say "another process is installing into $venv: waiting for it" && flock 9; }
+  ! vaswani_env_is_current || exit 0
+  for python in "${PYTHON:-python3.11}" ${PYTHON:+""} python3.12 python3.13 python3 ''; do
+    [[ -n "$python" ]] || die "${PYTHON:-python3} is missing or older than Python 3.11: install python3.11, or set PYTHON to a newer one"
+    ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || break
+  done
+  if [[ -e "$venv/.installing" || ! -x "$venv/bin/python" ]]; then # what was killed half-way may look complete to uv
+    find "$venv" -mindepth 1 -maxdepth 1 ! -name .vaswani.lock -exec rm -rf {} +
   fi
-fi
+  : >"$venv/.installing" && say "installing into $venv with $("$python" --version) (once, about a minute)"
+  uv=$(command -v uv) || uv=$venv/bin/uv
+  [[ -x "$venv/bin/python" || -x "$uv" ]] || run "Python with venv (Debian: python3-venv)" "$python" -m venv "$venv"
+  [[ -x "$uv" ]] || run "uv" "$venv/bin/python" -m pip install --disable-pip-version-check --no-input uv==0.13.9
+  [[ -x "$venv/bin/python" ]] || run "Python" "$uv" venv --allow-existing --python "$python" "$venv"
+  while IFS=\' read -r name value _; do case $name in # uv doesn't read pip's configuration
+      *.index-url=) export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$value}}" ;;
+      *.find-links=) value=${value//\\n/,} && export UV_FIND_LINKS="${UV_FIND_LINKS:-${value// /,}}" ;;
+      *.cert=) export SSL_CERT_FILE="${SSL_CERT_FILE:-$value}" ;;
+  esac; done < <("$python" -m pip config list 2>/dev/null)
+  for name in recipes ${VASWANI_GROUPS:-}; do groups+=(--group "$name"); done
+  cd "$VASWANI_ROOT" && run "uv.lock" "$uv" export -q --frozen --no-default-groups "${groups[@]}" --no-emit-project --no-annotate -o "$venv/lock.txt"
+  # torch's builds for CPU, CUDA and ROCm have other sums and needs: only its version is locked.
+  awk -v to="$venv" '/^[^ ]/ { file = /^(torch|triton|nvidia-.*|cuda-.*)==/ ? "/dev/null" : to (/^fairseq-/ ? "/fairseq.txt" : "/packages.txt") }
+    { print >file }' "$venv/lock.txt" || die "cannot write in $venv"
+  run "packages" "$uv" pip install --no-deps --require-hashes -r "$venv/packages.txt"
+  index=${VASWANI_TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
+  [[ -n "${VASWANI_TORCH_INDEX:-}" ]] || { [[ "$(uname -s)" == Linux ]] && ! nvidia-smi -L 2>/dev/null | grep -q GPU &&
+    timeout 3 "$python" -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1])' "$index/torch/" 2>/dev/null; } || index=
+  run "torch from ${index:-find-links or PyPI (there, on Linux, it is for CUDA: several GB)}" \
+    "$uv" pip install ${index:+--index "$index"} "$(grep -o '^torch==[0-9.]*' "$venv/lock.txt")"
+  run "fairseq" "$uv" pip install --no-deps --require-hashes -r "$venv/fairseq.txt"
+  mkdir -p "$venv/build" && printf '[egg_info]\negg_base = %s\n[build]\nbuild_base = %s\n' "$venv/build" "$venv/build" >"$venv/build/setup.cfg"
+  DIST_EXTRA_CONFIG=$venv/build/setup.cfg run "this plugin" "$uv" pip install --no-deps --no-build-isolation -e . # no egg-info here
+  "$venv/bin/python" -m compileall -qq -j 0 -x '/(tests?|testing)/' "$venv/lib" >>"$log" 2>&1 9>&- || true
+  for name in recipes ${VASWANI_GROUPS:-}; do printf '%s\n' "$vaswani_env_key" >"$venv/.ready-$name"; done
+  rm "$venv/.installing" && say "installed in $((SECONDS - start)) s"
+}
+[[ "${VASWANI_ENV_FUNCTIONS_ONLY:-}" == 1 ]] || vaswani_env || { [[ "${BASH_SOURCE[0]}" != "$0" ]] || exit 1 && return 1; }
+[[ "${BASH_SOURCE[0]}" != "$0" ]] || echo "environment ready: $VASWANI_VENV ($("$VASWANI_VENV/bin/python" --version))"

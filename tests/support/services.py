@@ -17,7 +17,7 @@ from typing import Any
 import preloaded
 import pytest
 
-REASON = "the service and its clients need pip install '.[serve,test]'"
+REASON = "the service and its clients need pip install '.[serve]' and the dependency group test"
 pytest.importorskip("fastapi", reason=REASON)
 pytest.importorskip("uvicorn", reason=REASON)
 httpx = pytest.importorskip("httpx", reason=REASON)
