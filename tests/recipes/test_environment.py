@@ -230,7 +230,7 @@ def test_a_package_with_another_hash_is_refused(tmp_path):
         '[project]\nname = "a"\nversion = "1"\n[dependency-groups]\nrecipes = ["right", "wrong"]\n'
     )
     settings = {"VASWANI_VENV": str(tmp_path / "venv"), "PYTHON": str(BASE_PYTHON)}
-    settings |= OFFLINE | {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(wheels), "VASWANI_GROUPS": ""}
+    settings |= OFFLINE | {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(wheels), "VASWANI_GROUPS": ""}
     done = run_bash(copy / "recipes" / "lib" / "env.sh", **settings)
     assert "env: error: packages: " in last_line(done)
     assert "ismatch" in last_line(done)
