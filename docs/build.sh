@@ -8,7 +8,7 @@ unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh
-VASWANI_GROUPS=docs source "$root/recipes/lib/env.sh"
+VASWANI_GROUPS="docs" source "$root/recipes/lib/env.sh"
 cd "$root"
 export PYTHONPATH="$root" NO_MKDOCS_2_WARNING=true
 exec python -m mkdocs build --strict --site-dir "$root/work/site" "$@"

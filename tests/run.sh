@@ -15,7 +15,7 @@ unset CDPATH # with it, cd may print the folder
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=recipes/lib/env.sh
-VASWANI_GROUPS=test source "$root/recipes/lib/env.sh"
+VASWANI_GROUPS="test" source "$root/recipes/lib/env.sh"
 
 # Under 90 seconds on two cores: the paper's modules, what makes a model of them, the Python
 # interface of translation, and the rules of the house. The searches, recipes, commands and trainings
