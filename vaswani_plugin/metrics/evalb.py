@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
 SCORED, ERROR, SKIPPED = range(3)
 MOST_BRACKETS = 1000
@@ -94,11 +95,10 @@ def parse_parameters(lines: Iterable[str], name: str) -> Parameters:
             if not re.fullmatch("[01]" if keyword == "LABELED" else "[0-9]{1,9}", one):
                 allowed = "0 or 1" if keyword == "LABELED" else "a number from 0 on"
                 raise ValueError(f"{place}: {keyword} takes {allowed}, not {one!r}")
-            settings = replace(settings, **{attribute: int(one)})
-        elif keyword in _PAIRS:
-            settings = replace(settings, **{attribute: now | {(one, other), (other, one)}})
+            changed: Any = int(one)
         else:
-            settings = replace(settings, **{attribute: now | {one}})
+            changed = now | ({(one, other), (other, one)} if keyword in _PAIRS else {one})
+        settings = replace(settings, **{attribute: changed})
     return settings
 
 
@@ -227,10 +227,10 @@ def compare(line: int, gold_text: str, test_text: str, parameters: Parameters) -
     free: dict[tuple[int, int], list[str]] = defaultdict(list)
     for label, begin, end in theirs:
         free[begin, end].append(label)
-    for label, *span in ours:
-        for other in free[*span]:
+    for label, begin, end in ours:
+        for other in free[begin, end]:
             if not parameters.label or label == other or (label, other) in equal:
-                free[*span].remove(other)
+                free[begin, end].remove(other)
                 score.matched += 1
                 break
     score.crossing = sum(

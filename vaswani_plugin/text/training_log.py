@@ -58,7 +58,8 @@ def _points(lines: Iterable[str], name: str) -> Iterator[tuple[str, int, dict[st
     about.
     """
     before = wall = 0.0  # seconds: of earlier starts, of this one
-    begun, last = 0, {}  # updates: at this start, at the last record of each kind
+    begun = 0  # updates at this start
+    last: dict[str, int] = {}  # updates at the last record of each kind
     for line in lines:
         start = _START.search(line)
         kind, texts = (
