@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 import vaswani_plugin
 from tests.conftest import RunFairseq
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export.checkpoint_choice import choose_best
+from vaswani_plugin.export.average import choose_best
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 Save = Callable[..., Path]

@@ -16,8 +16,7 @@ from reference_weights import shake
 from tests.conftest import run_module
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export.ctranslate2_export import import_ctranslate2
-from vaswani_plugin.export.fairseq_transformer import checkpoint_of
-from vaswani_plugin.export.stock_import import make_task
+from vaswani_plugin.export.stock_fairseq import checkpoint_of, make_task
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 

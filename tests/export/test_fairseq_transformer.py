@@ -15,13 +15,16 @@ from reference_weights import default_dtype, shake
 from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
 
 from vaswani_plugin.export.exported_model import require_finite
-from vaswani_plugin.export.fairseq_options import MODEL, our_config, stock_options, stock_task
-from vaswani_plugin.export.fairseq_transformer import (
+from vaswani_plugin.export.stock_fairseq import (
+    MODEL,
     checkpoint_of,
     import_weights,
+    our_config,
     our_model,
     recognize_sinusoids,
     stock_model,
+    stock_options,
+    stock_task,
 )
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer

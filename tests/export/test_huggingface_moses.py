@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.huggingface_moses import detokenization_steps, moses_steps
+from vaswani_plugin.export.huggingface_tokenizer import detokenization_steps, moses_steps
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
 
 tokenizers = pytest.importorskip(

@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
-from vaswani_plugin.export.fairseq_transformer import stock_model
+from vaswani_plugin.export.stock_fairseq import stock_model
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder

@@ -48,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from tqdm import tqdm
 
-    from vaswani_plugin.export.average import average_checkpoints
-    from vaswani_plugin.export.checkpoint_choice import select
+    from vaswani_plugin.export.average import average_checkpoints, select
     from vaswani_plugin.inference.checkpoints import save_checkpoint
     from vaswani_plugin.text.output_files import check_outputs
 

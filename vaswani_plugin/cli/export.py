@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"{name} means nothing with --to {args.to}; leave it out")
     if args.to == "fairseq":
         start_fairseq()
-        from vaswani_plugin.export.stock_export import export_to_fairseq
+        from vaswani_plugin.export.stock_fairseq import export_to_fairseq
 
         source = export_to_fairseq(args.model, args.output, args.allow_layer_norm_eps)
     elif args.to == "ctranslate2":

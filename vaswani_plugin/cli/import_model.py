@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
         config = import_from_huggingface(args.checkpoint, args.output, *languages)
     else:
-        from vaswani_plugin.export.stock_import import import_stock
+        from vaswani_plugin.export.stock_fairseq import import_stock
 
         config = import_stock(args.checkpoint, args.data_bin, args.output, *languages)
     if args.format == "json":

@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf, open_dict
 
 from vaswani_plugin import register
-from vaswani_plugin.export.fairseq_transformer import checkpoint_of
+from vaswani_plugin.export.stock_fairseq import checkpoint_of
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import updates_of

@@ -81,7 +81,7 @@ def import_from_huggingface(
         ValueError: a file is missing or damaged, or our Transformer can't express the model.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.export.fairseq_transformer import checkpoint_of
+    from vaswani_plugin.export.stock_fairseq import checkpoint_of
 
     config = _read_json(folder / "config.json")
     path = folder / "generation_config.json"

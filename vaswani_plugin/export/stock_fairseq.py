@@ -1,0 +1,548 @@
+"""fairseq's stock `transformer` as a model of ours, and ours as fairseq's.
+
+An option that the other side can't express is an error that names it; nothing is approximated.
+"""
+
+import argparse
+import errno
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary, data_utils
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from vaswani_plugin.export.exported_model import (
+    departures,
+    model_options,
+    require_finite,
+    require_known_modules,
+)
+from vaswani_plugin.export.fairseq_weights import Weights, from_fairseq_weights, to_fairseq_weights
+from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.fairseq_plugin.tasks.translation import (
+    VaswaniTranslationConfig,
+    VaswaniTranslationTask,
+)
+from vaswani_plugin.inference.checkpoint_models import make_transformer
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.safetensors_file import updates_of
+from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.model.configuration import Configuration, head_sizes
+from vaswani_plugin.modules.positions import sinusoids
+from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.dictionary import Dictionary as Words
+from vaswani_plugin.text.settings import weights_path
+
+MODEL = "vaswani_transformer"
+TASK = "vaswani_translation"
+FAIRSEQ_LAYER_NORM_EPS = 1e-5
+
+# Options that both fairseq's model and ours have (possibly under another name).
+_SHARED = {
+    *("dropout", "attention_dropout", "activation_dropout", "relu_dropout"),
+    *("share_all_embeddings", "share_decoder_input_output_embed"),
+    *("max_source_positions", "max_target_positions"),
+    *(
+        f"{side}_{name}"
+        for side in ("encoder", "decoder")
+        for name in ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "learned_pos")
+    ),
+    *("decoder_input_dim", "decoder_output_dim"),
+}
+# Options that don't change what a trained post-norm model computes.
+_WITHOUT_EFFECT = {
+    *("encoder_embed_path", "decoder_embed_path", "no_decoder_final_norm", "export"),
+    *("adaptive_softmax_dropout", "adaptive_softmax_factor", "quant_noise_pq_block_size"),
+    *("tie_adaptive_weights", "tie_adaptive_proj"),  # only for an adaptive softmax
+    *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
+    *("base_sublayers", "base_shuffle"),
+}
+_REASONS = {
+    "encoder_normalize_before": "pre-norm, where the paper normalizes after each sub-layer",
+    "decoder_normalize_before": "pre-norm, where the paper normalizes after each sub-layer",
+}
+# Options that fairseq's layers read, although its configuration doesn't list them.
+_UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
+
+
+def stock_options(state: Checkpoint) -> argparse.Namespace:
+    """The options of a stock `transformer`, with defaults for those that an old checkpoint lacks.
+
+    Raises:
+        ValueError: the checkpoint holds another model.
+    """
+    sections = state.get("cfg") or {}
+    found = sections.get("model") or state.get("args")
+    options = dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
+    arch = options.get("_name") or options.get("arch") or "a model without a name"
+    if ARCH_MODEL_NAME_REGISTRY.get(arch) != "transformer":
+        ours = ARCH_MODEL_NAME_REGISTRY.get(arch) == MODEL or arch == MODEL
+        already = ", which is ours already" if ours else ""
+        raise ValueError(f"it holds {arch}{already}; import takes fairseq's own 'transformer'")
+    args = argparse.Namespace(**options)
+    for side in ("source", "target"):  # checkpoints of 2018 have one limit for both
+        if getattr(args, f"max_{side}_positions", None) is None:
+            limit = getattr(args, "max_positions", None) or 1024
+            setattr(args, f"max_{side}_positions", limit)
+    base_architecture(args)
+    return args
+
+
+def stock_task(state: Checkpoint) -> dict[str, Any]:
+    """The options of a checkpoint's translation task that the model needs: languages and padding.
+
+    Raises:
+        ValueError: the model was trained for another task.
+    """
+    sections = state.get("cfg") or {}
+    found = sections.get("task") or state.get("args") or {}
+    options = dict(vars(found) if isinstance(found, argparse.Namespace) else found)
+    task = options.get("_name") or options.get("task") or "translation"
+    if task not in ("translation", "vaswani_translation"):
+        raise ValueError(f"it was trained for --task {task}; import takes --task translation")
+    kept = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
+    return {name: options[name] for name in kept if options.get(name) is not None}
+
+
+def our_config(options: argparse.Namespace) -> dict[str, Any]:
+    """The configuration of `vaswani_transformer` for a stock `transformer`'s options.
+
+    Args:
+        options: the result of `stock_options`.
+
+    Raises:
+        ValueError: our model can't express it; names each option that prevents it.
+    """
+    cfg = TransformerConfig.from_namespace(options)
+    obstacles = [*_unexpressed(cfg), *(_flag(n) for n in _UNLISTED if getattr(options, n, False))]
+    for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "learned_pos"):
+        theirs = [getattr(side, name) for side in (cfg.encoder, cfg.decoder)]
+        if theirs[0] != theirs[1]:
+            encoder, decoder = _flag(f"encoder_{name}"), _flag(f"decoder_{name}")
+            obstacles.append(f"{encoder} {theirs[0]} with {decoder} {theirs[1]}")
+    for name in ("input_dim", "output_dim"):
+        width = int(getattr(cfg.decoder, name))
+        if width != cfg.decoder.embed_dim:
+            obstacles.append(f"{_flag('decoder_' + name)} {width}")
+    if obstacles:
+        raise ValueError(
+            f"{MODEL} has no counterpart of {', '.join(obstacles)}; decode this model with "
+            "fairseq itself, or train one without"
+        )
+    shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
+    return {
+        "d_model": cfg.encoder.embed_dim,
+        "d_ff": cfg.encoder.ffn_embed_dim,
+        "encoder_layers": cfg.encoder.layers,
+        "decoder_layers": cfg.decoder.layers,
+        "heads": cfg.encoder.attention_heads,
+        "d_k": None,
+        "d_v": None,
+        "dropout": cfg.dropout,
+        "attention_dropout": cfg.attention_dropout,
+        "activation_dropout": cfg.activation_dropout or cfg.relu_dropout,
+        "positions": "learned" if cfg.encoder.learned_pos else "sinusoidal-fairseq",
+        "share_embeddings": "all" if cfg.share_all_embeddings else shared,
+        "attention_window": 0,
+        "attention_scale": "sqrt",
+        "next_word": False,
+        "layer_norm_eps": FAIRSEQ_LAYER_NORM_EPS,
+        "max_source_positions": cfg.max_source_positions,
+        "max_target_positions": cfg.max_target_positions,
+    }
+
+
+def _unexpressed(cfg: TransformerConfig) -> list[str]:
+    """The options that this model uses and ours lacks, as flags with values and reasons."""
+    used = []
+    for name, value, default in _flat(cfg, TransformerConfig()):
+        known = name in _SHARED or name in _WITHOUT_EFFECT
+        if known or value == default or (not value and not default):
+            continue
+        reason = f" ({_REASONS[name]})" if name in _REASONS else ""
+        used.append(f"{_flag(name)} {value}{reason}")
+    return used
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _flat(cfg: Any, defaults: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """Name, value and default of every option; nested options have the names of fairseq's flags."""
+    rows = []
+    for field in fields(defaults):
+        value, default = getattr(cfg, field.name), getattr(defaults, field.name)
+        if is_dataclass(default):
+            rows += _flat(value, default, f"{prefix}{field.name}_")
+        elif field.name != "_name":
+            rows.append((prefix + field.name, value, default))
+    return rows
+
+
+def import_weights(
+    state: Checkpoint, options: argparse.Namespace, source: Dictionary, target: Dictionary
+) -> Weights:
+    """A stock checkpoint's weights under our names, in the type of the file.
+
+    fairseq itself renames the weights of its older versions: joint projections
+    (`in_proj_weight`), numbered norms, `embed_out`.
+
+    Args:
+        state: the checkpoint.
+        options: the result of `stock_options`.
+        source: the source dictionary.
+        target: the target dictionary.
+
+    Raises:
+        ValueError: the weights don't fit the options or the dictionaries.
+    """
+    weights = dict(state["model"])
+    for side, dictionary in (("encoder", source), ("decoder", target)):
+        embedding = weights.get(f"{side}.embed_tokens.weight")
+        if embedding is not None and len(embedding) != len(dictionary):
+            raise ValueError(
+                f"its {side} embeds {len(embedding)} words and the dictionary of --data-bin has "
+                f"{len(dictionary)}; give the folder with the dict.*.txt it was trained with"
+            )
+    built_from = argparse.Namespace(
+        **{**vars(options), "encoder_embed_path": None, "decoder_embed_path": None}
+    )
+    task = argparse.Namespace(source_dictionary=source, target_dictionary=target)
+    with torch.device("meta"):  # names and shapes only
+        stock = TransformerModel.build_model(built_from, task)
+    stock.upgrade_state_dict(weights)
+    try:
+        nn.Module.load_state_dict(stock, weights, assign=True)
+    except RuntimeError as error:
+        complaint = str(error).split("\n\t")[1]  # the first of PyTorch's list
+        raise ValueError(f"its weights don't fit its own options: {complaint}") from error
+    buffers = {name for name, _ in stock.named_buffers()}
+    kept = {name: t.detach() for name, t in stock.state_dict().items() if name not in buffers}
+    return from_fairseq_weights(kept)
+
+
+def recognize_sinusoids(weights: Weights, config: dict[str, Any]) -> None:
+    """Turn a learned table that equals the paper's sinusoids into `--positions sinusoidal`.
+
+    This is the inverse of `stock_model`; the table must be equal bit for bit. Changes both
+    arguments.
+
+    Args:
+        weights: the result of `import_weights`.
+        config: the result of `our_config`.
+    """
+    names = ["encoder.positions.weight", "decoder.positions.weight"]
+    tables = [weights[name] for name in names if name in weights]
+    if tables and all(torch.equal(table, _paper_table(table)) for table in tables):
+        config["positions"] = "sinusoidal"
+        for name in names:
+            del weights[name]
+
+
+def _paper_table(like: Tensor) -> Tensor:
+    rows, width = like.shape
+    if width % 2:
+        return torch.full_like(like, torch.nan)
+    return sinusoids(torch.arange(rows, device=like.device), width).to(like.dtype)
+
+
+def our_model(state: Checkpoint) -> Configuration:
+    """The configuration of a checkpoint of ours.
+
+    Raises:
+        ValueError: the checkpoint holds another model.
+    """
+    options = model_options(state)
+    known = {field.name for field in fields(Configuration)} - {"_name"}
+    return Configuration(**{k: v for k, v in options.items() if k in known})
+
+
+def stock_model(
+    weights: Weights, cfg: Configuration, allow_layer_norm_eps: bool = False
+) -> tuple[Weights, dict[str, Any]]:
+    """Our model as fairseq's stock `transformer`.
+
+    fairseq can't compute the paper's sinusoids, so they become a table of learned positions. The
+    model then computes the same, but only for as many positions as the table has.
+
+    Args:
+        weights: a state dictionary of `vaswani_transformer`.
+        cfg: its configuration.
+        allow_layer_norm_eps: accept that fairseq's LayerNorm always has epsilon 1e-5.
+
+    Returns:
+        The weights under fairseq's names, and the options as `stock_options` returns them.
+
+    Raises:
+        ValueError: fairseq can't express the model; names each option that prevents it.
+    """
+    _refuse_what_fairseq_lacks(cfg, allow_layer_norm_eps)
+    weights = dict(weights)
+    if cfg.positions == "sinusoidal":
+        like = weights["encoder.embedding.weight"]
+        for side, rows in (
+            ("encoder", cfg.max_source_positions),
+            ("decoder", cfg.max_target_positions),
+        ):
+            table = _paper_table(like.new_empty(rows, cfg.d_model))
+            weights[f"{side}.positions.weight"] = table
+    named = to_fairseq_weights(weights)
+    for side in ("encoder", "decoder"):
+        named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
+    learned = cfg.positions != "sinusoidal-fairseq"
+    options = argparse.Namespace(
+        encoder_embed_dim=cfg.d_model,
+        encoder_ffn_embed_dim=cfg.d_ff,
+        encoder_layers=cfg.encoder_layers,
+        decoder_layers=cfg.decoder_layers,
+        encoder_attention_heads=cfg.heads,
+        decoder_attention_heads=cfg.heads,
+        encoder_learned_pos=learned,
+        decoder_learned_pos=learned,
+        dropout=cfg.dropout,
+        attention_dropout=cfg.attention_dropout,
+        activation_dropout=cfg.activation_dropout,
+        share_all_embeddings=cfg.share_embeddings == "all",
+        share_decoder_input_output_embed=cfg.share_embeddings != "none",
+        max_source_positions=cfg.max_source_positions,
+        max_target_positions=cfg.max_target_positions,
+        min_params_to_wrap=TransformerConfig.min_params_to_wrap,
+    )
+    base_architecture(options)
+    return named, vars(options)
+
+
+def _refuse_what_fairseq_lacks(cfg: Configuration, allow_layer_norm_eps: bool) -> None:
+    obstacles = []
+    d_k, d_v = head_sizes(cfg)
+    for flag, width in (("--d-k", d_k), ("--d-v", d_v)):
+        if width * cfg.heads != cfg.d_model:
+            obstacles.append(
+                f"{flag} {width} (there --heads {cfg.heads} times it must be "
+                f"--d-model {cfg.d_model})"
+            )
+    obstacles += departures(cfg)
+    if cfg.layer_norm_eps != FAIRSEQ_LAYER_NORM_EPS and not allow_layer_norm_eps:
+        obstacles.append(
+            f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
+            "--allow-layer-norm-eps accepts slightly different outputs)"
+        )
+    if obstacles:
+        raise ValueError(f"fairseq's transformer has no counterpart of {', '.join(obstacles)}")
+
+
+def checkpoint_of(
+    weights: Weights,
+    model: dict[str, Any],
+    task: dict[str, Any],
+    updates: int = 0,
+    task_state: dict[str, Any] | None = None,
+) -> Checkpoint:
+    """A checkpoint that fairseq loads, without an optimizer's state.
+
+    Every section is plain data, so that it loads without any allowed class.
+
+    Args:
+        weights: the model's state dictionary.
+        model: its options with `_name`.
+        task: the task's options with `_name`.
+        updates: number of updates that the model was trained for.
+        task_state: the task's part of the checkpoint.
+    """
+    sections = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
+    history = {
+        "criterion_name": None,
+        "optimizer_name": None,
+        "lr_scheduler_state": {},
+        "num_updates": updates,
+    }
+    iterator = {"version": 2, "epoch": 1, "iterations_in_epoch": 0, "shuffle": True}
+    return {
+        "args": None,
+        "cfg": {**sections, "model": model, "task": task},
+        "model": weights,
+        "criterion": None,
+        "optimizer_history": [history],
+        "last_optimizer_state": None,
+        "task_state": task_state or {},
+        "extra_state": {"train_iterator": iterator},
+    }
+
+
+def import_stock(
+    checkpoint: Path,
+    data_bin: Path,
+    output: Path,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> dict[str, Any]:
+    """Read a stock checkpoint, convert it and write it.
+
+    Args:
+        checkpoint: a checkpoint of fairseq's `transformer`.
+        data_bin: folder of the dictionaries that the model was trained with.
+        output: the file to write.
+        source_lang: source language; None: from the checkpoint or the dictionaries' names.
+        target_lang: target language; None: likewise.
+
+    Returns:
+        The configuration of the model.
+
+    Raises:
+        ValueError: the checkpoint can't be used, our model can't express it, the dictionaries are
+            not those of the training, or `output` is a folder or the checkpoint; names the file.
+        OSError: a file can't be read or written.
+    """
+    if output.is_dir():
+        raise ValueError(f"--output {output} is a folder; name a file in it")
+    if output.exists() and output.samefile(checkpoint):
+        raise ValueError(f"--output {output} is the checkpoint itself and would be lost")
+    state = load_checkpoint(checkpoint)
+    with untrusted(checkpoint):
+        imported, config = convert(state, data_bin, source_lang, target_lang)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(imported, output)
+    return config
+
+
+def convert(
+    state: Checkpoint, data_bin: Path, source_lang: str | None, target_lang: str | None
+) -> tuple[Checkpoint, dict[str, Any]]:
+    """The checkpoint as one of ours, and the model's configuration.
+
+    Arguments and errors are those of `import_stock`.
+    """
+    options = stock_options(state)
+    config = our_config(options)
+    require_finite(state["model"])
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    task_options = {
+        **stock_task(state),
+        **{name: language for name, language in languages.items() if language},
+        "max_source_positions": config["max_source_positions"],
+        "max_target_positions": config["max_target_positions"],
+    }
+    task = make_task(data_bin, task_options)
+    weights = import_weights(state, options, task.source_dictionary, task.target_dictionary)
+    recognize_sinusoids(weights, config)
+    with torch.device("meta"):  # checks that it fits, without initializing weights
+        cfg = OmegaConf.structured(VaswaniTransformerConfig(**config))
+        model = VaswaniTransformer.build_model(cfg, task)
+    nn.Module.load_state_dict(model, weights, assign=True)
+    imported = checkpoint_of(
+        weights,
+        {"_name": MODEL, **config},
+        {
+            "_name": TASK,
+            "data": str(data_bin),
+            **task_options,
+            "source_lang": task.cfg.source_lang,
+            "target_lang": task.cfg.target_lang,
+        },
+        updates_of(state) or 0,
+        task.state_dict(),
+    )
+    return imported, config
+
+
+def make_task(data_bin: Path, options: dict[str, Any]) -> VaswaniTranslationTask:
+    """The task over the dictionaries of a folder.
+
+    Args:
+        data_bin: the folder; its files' names give the languages that `options` lacks.
+        options: options of the task.
+
+    Raises:
+        ValueError: a language is unknown, or a file is no dictionary.
+        OSError: a dictionary is missing.
+    """
+    if not data_bin.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "no folder with dictionaries", str(data_bin))
+    found = data_utils.infer_language_pair(str(data_bin))
+    languages = {
+        name: options.get(name) or inferred
+        for name, inferred in zip(("source_lang", "target_lang"), found, strict=True)
+    }
+    if None in languages.values():
+        raise ValueError(
+            f"neither the checkpoint nor the files of {data_bin} name its languages; "
+            "`vaswani import` takes --source-lang and --target-lang"
+        )
+    dictionaries = [
+        load_dictionary(data_bin / f"dict.{language}.txt") for language in languages.values()
+    ]
+    options = {**options, **languages, "data": str(data_bin)}
+    return VaswaniTranslationTask(
+        OmegaConf.structured(VaswaniTranslationConfig(**options)), *dictionaries
+    )
+
+
+def load_dictionary(path: Path) -> Dictionary:
+    """Read a dictionary of fairseq's.
+
+    Raises:
+        ValueError: the file is no dictionary; names it.
+        OSError: it can't be read.
+    """
+    path.read_bytes()  # raises OSError for a missing file
+    return Dictionary.load(str(path))
+
+
+def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = False) -> Path:
+    """Write a checkpoint for stock fairseq.
+
+    Args:
+        model: a bundle or a checkpoint.
+        output: the file to write.
+        allow_layer_norm_eps: as in `stock_model`.
+
+    Returns:
+        The file that the weights were read from.
+
+    Raises:
+        ValueError: the model can't be used, fairseq can't express it, or a file would be
+            overwritten.
+        OSError: a file can't be read or written.
+    """
+    path = weights_path(model) if model.is_dir() else model
+    state = load_checkpoint(path)
+    with untrusted(path):
+        cfg = our_model(state)
+        require_finite(state["model"])
+        if output.is_dir():
+            raise ValueError(f"--output {output} is a folder; name a file in it")
+        if output.exists() and output.samefile(path):
+            raise ValueError(f"--output {output} is the model itself and would be lost")
+        weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
+        _require_known_modules(cfg, state["model"], path)
+        task = state["cfg"]["task"]
+        kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
+        exported = checkpoint_of(
+            weights,
+            {"_name": "transformer", "arch": "transformer", **options},
+            {
+                "_name": "translation",
+                **{name: task[name] for name in kept if task.get(name) is not None},
+                "max_source_positions": cfg.max_source_positions,
+                "max_target_positions": cfg.max_target_positions,
+            },
+            updates_of(state) or 0,
+        )
+        output.parent.mkdir(parents=True, exist_ok=True)
+        save_checkpoint(exported, output)
+    return path
+
+
+def _require_known_modules(cfg: Configuration, weights: Weights, path: Path) -> None:
+    """Build the model, with any words, and check its parts."""
+    counts = (len(weights[f"{side}.embedding.weight"]) for side in ("encoder", "decoder"))
+    words = (Words([f"w{n}" for n in range(count - len(SPECIAL_SYMBOLS))]) for count in counts)
+    require_known_modules(make_transformer(cfg, *words, weights, path))
