@@ -26,8 +26,7 @@ from measurement import ROOT
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.metrics.multiply_adds import training_flops
-from vaswani_plugin.metrics.sizes import sizes_of
+from vaswani_plugin.figures.flops import TRAINING_PASSES, forward_flops
 from vaswani_plugin.model.architectures import ARCHITECTURES, row_of
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
@@ -113,12 +112,13 @@ def axis(args: argparse.Namespace, name: str, values: list[int], device) -> dict
         if name == "length":
             steps |= layer_steps(cfg, sentences, length, device)
         tokens = sentences * length
-        flops = training_flops(sizes_of(cfg, vocabulary), sentences, length, length)
+        shape = sentences, length, length
+        flops = forward_flops("vaswani_transformer", vars(cfg), vocabulary, shape)
         points.append(
             {
                 "value": value,
                 "sentences": sentences,
-                "flops_per_token": flops / tokens,
+                "flops_per_token": TRAINING_PASSES * flops / tokens,
                 "seconds_per_token": {
                     what: seconds(step, device, args.repetitions) / tokens
                     for what, step in steps.items()

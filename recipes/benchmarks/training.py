@@ -6,7 +6,6 @@ process.
 
 import argparse
 import statistics
-from dataclasses import fields
 from typing import Any
 
 from train_once import PARTS
@@ -72,14 +71,22 @@ def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, floa
     import torch
     from matrix_rate import matrix_rate
 
-    from vaswani_plugin.metrics.multiply_adds import Positions, training_flops_of
-    from vaswani_plugin.metrics.sizes import sizes_of
+    from vaswani_plugin.figures.flops import (
+        LENGTH_SUMS,
+        TRAINING_PASSES,
+        flops_of_lengths,
+        forward_flops,
+    )
 
     updates = report["updates"][setting.warm_up :]
-    sums = {each.name: sum(update[each.name] for update in updates) for each in fields(Positions)}
-    batch = Positions(**sums)
-    dictionary = next(setting.data.glob("dict.*.txt")).read_bytes()
-    flops = training_flops_of(sizes_of(configuration(size), 4 + dictionary.count(b"\n")), batch)
+    sums = {name: sum(update[name] for update in updates) for name in LENGTH_SUMS}
+    vocabulary = 4 + next(setting.data.glob("dict.*.txt")).read_bytes().count(b"\n")
+    settings = vars(configuration(size))
+
+    def count(source: int, target: int) -> int:
+        return forward_flops("vaswani_transformer", settings, vocabulary, (1, source, target))
+
+    flops = TRAINING_PASSES * flops_of_lengths(count, sums)
     threads = torch.get_num_threads()
     torch.set_num_threads(setting.threads)
     device = torch.device("cuda" if setting.gpu else "cpu")
@@ -89,7 +96,7 @@ def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, floa
         "flops_per_update": flops / len(updates),
         "matrix_flops_per_second": rate,
         "milliseconds_per_update": 1000 * flops / len(updates) / rate,
-        "tokens_per_second": batch.target * rate / flops,
+        "tokens_per_second": sums["target"] * rate / flops,
     }
 
 

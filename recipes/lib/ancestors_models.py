@@ -5,6 +5,7 @@ the decoder can read of the source: one state, all states, or the states of all 
 """
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,44 +14,59 @@ from typing import Any
 
 from trainings import finished, require_languages
 
-from vaswani_plugin.metrics.ancestor_multiply_adds import (
-    ConvolutionalSizes,
-    RecurrentSizes,
+from vaswani_plugin.figures.flops import (
+    TRAINING_PASSES,
+    count_flops,
+    flops_of_lengths,
+    forward_flops,
+    row_settings,
 )
-from vaswani_plugin.metrics.multiply_adds import (
-    Positions,
-    Sizes,
-    TransformerSizes,
-    training_flops_of,
-)
-from vaswani_plugin.model.architectures import RECURRENT_TINY, row_of
+from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.text.messages import InputError
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes
-_LSTM_WIDTH, _LSTM_LAYERS = 170, RECURRENT_TINY["layers"]
+_LSTM_WIDTH = 170
 _EMBEDDING, _CHANNELS, _KERNEL, _READING, _WRITING = 82, 128, 3, 4, 3
 _CONVOLUTION = f"[({_CHANNELS}, {_KERNEL})]"
 _WIDE = ("--d-model", str(_LSTM_WIDTH))
 
 
-def _lstm(both_ways: bool, attention: str = "none") -> Callable[[int], Sizes]:
-    sizes = _LSTM_WIDTH, _LSTM_LAYERS
-    return lambda vocabulary: RecurrentSizes(*sizes, vocabulary, both_ways, attention)
+Count = Callable[[int, int, int], int]
+"""FLOPs forward of one sentence, from the vocabulary's size and the lengths of its two sides."""
 
 
-def _convolutional(vocabulary: int) -> Sizes:
-    layer = (_CHANNELS, _KERNEL)
-    return ConvolutionalSizes(
-        _EMBEDDING, (layer,) * _READING, (layer,) * _WRITING, _EMBEDDING, vocabulary
+def _ours(arch: str, **changes: Any) -> Count:
+    model, settings = row_settings(arch)
+    return lambda vocabulary, *lengths: forward_flops(
+        model, settings | changes, vocabulary, (1, *lengths)
     )
 
 
-def _transformer(vocabulary: int, d_k: int | None = None) -> Sizes:
-    names = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "heads")
-    head = _TRANSFORMER["d_model"] // _TRANSFORMER["heads"]
-    sizes = {name: _TRANSFORMER[name] for name in names}
-    return TransformerSizes(**sizes, d_k=d_k or head, d_v=head, vocabulary=vocabulary)
+def _convolutional(vocabulary: int, source: int, target: int) -> int:
+    """fairseq's fconv; a convolution is counted at the positions of its input, without padding."""
+    import torch
+    from fairseq.data import Dictionary
+    from fairseq.models.fconv import FConvDecoder, FConvEncoder
+
+    dictionary = Dictionary()
+    dictionary.symbols = [*dictionary.symbols, *map(str, range(vocabulary - len(dictionary)))]
+    layer = (_CHANNELS, _KERNEL)
+    encoder = FConvEncoder(dictionary, _EMBEDDING, convolutions=(layer,) * _READING).eval()
+    decoder = FConvDecoder(
+        dictionary, _EMBEDDING, out_embed_dim=_EMBEDDING, convolutions=(layer,) * _WRITING,
+        attention=True, share_embed=True,
+    ).eval()  # fmt: skip
+    encoder.num_attention_layers = _WRITING
+    tokens, shifted = (torch.full((1, size), 5) for size in (source, target))
+
+    def conv_tbc(x: Any, weight: Any, *rest: Any, **options: Any) -> int:
+        return 2 * math.prod(x[:2]) * math.prod(weight)  # (T, B, C_in) and (K, C_in, C_out)
+
+    return count_flops(
+        lambda: decoder(shifted, encoder(tokens, torch.tensor([source]))),
+        {torch.ops.aten.conv_tbc: conv_tbc},
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,7 @@ class Model:
     """A line of the table.
 
     width: d_model in its schedule (Eq. 3). rate: the highest learning rate, at the end of the
-    warm-up. sizes: function from the vocabulary size to the sizes that determine the cost.
+    warm-up.
     """
 
     name: str
@@ -66,18 +82,23 @@ class Model:
     flags: tuple[str, ...]
     width: int
     rate: float
-    sizes: Callable[[int], Sizes]
+    count: Count
 
-    def flops(self, vocabulary: int, batch: Positions) -> int:
-        """FLOPs of one epoch of training, forward and backward, without padding."""
-        return training_flops_of(self.sizes(vocabulary), batch)
+    def flops(self, vocabulary: int, lengths: dict[str, int]) -> float:
+        """FLOPs of one epoch of training, forward and backward, without padding.
+
+        Args:
+            vocabulary: its size.
+            lengths: sums over the sentences, by the names of `LENGTH_SUMS`.
+        """
+        return TRAINING_PASSES * flops_of_lengths(partial(self.count, vocabulary), lengths)
 
 
 def _looking(name: str, title: str, attention: str, rate: float) -> Model:
     """A Bi-LSTM model with the given attention of its decoder."""
     flags = ("--arch", "vaswani_attention_lstm_tiny", *_WIDE, "--attention", attention)
-    counted = attention.removeprefix("scaled-")
-    return Model(name, title, flags, _LSTM_WIDTH, rate, _lstm(True, counted))
+    count = _ours("vaswani_attention_lstm_tiny", d_model=_LSTM_WIDTH, attention=attention)
+    return Model(name, title, flags, _LSTM_WIDTH, rate, count)
 
 
 def _sweep(d_k: int, scaled: bool) -> Model:
@@ -86,18 +107,18 @@ def _sweep(d_k: int, scaled: bool) -> Model:
     title = f"Transformer, d_k {d_k}, {'scaled' if scaled else 'not scaled'}"
     scale = "sqrt" if scaled else "none"
     flags = ("--arch", "vaswani_tiny", "--d-k", str(d_k), "--attention-scale", scale)
-    return Model(
-        name, title, flags, _TRANSFORMER["d_model"], 2.5e-3, partial(_transformer, d_k=d_k)
-    )
+    count = _ours("vaswani_tiny", d_k=d_k)
+    return Model(name, title, flags, _TRANSFORMER["d_model"], 2.5e-3, count)
 
 
+_SEQ2SEQ_COUNT = _ours("vaswani_seq2seq_lstm_tiny", d_model=_LSTM_WIDTH)
 _SEQ2SEQ = ("--arch", "vaswani_seq2seq_lstm_tiny", *_WIDE)
 MODELS = (
     Model(
         "forwards", "LSTM, source forwards", (*_SEQ2SEQ, "--no-reverse-source"),
-        _LSTM_WIDTH, 8e-3, _lstm(False),
+        _LSTM_WIDTH, 8e-3, _SEQ2SEQ_COUNT,
     ),
-    Model("seq2seq", "LSTM, source reversed", _SEQ2SEQ, _LSTM_WIDTH, 8e-3, _lstm(False)),
+    Model("seq2seq", "LSTM, source reversed", _SEQ2SEQ, _LSTM_WIDTH, 8e-3, _SEQ2SEQ_COUNT),
     _looking("both-ways", "Bi-LSTM encoder, no attention", "none", 8e-3),
     _looking("mean", "Bi-LSTM, mean of its states at every step", "mean", 4e-3),
     _looking("additive", "Bi-LSTM, additive attention", "additive", 4e-3),
@@ -116,7 +137,7 @@ MODELS = (
     ),
     Model(
         "transformer", "Transformer", ("--arch", "vaswani_tiny"),
-        _TRANSFORMER["d_model"], 2.5e-3, _transformer,
+        _TRANSFORMER["d_model"], 2.5e-3, _ours("vaswani_tiny"),
     ),
 )  # fmt: skip
 SWEEP = tuple(_sweep(d_k, scaled) for d_k in (8, 32, 128, 512) for scaled in (True, False))

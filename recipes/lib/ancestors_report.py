@@ -29,8 +29,8 @@ from tabulate import tabulate
 from trainings import over_seeds
 
 from vaswani_plugin.figures.figures import new_figure, save_figure
+from vaswani_plugin.figures.flops import LENGTH_SUMS
 from vaswani_plugin.metrics.bleu_report import by_bucket, score
-from vaswani_plugin.metrics.multiply_adds import Positions
 from vaswani_plugin.metrics.segments import Segments, read_generate_output, read_lines
 from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.messages import InputError, run
@@ -79,11 +79,11 @@ class Corpus:
         self.words, self.references, self.running = map(read_lines, paths)
         self.lowercase = all(line == line.lower() for line in self.references)
 
-    def positions(self) -> Positions:
-        """Counts the positions of all training sentences, without padding."""
+    def lengths(self) -> dict[str, int]:
+        """Sums of the lengths of all training sentences, by the names of `LENGTH_SUMS`."""
         s, t = self.sizes
-        sums = (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum(), t.sum())
-        return Positions(*(int(value) for value in sums))
+        sums = (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum())
+        return {name: int(value) for name, value in zip(LENGTH_SUMS, sums, strict=True)}
 
     def score(self, output: Path) -> dict[str, Any]:
         """Computes three kinds of BLEU, and scores by length and by rare words.
@@ -115,13 +115,13 @@ class Corpus:
 
 def line_of(training: Training, result: Line, corpus: Corpus, work: Path) -> Line:
     """Makes a line of the table, by the names of `COLUMNS`, and the values for the picture."""
-    model, batch = training.model, corpus.positions()
-    passes = result["updates"] * result["tokens_per_update"] / batch.target
+    model, lengths = training.model, corpus.lengths()
+    passes = result["updates"] * result["tokens_per_update"] / lengths["target"]
     kept = ("parameters", "updates", "seconds", "tokens_per_second", "ppl", "points")
     line = {"model": model.name, "title": model.title, "seed": training.seed}
     line |= {name: result[name] for name in (*kept, "sentences_per_second", "command")}
     line["epochs"] = passes
-    line["flops"] = passes * model.flops(result["vocabulary"], batch)
+    line["flops"] = passes * model.flops(result["vocabulary"], lengths)
     share = line["flops"] / result["updates"]
     line["points"] = [point | {"flops": point["updates"] * share} for point in result["points"]]
     return line | corpus.score(training.folder(work) / "test.txt")

@@ -28,7 +28,6 @@ LIGHT = {
     "rouge": ("rouge", "--hypothesis", "hyp", "--references", "ref"),
     "complexity": ("complexity",),
     "cost": ("cost", "--hours", "3", "--device", "H100"),
-    "cost, counted": ("cost", "--arch", "vaswani_base"),
     "curves": ("curves", "log"),
 }
 

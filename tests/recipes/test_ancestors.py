@@ -102,8 +102,20 @@ def test_the_ladder_and_the_sweep_have_their_flags() -> None:
     sweep = choose_models(["sweep"])
     found = {(model.flags[3], model.flags[5]) for model in sweep}
     assert found == {(d_k, s) for d_k in ("8", "32", "128", "512") for s in ("sqrt", "none")}
-    costs = {model.name: model.sizes(1000).d_k for model in sweep}
-    assert costs["unscaled-512"] == 512 and costs["scaled-8"] == 8
+    costs = {model.name: model.count(1000, 5, 5) for model in sweep}
+    assert (
+        costs["unscaled-512"] > 2 * costs["scaled-8"] and costs["scaled-8"] == costs["unscaled-8"]
+    )
+
+
+def test_convolutions_are_counted() -> None:
+    """By hand: into the embedding's width and back, 128 channels, half of the 256 are gates."""
+    (model,) = choose_models(["convolution"])
+    wide, c, s, t = 82, 128, 5, 7
+    convolution = 3 * c * 2 * c
+    reading = wide * c + 4 * convolution + c * wide
+    writing = wide * c + 3 * (convolution + 2 * wide * c + 2 * wide * s) + c * wide + wide * 1000
+    assert model.count(1000, s, t) == 2 * (s * reading + t * writing)
 
 
 def test_one_training_is_not_several(finished: tuple) -> None:

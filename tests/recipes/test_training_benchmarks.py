@@ -14,7 +14,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import REPO
 from tests.support.scripts import assert_one_line_error, run_bash
-from vaswani_plugin.metrics.multiply_adds import TransformerSizes, training_flops
 
 sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
@@ -23,6 +22,7 @@ import scaling  # noqa: E402
 import training  # noqa: E402
 import training_runs  # noqa: E402
 
+from vaswani_plugin.figures.flops import forward_flops, row_settings
 from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 LENGTHS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs", "predicted")
@@ -72,8 +72,8 @@ def test_the_floor_is_the_matrix_products(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(96)))
     setting = training_runs.Setting(tmp_path, 100, 2, 1)
     found = training.floor(make_report([1.0, 2.0, 3.0]), "tiny", setting)
-    flops = training_flops(TransformerSizes(128, 256, 4, 4, 4, 32, 32, 100), 1, 10, 20)
-    assert found["flops_per_update"] == flops
+    flops = 3 * forward_flops(*row_settings("vaswani_tiny"), 100, (1, 10, 20))
+    assert found["flops_per_update"] == pytest.approx(flops)
     assert found["milliseconds_per_update"] == pytest.approx(1000 * flops / 1e9)
     assert found["tokens_per_second"] == pytest.approx(20 * 1e9 / flops)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.metrics import cost as report
 from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.architectures import PAPER_VOCABULARY
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rate.add_argument("--device", choices=DEVICES, metavar="NAME", help=device)
     teraflops = "for another device: its sustained TFLOP/s"
     rate.add_argument("--teraflops", type=float, metavar="T", help=teraflops)
-    count = parser.add_argument_group("by counting multiply-adds")
+    count = parser.add_argument_group("by counting, with torch.utils.flop_counter")
     count.add_argument("--arch", metavar="NAME", help="an architecture of `vaswani archs`")
     for name, (default, what) in COUNTED.items():
         flag = f"--{name.replace('_', '-')}"
@@ -58,9 +59,6 @@ def run(args: argparse.Namespace) -> int:
     if args.arch is None and any(value is not None for value in counted.values()):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in counted)
         raise ValueError(f"{flags} need --arch")
-    from vaswani_plugin.metrics import cost_report as report
-    from vaswani_plugin.metrics.run_cost import run_cost
-
     result: dict[str, Any] = {"paper": report.paper_trainings()}
     rate = args.device, args.teraflops
     if args.hours is not None:
@@ -70,8 +68,14 @@ def run(args: argparse.Namespace) -> int:
             default if counted[name] is None else counted[name]
             for name, (default, _) in COUNTED.items()
         )
-        result["by_counting"] = report.by_counting(args.arch, vocab, tuple(batch), args.updates)
-    result["runs"] = [run_cost(path, *rate, args.devices) for path in args.run]
+        from vaswani_plugin.figures.flops import by_counting  # imports torch, as below
+
+        result["by_counting"] = by_counting(args.arch, vocab, tuple(batch), args.updates)
+    result["runs"] = []
+    if args.run:
+        from vaswani_plugin.figures.flops import run_cost
+
+        result["runs"] = [run_cost(path, *rate, args.devices) for path in args.run]
     result["table_2"] = report.table_2()
     result["devices"] = [vars(device) for device in DEVICES.values()]
     print(json.dumps(result) if args.format == "json" else report.as_text(result))

@@ -1,7 +1,14 @@
-"""Training cost in FLOPs by the paper's method (section 6.1, Table 2): time x devices x rate."""
+"""Training cost in FLOPs by the paper's method (section 6.1, Table 2): time x devices x rate.
+
+The report of `vaswani cost` also has what `figures/flops.py` counts, and Table 2.
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from vaswani_plugin.metrics.published import TABLE_2
 
 HOUR = 3600.0
 
@@ -79,3 +86,174 @@ def flops_by_time(seconds: float, devices: int, teraflops: float) -> float:
         if not 0 < value < math.inf:
             raise ValueError(f"{name} is {value}; it must be a number above 0")
     return seconds * devices * teraflops * 1e12
+
+
+def paper_trainings() -> list[dict[str, Any]]:
+    """The paper's two training costs, computed from their inputs."""
+    return [
+        {
+            "model": training.model,
+            "hours": training.hours,
+            "devices": training.devices,
+            "device": training.device.name,
+            "teraflops": training.device.teraflops,
+            "flops": training.flops,
+            "printed_flops": training.printed_flops,
+        }
+        for training in PAPER_TRAININGS
+    ]
+
+
+def table_2() -> list[dict[str, Any]]:
+    """The rows of Table 2 as published."""
+    return [vars(row) for row in TABLE_2]
+
+
+def by_time(
+    hours: float, devices: int | None, device: str | None, teraflops: float | None
+) -> dict[str, Any]:
+    """Training FLOPs by the paper's method, with the inputs.
+
+    Args:
+        hours: training time.
+        devices: number of devices; None is 1.
+        device: a key of `DEVICES`; None: `teraflops` gives the rate.
+        teraflops: rate of any other device.
+
+    Raises:
+        ValueError: no rate, or a number that is not positive.
+    """
+    if teraflops is None and device is None:
+        raise ValueError("--hours needs a rate: give --device or --teraflops")
+    known = DEVICES[device] if device else None
+    rate: Any = known.teraflops if known else teraflops
+    devices = 1 if devices is None else devices
+    return {
+        "hours": hours,
+        "devices": devices,
+        "device": device,
+        "teraflops": rate,
+        "kind": known.kind if known else "given",
+        "flops": flops_by_time(hours * HOUR, devices, rate),
+    }
+
+
+def printed_bleu(scores: Mapping[str, Any]) -> float | None:
+    """The BLEU score of a run that papers print; None if the run has none."""
+    kinds = ("compound_split", "tokenized", "sacrebleu")
+    return next((scores[kind] for kind in kinds if scores.get(kind) is not None), None)
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """The whole report as text."""
+    parts = [_paper_text(result["paper"])]
+    if "by_time" in result:
+        parts.append(_time_text(result["by_time"]))
+    if "by_counting" in result:
+        parts.append(_counting_text(result["by_counting"]))
+    parts += [_run_text(run) for run in result["runs"]]
+    parts.append(_table_text(result["table_2"], result["runs"]))
+    parts.append(_devices_text(result["devices"]))
+    return "\n\n".join(parts)
+
+
+def _product(row: dict[str, Any]) -> str:
+    devices = " ".join(filter(None, (str(row["devices"]), row["device"])))
+    return f"{row['hours']:.4g} h x {devices} x {row['teraflops']:g} TFLOP/s"
+
+
+def _paper_text(rows: list[dict[str, Any]]) -> str:
+    lines = ["The paper's figures from their inputs:"]
+    for row in rows:
+        printed = f"printed: {_flops(row['printed_flops'])}"
+        lines.append(f"  {row['model']}: {_product(row)} = {row['flops']:.2e} ({printed})")
+    return "\n".join(lines)
+
+
+def _time_text(row: dict[str, Any]) -> str:
+    return f"By time: {_product(row)} = {_limit(row)}{row['flops']:.2e} FLOPs"
+
+
+def _limit(row: dict[str, Any]) -> str:
+    return "at most " if row["kind"] == "peak" else ""
+
+
+def _counting_text(row: dict[str, Any]) -> str:
+    return (
+        f"By counting: {row['arch']}, {row['sentences']} sentences of {row['source_length']} "
+        f"source and {row['target_length']} target tokens, vocabulary {row['vocabulary']:,}: "
+        f"{row['forward_flops']:.3e} FLOPs forward\n"
+        f"x 3 (backward twice) = {row['flops_per_update']:.3e} FLOPs an update; "
+        f"{row['updates']:,} updates = {row['flops']:.3e} FLOPs"
+    )
+
+
+def _run_text(run: dict[str, Any]) -> str:
+    pair = f"{run['pair']}, " if run["pair"] else ""
+    lines = [
+        f"Run {run['run']}: {run['arch']}, {pair}{run['parameters']:,} parameters, "
+        f"{run['updates']:,} updates, {run['hours']:.3g} h"
+    ]
+    if run["flops_counted"] is None:
+        lines.append("  by counting: not known for this kind of model")
+    else:
+        lines.append(
+            f"  by counting: {run['flops_counted']:.2e} FLOPs (without padding, a source as long "
+            "as its target)"
+        )
+    if run["flops_by_time"] is None:
+        lines.append("  by time: give --device or --teraflops; the log names no device known here")
+        return "\n".join(lines)
+    lines.append(f"  by time: {_product(run)} = {_limit(run)}{run['flops_by_time']:.2e} FLOPs")
+    if run["flops_counted"] is not None:
+        share = run["flops_counted"] / run["flops_by_time"]
+        lines.append(f"  of which counting finds {100 * share:.1f}%")
+    return "\n".join(lines)
+
+
+def _table_text(rows: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
+    from tabulate import tabulate  # --help needs the devices alone
+
+    table = [
+        [
+            row["model"],
+            *(_bleu(row[f"bleu_{pair}"]) for pair in ("en_de", "en_fr")),
+            *(_flops(row[f"flops_{pair}"]) for pair in ("en_de", "en_fr")),
+        ]
+        for row in rows
+    ]
+    for run in runs:
+        bleu, flops = _bleu(printed_bleu(run["bleu"] or {})), _flops(_cost(run))
+        label = f"ours: {run['run']}, {run['pair']}, {run['arch']} *"
+        columns = {"en-de": [bleu, "", flops, ""], "en-fr": ["", bleu, "", flops]}
+        if run["pair"] in columns:
+            table.append([label, *columns[run["pair"]]])
+    headers = ["Table 2", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR"]
+    lines = [tabulate(table, headers=headers, disable_numparse=True)]
+    if runs:
+        lines.append("* BLEU on the test set of that run: comparable only where it is newstest2014")
+    return "\n".join(lines + [f"{row['model']}: {row['remark']}" for row in rows if row["remark"]])
+
+
+def _cost(run: dict[str, Any]) -> float | None:
+    return run["flops_counted"] or run["flops_by_time"]
+
+
+def _bleu(score: float | None) -> str:
+    return "" if score is None else f"{score:.2f}".rstrip("0").rstrip(".")
+
+
+def _flops(value: float | None) -> str:
+    if value is None:
+        return ""
+    digits, exponent = f"{value:.1e}".split("e")
+    return f"{digits}e{int(exponent)}"
+
+
+def _devices_text(devices: list[dict[str, Any]]) -> str:
+    from tabulate import tabulate
+
+    headers = {"name": "device", "teraflops": "TFLOP/s", "kind": "", "source": "source"}
+    return tabulate(
+        [{headers[k]: device[k] for k in headers} for device in devices], headers="keys"
+    )

@@ -1,0 +1,301 @@
+"""FLOPs of a training, counted by torch.utils.flop_counter in a model on the device `meta`.
+
+Tensors there have sizes but no data, so the largest model costs neither memory nor time. Counted
+are matrix products and convolutions; sums, softmax and LayerNorm are about 1% more.
+
+Axes: B sentences, S source positions, T target positions.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.metrics.cost import DEVICES, Device, flops_by_time, printed_bleu
+from vaswani_plugin.metrics.segments import read_lines
+from vaswani_plugin.model.architectures import FAMILIES
+from vaswani_plugin.model.build import (
+    build,
+    build_attention_lstm,
+    build_language_model,
+    build_one_layer,
+    build_recurrent_language_model,
+    build_seq2seq,
+)
+from vaswani_plugin.model.configuration import (
+    AttentionLSTMConfiguration,
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentConfiguration,
+    RecurrentLanguageModelConfiguration,
+    Seq2SeqConfiguration,
+)
+from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.training_log import LOG_OF_RECIPE, TrainingRun, read_training
+
+PAPER_UPDATES = 100_000
+PAPER_UPDATES_OF_BIG = 300_000
+TRAINING_PASSES = 3
+"""One product forward and two backward, for the gradients of its two factors."""
+LENGTH_SUMS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs")
+"""Sums over sentences: of S, of T, of S^2, of T^2 and of S T."""
+CONFIGURATIONS: dict[str, type] = {
+    "vaswani_transformer": Configuration,
+    "vaswani_lm": Configuration,
+    "vaswani_lm_one_layer": OneLayerConfiguration,
+    "vaswani_lm_lstm": RecurrentLanguageModelConfiguration,
+    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
+    "vaswani_attention_lstm": AttentionLSTMConfiguration,
+}
+"""By the registered name of a model."""
+
+
+class _Rows:
+    """A dictionary of so many symbols."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def pad(self) -> int:
+        return 1
+
+    def eos(self) -> int:
+        return 2
+
+
+def count_flops(run: Callable[[], object], more: Mapping[Any, Callable] | None = None) -> int:
+    """FLOPs of the matrix products that a function computes, two a multiply-add.
+
+    Args:
+        run: the function.
+        more: formulas of operators that FlopCounterMode doesn't know.
+    """
+    counter = FlopCounterMode(display=False, custom_mapping=dict(more or {}))
+    with torch.no_grad(), counter:
+        run()
+    return counter.get_total_flops()
+
+
+def row_settings(arch: str) -> tuple[str, dict[str, Any]] | None:
+    """The registered model of a named architecture, and the values of its row; None: not ours."""
+    for family in FAMILIES:
+        for row in family.rows:
+            if row.name == arch:
+                return family.model, family.base | row.changes
+    return None
+
+
+def forward_flops(
+    model: str, settings: Mapping[str, Any], vocabulary: int, shape: tuple[int, int, int]
+) -> int:
+    """FLOPs of the forward pass of one batch, the projection to the vocabulary included.
+
+    Args:
+        model: a key of `CONFIGURATIONS`.
+        settings: values of its configuration; others are ignored.
+        vocabulary: rows of the source's and the target's embedding.
+        shape: B, S and T, padding included; a language model has no source.
+
+    Raises:
+        ValueError: sizes that don't fit.
+        TypeError: values of another type.
+    """
+    kind, (sentences, source, target) = CONFIGURATIONS[model], shape
+    names = {each.name for each in fields(kind)}
+    longest = dict.fromkeys(("max_source_positions", "max_target_positions"), max(shape))
+    given = dict(settings) | longest
+    cfg = kind(**{name: value for name, value in given.items() if name in names})
+    rows = _Rows(vocabulary)
+    with torch.device("meta"):
+        texts = torch.zeros(sentences, source, dtype=torch.long)
+        shifted = torch.zeros(sentences, target, dtype=torch.long)
+        if isinstance(cfg, RecurrentConfiguration):
+            return _recurrent_flops(cfg, vocabulary, texts, shifted)
+        if isinstance(cfg, OneLayerConfiguration):
+            one_layer = build_one_layer(cfg, rows, target).eval()
+            return count_flops(lambda: one_layer.project(one_layer(shifted)))
+        if isinstance(cfg, RecurrentLanguageModelConfiguration):
+            lstm = build_recurrent_language_model(cfg, rows).eval()
+            return count_flops(lambda: lstm(shifted))
+        if model == "vaswani_lm":
+            decoder = build_language_model(cfg, rows).eval()
+            return count_flops(lambda: decoder.project(decoder(shifted).features))
+        of_words = torch.zeros(vocabulary, dtype=torch.bool)
+        words = (of_words, of_words) if cfg.next_word else None
+        transformer = build(cfg, rows, rows, words).eval()
+        return count_flops(lambda: transformer(texts, shifted))
+
+
+def _recurrent_flops(
+    cfg: RecurrentConfiguration, vocabulary: int, source: Tensor, target: Tensor
+) -> int:
+    """Of encoder, decoder and projection; states that are read in order need no products."""
+    of_seq2seq = isinstance(cfg, Seq2SeqConfiguration)
+    encoder, decoder = build_seq2seq(cfg) if of_seq2seq else build_attention_lstm(cfg)
+    encoder.eval(), decoder.eval()
+    embedding = nn.Embedding(vocabulary, cfg.d_model)
+    lengths = torch.full((len(source),), source.size(1), device="cpu")
+
+    def run() -> None:
+        memory, state = encoder(embedding(source), source != source, lengths)
+        states, *_ = decoder(embedding(target), state, memory)
+        nn.functional.linear(states, embedding.weight)
+
+    return count_flops(run)
+
+
+def flops_of_lengths(count: Callable[[int, int], float], sums: Mapping[str, float]) -> float:
+    """FLOPs of sentences of any lengths, without padding.
+
+    Those of one sentence are a S + b T + c S^2 + d T^2 + e S T; five of them give the coefficients.
+
+    Args:
+        count: FLOPs of one sentence with S and T positions.
+        sums: over the sentences, by the names of `LENGTH_SUMS`.
+    """
+    lengths = [(8, 8), (16, 8), (8, 16), (16, 16), (32, 16)]
+    terms = [[s, t, s * s, t * t, s * t] for s, t in lengths]
+    each = np.linalg.solve(np.array(terms, float), [count(*pair) for pair in lengths])
+    return float(each @ [sums[name] for name in LENGTH_SUMS])
+
+
+def by_counting(
+    arch: str, vocabulary: int, shape: tuple[int, int, int], updates: int | None
+) -> dict[str, Any]:
+    """FLOPs of an update, and of a training.
+
+    Args:
+        arch: name of a row of `architectures`.
+        vocabulary: rows of the projection.
+        shape: sentences, source length and target length of a batch, padding included.
+        updates: number of updates; None: as in the paper.
+
+    Raises:
+        ValueError: an unknown architecture, or a number below 1.
+    """
+    row = row_settings(arch)
+    if row is None:
+        known = ", ".join(row.name for family in FAMILIES for row in family.rows)
+        raise UserError(f"--arch {arch}: can't be counted; these can: {known}")
+    if updates is None:
+        updates = PAPER_UPDATES_OF_BIG if arch.startswith("vaswani_big") else PAPER_UPDATES
+    sizes = dict(zip(("sentences", "source_length", "target_length"), shape, strict=True))
+    for name, value in {"updates": updates, "vocab": vocabulary, **sizes}.items():
+        if value < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
+    forward = forward_flops(*row, vocabulary, shape)
+    return {
+        "arch": arch,
+        "vocabulary": vocabulary,
+        **sizes,
+        "updates": updates,
+        "forward_flops": forward,
+        "flops_per_update": TRAINING_PASSES * forward,
+        "flops": TRAINING_PASSES * forward * updates,
+    }
+
+
+def run_cost(
+    path: Path, device: str | None, teraflops: float | None, devices: int | None
+) -> dict[str, Any]:
+    """The training cost of a run: one element of the key "runs".
+
+    Args:
+        path: a recipe's work folder, its result.json, or a log of fairseq-train.
+        device: name of the device; None: the one that the log names.
+        teraflops: rate of a device that has no name here.
+        devices: number of devices; None: as many as the log names.
+
+    Raises:
+        ValueError: no log of a training; a recipe's result without its log; a number that is not
+            positive.
+        OSError: a file can't be read.
+    """
+    log, scores, name = _find_log(path)
+    run = read_training(read_lines(log), str(log))
+    counted = _counted_flops(run)
+    known = DEVICES[device] if device else _named_device(run) if teraflops is None else None
+    rate = known.teraflops if known else teraflops
+    count = devices if devices is not None else run.devices
+    result = {
+        "run": name,
+        "arch": run.arch,
+        "pair": run.pair,
+        "parameters": run.parameters,
+        "updates": run.updates,
+        "hours": run.seconds / 3600,
+        "devices": count,
+        "device": known.name if known else None,
+        "teraflops": rate,
+        "kind": known.kind if known else None if rate is None else "given",
+        "flops_counted": counted,
+        "flops_by_time": None if rate is None else flops_by_time(run.seconds, count, rate),
+        "bleu": scores,
+    }
+    return result
+
+
+def _find_log(path: Path) -> tuple[Path, dict[str, Any] | None, str]:
+    """The log, the recipe's BLEU scores (None if there are none), and a name for the run."""
+    if path.is_dir():
+        path = path / "result.json"
+    if path.suffix != ".json":
+        return path, None, str(path)
+    try:
+        result = read_json(path, "give the result of a recipe")
+        recipe, scores = str(result["recipe"]), result.get("bleu")
+        _check_number(printed_bleu(scores or {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: no result.json of a recipe: {error!r}") from error
+    log = path.parent / LOG_OF_RECIPE
+    if not log.is_file():
+        raise UserError(f"{path}: no {LOG_OF_RECIPE} beside it; give a log of fairseq-train")
+    return log, scores, recipe
+
+
+def _check_number(score: Any) -> None:
+    if not isinstance(score, (int, float, type(None))):
+        raise TypeError(f"BLEU {score!r}")
+
+
+def _named_device(run: TrainingRun) -> Device | None:
+    words = re.split(r"[\s-]+", run.device_name or "")
+    return next((device for name, device in DEVICES.items() if name in words), None)
+
+
+def _counted_flops(run: TrainingRun) -> float | None:
+    """FLOPs by counting; None for a model that isn't ours.
+
+    The log has only target tokens and sentences, so each source is assumed to be as long as its
+    target, and padding is not counted.
+    """
+    row = row_settings(run.arch)
+    if run.target_vocabulary is None or row is None:
+        return None
+    settings = {name: _value(text) for name, text in run.model.items()}
+    length = max(1, round(run.tokens / run.sentences))
+    try:
+        # Count one sentence of (rounded) mean length, then scale by the number of tokens.
+        forward = forward_flops(row[0], settings, run.target_vocabulary, (1, length, length))
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):  # no sizes of a model
+        return None
+    return TRAINING_PASSES * forward / length * run.tokens * run.updates
+
+
+def _value(text: str) -> Any:
+    """A setting as a log prints it."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
