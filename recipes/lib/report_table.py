@@ -9,7 +9,7 @@ from importlib import import_module
 from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.messages import InputError, run
 
-REPORT = "vaswani_plugin.metrics.perplexity_report"
+REPORT = "vaswani_plugin.metrics.perplexity"
 AGAIN = "remove it and run the recipe again"
 MODULES = {"lm": REPORT, "rouge": "vaswani_plugin.cli.rouge", "f1": "parsing_scores"}
 

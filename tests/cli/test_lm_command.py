@@ -480,6 +480,35 @@ def test_lines_that_a_coding_loses_are_said(tmp_path, lm):
     assert report["text"]["characters"] == len("ba <s> be") + len("ba be")
 
 
+SPECIAL = ["</s>", "<s>", "<pad>"]
+
+
+@pytest.mark.parametrize("symbol", SPECIAL)
+def test_special_symbols_in_a_text_are_words(tmp_path, lm, symbol):
+    """Of the baselines: as many types, and the same figures, as with any other word."""
+    reports = []
+    for word in (symbol, "other"):
+        lines = [f"a b {word} c d", f"{word} e", f"f {word} {word} a"]
+        train = toy.write_lines(tmp_path / "train", lines * 3)
+        text = toy.write_lines(tmp_path / "text", lines)
+        reports.append(lm("--baselines", "--train-data", train, "--text", text)["results"])
+    assert reports[0][0]["perplexity"] == pytest.approx(9)  # a-f, the word, <unk>, the line's end
+    for found, expected in zip(*reports, strict=True):
+        for key in ("tokens", "bits", "perplexity", "training_perplexity", "unknown"):
+            assert found[key] == pytest.approx(expected[key])
+
+
+@pytest.mark.parametrize("symbol", SPECIAL)
+def test_special_symbols_in_a_text_are_unknown_to_a_model(data, checkpoints, lm, tmp_path, symbol):
+    bundle = toy.write_bundle(tmp_path / "words", TextSettings("words"), toy.WORDS)
+    found = []
+    for word in (symbol, "neverseen"):
+        text = toy.write_lines(tmp_path / "text", [f"ba {word} be", "ba"])
+        found.append(lm("--model", bundle, "--text", text)["results"][0])
+    assert found[0]["tokens"] == found[1]["tokens"] == 6
+    assert found[0]["bits"] == pytest.approx(found[1]["bits"])
+
+
 def test_a_text_that_says_unk_itself(data, tmp_path, lm):
     """As wikitext-2 does: <unk> is a word of the text, and nothing is lost."""
     train = toy.write_lines(tmp_path / "train", ["ba <unk> be", "<unk> ba"])

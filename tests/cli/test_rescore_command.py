@@ -412,6 +412,13 @@ def test_unknown_words_are_counted(rescore, tmp_path, world):
     assert code == 0 and f"0 tokens of the sources and {len(lines)} of the hypotheses" in err
 
 
+def test_special_symbols_in_a_hypothesis_are_unknown(rescore, tmp_path, world):
+    lines = [line.replace(" ||| ", " ||| </s> ", 1) for line in world.as_moses()]
+    (tmp_path / "list").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    code, _, err = rescore("--nbest", tmp_path / "list", "--average")
+    assert code == 0 and f"{len(lines)} of the hypotheses are unknown" in err
+
+
 def test_no_fairseq_is_needed_for_our_transformer(world):
     flags = ["rescore", "--data", world.folder, "--system", f"own={world.transformer}", "--cpu"]
     flags += ["--nbest", world.moses, *world.test, "--average"]

@@ -106,6 +106,14 @@ def test_decode_never_gives_a_line_break():
     assert pipeline.decode("a\u2028b\x85c\nd\re") == "a b c d e"
 
 
+@pytest.mark.parametrize("symbol", ["<s>", "<pad>", "</s>", "<unk>"])
+def test_special_symbols_in_a_text_are_unknown(tmp_path, symbol):
+    plain = Settings(**REQUIRED | {"tokenizer": "none"})
+    for pipeline in (Pipeline(plain, tmp_path), Pipeline.of_tokens(("en", "de"), None)):
+        assert pipeline.encode(f"a {symbol} b{symbol} {symbol}") == f"a <unk> b{symbol} <unk>"
+        assert pipeline.encode("a < s > b") == "a < s > b"
+
+
 def test_sentencepiece_takes_raw_text_and_gives_it_back(tmp_path):
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in SENTENCES * 3))
     SentencePieceTrainer.train(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_float, non_negative_int, positive_int
-from vaswani_plugin.metrics.perplexity_report import FIGURES, as_text, finite
+from vaswani_plugin.metrics.perplexity import FIGURES, as_text, finite
 from vaswani_plugin.text.output_files import check_outputs
 
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"

@@ -1,6 +1,6 @@
 """The report of `vaswani lm`: a language model's scores of a text, static and dynamic.
 
-The baselines are in `metrics/ngram_baselines.py`, the layout in `metrics/perplexity_report.py`.
+The baselines are in `metrics/ngram.py`, the layout in `metrics/perplexity.py`.
 
 Axes: N tokens of the text.
 """
@@ -18,10 +18,9 @@ from tqdm import tqdm
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.stream_scoring import windows
-from vaswani_plugin.metrics.ngram_baselines import baselines
-from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
-from vaswani_plugin.metrics.perplexity_report import figure as converted_figure
-from vaswani_plugin.metrics.perplexity_report import result
+from vaswani_plugin.metrics.ngram import baselines
+from vaswani_plugin.metrics.perplexity import TextCounts, perplexity, result
+from vaswani_plugin.metrics.perplexity import figure as converted_figure
 from vaswani_plugin.metrics.scored_text import Subject, Tokens
 from vaswani_plugin.text.output_files import write_atomically
 
@@ -73,7 +72,7 @@ def make_report(
     figure: tuple[str, str] | None = None,
     counts: TextCounts | None = None,
 ) -> dict[str, Any]:
-    """The report with all requested rows; `metrics.perplexity_report.as_text` formats it.
+    """The report with all requested rows; `metrics.perplexity.as_text` formats it.
 
     Args:
         subject: the text; None: only its `counts` are known.

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.forced import ForcedScorer
 from vaswani_plugin.metrics.segments import first_gap, read_lines
-from vaswani_plugin.text.coding import join_bpe
+from vaswani_plugin.text.coding import join_bpe, plain_units
 from vaswani_plugin.text.output_files import write_atomically
 
 SCORE, WORDS = "score", "words"
@@ -67,14 +67,14 @@ class Lists:
     ) -> None:
         self.path, self.lists = path, read_nbest(path)
         self.entries = [entry for row in self.lists for entry in row]
-        split: Callable[[str], str] = str
+        split: Callable[[str], str] = str  # of words into subwords
         if codes is not None:
             from vaswani_plugin.text import bpe
 
             split = bpe.make_encoder(str(codes))
-        self.sources = list(map(split, self._lines_for(sources)))
+        self.sources = [plain_units(split(line)) for line in self._lines_for(sources)]
         self.references = list(map(self._lines_for, references or []))
-        self.texts = [split(entry.text) for entry in self.entries]
+        self.texts = [plain_units(split(entry.text)) for entry in self.entries]
         self.words = [join_bpe(entry.text) for entry in self.entries]
         self.features = {
             SCORE: np.array([entry.score for entry in self.entries]),

@@ -37,7 +37,7 @@ from vaswani_plugin.inference.scores import Perplexity, TextScore, score_texts
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.metrics.perplexity import count_text
-from vaswani_plugin.metrics.scored_text import count_represented, number_lines
+from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
@@ -260,7 +260,7 @@ class LanguageModel(LoadedFromFiles):
         if not any(map(str.split, lines)):
             raise UserError("the text is empty: there is nothing to score")
         coded = [self.pipeline.encode(line) for line in lines] if self.pipeline else lines
-        tokens = number_lines(coded, self.dictionary.indices)
+        tokens = number_by(self.dictionary, coded)
         size = self.window_size(tokens_per_sample)
         cut = windows(len(tokens.numbers), size, context_window)
         with tqdm(total=len(tokens.numbers), unit=" tokens", disable=not progress) as bar:

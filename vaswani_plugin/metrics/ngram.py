@@ -1,73 +1,54 @@
-"""N-gram language models to compare with: interpolated modified Kneser-Ney over token numbers.
+"""Baselines of a language model: uniform, unigram, trigram, over words or the model's tokens.
 
-Chen & Goodman (1999): a discount D_1, D_2 or D_3+ is subtracted from each count. The discounted
-mass of a context goes to the next lower order. Lower orders do not count the occurrences of an
-n-gram, but the different contexts in which it was seen. The lowest order interpolates with the
-uniform distribution, so that every token of the vocabulary has a probability above 0. Order 1 is a
-unigram model with absolute discounting, order 0 the uniform distribution.
+The n-gram model is interpolated modified Kneser-Ney (Chen & Goodman 1999): a discount D_1, D_2 or
+D_3+ is subtracted from each count, and the discounted mass of a context goes to the next lower
+order, which counts the different contexts of an n-gram. The lowest order interpolates with the
+uniform distribution. Order 1 is a unigram model with absolute discounting, order 0 the uniform
+distribution.
 
-No maintained library does this for millions of words in Python. nltk's `KneserNeyInterpolated`
-loops over all contexts for every score (a day for wikitext-2). The kenlm package, which has no
-wheels, reads models but does not estimate them. This is an implementation in NumPy. Tests compare
-it with nltk (whose formula has one discount, and none at the lowest order) and with Chen &
-Goodman's definition.
+No maintained library does this for millions of words in Python: nltk's `KneserNeyInterpolated`
+takes a day for wikitext-2, and the kenlm package does not estimate models.
 
 Axes: N tokens, G distinct n-grams of an order, C distinct contexts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vaswani_plugin.metrics.perplexity import (
+    TextCounts,
+    count_text,
+    cross_entropy_rate,
+    perplexity,
+    result,
+)
+from vaswani_plugin.metrics.scored_text import (
+    UNKNOWN_WORD,
+    Subject,
+    Tokens,
+    number_lines,
+    read_binary,
+    read_text,
+    unknown_warning,
+)
+from vaswani_plugin.text.dictionary import load_text_dictionary
+
+ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
+TRAINING, VALIDATION = "training_perplexity", "validation_perplexity"
+"""Keys of the report, and the texts whose perplexities they are."""
 Discounts = tuple[float, float, float]
 FALLBACK_DISCOUNTS: Discounts = (0.5, 1.0, 1.5)
 """Used where the counts of counts give no discounts, as for a vocabulary of 65 characters."""
 
 
-@dataclass(frozen=True)
-class _Order:
-    """One order: sorted n-grams and contexts, each packed into one number.
-
-    Args:
-        ngrams: (G,), sorted. counts: (G,).
-        contexts: contexts of the n-grams, (C,), sorted.
-        totals: sum of the counts in each context, (C,).
-        left_over: sum of the discounts in each context, (C,).
-        discounts: (4,), for counts of 0, 1, 2, and 3 or more.
-    """
-
-    ngrams: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    contexts: NDArray[np.int64]
-    totals: NDArray[np.int64]
-    left_over: NDArray[np.float64]
-    discounts: NDArray[np.float64]
-
-    def interpolate(
-        self, ngrams: NDArray[np.int64], vocabulary: int, lower: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """P of each n-gram's last token in its context, interpolated with the lower order's P."""
-        index, is_seen = _find(self.contexts, ngrams // vocabulary)
-        total = np.where(is_seen, self.totals[index], 1)
-        left_over = np.where(is_seen, self.left_over[index], 1.0)
-        index, is_seen = _find(self.ngrams, ngrams)
-        counts = np.where(is_seen, self.counts[index], 0)
-        return (counts - self.discounts[np.minimum(counts, 3)] + left_over * lower) / total
-
-
-def _find(sorted_keys: NDArray, keys: NDArray) -> tuple[NDArray, NDArray]:
-    """The index of each key in `sorted_keys`, and whether the key is there."""
-    index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
-    return index, sorted_keys[index] == keys
-
-
 class NgramModel:
-    """An n-gram model of the given order, estimated from a stream of tokens.
-
-    The stream is padded on the left with `start` tokens. Contexts cross line ends.
+    """An n-gram model, estimated from a stream of tokens; contexts cross line ends.
 
     Args:
         tokens: training text, (N,) numbers below `vocabulary`.
@@ -91,31 +72,35 @@ class NgramModel:
         tokens = _checked(tokens, vocabulary)
         if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:
             raise ValueError(f"{order}-grams of {vocabulary:,} types are too many to be numbered")
-        self.order, self.vocabulary, self.start = order, vocabulary, start
-        self._orders: list[_Order] = []
+        self.vocabulary, self.start = vocabulary, start
+        self._orders: list[tuple[NDArray, ...]] = []  # from the lowest one; see _estimate
         occurrences = self._ngrams(tokens, order)
         for length in range(order, 0, -1):
-            ngrams, counts = np.unique(occurrences, return_counts=True)
             given = None if discounts is None else discounts[length - 1]
-            self._orders.insert(0, _make_order(ngrams, counts, vocabulary, given))
+            ngrams, counts = np.unique(occurrences, return_counts=True)
+            self._orders.insert(0, self._estimate(ngrams, counts, given))
             occurrences = ngrams % vocabulary ** (length - 1)  # each once: contexts are counted
 
     def _ngrams(self, tokens: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """The n-gram that ends with each token, (N,)."""
+        """The n-gram that ends with each token, packed into one number, (N,)."""
         padded = np.concatenate([np.full(max(length - 1, 0), self.start), tokens])
         packed = np.zeros(len(tokens), np.int64)
         for offset in range(length):
             packed = packed * self.vocabulary + padded[offset : offset + len(tokens)]
         return packed
 
+    def _estimate(
+        self, ngrams: NDArray, counts: NDArray, given: Discounts | None
+    ) -> tuple[NDArray, ...]:
+        """n-grams (G,), counts (G,), discounts (4,); contexts (C,), their totals and left mass."""
+        discounts = np.array([0.0, *(estimate_discounts(counts) if given is None else given)])
+        contexts, first = np.unique(ngrams // self.vocabulary, return_index=True)
+        taken = discounts[np.minimum(counts, 3)]
+        sums = np.add.reduceat(counts, first), np.add.reduceat(taken, first)
+        return ngrams, counts, discounts, contexts, *sums
+
     def log_probabilities(self, tokens: ArrayLike) -> NDArray[np.float64]:
-        """Natural logarithm of each token's probability, given the preceding tokens.
-
-        Args:
-            tokens: a stream, (N,).
-
-        Returns:
-            (N,).
+        """Natural logarithm of the probability of each token of a stream (N,), given those before.
 
         Raises:
             ValueError: no token, or one outside the vocabulary.
@@ -123,9 +108,21 @@ class NgramModel:
         tokens = _checked(tokens, self.vocabulary)
         probability = np.full(len(tokens), 1 / self.vocabulary)
         for length, order in enumerate(self._orders, start=1):
-            ngrams = self._ngrams(tokens, length)
-            probability = order.interpolate(ngrams, self.vocabulary, probability)
+            ngrams, counts, discounts, contexts, totals, left_over = order
+            asked = self._ngrams(tokens, length)
+            index, is_seen = _find(contexts, asked // self.vocabulary)
+            total = np.where(is_seen, totals[index], 1)
+            rest = np.where(is_seen, left_over[index], 1.0)
+            index, is_seen = _find(ngrams, asked)
+            count = np.where(is_seen, counts[index], 0)
+            probability = (count - discounts[np.minimum(count, 3)] + rest * probability) / total
         return np.log(probability)
+
+
+def _find(sorted_keys: NDArray, keys: NDArray) -> tuple[NDArray, NDArray]:
+    """The index of each key in `sorted_keys`, and whether the key is there."""
+    index = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+    return index, sorted_keys[index] == keys
 
 
 def _checked(tokens: Any, vocabulary: int) -> NDArray[np.int64]:
@@ -136,22 +133,6 @@ def _checked(tokens: Any, vocabulary: int) -> NDArray[np.int64]:
         if not 0 <= token < vocabulary:
             raise ValueError(f"token {token} is outside the vocabulary of {vocabulary}")
     return tokens
-
-
-def _make_order(
-    ngrams: NDArray[np.int64], counts: NDArray[np.int64], vocabulary: int, given: Discounts | None
-) -> _Order:
-    contexts, first = np.unique(ngrams // vocabulary, return_index=True)
-    discounts = np.array([0.0, *(estimate_discounts(counts) if given is None else given)])
-    taken = discounts[np.minimum(counts, 3)]
-    return _Order(
-        ngrams,
-        counts,
-        contexts,
-        np.add.reduceat(counts, first),
-        np.add.reduceat(taken, first),
-        discounts,
-    )
 
 
 def estimate_discounts(counts: ArrayLike) -> Discounts:
@@ -167,3 +148,97 @@ def estimate_discounts(counts: ArrayLike) -> Discounts:
     found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
     is_usable = all(0 <= value <= k for k, value in enumerate(found, start=1))
     return found if is_usable else FALLBACK_DISCOUNTS
+
+
+def baselines(
+    subject: Subject, paths: Iterable[Path], validation: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    """The report's rows of all baselines; warnings are appended to `subject.warnings`.
+
+    A row also has the perplexity a token on the training text, `training_perplexity`, and on
+    validation text, `validation_perplexity` (None without one): an n-gram model knows its training
+    text far better than any other.
+
+    Args:
+        subject: the text to score.
+        paths: training data: text files, of which words are counted, or data-bin folders, of which
+            the tokens of the split `train` are counted. A folder's split `valid` is its validation
+            text, where it has one.
+        validation: text for the baselines of words; None: there is none.
+
+    Raises:
+        ValueError: the training data don't fit the text.
+        OSError: a file can't be read.
+    """
+    for path in paths:
+        if path.is_dir():
+            yield from _of_tokens(subject, path)
+        else:
+            yield from _of_words(subject, path, validation)
+
+
+def _of_words(subject: Subject, path: Path, validation: Path | None) -> Iterator[dict[str, Any]]:
+    if subject.lines is None:
+        raise ValueError(f"{path}: baselines of words need the words: give --text FILE as well")
+    train = read_text(path)
+    words = dict.fromkeys(word for line in train for word in line.split())
+    indices = {word: number for number, word in enumerate(words)}
+    # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
+    unknown, end = indices.setdefault(UNKNOWN_WORD, len(indices)), len(indices)
+    number = lambda lines: number_lines(lines, indices, unknown, end)  # noqa: E731
+    tokens = number(subject.lines)
+    subject.warnings.extend(unknown_warning(f"the words of {path}", tokens))
+    counts = count_text(" ".join(line.split()) for line in subject.lines)
+    texts = {TRAINING: number(train)}
+    if validation is not None:
+        texts[VALIDATION] = number(read_text(validation))
+    yield from _rows(subject, tokens, ("words", counts), texts, end + 1, end)
+
+
+def _of_tokens(subject: Subject, path: Path) -> Iterator[dict[str, Any]]:
+    if subject.tokens is None:
+        raise ValueError(f"{path}: baselines of tokens need --model or --data-bin beside --text")
+    if load_text_dictionary(path) != subject.dictionary:
+        raise ValueError(f"{path} was binarized with another dictionary than the text to score")
+    # <s> and <pad>, the first two rows, never occur in text, so they get no probability.
+    first = subject.dictionary.eos()
+
+    def shifted(tokens: Tokens) -> Tokens:
+        return replace(tokens, numbers=tokens.numbers - first)
+
+    texts = {TRAINING: shifted(read_binary(path, "train", subject.dictionary))}
+    if (path / "valid.idx").is_file():
+        texts[VALIDATION] = shifted(read_binary(path, "valid", subject.dictionary))
+    what = subject.coding, subject.counts
+    rows = len(subject.dictionary) - first
+    yield from _rows(subject, shifted(subject.tokens), what, texts, rows, 0)
+
+
+def _rows(
+    subject: Subject,
+    tokens: Tokens,
+    what: tuple[str, TextCounts | None],
+    texts: dict[str, Tokens],
+    vocabulary: int,
+    end: int,
+) -> Iterator[dict[str, Any]]:
+    """One row a baseline.
+
+    Args:
+        subject: says whether line ends are scored.
+        tokens: to score.
+        what: kind of token, and the counts of the text.
+        texts: the training text, by which the n-grams are counted, and the validation text.
+        vocabulary: number of different tokens.
+        end: number of the line end.
+    """
+    coding, counts = what
+    for name, order in ORDERS.items():
+        model = NgramModel(texts[TRAINING].numbers, order, vocabulary, start=end)
+        others: dict[str, float | None] = {TRAINING: None, VALIDATION: None}
+        for kind, text in texts.items():
+            log_p = model.log_probabilities(text.numbers)[subject.scored(text)]
+            others[kind] = perplexity(cross_entropy_rate(log_p) / math.log(2))
+        log_p = model.log_probabilities(tokens.numbers)[subject.scored(tokens)]
+        details = {"unknown": tokens.unknown, **others}
+        yield result(name, coding, log_p, subject.divisors(counts), **details)

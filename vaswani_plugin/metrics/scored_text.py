@@ -16,7 +16,7 @@ from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 
-UNKNOWN_WORD, LINE_END = "<unk>", "</s>"
+UNKNOWN_WORD = "<unk>"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def read_subject(
     elif pipeline is not None and lines is not None and dictionary is not None:
         encoded = [pipeline.encode(line) for line in lines]
         counts, lost = count_represented(lines, encoded, pipeline)
-        tokens = number_lines(encoded, dictionary.indices)
+        tokens = number_by(dictionary, encoded)
         if lost:
             warnings.append(
                 f"{lost:,} of {len(lines):,} lines don't come back from the model's coding word "
@@ -146,14 +146,17 @@ def unknown_warning(who: str, tokens: Tokens) -> list[str]:
     ]
 
 
-def number_lines(lines: Iterable[str], indices: Mapping[str, int]) -> Tokens:
+def number_lines(
+    lines: Iterable[str], indices: Mapping[str, int], unknown: int, end: int
+) -> Tokens:
     """Number tokens that are separated by blanks, and add the end of each line.
 
     Args:
         lines: text as tokens.
-        indices: number of each token, `UNKNOWN_WORD` and `LINE_END` included.
+        indices: number of each token; none is `end`.
+        unknown: number of a token that has none.
+        end: number of the line end.
     """
-    unknown, end = indices[UNKNOWN_WORD], indices[LINE_END]
     numbers, sizes, lost = [], [], 0
     for line in lines:
         words = line.split()
@@ -163,6 +166,13 @@ def number_lines(lines: Iterable[str], indices: Mapping[str, int]) -> Tokens:
         sizes.append(len(found) + 1)
     stream = np.array(numbers, np.int64)
     return Tokens(stream, np.array(sizes, np.int64), stream == end, lost)
+
+
+def number_by(dictionary: Dictionary, lines: Iterable[str]) -> Tokens:
+    """Number the tokens of text by a dictionary; its special symbols are unknown in a text."""
+    special = dictionary.symbols[: dictionary.nspecial]
+    indices = {s: n for s, n in dictionary.indices.items() if s not in special}
+    return number_lines(lines, indices, dictionary.unk(), dictionary.eos())
 
 
 def read_text(path: Path) -> list[str]:

@@ -24,7 +24,8 @@ CODES = "codes"
 CODINGS = ("words", "bpe", "characters")
 SEPARATOR = "<sep>"
 UNKNOWN = "<unk>"
-_RESERVED = dict.fromkeys(("<s>", "<pad>", "</s>", SEPARATOR), UNKNOWN)
+_SPECIAL = ("<s>", "<pad>", "</s>")
+_RESERVED = dict.fromkeys((*_SPECIAL, SEPARATOR), UNKNOWN)
 _SPACE = "\u2581"
 _NAMED = re.compile(r"<U\+([0-9A-F]{4})>")
 _WORD_END = "</w>"  # subword-nmt's mark of the last unit of a word
@@ -41,6 +42,13 @@ LineFunction = Callable[[str], str]
 def encode_words(line: str) -> str:
     """Joins the words by single spaces; a word that equals a special symbol becomes <unk>."""
     return " ".join(_RESERVED.get(word, word) for word in line.split())
+
+
+def plain_units(units: str) -> str:
+    """Units of text, of which none is a special symbol: such a one becomes <unk>."""
+    if not any(symbol in units for symbol in _SPECIAL):
+        return units
+    return " ".join(UNKNOWN if unit in _SPECIAL else unit for unit in units.split(" "))
 
 
 def decode_words(units: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from vaswani_plugin.text.coding import join_bpe, make_coding
+from vaswani_plugin.text.coding import join_bpe, make_coding, plain_units
 from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.linearization import make_word_coding, words_of
 from vaswani_plugin.text.settings import (
@@ -110,9 +110,12 @@ class Pipeline:
         return found
 
     def encode(self, line: str) -> str:
-        """Converts a raw line to the model's subwords, joined by spaces; may return ""."""
+        """Converts a raw line to the model's subwords, joined by spaces; may return "".
+
+        Text that equals a special symbol of dictionaries, such as </s>, is unknown.
+        """
         with self._lock:
-            return self._encode(line)
+            return plain_units(self._encode(line))
 
     def decode(self, line: str) -> str:
         """Converts the model's subwords to running text.
