@@ -205,7 +205,7 @@ def test_bad_input_is_one_line(work: Path, capsys: pytest.CaptureFixture) -> Non
         (["--arch", "transformer"], "transformer: can't be counted; these can: vaswani_base"),
         (["--arch", "vaswani_base", "--updates", "0"], "--updates is 0"),
         (["--arch", "vaswani_base", "--sentences", "0"], "--sentences is 0"),
-        (["--run", str(text)], "text: no training statistics in it"),
+        (["--run", str(text)], "is this a log of fairseq-train"),
         (["--run", str(work / "no-wpb.log")], "no-wpb.log: its tokens, sentences, speed or time"),
         (["--run", str(work / "no-bsz.log")], "no-bsz.log: its tokens, sentences, speed or time"),
         (["--run", str(broken)], "broken.json: no result.json of a recipe"),
