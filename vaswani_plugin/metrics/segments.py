@@ -12,6 +12,7 @@ from vaswani_plugin.text.corpus_io import MOST_DIGITS
 from vaswani_plugin.text.messages import InputError
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
+_SKIPPED = re.compile(r"Generate .* \d+ of (\d+) sentences skipped$")  # by patches/data.py
 _DAMAGED = "<<unk>>"  # fairseq-generate writes it into T lines for each word that is unknown
 _WITHOUT_SPACES = (  # Thai, Lao, Tibetan, Myanmar, Khmer, kana, Han
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -60,17 +61,19 @@ class GenerateOutput:
     """The output of fairseq-generate in the order of the corpus: one segment a sentence.
 
     hypotheses are its H lines (tokens), detokenized its D lines, references its T lines (empty
-    where the data has no target side).
+    where the data has no target side). ended: whether the last line is there, if it should be.
     """
 
     hypotheses: list[str]
     detokenized: list[str]
     references: list[str]
+    ended: bool = True
 
     def joined(self) -> "GenerateOutput":
         """The same with "@@ " pieces joined."""
         sides = (self.hypotheses, self.detokenized, self.references)
-        return GenerateOutput(*([coding.join_bpe(line) for line in side] for side in sides))
+        joined = ([coding.join_bpe(line) for line in side] for side in sides)
+        return GenerateOutput(*joined, self.ended)
 
 
 def read_generate_output(path: Path) -> GenerateOutput:
@@ -83,13 +86,17 @@ def read_generate_output(path: Path) -> GenerateOutput:
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     loaded: dict[str, int] = {}
+    has_sources = ended = False
     for number, line in enumerate(read_lines(path), 1):
         kind, dash, rest = line[:1], line[1:2], line[2:]
         fields = rest.split("\t")
         if kind not in found or dash != "-" or not fields[0].isdecimal():
             if match := _LOADED.search(line):  # the log
                 loaded[match[2]] = int(match[1].replace(",", ""))
-            continue  # S and P lines, "Generate test with beam=4"
+            elif match := _SKIPPED.match(line):
+                loaded["all"] = int(match[1])
+            has_sources, ended = has_sources or kind == "S", ended or line.startswith("Generate ")
+            continue  # S and P lines
         if len(fields[0]) > MOST_DIGITS:
             raise InputError(f"{path}, line {number}: no sentence has a number of so many digits")
         text = fields[1:] if kind == "T" else fields[2:]
@@ -100,10 +107,11 @@ def read_generate_output(path: Path) -> GenerateOutput:
         raise InputError(
             f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
         )
-    total = max(max(found["H"]) + 1, sum(loaded.values()))
+    total = max(max(found["H"]) + 1, loaded.pop("all", 0), sum(loaded.values()))
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
         _check_complete(path, kind, found[kind], total)
-    return GenerateOutput(*([texts[i] for i in sorted(texts)] for texts in found.values()))
+    sides = ([texts[i] for i in sorted(texts)] for texts in found.values())
+    return GenerateOutput(*sides, ended or not (has_sources and found["T"]))
 
 
 def _check_complete(path: Path, kind: str, texts: dict[int, str], total: int) -> None:
@@ -184,6 +192,11 @@ def read_segments(
         if not join_bpe and 10 * pieces > len(output.detokenized):
             warnings.append(f'{name} holds subwords ("@@ "): joined, as by --remove-bpe')
             join_bpe = True
+        if not output.ended:
+            warnings.append(
+                f'{name} has no last line ("Generate ... with beam=..."): if it is cut off, this '
+                "is no score of the whole test set"
+            )
         output = output.joined() if join_bpe else output
         hypotheses, golds = output.detokenized, [output.references]
     if references is not None:

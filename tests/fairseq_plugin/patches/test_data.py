@@ -5,6 +5,7 @@ import argparse
 import numpy as np
 import pytest
 import torch
+from fairseq import scoring
 from fairseq.data import ConcatDataset, Dictionary, FairseqDataset, ListDataset, data_utils
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
@@ -231,3 +232,21 @@ def test_others_load_as_before(tmp_path):
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:] == ["a", "b", "<pad>"]
     with pytest.raises(FileNotFoundError):
         Dictionary.load(str(tmp_path / "none.txt"))
+
+
+def test_skipped_sentences_are_counted_behind_the_score():
+    """The last line of fairseq-generate is "Generate test with beam=4: " and this text."""
+
+    class Lengths:
+        def filter_indices_by_size(self, indices, most):
+            fits = np.array([3, 40, 5])[indices] <= most
+            return indices[fits], indices[~fits].tolist()
+
+    task, order, dictionary = FairseqTask(argparse.Namespace()), np.arange(3), Dictionary()
+    assert list(task.filter_indices_by_size(order, Lengths(), 30, True)) == [0, 2]
+    scorer = scoring.build_scorer("bleu", dictionary)
+    scorer.add(torch.IntTensor([5, 6, 7, 8]), torch.IntTensor([5, 6, 7, 8]))
+    score = scorer.result_string()
+    assert score.startswith("BLEU4 = ") and score.endswith(", 1 of 3 sentences skipped")
+    assert len(task.filter_indices_by_size(order, Lengths(), 99, True)) == 3
+    assert "skipped" not in scorer.result_string()

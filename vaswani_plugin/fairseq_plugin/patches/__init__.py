@@ -51,6 +51,7 @@ PATCHES = (
     data.keep_last_batch,
     data.rebuild_the_same_batches,
     data.refuse_unscored_texts,
+    data.count_skipped_sentences,
     epochs.resume_epoch_with_other_worker_count,
     epochs.finish_epochs_with_other_update_freq,
     epochs.restart_stopwatches_on_resume,
