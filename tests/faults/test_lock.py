@@ -7,13 +7,13 @@ import time
 import pytest
 
 from tests.faults.forks import Fork, updates_in
-from vaswani_plugin.fairseq_plugin.training import lock
+from vaswani_plugin.fairseq_plugin.training import checkpoints
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 
 def hold_for_ever(folder):
     def work():
-        lock.hold(folder)
+        checkpoints.hold(folder)
         print("held", flush=True)
         time.sleep(1000)
 
@@ -62,13 +62,13 @@ def test_the_lock_goes_with_a_killed_run_and_not_with_its_loaders(start, tmp_pat
 
 
 def test_a_process_may_hold_a_folder_twice(tmp_path):
-    lock.hold(tmp_path)
-    lock.hold(tmp_path / "." / "")
+    checkpoints.hold(tmp_path)
+    checkpoints.hold(tmp_path / "." / "")
 
     def another():
-        lock._held.clear()  # a fork knows what its parent held, but holds nothing itself
-        lock.hold(tmp_path)
+        checkpoints._held.clear()  # a fork knows what its parent held, but holds nothing itself
+        checkpoints.hold(tmp_path)
 
     other = Fork(another, tmp_path / "log")
     assert other.wait() == 1 and "is in use by process" in other.output()
-    lock._held.pop(tmp_path.resolve()).close()
+    checkpoints._held.pop(tmp_path.resolve()).close()

@@ -13,7 +13,7 @@ from fairseq.file_io import PathManager
 
 from tests.faults.forks import assert_same_weights, updates_in
 from vaswani_plugin.errors import CheckpointError
-from vaswani_plugin.fairseq_plugin.training.resuming import choose
+from vaswani_plugin.fairseq_plugin.training.checkpoints import choose
 
 TICK = 0.02
 """Seconds after which a file's time differs."""
@@ -359,3 +359,10 @@ def test_a_validation_sentence_longer_than_a_batch_is_named(start, tmp_path):
     assert run.wait() == 1
     line = run.output().splitlines()[-1]
     assert re.match(r"error: sentence \d+ has 10 tokens, more than --max-tokens 8: raise", line)
+
+
+def test_faults_at_random_moments(monkeypatch, capsys):
+    from tests.faults import drive
+
+    monkeypatch.setattr("sys.argv", ["drive.py", "--points", "4", "--seed", "2"])
+    assert drive.main() == 0, capsys.readouterr().out

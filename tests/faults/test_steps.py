@@ -10,8 +10,7 @@ import torch
 from tests.faults.forks import as_worker, debug_config, start_training, updates_in
 from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
-from vaswani_plugin.fairseq_plugin.training.nonfinite import first_nonfinite
-from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
+from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer, first_nonfinite
 
 PARAMETER = "encoder.layers.0.feed_forward.w_1.weight"
 

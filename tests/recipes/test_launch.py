@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_bash
-from vaswani_plugin.fairseq_plugin.training.folder import write_progress
+from vaswani_plugin.fairseq_plugin.training.checkpoints import write_progress
 
 RECIPES = ["quickstart", "wmt14_en_de", "lm", "summarization", "parsing"]
 OF_MANY_TRAININGS = ["table3", "ancestors", "section5", "seq2seq"]

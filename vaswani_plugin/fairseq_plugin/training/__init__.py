@@ -1,13 +1,8 @@
 """Training that continues after faults: `VaswaniTrainer` replaces fairseq's `Trainer`.
 
-The trainer owns one small object per subject:
-
-* ``lock``: only one run at a time writes into a save folder;
-* ``manifest``: the data must be the same as at the start of the training;
-* ``resuming``: loads the newest good checkpoint if the last one is damaged or missing;
-* ``saving``: a failed save ends the training with a one-line error and keeps the previous save;
-* ``preemption``: on SIGTERM or SIGUSR1 the training saves and exits with its own exit code;
-* ``nonfinite``: updates with NaN or infinite gradients are skipped.
+* ``trainer``: fairseq's trainer; updates with NaN or infinite gradients are skipped;
+* ``checkpoints``: one run in a folder, the newest good checkpoint, saves that keep a good one;
+* ``preemption``: on SIGTERM or SIGUSR1 the training saves and exits with its own exit code.
 """
 
 import sys

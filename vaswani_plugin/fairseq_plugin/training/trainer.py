@@ -21,22 +21,118 @@ from torch import Tensor
 from vaswani_plugin.checkpoint_errors import mismatches_explained
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import REGISTERED_DEFAULTS, report
-from vaswani_plugin.fairseq_plugin.training import lock, preemption, resuming
-from vaswani_plugin.fairseq_plugin.training.folder import saved_states
-from vaswani_plugin.fairseq_plugin.training.manifest import DataManifest, data_files
-from vaswani_plugin.fairseq_plugin.training.nonfinite import (
-    NonfiniteNorm,
-    NonfiniteUpdates,
-    refuse_nonfinite,
-)
-from vaswani_plugin.fairseq_plugin.training.refusals import refuse_what_cannot_train
-from vaswani_plugin.fairseq_plugin.training.saving import Saves
+from vaswani_plugin.fairseq_plugin.training import checkpoints, preemption
 
 logger = logging.getLogger(__name__)
 
 PATIENCE = "patience"
 """Key of the state of early stopping in a checkpoint."""
 USUAL_METRICS = ("loss", "nll_loss", "ppl")
+
+
+FAIRSEQS_RATE = [0.25]
+"""fairseq's default of --lr."""
+
+
+def refuse_what_cannot_train(cfg: Any) -> None:
+    """Refuse flags that can't train together or here; warn of an --lr without effect.
+
+    Args:
+        cfg: fairseq's whole configuration.
+
+    Raises:
+        UserError: names the flag and the remedy.
+    """
+    common = getattr(cfg, "common", None)
+    on_cpu = getattr(common, "cpu", False) or not torch.cuda.is_available()
+    if on_cpu and getattr(common, "fp16", False):
+        raise UserError("--fp16 is for GPUs; on a CPU give --amp or --bf16, or leave it out")
+    if getattr(common, "bf16", False) and getattr(common, "amp", False):
+        raise UserError(
+            "--bf16 and --amp: together they would train bfloat16 weights without float32 copies;"
+            " leave out one of them"
+        )
+    optimizer = getattr(getattr(cfg, "optimizer", None), "_name", None)
+    for flag in ("memory_efficient_bf16", "memory_efficient_fp16"):
+        if getattr(common, flag, False) and optimizer != REGISTERED_DEFAULTS["optimizer"]:
+            given = f"--{flag.replace('_', '-')}"
+            raise UserError(
+                f"{given}: --optimizer {optimizer} keeps no float32 copies of weights, and small"
+                f" updates are lost; give --{flag[-4:]}, or --optimizer vaswani_adam"
+            )
+    schedule = getattr(getattr(cfg, "lr_scheduler", None), "_name", None)
+    rates = list(getattr(getattr(cfg, "optimization", None), "lr", None) or [])
+    if schedule == REGISTERED_DEFAULTS["lr_scheduler"] and rates not in ([], FAIRSEQS_RATE):
+        logger.warning(
+            "--lr %s has no effect: --lr-scheduler vaswani takes the rate from Eq. 3; scale it "
+            "with --lr-factor, or choose another scheduler",
+            ",".join(map(str, rates)),
+        )
+
+
+DEFAULT_LIMIT = 10
+LIMIT_FLAG = "max_nonfinite_updates"
+
+
+class NonfiniteGradients(UserError):
+    """Too many updates in a row had NaN or infinite gradients."""
+
+
+class NonfiniteNorm(Exception):
+    """Ends fairseq's step before the optimizer's step; the trainer catches it."""
+
+
+def refuse_nonfinite(norm: Tensor) -> Tensor:
+    """Return the norm of all gradients unchanged.
+
+    Raises:
+        NonfiniteNorm: when it is NaN or infinite.
+    """
+    if not torch.isfinite(norm).all():
+        raise NonfiniteNorm
+    return norm
+
+
+class NonfiniteUpdates:
+    """Counts skipped updates."""
+
+    def __init__(self) -> None:
+        self.in_a_row = 0
+        self.skipped = 0
+
+    def skip(self, update: int, model: torch.nn.Module, optimizer_cfg: Any) -> None:
+        """Count and log a skipped update.
+
+        Args:
+            update: its number, from 1.
+            model: with the gradients.
+            optimizer_cfg: gives the limit; for optimizers other than ours it is the default.
+
+        Raises:
+            NonfiniteGradients: at the limit.
+        """
+        self.in_a_row += 1
+        self.skipped += 1
+        limit = getattr(optimizer_cfg, LIMIT_FLAG, DEFAULT_LIMIT)
+        what = f"update {update}: {first_nonfinite(model)}"
+        if self.in_a_row >= limit:
+            raise NonfiniteGradients(
+                f"{what}; {self.in_a_row} tries in a row had no finite gradient, so training stops:"
+                " lower --lr-factor, raise --warmup-updates, look at the data (the limit is"
+                f" --{LIMIT_FLAG.replace('_', '-')} {limit})"
+            )
+        logger.warning("%s; skipped (%d in a row of at most %d)", what, self.in_a_row, limit)
+        with metrics.aggregate("train"):
+            metrics.log_scalar("nonfinite", self.skipped, weight=0, priority=450)
+
+
+def first_nonfinite(model: torch.nn.Module) -> str:
+    """Describe the first parameter whose gradient is not finite."""
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
+            kind = "NaN" if torch.isnan(parameter.grad).any() else "infinite"
+            return f"the gradient of {name} is {kind}"
+    return "the gradient's norm is infinite, its numbers are not"
 
 
 class OutOfMemory(UserError):
@@ -61,19 +157,20 @@ class VaswaniTrainer(Trainer):
         self, cfg: Any, task: Any, model: Any, criterion: Any, quantizer: Any = None
     ) -> None:
         preemption.listen()
-        refuse_what_cannot_train(cfg, model)
+        refuse_what_cannot_train(cfg)
         model.train()  # with --compile this looks for a compiler
         super().__init__(cfg, task, model, criterion, quantizer)
         self.preemption = preemption.REQUEST
         self.nonfinite = NonfiniteUpdates()
-        self.saves = Saves()
-        self.manifest: DataManifest | None = None
+        self.saves = checkpoints.Saves()
         self.is_metric_checked = False
         last = self._automatic_checkpoint()
         if last is not None:
-            resuming.ignore_flags_of_first_start(self.cfg.checkpoint, last, self.checkpoint_suffix)
+            checkpoints.ignore_flags_of_first_start(
+                self.cfg.checkpoint, last, self.checkpoint_suffix
+            )
         if self._setting("checkpoint.save_dir") is not None:
-            resuming.require_named_files(self.cfg.checkpoint, last, self.checkpoint_suffix)
+            checkpoints.require_named_files(self.cfg.checkpoint, last, self.checkpoint_suffix)
         if self._setting("lr_scheduler._name") == REGISTERED_DEFAULTS["lr_scheduler"]:
             logger.info(report(self.cfg))
 
@@ -94,7 +191,7 @@ class VaswaniTrainer(Trainer):
         reset_meters: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any] | None:
-        """Lock the folder, check the data, load; see fairseq's method.
+        """Lock the folder and load; see fairseq's method.
 
         With fairseq's default --restore-file, the newest good checkpoint replaces a `filename`
         that is damaged, missing, or older than an interrupted save. A training that has done all
@@ -109,7 +206,7 @@ class VaswaniTrainer(Trainer):
             The checkpoint's `extra_state`; None if nothing was loaded.
 
         Raises:
-            UserError: the folder is in use, the data changed, or no checkpoint can be used.
+            UserError: the folder is in use, or no checkpoint can be used.
         """
         self._begin_run()
         last, kwargs["reset_meters"] = self._automatic_checkpoint(), reset_meters
@@ -118,12 +215,12 @@ class VaswaniTrainer(Trainer):
             chosen = self._choose(last)
         extra_state = self._load(str(chosen), reset_optimizer, *args, **kwargs)
         if extra_state is not None and not (reset_optimizer or reset_meters):
-            resuming.restore_patience(extra_state.get(PATIENCE, {}))
+            checkpoints.restore_patience(extra_state.get(PATIENCE, {}))
         end = self._reason_to_end()
         if last is not None and Path(filename) == last:
             self.saves.is_last_good = chosen == last
             if extra_state is not None and not self._setting("checkpoint.reset_optimizer"):
-                resuming.log_lost_updates(chosen, last, self.get_num_updates())
+                checkpoints.log_lost_updates(chosen, last, self.get_num_updates())
             if chosen != last and end:
                 self._restore_as_last(chosen, last)
         if end:
@@ -132,7 +229,7 @@ class VaswaniTrainer(Trainer):
         return extra_state
 
     def _begin_run(self) -> None:
-        """Handle signals, lock the folder, remove files of interrupted saves, check the data."""
+        """Handle signals, lock the folder, remove files of interrupted saves."""
         preemption.listen(is_training=True)
         folder = self._setting("checkpoint.save_dir")
         if (
@@ -141,23 +238,9 @@ class VaswaniTrainer(Trainer):
             or not self.is_data_parallel_master
         ):
             return
-        lock.hold(Path(folder))
+        checkpoints.hold(Path(folder))
         for leftover in Path(folder).glob("checkpoint*.pt.tmp"):
             leftover.unlink()
-        self.manifest = self._checked_data(Path(folder))
-
-    def _checked_data(self, folder: Path) -> DataManifest:
-        train = self._setting("dataset.train_subset", "train")
-        valid = self._setting("dataset.valid_subset", "valid")
-        files = data_files(self._setting("task.data", ""), [*train.split(","), *valid.split(",")])
-        manifest = DataManifest(files, folder)
-        last = self._automatic_checkpoint()
-        has_begun = last and (last.is_file() or saved_states(folder, self.checkpoint_suffix))
-        if has_begun and not self._setting("checkpoint.reset_dataloader"):
-            manifest.resume()
-        else:
-            manifest.begin()
-        return manifest
 
     def _automatic_checkpoint(self) -> Path | None:
         """The checkpoint that fairseq loads by default; None if the user named a file.
@@ -165,7 +248,7 @@ class VaswaniTrainer(Trainer):
         Also None for sharded training, where each worker has its own file.
         """
         folder = self._setting("checkpoint.save_dir")
-        is_named = self._setting("checkpoint.restore_file") != resuming.AUTOMATIC
+        is_named = self._setting("checkpoint.restore_file") != checkpoints.AUTOMATIC
         if folder is None or is_named or self.is_fsdp:
             return None
         if self._setting("checkpoint.no_last_checkpoints"):
@@ -175,7 +258,7 @@ class VaswaniTrainer(Trainer):
     def _choose(self, last: Path) -> Path:
         """The checkpoint that the first worker chose, in this worker's own folder."""
         is_first = self.is_data_parallel_master
-        name = resuming.choose(last, self.checkpoint_suffix).name if is_first else None
+        name = checkpoints.choose(last, self.checkpoint_suffix).name if is_first else None
         if self.data_parallel_world_size > 1:
             group, device = self.data_parallel_process_group, self.device
             name = distributed_utils.broadcast_object(name, 0, group, device)
@@ -200,7 +283,10 @@ class VaswaniTrainer(Trainer):
         updates, wanted = self.get_num_updates(), self._setting("optimization.max_update", 0)
         if 0 < wanted <= updates:
             return f"{updates} of {wanted} updates"
-        bad, borne = resuming.patience().get("num_runs", 0), self._setting("checkpoint.patience", 0)
+        bad, borne = (
+            checkpoints.patience().get("num_runs", 0),
+            self._setting("checkpoint.patience", 0),
+        )
         if 0 < borne <= bad:
             return f"{bad:.0f} validations without a better one; raise --patience {borne} to go on"
         hours = self._previous_training_time / 3600
@@ -224,13 +310,7 @@ class VaswaniTrainer(Trainer):
         return self.preemption.batches
 
     def begin_epoch(self, epoch: int) -> None:
-        """Check that the data are unchanged; see fairseq's method.
-
-        Raises:
-            DataChanged: names the file.
-        """
-        if self.manifest is not None:
-            self.manifest.check()
+        """Check the metric of the best checkpoint; see fairseq's method."""
         super().begin_epoch(epoch)
         self._check_best_metric()
 
@@ -356,7 +436,7 @@ class VaswaniTrainer(Trainer):
             return super().save_checkpoint(filename, extra_state)
         folder, updates = Path(filename).parent, self.get_num_updates()
         notes = self.is_data_parallel_master
-        extra_state = {**extra_state, PATIENCE: resuming.patience()}
+        extra_state = {**extra_state, PATIENCE: checkpoints.patience()}
         with self.saves.saving(folder, self.checkpoint_suffix, updates, notes):
             saved = super().save_checkpoint(filename, extra_state)
         self.saves.is_last_good = not self._setting("checkpoint.no_last_checkpoints")

@@ -1,18 +1,147 @@
-"""Training resumes from the newest good checkpoint of its folder and logs the lost updates."""
+"""The checkpoints of a save folder: its lock, what a start resumes from, and saves."""
 
+import contextlib
+import errno
+import json
 import logging
+import os
+import pickle
+import re
+import socket
+import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+import torch
 from fairseq.file_io import PathManager
 
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.fairseq_plugin.training.folder import read_progress, saved_states, updates_of
+from vaswani_plugin.text.output_files import write_json
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing here is locked
+    fcntl = None
 
 logger = logging.getLogger(__name__)
+
+PREVIOUS = "checkpoint_previous"
+
+_PROGRESS = ".progress.json"
+# Errors that the unpickler raises for a broken file, or for a file that is no pickle.
+_UNREADABLE = (
+    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError, LookupError),
+    *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
+)
+
+
+def saved_states(folder: Path, suffix: str) -> list[Path]:
+    """The checkpoints that fairseq or `saving` wrote to a folder, except checkpoint_last.pt.
+
+    Args:
+        folder: --save-dir.
+        suffix: of the file names; "" without shards.
+    """
+    return _named(folder, r"\d+|_\d+_\d+|_best|_previous|\.best_.+", suffix)
+
+
+def numbered_states(folder: Path, suffix: str) -> list[Path]:
+    """The checkpoints that were saved by number of epoch or update; see `saved_states`."""
+    return _named(folder, r"\d+|_\d+_\d+", suffix)
+
+
+def _named(folder: Path, kinds: str, suffix: str) -> list[Path]:
+    names = rf"checkpoint({kinds}){re.escape(suffix)}\.pt"
+    return [path for path in folder.glob("checkpoint*.pt") if re.fullmatch(names, path.name)]
+
+
+def updates_of(path: Path) -> int | None:
+    """The update after which a checkpoint was saved; None if no training can resume from it.
+
+    Reads the file's table of contents, not the weights.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        resumable = "train_iterator" in state["extra_state"] and state.get("last_optimizer_state")
+        return state["optimizer_history"][-1]["num_updates"] if resumable else None
+    except _UNREADABLE:
+        return None
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; None if it is missing or broken."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def write_progress(folder: Path, updates: int) -> None:
+    """Note the update of the last save, in case its file is damaged later."""
+    write_json(folder / _PROGRESS, {"updates": updates})
+
+
+def read_progress(folder: Path) -> int | None:
+    """The update that `write_progress` noted last; None without a note."""
+    noted = read_json(folder / _PROGRESS)
+    return noted.get("updates") if isinstance(noted, dict) else None
+
+
+# --- one run at a time ---
+
+LOCK = ".lock"
+_held: dict[Path, TextIO] = {}
+
+
+class FolderInUse(UserError):
+    """Another process trains into the same folder; the message says which."""
+
+
+def hold(folder: Path) -> None:
+    """Lock a save folder for the life of this process.
+
+    This is a record lock (``lockf``). The system releases it when the process ends, also after a
+    kill. Data-loader workers, which may outlive a killed run by seconds, don't inherit it.
+
+    Args:
+        folder: --save-dir; created if it is missing.
+
+    Raises:
+        FolderInUse: when another process holds it.
+    """
+    folder = folder.resolve()
+    if folder in _held or fcntl is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    file = open(folder / LOCK, "a+", encoding="utf-8")  # open, and locked, until the end
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            logger.warning(
+                "--save-dir %s: the file system has no locks (%s); make sure that no other run "
+                "writes there",
+                folder,
+                error.strerror,
+            )
+            return
+        raise FolderInUse(
+            f"--save-dir {folder} is in use by {holder}: wait for it, end it, or give another"
+            " --save-dir"
+        ) from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
+    _held[folder] = file
+
+
+# --- what a start resumes from ---
 
 AUTOMATIC = "checkpoint_last.pt"
 """fairseq's default of --restore-file: resume if there is a checkpoint."""
@@ -171,3 +300,72 @@ def _early_stopping() -> list[Callable]:
     """fairseq's function that counts, of each module that is its command."""
     modules = (sys.modules.get(name) for name in ("fairseq_cli.train", "__main__"))
     return [module.should_stop_early for module in modules if hasattr(module, "should_stop_early")]
+
+
+# --- saves ---
+
+
+class SaveFailed(UserError):
+    """A checkpoint can't be written; the message says why and which files are good."""
+
+
+class Saves:
+    """Keeps a good checkpoint in the folder at any time, and reports a save that fails."""
+
+    def __init__(self) -> None:
+        self.is_last_good = False  # checkpoint_last.pt was loaded or saved by this process
+
+    @contextlib.contextmanager
+    def saving(self, folder: Path, suffix: str, updates: int, notes: bool) -> Iterator[None]:
+        """Context manager around the writing of a save's first file.
+
+        Args:
+            folder: --save-dir.
+            suffix: of the file names; "" without shards.
+            updates: number of updates at this save.
+            notes: whether this worker notes that number in the folder.
+
+        Raises:
+            SaveFailed: the system can't write the file, as on a full disk.
+        """
+        if self.is_last_good:
+            _keep_previous(folder, suffix)
+        try:
+            yield
+            if notes:
+                write_progress(folder, updates)
+        except Exception as error:
+            cause = _system_error_behind(error)
+            if cause is None:
+                raise
+            raise SaveFailed(
+                f"the checkpoint of update {updates} can't be saved to {folder}"
+                f" ({cause.strerror or cause}): the training ends here, earlier checkpoints are"
+                " unharmed; make room, and the same command resumes"
+            ) from error
+
+
+def _keep_previous(folder: Path, suffix: str) -> None:
+    """Give checkpoint_last.pt a second name before it is replaced, if it is the only checkpoint.
+
+    With --no-epoch-checkpoints and no --save-interval-updates there is no other checkpoint to
+    resume from if the new one is damaged. If there are numbered ones, the second name is removed.
+    """
+    last = folder / f"checkpoint_last{suffix}.pt"
+    previous = folder / f"{PREVIOUS}{suffix}.pt"
+    if numbered_states(folder, suffix):
+        previous.unlink(missing_ok=True)
+    elif last.is_file():
+        link = previous.with_name(previous.name + ".tmp")
+        with contextlib.suppress(OSError):  # a file system without hard links
+            link.unlink(missing_ok=True)
+            os.link(last, link)
+            os.replace(link, previous)
+
+
+def _system_error_behind(error: BaseException) -> OSError | None:
+    """The operating system's error that caused PyTorch's or fairseq's; None if there is none."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
