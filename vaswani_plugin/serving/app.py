@@ -31,6 +31,7 @@ from vaswani_plugin.serving.service import Service
 from vaswani_plugin.serving.texts import (
     Layout,
     TranslationRequest,
+    check_size,
     language_name,
     number_of,
     texts_of,
@@ -154,6 +155,7 @@ class Routes:
         return fields
 
     async def _search(self, request: Request, sentences: list[str], options: Options) -> list[Any]:
+        check_size(len(sentences), self.service.limits.queue)
         self.service.batcher.admit(len(sentences))
         counts = {"lines": len(sentences), "characters": sum(map(len, sentences))}
         request.state.counts = counts

@@ -59,29 +59,29 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
 async def _read(request: Request, most: int) -> bytes:
     """The body.
 
-    Most clients read the answer only after they have sent the body. So a body that is too long is
-    read and dropped, up to `DROPPED` times the limit.
+    Most clients read the answer only after they have sent the body. So one that is too long is read
+    and dropped, up to `DROPPED` times the limit.
 
     Raises:
         Refusal: it is longer than `most` bytes, or the client has closed the connection.
     """
+    message = f"Invalid request: the body exceeds {most} bytes"
+    refusal = Refusal(413, message, {"Connection": "close"})
     length = request.headers.get("content-length", "0")
-    is_huge = length.isdecimal() and int(length[:18]) > DROPPED * most
+    if length.isdecimal() and int(length[:18]) > DROPPED * most:
+        raise refusal
     body, read = bytearray(), 0
     try:
-        if not is_huge:
-            async for block in request.stream():
-                read += len(block)
-                if read <= most:
-                    body += block
-                elif read > DROPPED * most:
-                    break
+        async for block in request.stream():
+            read += len(block)
+            if read <= most:
+                body += block
+            elif read > DROPPED * most:
+                break
     except ClientDisconnect as error:
         raise Refusal(400, "Invalid request: the body is not complete") from error
-    if is_huge or read > most:
-        raise Refusal(
-            413, f"Invalid request: the body exceeds {most} bytes", {"Connection": "close"}
-        )
+    if read > most:
+        raise refusal
     return bytes(body)
 
 

@@ -21,7 +21,6 @@ from prometheus_client import (
 )
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-COUNTS = ("lines", "characters", "subwords")
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
@@ -33,33 +32,23 @@ class Monitor:
     """
 
     def __init__(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self.requests = Counter(
-            "vaswani_requests", "Requests answered.", ["path", "status"], registry=registry
-        )
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        own: dict[str, Any] = {"registry": self.registry}
+        seconds = own | {"buckets": SECONDS}
+        self.requests = Counter("vaswani_requests", "Requests answered.", ["path", "status"], **own)
         self.request_seconds = Histogram(
-            "vaswani_request_seconds",
-            "Time to answer a request.",
-            ["path"],
-            buckets=SECONDS,
-            registry=registry,
+            "vaswani_request_seconds", "Time to answer a request.", ["path"], **seconds
         )
         self.counts = {
-            name: Counter(f"vaswani_{name}", f"{name.title()} translated.", registry=registry)
-            for name in COUNTS
+            name: Counter(f"vaswani_{name}", f"{name.title()} translated.", **own)
+            for name in ("lines", "characters", "subwords")
         }
-        self.batch_lines = Histogram(
-            "vaswani_batch_lines",
-            "Lines of a batch.",
-            buckets=(1, 2, 4, 8, 16, 32, 64),
-            registry=registry,
-        )
-        self.batch_seconds = Histogram(
-            "vaswani_batch_seconds", "Time of a batch.", buckets=SECONDS, registry=registry
-        )
+        sizes = own | {"buckets": (1, 2, 4, 8, 16, 32, 64)}
+        self.batch_lines = Histogram("vaswani_batch_lines", "Lines of a batch.", **sizes)
+        self.batch_seconds = Histogram("vaswani_batch_seconds", "Time of a batch.", **seconds)
         for name, (meaning, read) in gauges.items():
-            Gauge(name, meaning, registry=registry).set_function(read)
+            Gauge(name, meaning, **own).set_function(read)
 
     def batch_done(self, lines: int, seconds: float) -> None:
         """Count a batch."""
@@ -67,7 +56,7 @@ class Monitor:
         self.batch_seconds.observe(seconds)
 
     def request_done(self, path: str, status: int, seconds: float, **counts: int) -> None:
-        """Count an answered request; `counts` are some of `COUNTS`."""
+        """Count an answered request; `counts`: its lines, characters, subwords."""
         self.requests.labels(path, status).inc()
         self.request_seconds.labels(path).observe(seconds)
         if status == 200:

@@ -1,9 +1,9 @@
 """The service without HTTP: a translator with its queue, gate, counts and log."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.serving.batching import Batcher, Options, Piece
@@ -11,27 +11,14 @@ from vaswani_plugin.serving.limits import Gate, Limits, Refusal
 from vaswani_plugin.serving.monitoring import Log, Monitor
 from vaswani_plugin.serving.texts import Languages, check_size
 
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.results import Translation
+    from vaswani_plugin.inference.sources import Source
+    from vaswani_plugin.inference.translator import Translator
 
-class Translator(Protocol):
-    """The part of `inference.translator.Translator` that the service uses."""
 
-    source_language: str
-    target_language: str
-
-    def read(self, text: str, **options: Any) -> Any:
-        """The pieces of a text."""
-
-    def decode(self, pieces: Sequence[Piece], **options: Any) -> list[Any]:
-        """The hypotheses of each piece."""
-
-    def join(self, source: Any, decoded: Iterable[Any], nbest: int) -> Any:
-        """The translation of a text."""
-
-    def attention(self, source: str, target: str | None = None) -> Any:
-        """The weights of every layer and head."""
-
-    def count_tokens(self, text: str) -> int:
-        """How many subwords a text has."""
+SHORT = 1000
+"""Characters that are coded at once; a longer text would hold up other requests."""
 
 
 class Service:
@@ -50,7 +37,7 @@ class Service:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: "Translator",
         beam: int,
         limits: Limits,
         keys: dict[str, int | None] | None = None,
@@ -77,14 +64,19 @@ class Service:
         beam = max(self.beam, options.nbest)
         return self.translator.decode(pieces, beam=beam, **options._asdict())
 
-    async def translate(self, texts: list[str], options: Options) -> tuple[list[Any], int]:
+    async def translate(
+        self, texts: list[str], options: Options
+    ) -> tuple[list["Translation"], int]:
         """A `Translation` of each text, and how many subwords all have.
 
         Raises:
             Refusal: the queue is full, or a text can't be translated or is too long.
         """
         try:
-            sources = await asyncio.to_thread(self._read, texts)
+            if sum(map(len, texts)) > SHORT:
+                sources = await asyncio.to_thread(self._read, texts)
+            else:
+                sources = self._read(texts)
             pieces = [piece for source in sources for piece in source.pieces]
             check_size(len(pieces), self.limits.queue)
             decoded = await self.batcher.decode(pieces, options)
@@ -94,9 +86,10 @@ class Service:
         join, nbest = self.translator.join, options.nbest
         return [join(source, rest, nbest) for source in sources], sum(map(len, pieces))
 
-    def _read(self, texts: list[str]) -> list[Any]:
+    def _read(self, texts: list[str]) -> list["Source"]:
         """The pieces of texts, as long as they are within the limit of a request."""
-        sources, count = [], 0
+        sources: list[Source] = []
+        count = 0
         for text in texts:
             sources.append(self.translator.read(text, long="split"))
             count += sum(map(len, sources[-1].pieces))
