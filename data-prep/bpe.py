@@ -17,89 +17,50 @@ threshold:
 BPE-dropout (Provilkov et al. 2020), for training texts only: `apply --dropout 0.1 --seed 1`.
 """
 
-import argparse
 import os
 
-import checkout  # noqa: F401
+from checkout import at_least, parser, run
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import apply, learn, write_vocabulary
-from vaswani_plugin.text.messages import InputError, run
-
-CORES = os.cpu_count() or 1
-WORKERS = "processes (default: one per core)"
-
-
-def parse_arguments() -> argparse.Namespace:
-    """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    learning = commands.add_parser("learn", help="learn merge operations")
-    learning.add_argument("--input", nargs="+", required=True, help="text files, plain or .gz")
-    learning.add_argument("--output", required=True, help="the file of the codes")
-    learning.add_argument(
-        "--operations", type=int, default=10000, help="merge operations (default: 10000)"
-    )
-    learning.add_argument(
-        "--min-frequency", type=int, default=2, help="merge no rarer pair (default: 2)"
-    )
-    applying = commands.add_parser("apply", help="split words into subwords")
-    applying.add_argument("--codes", required=True, help="the output of `learn`")
-    applying.add_argument(
-        "--input", default="-", help="text, plain or .gz (default: standard input)"
-    )
-    applying.add_argument("--output", default="-", help="file (default: standard output)")
-    applying.add_argument("--vocabulary", help="use only subwords in this file, of `vocabulary`")
-    applying.add_argument(
-        "--vocabulary-threshold",
-        type=int,
-        default=0,
-        help="and only those at least as frequent (default: 0)",
-    )
-    applying.add_argument(
-        "--dropout", type=float, default=0, help="probability of skipping a merge (default: 0)"
-    )
-    applying.add_argument("--seed", type=int, default=1, help="seed of --dropout (default: 1)")
-    counting = commands.add_parser("vocabulary", help="count the subwords of a text")
-    counting.add_argument(
-        "--input", default="-", help="output of `apply` (default: standard input)"
-    )
-    counting.add_argument("--output", default="-", help="file (default: standard output)")
-    for command in (learning, applying, counting):
-        command.add_argument("--workers", type=int, default=CORES, help=WORKERS)
-    return parser.parse_args()
 
 
 def main() -> None:
     """Command line."""
-    args = parse_arguments()
-    if args.workers < 1:
-        raise InputError(f"--workers {args.workers}: must be at least 1")
+    flags = parser(__doc__)
+    commands = flags.add_subparsers(dest="command", required=True)
+    add = (learning := commands.add_parser("learn", help="learn merge operations")).add_argument
+    add("--input", nargs="+", required=True, help="text files, plain or .gz")
+    add("--output", required=True, help="the file of the codes")
+    add("--operations", type=int, default=10000, help="merge operations (default: 10000)")
+    add("--min-frequency", type=int, default=2, help="merge no rarer pair (default: 2)")
+    add = (applying := commands.add_parser("apply", help="split words into subwords")).add_argument
+    add("--codes", required=True, help="the output of `learn`")
+    add("--vocabulary", help="use only subwords in this file, of `vocabulary`")
+    add("--vocabulary-threshold", type=int, default=0, help="and as frequent (default: 0)")
+    add("--dropout", type=float, default=0, help="probability of skipping a merge (default: 0)")
+    add("--seed", type=int, default=1, help="seed of --dropout (default: 1)")
+    counting = commands.add_parser("vocabulary", help="count the subwords of a text")
+    for command in (applying, counting):
+        command.add_argument("--input", default="-", help="plain or .gz (default: standard input)")
+        command.add_argument("--output", default="-", help="file (default: standard output)")
+    for command in (learning, applying, counting):
+        command.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    args = flags.parse_args()
+    at_least(args, workers=1, operations=1, min_frequency=1)
     if args.command == "learn":
-        for name in ("operations", "min_frequency"):
-            if getattr(args, name) < 1:
-                flag = name.replace("_", "-")
-                raise InputError(f"--{flag} {getattr(args, name)}: must be at least 1")
         count = learn(args.input, args.operations, args.min_frequency, args.output, args.workers)
         print(f"{count} merge operations: {args.output}")
     elif args.command == "vocabulary":
         write_vocabulary(args.input, args.output, args.workers)
     else:
         if not 0 <= args.dropout <= 1:
-            raise InputError(f"--dropout {args.dropout}: a probability, from 0 to 1")
+            raise UserError(f"--dropout {args.dropout}: a probability, from 0 to 1")
         if args.vocabulary_threshold and not args.vocabulary:
-            raise InputError("--vocabulary-threshold: needs --vocabulary FILE")
-        apply(
-            args.codes,
-            args.input,
-            args.output,
-            vocabulary=args.vocabulary,
-            threshold=args.vocabulary_threshold,
-            dropout=args.dropout,
-            seed=args.seed,
-            workers=args.workers,
-        )
+            raise UserError("--vocabulary-threshold: needs --vocabulary FILE")
+        limits = {"vocabulary": args.vocabulary, "threshold": args.vocabulary_threshold}
+        dropping = {"dropout": args.dropout, "seed": args.seed}
+        apply(args.codes, args.input, args.output, **limits, **dropping, workers=args.workers)
 
 
 if __name__ == "__main__":

@@ -23,23 +23,21 @@ from typing import Any, get_args
 
 import checkout  # noqa: F401
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
-from vaswani_plugin.text.corpus_io import open_binary
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
 from vaswani_plugin.text.linearization import SYMBOLS, WORDS
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_bytes_atomically
+from vaswani_plugin.text.lines import open_binary
+from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     MODEL,
     SETTINGS,
-    TEXT_DICTIONARY,
     AnySettings,
     Settings,
     TextSettings,
     TreeSettings,
-    dictionary_name,
     read_settings_file,
     settings_from,
 )
@@ -51,12 +49,12 @@ def parse_settings(pairs: list[str], source: str, target: str) -> Settings:
     """Makes settings from KEY=VALUE; each value is converted to its field's type.
 
     Raises:
-        InputError: a key is unknown, or a value has the wrong type.
+        UserError: a key is unknown, or a value has the wrong type.
     """
     content = _parse_pairs(pairs, Settings)
     languages = {"source_language": source, "target_language": target}
     for key in languages.keys() & content.keys():
-        raise InputError(f"{key}={content[key]}: --pair says it")
+        raise UserError(f"{key}={content[key]}: --pair says it")
     return settings_from(languages | content)
 
 
@@ -64,16 +62,16 @@ def parse_changes(pairs: list[str], data_bin: Path) -> TextSettings | TreeSettin
     """Reads the settings of code_text.py or code_trees.py and changes them by KEY=VALUE.
 
     Raises:
-        InputError: the folder has no settings, a key is unknown, or a value has the wrong type.
+        UserError: the folder has no settings, a key is unknown, or a value has the wrong type.
     """
     path = data_bin / SETTINGS
     if not path.is_file():
-        raise InputError(
+        raise UserError(
             f"{path} does not exist: give --pair, or a folder of code_text.py or code_trees.py"
         )
     settings = read_settings_file(path)
     if isinstance(settings, Settings):
-        raise InputError(f"{path}: these are the settings of a translation: give --pair")
+        raise UserError(f"{path}: these are the settings of a translation: give --pair")
     found = {"codes": str(data_bin / settings.codes)} if settings.codes else {}
     return replace(settings, **found | _parse_pairs(pairs, type(settings)))
 
@@ -84,12 +82,12 @@ def _parse_pairs(pairs: list[str], kind: type[AnySettings]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise InputError(f"{pair}: must be KEY=VALUE")
+            raise UserError(f"{pair}: must be KEY=VALUE")
         if key in content:
-            raise InputError(f"{pair}: {key} is given twice")
+            raise UserError(f"{pair}: {key} is given twice")
         allowed = get_args(kinds.get(key)) or (kinds.get(key),)
         if key not in kinds:
-            raise InputError(f"unknown key {key}; known are {', '.join(kinds)}")
+            raise UserError(f"unknown key {key}; known are {', '.join(kinds)}")
         content[key] = _convert(value, allowed)
     return content
 
@@ -116,18 +114,16 @@ def check_dictionary(side: str, path: Path, model: Path, outline: Outline) -> No
         outline: of the checkpoint.
 
     Raises:
-        InputError: the checkpoint was trained with another dictionary, or the file is none.
+        UserError: the checkpoint was trained with another dictionary, or the file is none.
         OSError: the dictionary can't be read.
     """
     dictionary = Dictionary.load(path)
     remedy = "give the --data-bin that it was trained on"
     if outline.digests.get(side) not in (None, dictionary.digest()):
-        raise InputError(
-            f"{model} was trained with another {side} dictionary than {path}: {remedy}"
-        )
+        raise UserError(f"{model} was trained with another {side} dictionary than {path}: {remedy}")
     rows = outline.rows.get(side)
     if rows not in (None, len(dictionary)):
-        raise InputError(
+        raise UserError(
             f"{model} has {rows} rows of {side} embeddings, {path} has {len(dictionary)}: {remedy}"
         )
 
@@ -147,13 +143,13 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         The names of the bundle's files.
 
     Raises:
-        InputError: a file is missing or doesn't fit the model.
+        UserError: a file is missing or doesn't fit the model.
         OSError: a file can't be read or written.
     """
     names = {"codes": CODES_NAMES["subword-nmt"]} if settings.codes else {}
     if isinstance(settings, TextSettings):
         if "source" in read_outline(model).rows:
-            raise InputError(f"{model} is a translation model: give --pair, or a language model")
+            raise UserError(f"{model} is a translation model: give --pair, or a language model")
         dictionaries = {"target": TEXT_DICTIONARY}
     elif isinstance(settings, TreeSettings):
         dictionaries = {"source": dictionary_name(WORDS), "target": dictionary_name(SYMBOLS)}
@@ -175,7 +171,7 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
         sources[name] = Path(getattr(settings, setting))
     for path in sources.values():
         if not path.is_file():
-            raise InputError(f"{path} does not exist")
+            raise UserError(f"{path} does not exist")
     outline = read_outline(model)
     for side, name in dictionaries.items():
         check_dictionary(side, sources[name], model, outline)
@@ -207,7 +203,7 @@ def main() -> None:
     else:
         source, _, target = args.pair.partition("-")
         if not source or not target:
-            raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
+            raise UserError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
         settings = parse_settings(args.settings, source, target)
     names = make_bundle(args.model, args.data_bin, settings, args.output)
     print(f"{args.output}: {', '.join(names)}")

@@ -1,12 +1,40 @@
-"""Makes vaswani_plugin importable if it is not installed; a script imports this file first.
+"""What the scripts of this folder share; a script imports it first.
 
-Python adds the folder of a script to its path, but not the parent folder. An installed plugin is
-used as it is.
+Makes vaswani_plugin importable if it is not installed: Python adds the folder of a script to its
+path, but not the parent folder. An installed plugin is used as it is.
 """
 
+import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 if find_spec("vaswani_plugin") is None:
     sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+
+__all__ = ["at_least", "parser", "run", "two_languages"]
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Returns a parser whose --help shows a script's docstring as it is."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def at_least(args: argparse.Namespace, **least: int) -> None:
+    """Refuses numbers below the least value of their flag; a flag that isn't given is None."""
+    for name, lowest in least.items():
+        value = getattr(args, name, None)
+        if value is not None and value < lowest:
+            raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {lowest}")
+
+
+def two_languages(pair: str) -> tuple[str, str]:
+    """Splits a pair such as en-de."""
+    source, _, target = pair.partition("-")
+    if not source or not target or source == target:
+        raise UserError(f"--pair {pair}: two different languages joined by '-', as in en-de")
+    return source, target

@@ -24,9 +24,10 @@ from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.binary import binarize, build_dictionary, write_dictionary
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.binary import binarize, build_dictionary
 from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
-from vaswani_plugin.text.data_folder import new_data_folder
+from vaswani_plugin.text.dictionary import dictionary_name, write_dictionary
 from vaswani_plugin.text.linearization import (
     SYMBOLS,
     TREE_CODINGS,
@@ -34,10 +35,9 @@ from vaswani_plugin.text.linearization import (
     linearize,
     make_word_coding,
 )
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
-from vaswani_plugin.text.settings import SETTINGS, TreeSettings, dictionary_name
+from vaswani_plugin.text.settings import SETTINGS, TreeSettings
 from vaswani_plugin.text.trees import BadTree, read_trees, to_line
 
 SIDES = (WORDS, SYMBOLS)
@@ -53,7 +53,7 @@ def write_sequences(files: list[str], settings: TreeSettings, folder: Path, spli
     """Writes the linearized trees of a split as SPLIT.raw and SPLIT.symbols.
 
     Raises:
-        InputError: a tree is bad; names it.
+        UserError: a tree is bad; names it.
     """
     with ExitStack() as stack:
         put_words, put_symbols = (
@@ -65,7 +65,7 @@ def write_sequences(files: list[str], settings: TreeSettings, folder: Path, spli
                 try:
                     words, symbols = linearize(tree, settings.keep_tags, settings.label_closings)
                 except BadTree as error:
-                    raise InputError(f"{path}: {to_line(tree)[:60]}: {error}") from error
+                    raise UserError(f"{path}: {to_line(tree)[:60]}: {error}") from error
                 put_words(" ".join(words))
                 put_symbols(" ".join(symbols))
 
@@ -106,7 +106,7 @@ def code_trees(
         Lines for people.
 
     Raises:
-        InputError: a tree is bad, there is no tree, or `output` holds other files.
+        UserError: a tree is bad, there is no tree, or `output` holds other files.
         OSError: a file can't be read or written.
     """
     inputs = (path for files in splits.values() for path in files)
@@ -174,13 +174,13 @@ def main() -> None:
     """Command line."""
     args = parse_arguments()
     if args.operations is not None and args.coding == "words":
-        raise InputError(f"--operations {args.operations}: goes with --coding bpe")
+        raise UserError(f"--operations {args.operations}: goes with --coding bpe")
     operations = 8000 if args.operations is None else args.operations
     for name, number in (("operations", operations), ("workers", args.workers)):
         if number < 1:
-            raise InputError(f"--{name} {number}: must be at least 1")
+            raise UserError(f"--{name} {number}: must be at least 1")
     if args.threshold and args.coding == "bpe":
-        raise InputError("--threshold: BPE has no unknown units; leave it out")
+        raise UserError("--threshold: BPE has no unknown units; leave it out")
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
     if args.also:
         splits["train1"] = args.also

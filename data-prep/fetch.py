@@ -24,11 +24,11 @@ import urllib.request
 from pathlib import Path
 
 import checkout  # noqa: F401
+from tqdm import tqdm
 
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import NamedFile, write_json
-from vaswani_plugin.text.progress import progress
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import NamedFile, write_json
 
 CHUNK_BYTES = 1 << 18
 TRIES = 3
@@ -151,11 +151,11 @@ def download(url: str, part: Part, have_sum: bool) -> None:
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         raw = NamedFile(part.path, "ab" if have else "wb", str(part.path))
-        with io.BufferedWriter(raw) as stream, progress(f"fetching {url}", total) as advance:
-            advance(have)
+        with io.BufferedWriter(raw) as stream, tqdm(total=total, unit="B", disable=None) as bar:
+            bar.update(have)
             while chunk := _read(response):
                 stream.write(chunk)
-                advance(len(chunk))
+                bar.update(len(chunk))
     # `read` with a size raises no error if the connection ends early.
     if total is not None and part.size() != total:
         raise Unreachable(f"the connection broke with {total - part.size()} bytes left")
@@ -207,7 +207,7 @@ def fetch(urls: list[str], sha256: str | None, output: Path) -> tuple[bool, str]
         Whether the file was downloaded (False if it existed already), and its sum.
 
     Raises:
-        InputError: no address has the file; gives the reason for each.
+        UserError: no address has the file; gives the reason for each.
         OSError: the file can't be written.
     """
     if output.exists():
@@ -225,7 +225,7 @@ def fetch(urls: list[str], sha256: str | None, output: Path) -> tuple[bool, str]
             continue
         part.become(output)
         return True, found
-    raise InputError(
+    raise UserError(
         f"{'; '.join(failures)}: check the network and start again, or fetch the file by other "
         "means and name its folder with the recipe's --data"
     )
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the file to write")
     args = parser.parse_args()
     if args.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", args.sha256):
-        raise InputError(f"--sha256 {args.sha256}: must be 64 hexadecimal digits")
+        raise UserError(f"--sha256 {args.sha256}: must be 64 hexadecimal digits")
     new, found = fetch(args.url, args.sha256, args.output)
     # The sum is the last word: recipes read it by `awk '{print $NF}'`.
     print(f"{args.output}: {'fetched' if new else 'already there'}, sha256 {found}")

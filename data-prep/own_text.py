@@ -8,146 +8,94 @@ A corpus is two files that correspond line by line, or one file with source <tab
 line; without --pair it is one text, for a language model. Files are UTF-8, plain or .gz. Without
 --valid or --test, that split is taken from the training text, which then has none of its sentences.
 
-These pairs are dropped: an empty side; control characters; a side longer than --max-length; letters
-on one side only; the same text on both sides; a ratio of lengths beyond --max-ratio; swapped sides;
-repeated pairs; a sentence that is also in held-out text. If one of these rules, except for repeated
-pairs, drops more than half of a file, the file is refused. Of a language model's text, empty lines,
-control characters and repeated long lines are dropped.
+These pairs are dropped: an empty side; a side longer than --max-length; the same text on both
+sides; a ratio of lengths beyond --max-ratio; repeated pairs; a sentence that is also in held-out
+text. If one of these rules, except for repeated pairs, drops more than half of a file, the file is
+refused. Of a language model's text, empty lines and repeated long lines are dropped. Invisible
+characters without meaning are removed. For more rules see OpusFilter.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
-import checkout  # noqa: F401
+from checkout import at_least, parser, run, two_languages
 
-from vaswani_plugin.text.columns import PairFiles
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import check_outputs, write_json
-from vaswani_plugin.text.own_corpus import Inputs, OwnCorpus
-from vaswani_plugin.text.own_lines import OwnLines
-from vaswani_plugin.text.screening import PairRules
-
-
-def parse_arguments() -> argparse.Namespace:
-    """Parses the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--pair", help="source and target language, such as de-hsb")
-    for name, needed, help_text in (
-        ("train", True, "training text"),
-        ("valid", False, "validation text"),
-        ("test", False, "test text"),
-        ("mix-old", False, "older training text to add"),
-        ("keep-out", False, "text that training must share no sentence with"),
-    ):
-        parser.add_argument(f"--{name}", nargs="+", required=needed, metavar="FILE", help=help_text)
-    parser.add_argument(
-        "--mix-ratio", type=float, help="with --mix-old: old pairs for each new pair (default: 1)"
-    )
-    for name in ("valid", "test"):
-        parser.add_argument(
-            f"--{name}-size",
-            type=int,
-            help="pairs to hold out (default: a twentieth, 50 to 2000, at most a tenth)",
-        )
-    parser.add_argument("--max-length", type=int, help="longest side in bytes (default: 1000)")
-    parser.add_argument(
-        "--max-ratio",
-        type=float,
-        help="drop a pair if a side is so many times longer than expected (default: 3)",
-    )
-    parser.add_argument(
-        "--copies", choices=("drop", "keep"), help="pairs with equal sides (default: drop)"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="folder of the splits to write")
-    parser.add_argument("--report", required=True, help="JSON file to write")
-    return parser.parse_args()
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.cleaning import (
+    OwnCorpus,
+    OwnRules,
+    PairFiles,
+    prepare_lines,
+    prepare_pairs,
+)
+from vaswani_plugin.text.outputs import check_outputs, write_json
 
 
-def prepare_pairs(args: argparse.Namespace) -> dict[str, Any]:
-    """Writes the splits of a translation corpus; returns the report."""
-    if args.mix_ratio is not None and not args.mix_old:
-        raise InputError(f"--mix-ratio {args.mix_ratio:g}: goes with --mix-old FILE")
-    source, _, target = args.pair.partition("-")
-    if not source or not target or source == target:
-        raise InputError(f"--pair {args.pair}: two different languages joined by '-', as in en-de")
-
-    def files(paths: list[str] | None) -> PairFiles | None:
-        return PairFiles(tuple(paths), (source, target)) if paths else None
-
-    inputs = Inputs(
-        files(args.train),
-        files(args.valid),
-        files(args.test),
-        files(args.mix_old),
-        1.0 if args.mix_ratio is None else args.mix_ratio,
-        files(args.keep_out),
-        args.valid_size,
-        args.test_size,
-    )
-    rules = PairRules(
-        1000 if args.max_length is None else args.max_length,
-        3.0 if args.max_ratio is None else args.max_ratio,
-        args.copies != "keep",
-    )
-    return OwnCorpus(inputs, rules, args.output).prepare()
-
-
-def prepare_lines(args: argparse.Namespace) -> dict[str, Any]:
-    """Writes the splits of a language model's text; returns the report."""
-    for name in ("train", "valid", "test", "keep_out"):
-        if len(getattr(args, name) or ("",)) != 1:
-            raise InputError(
-                f"--{name.replace('_', '-')}: a language model takes one file, not more"
-            )
-    for name in ("mix_old", "mix_ratio", "max_length", "max_ratio", "copies"):
-        if getattr(args, name) is not None:
-            raise InputError(f"--{name.replace('_', '-')}: goes with --pair")
-    names = ("train", "valid", "test", "keep_out")
-    train, valid, test, keep_out = ((getattr(args, name) or (None,))[0] for name in names)
-    sizes = args.valid_size, args.test_size
-    return OwnLines(train, valid, test, *sizes, args.output, keep_out).prepare()
-
-
-def text_report(report: dict[str, Any]) -> str:
-    """Formats the report for people."""
+def show(report: dict[str, Any]) -> None:
+    """Prints the report for people."""
     unit = "lines" if len(report["sides"]) == 1 else "pairs"
-    lines = []
     for name, found in report["files"].items():
-        lines.append(f"{name}: {found['kept']:,} of {found['read']:,} {unit} kept")
-        lines += [
-            f"  dropped {entry['count']:,}: {rule} (first {entry['first']})"
-            for rule, entry in found["dropped"].items()
-        ]
-    splits = ", ".join(f"{name} {count:,}" for name, count in report["splits"].items())
-    return "\n".join([*lines, f"{unit}: {splits}"])
+        print(f"{name}: {found['kept']:,} of {found['read']:,} {unit} kept")
+        for rule, entry in found["dropped"].items():
+            print(f"  dropped {entry['count']:,}: {rule} (first {entry['first']})")
+    print(f"{unit}: " + ", ".join(f"{name} {n:,}" for name, n in report["splits"].items()))
 
 
 def main() -> None:
     """Command line."""
-    args = parse_arguments()
-    groups = args.train, args.valid, args.test, args.mix_old, args.keep_out
-    inputs = [path for group in groups for path in group or ()]
-    for path in inputs:
+    flags = parser(__doc__)
+    add = flags.add_argument
+    add("--pair", help="source and target language, such as de-hsb")
+    add("--train", nargs="+", required=True, metavar="FILE", help="training text")
+    add("--valid", nargs="+", metavar="FILE", help="validation text")
+    add("--test", nargs="+", metavar="FILE", help="test text")
+    add("--mix-old", nargs="+", metavar="FILE", help="older training text to add")
+    add("--keep-out", nargs="+", metavar="FILE", help="text that training shares no sentence with")
+    add("--mix-ratio", type=float, help="with --mix-old: old pairs for each new one (default: 1)")
+    add(
+        "--valid-size", type=int, help="pairs to hold out (default: 1/20, 50 to 2000, at most 1/10)"
+    )
+    add("--test-size", type=int, help="the same for the test set")
+    add("--max-length", type=int, help="longest side in bytes (default: 1000)")
+    add("--max-ratio", type=float, help="most times longer than expected (default: 3)")
+    add("--copies", choices=("drop", "keep"), help="pairs with equal sides (default: drop)")
+    add("--output", type=Path, required=True, help="folder of the splits to write")
+    add("--report", required=True, help="JSON file to write")
+    args = flags.parse_args()
+    names = ("train", "valid", "test", "mix_old", "keep_out")
+    files = {name: getattr(args, name) for name in names if getattr(args, name)}
+    for path in (path for paths in files.values() for path in paths):
         if path == "-" or Path(path).is_fifo():
-            raise InputError(f"{path}: a pipe can't be read twice: give a file")
-    endings = dict.fromkeys(args.pair.split("-", 1)) if args.pair else ["txt"]
-    splits = [
-        args.output / f"{name}.{end}" for name in ("train", "valid", "test") for end in endings
-    ]
+            raise UserError(f"{path}: a pipe can't be read twice: give a file")
+    pair = two_languages(args.pair) if args.pair else ("txt",)
+    splits = [args.output / f"{name}.{end}" for name in names[:3] for end in pair]
+    inputs = [path for paths in files.values() for path in paths]
     check_outputs("--output and --report", [*splits, args.report], inputs)
-    for name in ("valid", "test"):
-        size = getattr(args, f"{name}_size")
-        if size is not None and size < 1:
-            raise InputError(f"--{name}-size {size}: must be at least 1")
-        if size is not None and getattr(args, name):
-            raise InputError(f"--{name}-size {size}: leave it out with --{name} FILE")
+    at_least(args, valid_size=1, test_size=1, mix_ratio=0)
+    for name, other in (("valid_size", args.valid), ("test_size", args.test)):
+        if getattr(args, name) and other:
+            raise UserError(f"--{name.replace('_', '-')}: leave it out with files of your own")
+    if args.mix_ratio is not None and not args.mix_old:
+        raise UserError(f"--mix-ratio {args.mix_ratio:g}: goes with --mix-old FILE")
+    limits = {n: v for n in ("max_length", "max_ratio") if (v := getattr(args, n)) is not None}
+    if len(pair) == 1 and (args.mix_old or limits or args.copies):
+        raise UserError("--mix-old, --max-length, --max-ratio, --copies: go with --pair")
+    if len(pair) == 1 and len(inputs) > len(files):
+        raise UserError("a language model's text is one file for each flag, not more")
     args.output.mkdir(parents=True, exist_ok=True)
-    report = prepare_pairs(args) if args.pair else prepare_lines(args)
+    sizes = {"valid_size": args.valid_size, "test_size": args.test_size}
+    if len(pair) == 1:
+        texts = {
+            name: files.get(name, [None])[0] for name in ("train", "valid", "test", "keep_out")
+        }
+        report = prepare_lines(**texts, **sizes, output=args.output)
+    else:
+        ratio = 1.0 if args.mix_ratio is None else args.mix_ratio
+        sets = {name.removeprefix("mix_"): PairFiles(tuple(p), pair) for name, p in files.items()}
+        rules = OwnRules(**limits, drop_copies=args.copies != "keep")
+        report = prepare_pairs(OwnCorpus(**sets, **sizes, mix_ratio=ratio), rules, args.output)
     write_json(args.report, report)
-    print(text_report(report))
+    show(report)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import argparse
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import check_outputs
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.outputs import check_outputs
 from vaswani_plugin.text.summaries import READERS, output_paths, read_stories, write_examples
 
 
@@ -32,9 +32,9 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.urls and args.format != "stories":
-        raise InputError(f"--urls goes with --format stories, not with {args.format}")
+        raise UserError(f"--urls goes with --format stories, not with {args.format}")
     if args.most < 0:
-        raise InputError(f"--most {args.most}: must be at least 0")
+        raise UserError(f"--most {args.most}: must be at least 0")
     check_outputs("--output", output_paths(args.output), [args.input, args.urls])
     if args.urls:
         examples = read_stories(args.input, args.urls)

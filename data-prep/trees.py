@@ -24,10 +24,10 @@ from pathlib import Path
 
 import checkout  # noqa: F401
 
-from vaswani_plugin.text.corpus_io import read_pairs
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.text.linearization import linearize, restore
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import check_outputs, write_atomically
+from vaswani_plugin.text.lines import read_pairs
+from vaswani_plugin.text.outputs import check_outputs, write_atomically
 from vaswani_plugin.text.trees import BadTree, Tree, clean, leaves, read_trees, to_line
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees", ".clean")
@@ -47,9 +47,9 @@ class BadTrees:
         self.count = 0
 
     def __call__(self, message: str) -> None:
-        """Raises InputError, or counts the tree and prints the first few messages on stderr."""
+        """Raises UserError, or counts the tree and prints the first few messages on stderr."""
         if not self.skip:
-            raise InputError(f"{message} (mend it, or leave bad trees out with --skip-bad)")
+            raise UserError(f"{message} (mend it, or leave bad trees out with --skip-bad)")
         self.count += 1
         if self.count <= self.SHOWN:
             print(f"bad tree left out: {message}", file=sys.stderr)
@@ -95,7 +95,7 @@ def tree_files(paths: list[str]) -> list[Path]:
     """Lists the files that arguments name; a folder means all treebank files below it, sorted.
 
     Raises:
-        InputError: a folder has no such files.
+        UserError: a folder has no such files.
     """
     found = []
     for path in map(Path, paths):
@@ -105,7 +105,7 @@ def tree_files(paths: list[str]) -> list[Path]:
         names = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(SUFFIXES))
         below = [p for p in names if p.is_file()]
         if not below:
-            raise InputError(f"{path}: no treebank files below it ({', '.join(SUFFIXES)} or .gz)")
+            raise UserError(f"{path}: no treebank files below it ({', '.join(SUFFIXES)} or .gz)")
         found += below
     return found
 
@@ -118,12 +118,12 @@ def wsj_files(folder: str, split: str) -> list[Path]:
         split: a key of `WSJ_SECTIONS`.
 
     Raises:
-        InputError: a section is missing, or has no .mrg files.
+        UserError: a section is missing, or has no .mrg files.
     """
     places = [Path(folder) / place for place in WSJ_PLACES]
     wsj = next((place for place in places if (place / "23").is_dir()), None)
     if wsj is None:
-        raise InputError(
+        raise UserError(
             f"{folder}: no sections 02 to 23 in it or in {WSJ_PLACES[0]} below it; give the "
             "folder of the Penn Treebank (LDC99T42)"
         )
@@ -132,7 +132,7 @@ def wsj_files(folder: str, split: str) -> list[Path]:
         place = wsj / f"{section:02}"
         found = sorted([*place.glob("*.mrg"), *place.glob("*.mrg.gz")])
         if not found:
-            raise InputError(f"{place}: no .mrg files of section {section:02} of the {split} set")
+            raise UserError(f"{place}: no .mrg files of section {section:02} of the {split} set")
         files += found
     return files
 
@@ -185,7 +185,7 @@ def restored(args: argparse.Namespace, bad: BadTrees) -> Iterator[str]:
             tree = next(gold, None)
             tags = tree and [leaf.tag for leaf in leaves(tree)]
             if tags is None or len(tags) != len(words):
-                raise InputError(
+                raise UserError(
                     f"{args.tags_from}: tree {number} hasn't the words of {args.source}:{number}"
                 )
         try:

@@ -1,8 +1,15 @@
 """Errors that users can correct themselves. They are printed as one line, without a traceback."""
 
-from collections.abc import Iterator
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+LONGEST_MESSAGE = 900
+TRACEBACK_VARIABLE = "VASWANI_TRACEBACK"
 EXIT_CODE_WHEN_PREEMPTED = 75
 """EX_TEMPFAIL of sysexits.h, "try again later"."""
 
@@ -30,3 +37,106 @@ def value_errors_as_user_errors() -> Iterator[None]:
         raise
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def wants_traceback() -> bool:
+    """Whether the user asked for tracebacks."""
+    return os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
+
+
+def message_line(text: str) -> str:
+    """Formats a message as one short line, without control sequences for the terminal.
+
+    Unprintable characters are escaped as in Python's literals; the middle of a long text is left
+    out.
+    """
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if len(line) > LONGEST_MESSAGE:
+        line = f"{line[: LONGEST_MESSAGE - 200]} ... {line[-200:]}"
+    return line
+
+
+def one_line(error: BaseException) -> str:
+    """Formats an error's message as one short line; that of an `OSError` names the file."""
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return message_line(place + error.strerror)
+    return message_line(" ".join(str(error).split()) or type(error).__name__)
+
+
+def prepare_streams() -> None:
+    """Makes what the shell has closed (`<&-`, `>&-`) an error of reading or writing, and no None.
+
+    Text goes out as UTF-8, to a terminal in the terminal's encoding.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The wrong way round, so that each use fails; no other file gets the number.
+            os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
+        if getattr(sys, name) is None:
+            opened = open(number, mode, encoding="utf-8", errors="replace", closefd=False)
+            setattr(sys, name, opened)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="backslashreplace")
+        elif sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def flush_stdout() -> None:
+    """Flushes standard output; if that fails, the rest of the output is discarded.
+
+    Raises:
+        OSError: it can't be written; the error names standard output.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        silence_stdout()
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def silence_stdout() -> None:
+    """Discards what is written to standard output from now on.
+
+    Python flushes it once more at exit and would report its error a second time.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def name_stdout(error: OSError) -> OSError:
+    """Returns an error that names standard output, if flushing fails and `error` names no file.
+
+    Otherwise, it returns `error`, with the name of standard input if that is closed. What was
+    printed before the error is written.
+    """
+    try:
+        flush_stdout()
+    except OSError as again:
+        return again if error.filename is None else error
+    if error.errno == errno.EBADF and error.filename is None:
+        return OSError(error.errno, error.strerror, "standard input")
+    return error
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a script's `main`; an error that the user can fix gives one line and exit code 1."""
+    name = Path(sys.argv[0]).name
+    prepare_streams()
+    try:
+        main()
+        flush_stdout()
+    except UserError as error:
+        sys.exit(f"{name}: error: {one_line(error)}")
+    except BrokenPipeError:
+        # The reader of the pipe has closed it (`| head`).
+        silence_stdout()
+        sys.exit(141)
+    except OSError as error:
+        sys.exit(f"{name}: error: {one_line(name_stdout(error))}")
+    except MemoryError:
+        sys.exit(f"{name}: error: the memory is too small for this input: divide it")
+    except KeyboardInterrupt:
+        sys.exit(130)

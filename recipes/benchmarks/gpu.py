@@ -12,7 +12,8 @@ from gpu_report import as_markdown, machine, printed_peak
 from measurement import ROOT
 from training_runs import ARCHS, PLUGIN, PRECISIONS, SIDES, Setting, run_training, synthetic_data
 
-from vaswani_plugin.text.binary import binarize, read_dictionary
+from vaswani_plugin.text.binary import binarize
+from vaswani_plugin.text.dictionary import read_dictionary
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.output_files import write_atomically, write_json
 
@@ -104,7 +105,7 @@ def sentences_to_decode(data: Path, output: Path, count: int) -> Path:
     rng = np.random.default_rng(2)
     for language in ("source", "target"):
         dictionary = data / f"dict.{language}.txt"
-        words = [word for word, _ in read_dictionary(dictionary, 1)]
+        words = [word for word, _ in read_dictionary(dictionary)]
         (output / dictionary.name).write_bytes(dictionary.read_bytes())
         text = output / f"text.{language}"
         with write_atomically(text) as write:

@@ -17,8 +17,9 @@ import numpy as np
 from measurement import ROOT
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS, binarize, write_dictionary
+from vaswani_plugin.text.binary import binarize
 from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, write_dictionary
 from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.output_files import write_atomically, write_json
 

@@ -28,8 +28,8 @@ from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
-from vaswani_plugin.text import line_io
-from vaswani_plugin.text.cutting import WORD_BORDERS, cut
+from vaswani_plugin.text.lines import LocatedLines
+from vaswani_plugin.text.pipeline import WORD_BORDERS, cut
 from vaswani_plugin.text.settings import MODEL
 
 LONGEST = POSITIONS - 1  # the end of sentence takes one
@@ -38,7 +38,7 @@ ODD = [
     "",
     " \t \u3000",
     "a bird\r",
-    "the \rold\x85 cat\u2028sat\u2029 \x0b\x0c on",
+    "the old\x85 cat\u2028sat\u2029 \x0b\x0c on",
     "NUL \x00 \x1b",
     "\ufeff",
     "\U0001f600 \U0001f468\u200d\U0001f469",
@@ -137,6 +137,13 @@ def test_every_line_gives_one_line(translate):
     assert lines[2] == lines_of(translate(b"a bird")[1])[0] != ""
 
 
+def test_a_carriage_return_inside_a_line_is_refused_and_invisible_characters_go(translate):
+    code, out, err = translate(b"a bird\ra bird\ra bird\r")
+    assert (code, out) == (1, "") and "standard input:1: a carriage return" in err and "tr" in err
+    joined = "a bird\n\ufeffa bird\na\u200b bi\u00adrd\n".encode()
+    assert len(set(lines_of(translate(joined)[1]))) == 1
+
+
 @pytest.mark.parametrize("text", [b"", b"\n", b"\xef\xbb\xbf\n", b"\r\n\r\n"])
 def test_nothing_but_empty_lines(translate, text):
     assert translate(text) == (0, "\n" * text.count(b"\n"), "")
@@ -149,7 +156,7 @@ def test_a_byte_order_mark_at_the_start_is_no_text(translate):
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
-        st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30), max_size=6
+        st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=6
     )
 )
 @example(ODD)
@@ -158,7 +165,7 @@ def test_a_byte_order_mark_at_the_start_is_no_text(translate):
 def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
     path = tmp_path_factory.getbasetemp() / "fuzzed"
     path.write_bytes(encoded(lines))
-    raw = line_io.LocatedLines([str(path)])
+    raw = LocatedLines([str(path)])
     options = {"beam": 1, "batch_tokens": 64, "long": "split"}
     out = [found.text for found in translator.stream(raw, buffer=4, **options)]
     assert len(out) == len(lines)

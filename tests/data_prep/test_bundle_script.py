@@ -17,8 +17,8 @@ from fairseq.data import Dictionary as FairseqDictionary
 from toy_bundle import SETTINGS, write_checkpoint, write_data
 
 from tests.support.scripts import ROOT, assert_one_line_error, run_script
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import checkpoint_outline
-from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.settings import read_settings
 
 NAMES = {"model.pt", "dict.en.txt", "dict.de.txt", "codes", "preprocessing.json"}
@@ -56,7 +56,7 @@ def run(monkeypatch):
         monkeypatch.setattr("sys.argv", ["bundle.py", *args])
         try:
             bundle.main()
-        except (InputError, OSError) as error:
+        except (UserError, OSError) as error:
             return str(error)
         return None
 

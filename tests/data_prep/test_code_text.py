@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_cli import preprocess
 
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import read_settings_file
 
@@ -110,9 +110,9 @@ def test_the_bundle_is_not_the_output(text, run):
     run(text, "--coding", "words")
     (text / "bin" / "model.pt").write_bytes(b"weights")
     before = {path.name: path.read_bytes() for path in (text / "bin").iterdir()}
-    with pytest.raises(InputError, match=f"--output {text}/bin: {text}/bin lies in it"):
+    with pytest.raises(UserError, match=f"--output {text}/bin: {text}/bin lies in it"):
         run(text, "--like", text / "bin")
-    with pytest.raises(InputError, match="it holds model.pt, so it is more than binarized data"):
+    with pytest.raises(UserError, match="it holds model.pt, so it is more than binarized data"):
         run(text, "--coding", "words")
     assert {path.name: path.read_bytes() for path in (text / "bin").iterdir()} == before
 
@@ -187,17 +187,20 @@ def test_rare_words_become_unknown(text, run):
     [
         (["--coding", "words", "--summaries"], "--summaries goes with --article-tokens N"),
         (["--coding", "words", "--summary-tokens", 5], "--summaries goes with --article-tokens N"),
-        (["--coding", "bpe", "--threshold", 2], "--threshold: BPE has no unknown units"),
+        (["--coding", "bpe", "--threshold", 2], "--threshold 2: has no effect with bpe"),
         (["--coding", "bpe", "--operations", 0], "--operations 0: must be at least 1"),
-        (["--coding", "words", "--operations", 9], "--operations 9: goes with --coding bpe"),
-        (["--coding", "characters", "--min-frequency", 9], "--min-frequency 9: goes with --cod"),
+        (["--coding", "words", "--operations", 9], "--operations 9: has no effect with words"),
+        (["--coding", "characters", "--min-frequency", 9], "--min-frequency 9: has no effect"),
         (["--coding", "words", "--workers", 0], "--workers 0: must be at least 1"),
-        (["--like", "bundle", "--threshold", 2], "--threshold: leave it out with --like"),
-        (["--like", "bundle", "--operations", 8000], "--operations: leave it out with --like"),
+        (["--like", "bundle", "--threshold", 2], "--threshold 2: has no effect with --like"),
+        (
+            ["--like", "bundle", "--operations", 8000],
+            "--operations 8000: has no effect with --like",
+        ),
     ],
 )
 def test_flags_that_do_not_fit(text, run, flags, part):
-    with pytest.raises(InputError, match=part):
+    with pytest.raises(UserError, match=part):
         run(text, *flags)
     assert not (text / "bin").exists()
 
@@ -206,7 +209,7 @@ def test_an_error_leaves_the_older_folder_and_nothing_else(text, run):
     run(text, "--coding", "words")
     before = {path.name: path.read_bytes() for path in (text / "bin").iterdir()}
     (text / "test").write_bytes(b"good\nbad \xff\n")
-    with pytest.raises(InputError, match="test:2: invalid UTF-8"):
+    with pytest.raises(UserError, match="test:2: invalid UTF-8"):
         run(text, "--coding", "words")
     assert {path.name: path.read_bytes() for path in (text / "bin").iterdir()} == before
     assert not [path for path in text.iterdir() if path.name.startswith(".")]
@@ -216,5 +219,5 @@ def test_articles_and_summaries_must_correspond(summaries, run):
     with open(summaries / "test.summary", "a") as stream:
         stream.write("one too many\n")
     flags = ("--summaries", "--article-tokens", 4, "--summary-tokens", 2)
-    with pytest.raises(InputError, match="differ in length"):
+    with pytest.raises(UserError, match="differ in length"):
         run(summaries, "--coding", "words", *flags)

@@ -1,6 +1,5 @@
 """fetch.py against a small server: sums, resuming, mirrors, changed files, failures."""
 
-import contextlib
 import hashlib
 import http.server
 import json
@@ -13,7 +12,7 @@ import fetch
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 
 CONTENT = random.Random(5).randbytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -161,7 +160,7 @@ def test_a_part_that_has_all_or_too_much(server, tmp_path, extra, count, sha256)
 
 def test_another_part_than_asked_for_is_refused(server, tmp_path):
     leave_part(tmp_path / "file", CONTENT[:1234])
-    with pytest.raises(InputError, match="another part"):
+    with pytest.raises(UserError, match="another part"):
         fetch.fetch([f"{server}/elsewhere"], SHA256, tmp_path / "file")
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:1234]
 
@@ -171,7 +170,7 @@ def test_mirrors_are_tried_in_order(server, tmp_path):
     assert fetch.fetch(urls, SHA256, tmp_path / "file") == (True, SHA256)
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert len(Handler.requests) == 3
-    with pytest.raises(InputError, match="missing: HTTP Error 404.*wrong: sha256 is .*--data"):
+    with pytest.raises(UserError, match="missing: HTTP Error 404.*wrong: sha256 is .*--data"):
         fetch.fetch(urls[:2], SHA256, tmp_path / "other")
     assert names(tmp_path) == ["file"]
 
@@ -219,7 +218,7 @@ def test_local_copies(tmp_path, as_url):
 )
 def test_unreachable(monkeypatch, tmp_path, url, reason):
     monkeypatch.setattr(fetch.time, "sleep", lambda seconds: None)
-    with pytest.raises(InputError, match=f"{reason}.*--data"):
+    with pytest.raises(UserError, match=f"{reason}.*--data"):
         fetch.fetch([url], SHA256, tmp_path / "file")
     assert not (tmp_path / "file").exists()
 
@@ -228,17 +227,3 @@ def test_a_sum_or_its_absence_must_be_given(tmp_path):
     common = ("data-prep/fetch.py", "--url", "x", "--output", tmp_path / "file")
     assert "--no-checksum" in run_script(*common).stderr
     assert_one_line_error(run_script(*common, "--sha256", "abc"), "--sha256 abc", "64 hexadecimal")
-
-
-def test_a_long_download_reports_itself(server, tmp_path, monkeypatch, capsys):
-    @contextlib.contextmanager
-    def eager(label, total, original=fetch.progress):
-        with original(label, total, seconds=0) as advance:
-            yield advance
-
-    monkeypatch.setattr(fetch, "progress", eager)
-    monkeypatch.setattr(fetch, "CHUNK_BYTES", 10_000)
-    fetch.fetch([f"{server}/file"], SHA256, tmp_path / "file")
-    lines = capsys.readouterr().err.strip().split("\n")
-    assert lines[0] == f"fetching {server}/file: 0.0 MB of 0.3 MB (10%)"
-    assert len(lines) == 10

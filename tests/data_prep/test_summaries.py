@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
 from tests.support.toy_text import toy_lines
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.summaries import (
     Example,
     read_csv,
@@ -55,7 +55,7 @@ def test_scitldr(tmp_path):
 def test_a_bad_line_is_named(tmp_path, line, part):
     path = tmp_path / "train.jsonl"
     path.write_text('{"source": ["a"], "target": ["b"]}\n' + line + "\n")
-    with pytest.raises(InputError, match="train.jsonl:2: ") as caught:
+    with pytest.raises(UserError, match="train.jsonl:2: ") as caught:
         list(read_scitldr(str(path)))
     assert part in str(caught.value)
 
@@ -74,9 +74,9 @@ def test_stories_of_a_folder_and_of_a_list(tmp_path):
     assert found == [Example([f"Story {n}.", *article], summary) for n in (2, 0)]
     assert len(list(read_stories(str(tmp_path)))) == 3
     (tmp_path / "list").write_text(f"{urls[2]}\nhttp://news.example/gone\n")
-    with pytest.raises(InputError, match="list:2: .* the story of this address"):
+    with pytest.raises(UserError, match="list:2: .* the story of this address"):
         list(read_stories(str(tmp_path), str(tmp_path / "list")))
-    with pytest.raises(InputError, match="no .story files"):
+    with pytest.raises(UserError, match="no .story files"):
         list(read_stories(str(tmp_path / "nowhere")))
 
 
@@ -97,7 +97,7 @@ def test_a_table_whose_fields_hold_line_breaks(tmp_path):
     ]
     for text in ("id,text\n1,a\n", "id,article,highlights\n1,a\n"):
         path.write_text(text)
-        with pytest.raises(InputError, match="test.csv:2: no article or no highlights.*are id, "):
+        with pytest.raises(UserError, match="test.csv:2: no article or no highlights.*are id, "):
             list(read_csv(str(path)))
 
 
@@ -126,7 +126,7 @@ def test_what_is_written_is_read(tmp_path):
         examples[0], Example(["c d"], ["u"]),
     ]  # fmt: skip
     assert write_examples(iter(examples), str(tmp_path / "test"), most=1) == (1, 0)
-    with pytest.raises(InputError, match="no example with an article and a summary"):
+    with pytest.raises(UserError, match="no example with an article and a summary"):
         write_examples(iter(examples[1:3]), str(tmp_path / "empty"))
     assert not list(tmp_path.glob("*empty*"))
 

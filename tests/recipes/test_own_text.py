@@ -18,8 +18,8 @@ from tests.support.scripts import (
     stages_run,
 )
 from tests.support.toy_text import toy_lines
+from vaswani_plugin.text.cleaning import normal_form
 from vaswani_plugin.text.settings import Settings, TextSettings
-from vaswani_plugin.text.splitting import letters_and_digits
 
 RECIPE = ROOT / "recipes" / "own_text.sh"
 STAGES = "corpus tokenize subwords binarize train average translate score bundle".split()
@@ -97,9 +97,9 @@ def test_two_thousand_pairs_end_with_a_bundle_and_a_score(finished):
     assert sum(result["corpus"]["splits"].values()) == result["corpus"]["files"]["train"]["kept"]
     for side in ("ed", "en"):
         seen = {n: lines_of(work / "raw" / f"{n}.{side}") for n in ("train", "valid", "test")}
-        held_out = set(map(letters_and_digits, seen["valid"] + seen["test"]))
+        held_out = set(map(normal_form, seen["valid"] + seen["test"]))
         assert len(seen["test"]) >= 100 and len(lines_of(work / "output" / "test.en")) >= 100
-        assert not held_out & set(map(letters_and_digits, seen["train"]))
+        assert not held_out & set(map(normal_form, seen["train"]))
     assert done.stdout.strip().split("\n")[-1].startswith("own text ed-en: ")
     names = {path.name for path in (work / "model").iterdir()}
     assert names >= {"model.pt", "dict.ed.txt", "dict.en.txt", "sentencepiece.model"}
@@ -135,7 +135,7 @@ def test_fine_tuning_keeps_the_vocabulary_and_says_what_it_cost(finished, corpus
     )
     assert stages_run(done) == [*STAGES, "compare"]
     bundle = tmp_path / "model"
-    for name in ("dict.ed.txt", "dict.en.txt", "sentencepiece.model", "preprocessing.json"):
+    for name in ("dict.ed.txt", "dict.en.txt", "sentencepiece.model"):
         assert (bundle / name).read_bytes() == (before / name).read_bytes()
     assert (bundle / "model.pt").read_bytes() != (before / "model.pt").read_bytes()
     log = (tmp_path / "logs" / "train.log").read_text()
@@ -151,8 +151,8 @@ def test_fine_tuning_keeps_the_vocabulary_and_says_what_it_cost(finished, corpus
     )
     last = done.stdout.strip().split("\n")[-3:]
     assert last[0].startswith("new test: ") and last[1].startswith("old test: ")
-    old_test = set(map(letters_and_digits, lines_of(finished[1] / "raw" / "test.en")))
-    assert not old_test & set(map(letters_and_digits, lines_of(tmp_path / "raw" / "train.en")))
+    old_test = set(map(normal_form, lines_of(finished[1] / "raw" / "test.en")))
+    assert not old_test & set(map(normal_form, lines_of(tmp_path / "raw" / "train.en")))
 
 
 @pytest.mark.slow

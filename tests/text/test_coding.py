@@ -8,8 +8,8 @@ from fairseq.data import Dictionary
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import bpe
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.coding import (
     SEPARATOR,
     bpe_units,
@@ -18,7 +18,7 @@ from vaswani_plugin.text.coding import (
     make_coding,
     to_letters,
 )
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings, read_settings, settings_from
 
@@ -137,7 +137,7 @@ def test_settings_are_written_and_read(tmp_path):
         (tmp_path / name).touch()
     assert read_settings(tmp_path) == settings
     (tmp_path / "dict.txt").unlink()
-    with pytest.raises(InputError, match="dict.txt does not exist: the bundle is incomplete"):
+    with pytest.raises(UserError, match="dict.txt does not exist: the bundle is incomplete"):
         read_settings(tmp_path)
 
 
@@ -154,7 +154,7 @@ def test_settings_are_written_and_read(tmp_path):
     ],
 )
 def test_bad_settings_are_named(content, part):
-    with pytest.raises(InputError, match=part):
+    with pytest.raises(UserError, match=part):
         settings_from(content, TextSettings)
 
 

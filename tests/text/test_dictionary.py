@@ -7,8 +7,8 @@ from fairseq.data import Dictionary as FairseqDictionary
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.messages import InputError
 
 SYMBOL = st.one_of(
     st.sampled_from(["a", "b@@", "<s>", "<unk>", "madeupword0000", "a b", "\u2028", "\x85x", ""]),
@@ -38,7 +38,7 @@ def test_it_is_fairseqs(path, lines):
     try:
         expected = FairseqDictionary.load(str(path))
     except Exception:
-        with pytest.raises(InputError, match="dict.en.txt: not a dictionary: .*; give the one"):
+        with pytest.raises(UserError, match=r"dict.en.txt:\d+: .*: not a dictionary; give the one"):
             Dictionary.load(path)
         return
     found = Dictionary.load(path)
@@ -76,19 +76,19 @@ def test_dictionaries_are_equal_by_their_numbers():
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (b"a 1\nb\n", "line 2 must be a symbol, a space and a count: 'b'"),
-        (b"a one\n", "line 1 must end in a count: 'a one'"),
-        (b"a 1\n\nb 1\n", "line 2 must be a symbol"),
-        (b"a 1\nb 1\na 1\n", "line 3: 'a' is in the dictionary already"),
-        (b"</s> 1\n", "line 1: '</s>' is in the dictionary already"),
-        (b"\xff 1\n", "it is not UTF-8"),
+        (b"a 1\nb\n", "2: must be a symbol, a space and a count: 'b'"),
+        (b"a one\n", "1: must be a symbol, a space and a count: 'a one'"),
+        (b"a 1\n\nb 1\n", "2: must be a symbol"),
+        (b"a 1\nb 1\na 1\n", "3: 'a' is in the dictionary already"),
+        (b"</s> 1\n", "1: '</s>' is in the dictionary already"),
+        (b"\xff 1\n", "1: not UTF-8"),
     ],
 )
 def test_what_is_wrong_is_named(path, content, part):
     path.write_bytes(content)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(UserError) as caught:
         Dictionary.load(path)
-    assert str(caught.value).startswith(f"{path}: not a dictionary: {part}")
+    assert str(caught.value).startswith(f"{path}:{part}")
 
 
 def test_a_missing_file_is_named(tmp_path):

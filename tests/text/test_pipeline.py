@@ -8,12 +8,15 @@ import re
 
 import pytest
 from fairseq.data.data_utils import post_process
+from hypothesis import given
+from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from toy_bundle import SENTENCES, write_data
 
 from tests.support.scripts import run_script
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.characters import remove_invisible
+from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.settings import (
     Settings,
     read_settings,
@@ -34,7 +37,7 @@ ODD = [
     "",
     " \t ",
     "\u201eGr\u00fc\u00df Gott\u201c \u2013 5,300.50 \u20ac at 10:30 a.m.",
-    "a\u2028b\u0085c\x0bd\re",
+    "a\u2028b\u0085c\x0bd e",
     "NUL \x00 and \x1b bell \x07",
     "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 emoji",
     "@-@ @@ a@@ b &amp; &lt;tag&gt; [x] | y",
@@ -73,7 +76,9 @@ def through(script: str, lines: list[str], *flags: object) -> list[str]:
 def test_encode_is_what_the_recipes_scripts_do(data, changes, flags):
     settings = settings_from(REQUIRED | changes | {"subwords": "subword-nmt", "codes": "codes"})
     lines = SENTENCES + ODD
-    words = through("normalize_tokenize.py", lines, "--language", "en", *flags)
+    assert any(remove_invisible(line) != line for line in lines)
+    clean = list(map(remove_invisible, lines))  # published corpora keep theirs
+    words = through("normalize_tokenize.py", clean, "--language", "en", *flags)
     expected = through("bpe.py", words, "apply", "--codes", data / "codes")
     pipeline = Pipeline(settings, data)
     assert [pipeline.encode(line) for line in lines] == expected
@@ -144,7 +149,7 @@ def test_what_is_written_is_read(tmp_path):
     assert list(json.loads(settings.to_json())) == [
         "version", "source_language", "target_language", "lowercase", "normalize_punctuation",
         "tokenizer", "subwords", "aggressive_dash_splits", "escape", "codes", "vocabulary",
-        "vocabulary_threshold", "beam",
+        "vocabulary_threshold", "beam", "longest_trained",
     ]  # fmt: skip
 
 
@@ -171,23 +176,23 @@ def test_what_is_written_is_read(tmp_path):
 )  # fmt: skip
 def test_bad_settings_are_named(tmp_path, changes, part):
     write_settings(tmp_path, {"version": 1, **REQUIRED, **changes})
-    with pytest.raises(InputError, match=re.escape(part)) as caught:
+    with pytest.raises(UserError, match=re.escape(part)) as caught:
         read_settings(tmp_path)
     assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize("field", [key for key in REQUIRED if key != "subwords"])
 def test_a_missing_setting_is_named(field):
-    with pytest.raises(InputError, match=f"the key {field} is missing"):
+    with pytest.raises(UserError, match=f"the key {field} is missing"):
         settings_from({key: value for key, value in REQUIRED.items() if key != field})
 
 
 @pytest.mark.parametrize(("content", "part"), [("{", "not JSON"), ("[]", "its version is None")])
 def test_no_settings_at_all(tmp_path, content, part):
-    with pytest.raises(InputError, match="is not a bundle"):
+    with pytest.raises(UserError, match="is not a bundle"):
         read_settings(tmp_path)
     (tmp_path / "preprocessing.json").write_text(content)
-    with pytest.raises(InputError, match=part):
+    with pytest.raises(UserError, match=part):
         read_settings(tmp_path)
 
 
@@ -205,7 +210,7 @@ def test_a_bundle_names_no_file_but_its_own(tmp_path, key, name):
         name = f"x/../../{name}"
     text = json.dumps(settings | {key: name})
     (tmp_path / "preprocessing.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="preprocessing.json: .*"):
+    with pytest.raises(UserError, match="preprocessing.json: .*"):
         read_settings_file(tmp_path / "preprocessing.json")
 
 
@@ -233,3 +238,32 @@ def test_weights_are_those_of_the_checkpoint_else_of_safetensors(tmp_path):
     assert weights_path(tmp_path) == tmp_path / "model.safetensors"
     (tmp_path / "model.pt").touch()
     assert weights_path(tmp_path) == tmp_path / "model.pt"
+
+
+@given(st.lists(st.sampled_from(["a", "b@@", ".", "c"]), max_size=60), st.integers(1, 9))
+def test_cuts_lose_nothing_and_spare_words(tokens, longest):
+    pieces = list(cut(tokens, longest, WORD_BORDERS["subword-nmt"]))
+    assert [token for piece in pieces for token in piece] == tokens
+    assert all(len(piece) <= longest for piece in pieces)
+    for piece in pieces[:-1]:
+        half = piece[longest // 2 :]
+        if piece[-1] != ".":
+            assert "." not in half[:-1]  # it would have been cut there
+        if piece[-1] == "b@@":
+            assert len(piece) == longest and all(token == "b@@" for token in half)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "expected"),
+    [
+        ("sentencepiece", "\u2581a b \u2581c d \u2581e f", ["\u2581a b", "\u2581c d", "\u2581e f"]),
+        ("sentencepiece", "\u2581a . b \u2581c . \u2581d", ["\u2581a . b", "\u2581c . \u2581d"]),
+        ("subword-nmt", "a b c@@ d e", ["a b", "c@@ d e"]),
+        ("subword-nmt", "a b . c", ["a b .", "c"]),
+        ("subword-nmt", "a@@ b@@ c@@ d", ["a@@ b@@ c@@", "d"]),
+        ("none", "a b@@ c@@ d", ["a b@@ c@@", "d"]),
+    ],
+)
+def test_where_it_is_cut(kind, tokens, expected):
+    pieces = cut(tokens.split(), 3, WORD_BORDERS[kind])
+    assert [" ".join(piece) for piece in pieces] == expected

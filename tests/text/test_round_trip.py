@@ -11,7 +11,7 @@ import pytest
 
 from vaswani_plugin.text.bpe import learn, make_encoder
 from vaswani_plugin.text.coding import join_bpe
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
 
 DATA = Path(os.environ.get("VASWANI_DATA", "unset-VASWANI_DATA"))

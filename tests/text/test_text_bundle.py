@@ -10,9 +10,9 @@ from toy_bundle import write_checkpoint as write_translation_checkpoint
 from toy_bundle import write_data as write_translation_data
 from toy_language_model import OURS, STOCK, build, write_lines
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.coding import bpe_units, to_letters
-from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings, read_settings
 
@@ -49,7 +49,7 @@ def run(parts, monkeypatch, tmp_path):
         monkeypatch.setattr("sys.argv", ["bundle.py", *map(str, where), *settings])
         try:
             bundle.main()
-        except (InputError, OSError) as error:
+        except (UserError, OSError) as error:
             return str(error)
         return None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.metrics.rouge import OVER, as_text, lead, rouge_report
-from vaswani_plugin.text.columns import read_text
+from vaswani_plugin.text.lines import read_text
 from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
 
 HELP = "ROUGE-1, -2, -L and -Lsum of summaries, compared with the articles' first sentences"

@@ -25,16 +25,15 @@ from vaswani_plugin.inference.checkpoint_models import make_transformer
 from vaswani_plugin.inference.checkpoints import save_checkpoint
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
-from vaswani_plugin.text.settings import (
-    MODEL,
-    OURS,
-    SAFETENSORS,
-    SETTINGS,
-    Settings,
+from vaswani_plugin.text.dictionary import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL_SYMBOLS,
+    Dictionary,
     dictionary_name,
 )
+from vaswani_plugin.text.settings import MODEL, OURS, SAFETENSORS, SETTINGS, Settings
 
 CODES = "sentencepiece.model"
 EXPRESSED = {"model_type": "marian", "activation_function": "relu", "scale_embedding": True}

@@ -21,10 +21,9 @@ from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.util import CJKChars
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.bpe import load_codes
+from vaswani_plugin.text.bpe import read_merges
 from vaswani_plugin.text.coding import LETTERS, NOTHING, decode_characters
-from vaswani_plugin.text.dictionary import EOS, Dictionary
+from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, Dictionary
 from vaswani_plugin.text.settings import Settings, TextSettings
 
 Step = dict[str, Any]
@@ -376,10 +375,10 @@ def require_one_dictionary(share_embeddings: str) -> None:
 
 
 def _merges(codes: Path) -> list[tuple[str, str]]:
-    table = load_codes(str(codes))
-    if table.version != (0, 2):
+    version, merges = read_merges(str(codes))
+    if version != "0.2":
         raise _refused(f"is split by codes of subword-nmt's old format, {codes.name}")
-    return sorted(table.bpe_codes, key=table.bpe_codes.__getitem__)
+    return list(dict.fromkeys(merges))
 
 
 def _subwords(dictionary: Dictionary) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.training_log import LOG_OF_RECIPE, Curve, read_curves
 
 SERIES = {
@@ -82,7 +82,7 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
             f"{path}: no {LOG_OF_RECIPE} of a recipe in it; TensorBoard shows its own files: "
             f"tensorboard --logdir {path}"
         )
-    curves = read_curves(read_lines(log), str(log))
+    curves = read_curves(read_lines(log, returns_inside=True), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
     training = curves.pop("train_inner", None) or curves.get("train", [])
     anchors = sorted(training + curves.pop("train", []), key=lambda point: point["num_updates"])

@@ -223,7 +223,7 @@ def run_cost(
         OSError: a file can't be read.
     """
     log, scores, name = _find_log(path)
-    run = read_training(read_lines(log), str(log))
+    run = read_training(read_lines(log, returns_inside=True), str(log))
     counted = _counted_flops(run)
     known = DEVICES[device] if device else _named_device(run) if teraflops is None else None
     rate = known.teraflops if known else teraflops

@@ -32,7 +32,7 @@ from vaswani_plugin.metrics.bleu import (
     tokenized_score,
 )
 from vaswani_plugin.metrics.segments import Segments, part_characters
-from vaswani_plugin.text.columns import read_text
+from vaswani_plugin.text.lines import read_text
 
 SAMPLES = 1000
 """Number of resampled test sets; the seed is sacreBLEU's (SACREBLEU_SEED, or 12345)."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text import coding
-from vaswani_plugin.text.columns import read_text
-from vaswani_plugin.text.corpus_io import MOST_DIGITS
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.lines import MOST_DIGITS, read_text
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
 _SKIPPED = re.compile(r"Generate .* \d+ of (\d+) sentences skipped$")  # by patches/data.py
@@ -23,14 +22,14 @@ _STANDING = re.compile(r"(?:^|\s)[.,](?:\s|$)|&(?:apos|quot|#91|#93|#124);|@-@")
 _ATTACHED = re.compile(r"\w[.,]\s*$")
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, plain or `.gz`; see `columns.read_text`.
+def read_lines(path: Path, returns_inside: bool = False) -> list[str]:
+    """The lines of a UTF-8 file, plain or `.gz`; see `text.lines.decode_lines`.
 
     Raises:
         OSError: the file can't be read.
-        InputError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
+        UserError: it is empty or a broken .gz file, or a line (named by its number) is not UTF-8.
     """
-    return list(read_text(path))
+    return list(read_text(path, returns_inside))
 
 
 def first_gap(numbers: Container[int]) -> int:
@@ -81,13 +80,13 @@ def read_generate_output(path: Path) -> GenerateOutput:
 
     Raises:
         OSError: the file can't be read.
-        InputError: a file without H lines, a broken line, or a sentence that is missing: a number
+        UserError: a file without H lines, a broken line, or a sentence that is missing: a number
             is left out, or there are fewer than the log says.
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     loaded: dict[str, int] = {}
     has_sources = ended = False
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, returns_inside=True), 1):
         kind, dash, rest = line[:1], line[1:2], line[2:]
         fields = rest.split("\t")
         if kind not in found or dash != "-" or not fields[0].isdecimal():
@@ -98,13 +97,13 @@ def read_generate_output(path: Path) -> GenerateOutput:
             has_sources, ended = has_sources or kind == "S", ended or line.startswith("Generate ")
             continue  # S and P lines
         if len(fields[0]) > MOST_DIGITS:
-            raise InputError(f"{path}, line {number}: no sentence has a number of so many digits")
+            raise UserError(f"{path}, line {number}: no sentence has a number of so many digits")
         text = fields[1:] if kind == "T" else fields[2:]
         if not text:
-            raise InputError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
+            raise UserError(f"{path}, line {number}: a broken {kind} line: no text after a tab")
         found[kind].setdefault(int(fields[0]), "\t".join(text))
     if not found["H"]:
-        raise InputError(
+        raise UserError(
             f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
         )
     total = max(max(found["H"]) + 1, loaded.pop("all", 0), sum(loaded.values()))
@@ -119,7 +118,7 @@ def _check_complete(path: Path, kind: str, texts: dict[int, str], total: int) ->
     first = first_gap(texts)
     if first < total:
         missing = total - sum(number < total for number in texts)
-        raise InputError(
+        raise UserError(
             f"{path}: no {kind} line of sentence {first} ({missing} of {total} "
             "missing): the file is cut off, or fairseq-generate skipped sentences "
             "(--skip-invalid-size-inputs-valid-test)"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def read_outline(path: Path) -> Outline:
         path: a checkpoint of fairseq.
 
     Raises:
-        InputError: the file is no checkpoint of fairseq.
+        UserError: the file is no checkpoint of fairseq.
         OSError: it can't be read.
     """
     try:
@@ -79,7 +79,7 @@ def read_outline(path: Path) -> Outline:
     except OSError:
         raise
     except Exception as error:  # a foreign pickle can raise anything
-        raise InputError(
+        raise UserError(
             f"{path}: not a complete checkpoint of fairseq ({error!r}); one in the format before "
             "PyTorch 1.6 is rewritten by `vaswani average --inputs FILE --output NEW`"
         ) from error

@@ -1,77 +1,83 @@
-"""Counts and checks a parallel corpus, and cleans it by rules.
+"""Cleans text by few rules, divides it into train, valid and test, and reports what was dropped.
 
-The rules on lengths are those of Moses' clean-corpus-n.perl, which most published preprocessing
-calls. Unlike that script, this module never rewrites a line: a pair is kept as it is or dropped.
+`check` and `clean` are for a published corpus: the rules on lengths are those of Moses'
+clean-corpus-n.perl, in words, and no line is rewritten. `prepare_pairs` and `prepare_lines` are for
+a user's own text in any script: lengths are in characters or bytes, because many languages write no
+blanks between words, and invisible characters are removed (characters.py). For more rules there is
+OpusFilter.
+
+Two sentences are the same if they are equal in Unicode's form NFC, apart from spaces and case.
 """
 
 import hashlib
-import re
+import tempfile
+import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
 
-from vaswani_plugin.text.corpus_io import read_pairs
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_atomically
-from vaswani_plugin.text.progress import progress
+import numpy as np
 
-MAX_WORD_CHARACTERS = 1000  # as in clean-corpus-n.perl
-PROGRESS_PAIRS = 10_000
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.characters import remove_invisible
+from vaswani_plugin.text.lines import read_lines, read_pairs, read_text
+from vaswani_plugin.text.outputs import write_atomically
 
-Report = dict[str, int | dict[str, int]]
+MAX_WORD_CHARACTERS = 1000
+"""As in clean-corpus-n.perl."""
+MOST_DROPPED = 0.5
+"""Share of a file that a rule may drop; if it drops more, the file is wrong."""
+LEAST_PAIRS = 20
+"""Fewer pairs (or lines) are too few to train and test."""
+SAMPLE = 10_000
+"""Pairs from which the usual ratio of the sides' lengths is learned."""
+SHORT = 10
+"""Characters added to both lengths before the comparison: short sentences vary most."""
+LONG_LINE = 30
+"""Length in characters from which a line of a language model's text should not occur twice."""
+LONGEST_WORDS = 15
+"""Characters between two blanks, on average, above which a text has no blanks between words: German
+has 7, Finnish 8, Japanese and Thai 20 and more."""
 
-# C0 and C1 controls except the tab: they come from a wrong decoding or binary data, not from text.
-CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f]")
+EMPTY, ONE_COLUMN, TOO_LONG = "empty", "only one column", "too long"
+COPY, UNEVEN = "the same text on both sides", "lengths that don't fit"
+REPEATED, LEAKED = "repeated", "shares a sentence with held-out text"
+REMEDIES = {
+    EMPTY: "fill the empty sides or give other files",
+    ONE_COLUMN: "separate source and target by a tab, or give two files",
+    TOO_LONG: "one sentence a line, or raise --max-length",
+    COPY: "give two different files, or say --copies keep if most of the text is to stay as it is",
+    UNEVEN: "the sides must correspond line by line; if they do, raise --max-ratio",
+    LEAKED: "give a validation and a test set that are not part of the training text",
+}
+"""By rule, the remedy if it drops most of a file. Repeated lines are no fault of a file."""
+
+Pair = tuple[str, str]
 
 
-class SeenPairs:
-    """The set of pairs seen so far, as 8-byte hashes in one flat table: 12 to 24 bytes a pair.
+def normal_form(sentence: str) -> str:
+    """Returns a text that is equal for equal sentences."""
+    return " ".join(unicodedata.normalize("NFC", sentence).lower().split())
 
-    Two different pairs share a hash with probability 2^-64. Among n pairs, about n^2 / 2^65 are
-    wrongly taken for duplicates: for WMT14's 36 million English-French pairs, 0.00004 pairs.
-    """
 
-    def __init__(self) -> None:
-        self._slots = array("Q", bytes(8 << 10))
-        self._used = 0
-
-    def __len__(self) -> int:
-        return self._used
-
-    def add(self, left: str, right: str) -> bool:
-        """Adds a pair; returns False if it was in the set already."""
-        # A line holds no "\n", so no two different pairs give the same text here.
-        digest = hashlib.blake2b(f"{left}\n{right}".encode(), digest_size=8).digest()
-        if not self._insert(int.from_bytes(digest, "little") or 1):  # 0 marks an empty slot
-            return False
-        self._used += 1
-        if 3 * self._used > 2 * len(self._slots):
-            old = self._slots
-            self._slots = array("Q", bytes(16 * len(old)))
-            for key in old:
-                if key:
-                    self._insert(key)
-        return True
-
-    def _insert(self, key: int) -> bool:
-        slots = self._slots
-        last = len(slots) - 1
-        place = key & last
-        while found := slots[place]:
-            if found == key:
-                return False
-            place = (place + 1) & last
-        slots[place] = key
-        return True
+def sentence_key(*sentences: str) -> int:
+    """Returns an 8-byte hash of sentences. Of n sentences about n^2 / 2^65 are wrongly equal."""
+    text = "\n".join(map(normal_form, sentences)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Limits for a pair; lengths are in words between white space.
+class WordRules:
+    """Limits for a pair, in words between white space.
 
     Raises:
-        InputError: no pair can satisfy the limits.
+        UserError: no pair can satisfy the limits.
     """
 
     min_length: int = 1
@@ -80,70 +86,48 @@ class Rules:
     drop_duplicates: bool = False
 
     def __post_init__(self) -> None:
-        if self.min_length < 1:
-            raise InputError(f"--min-length {self.min_length}: must be at least 1")
-        if self.max_length < self.min_length:
-            raise InputError(
-                f"--max-length {self.max_length}: must be at least {self.min_length}, the least "
-                "number of words"
-            )
-        if not self.max_ratio >= 1:  # also refuses nan
-            raise InputError(f"--max-ratio {self.max_ratio:g}: must be at least 1")
+        least = max(1, self.min_length)
+        for name, bad in (
+            ("min_length", self.min_length < 1),
+            ("max_length", self.max_length < least),
+            ("max_ratio", not self.max_ratio >= 1),  # also refuses nan
+        ):
+            if bad:
+                flag, value = f"--{name.replace('_', '-')}", getattr(self, name)
+                lowest = least if name == "max_length" else 1
+                raise UserError(f"{flag} {value:g}: must be at least {lowest}")
 
-    def judge(self) -> Callable[[str, str], str | None]:
-        """Returns a function from a pair to the first rule that it breaks, or None.
-
-        With `drop_duplicates` the function remembers the pairs that break no other rule.
-        """
-        shortest, longest, ratio = self.min_length, self.max_length, self.max_ratio
-        too_short, too_long = f"shorter than {shortest} words", f"longer than {longest} words"
-        too_uneven = f"length ratio over {ratio:g}"
-        seen = SeenPairs() if self.drop_duplicates else None
-
-        # One function without calls to other functions of ours: cleaning spends most time here.
-        def broken(left: str, right: str) -> str | None:
-            words, others = left.split(), right.split()
-            if not words or not others:
-                return "empty side"
-            # `isprintable` is faster than the regular expression, and true of nearly all lines.
-            if not left.isprintable() or not right.isprintable():
-                if "\r" in left or "\r" in right:
-                    return "carriage return inside the line"
-                if CONTROL.search(left) or CONTROL.search(right):
-                    return "control character"
-            low, high = len(words), len(others)
-            if low > high:
-                low, high = high, low
-            if high > longest:
-                return too_long
-            if low < shortest:
-                return too_short
-            if high / low > ratio:
-                return too_uneven
-            if len(left) > MAX_WORD_CHARACTERS or len(right) > MAX_WORD_CHARACTERS:
-                if max(map(len, words + others)) > MAX_WORD_CHARACTERS:
-                    return f"word longer than {MAX_WORD_CHARACTERS} characters"
-            if seen is not None and not seen.add(left, right):
-                return "duplicate"
-            return None
-
-        return broken
+    def broken(self, left: str, right: str) -> str | None:
+        """Returns the first rule that a pair breaks, or None."""
+        words, others = left.split(), right.split()
+        if not words or not others:
+            return "empty side"
+        if has_controls(left) or has_controls(right):
+            return "control character"
+        low, high = sorted((len(words), len(others)))
+        if high > self.max_length:
+            return f"longer than {self.max_length} words"
+        if low < self.min_length:
+            return f"shorter than {self.min_length} words"
+        if high / low > self.max_ratio:
+            return f"length ratio over {self.max_ratio:g}"
+        if len(left) > MAX_WORD_CHARACTERS or len(right) > MAX_WORD_CHARACTERS:
+            if max(map(len, words + others)) > MAX_WORD_CHARACTERS:
+                return f"word longer than {MAX_WORD_CHARACTERS} characters"
+        return None
 
 
-def _read_pairs_with_progress(source: str, target: str, label: str) -> Iterator[tuple[str, str]]:
-    with progress(label, None, unit="pairs") as advance:
-        for number, pair in enumerate(read_pairs(source, target), start=1):
-            if number % PROGRESS_PAIRS == 0:
-                advance(PROGRESS_PAIRS)
-            yield pair
+def has_controls(line: str) -> bool:
+    """Whether a line has control characters other than the tab: binary data, or a wrong coding."""
+    return not line.isprintable() and any(
+        unicodedata.category(c) == "Cc" and c != "\t" for c in line
+    )
 
 
-def _fatal(line: str) -> str | None:
-    if not line or line.isspace():
-        return "empty side"
-    if "\r" in line:
-        return "carriage return inside the line"
-    return None
+def _with_bar(pairs: Iterable[Pair], label: str) -> Iterator[Pair]:
+    from tqdm import tqdm
+
+    yield from tqdm(pairs, desc=label, unit=" pairs", disable=None)
 
 
 def check(source: str, target: str) -> dict[str, int]:
@@ -154,27 +138,27 @@ def check(source: str, target: str) -> dict[str, int]:
         target: the target side.
 
     Raises:
-        InputError: the corpus is unusable; names the first problem with its file and line.
+        UserError: the corpus is unusable; names the first problem with its file and line.
     """
     counts: Counter[str] = Counter(lines=0)
-    for left, right in _read_pairs_with_progress(source, target, f"checking {source}"):
+    for left, right in _with_bar(read_pairs(source, target), f"checking {source}"):
         counts["lines"] += 1
         for path, line, side in ((source, left, "source"), (target, right, "target")):
-            if found := _fatal(line):
-                raise InputError(
-                    f"{path}:{counts['lines']}: {found}: run again with --clean OUT_SOURCE "
+            words = len(line.split())
+            if not words:
+                raise UserError(
+                    f"{path}:{counts['lines']}: empty side: run again with --clean OUT_SOURCE "
                     "OUT_TARGET to drop such lines from both sides"
                 )
-            words = len(line.split())
             counts[f"{side}_words"] += words
             counts[f"{side}_characters"] += len(line)
             counts[f"{side}_longest"] = max(counts[f"{side}_longest"], words)
-            if not line.isprintable() and CONTROL.search(line):
+            if has_controls(line):
                 counts[f"{side}_with_control_characters"] += 1
     return dict(counts)
 
 
-def clean(source: str, target: str, outputs: tuple[str, str], rules: Rules) -> Report:
+def clean(source: str, target: str, outputs: Pair, rules: WordRules) -> dict[str, Any]:
     """Writes the pairs that break no rule; returns the counts read, kept and removed by rule.
 
     Args:
@@ -184,19 +168,424 @@ def clean(source: str, target: str, outputs: tuple[str, str], rules: Rules) -> R
         rules: the limits.
 
     Raises:
-        InputError: the corpus can't be read as pairs, or no pair remains.
+        UserError: the corpus can't be read as pairs, or no pair remains.
     """
     removed: Counter[str] = Counter()
-    broken = rules.judge()
+    seen: set[bytes] = set()
     kept = 0
     with write_atomically(outputs[0]) as write_left, write_atomically(outputs[1]) as write_right:
-        for left, right in _read_pairs_with_progress(source, target, f"cleaning {source}"):
-            if rule := broken(left, right):
+        pairs = read_pairs(source, target, returns_inside=True)  # such lines are dropped
+        for left, right in _with_bar(pairs, f"cleaning {source}"):
+            rule = rules.broken(left, right)
+            if rule is None and rules.drop_duplicates:
+                # A line holds no "\n", so no two different pairs give the same text here.
+                text = f"{left}\n{right}".encode()
+                digest = hashlib.blake2b(text, digest_size=8).digest()
+                rule = "duplicate" if digest in seen else None
+                seen.add(digest)
+            if rule:
                 removed[rule] += 1
                 continue
             write_left(left)
             write_right(right)
             kept += 1
         if kept == 0:
-            raise InputError(f"{source} and {target}: the rules leave no line: {dict(removed)}")
+            raise UserError(f"{source} and {target}: the rules leave no line: {dict(removed)}")
     return {"read": kept + removed.total(), "kept": kept, "removed": dict(removed)}
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """Two files that correspond line by line, or one with tab-separated columns; plain or .gz.
+
+    Args:
+        paths: one or two.
+        languages: of source and target. A first line whose first two columns are these codes (or
+            "source" and "target") is a heading and is skipped.
+    """
+
+    paths: tuple[str, ...]
+    languages: Pair
+
+    def read(self) -> Iterator[tuple[str, str, str | None]]:
+        """Yields (FILE:LINE, source, target); target is None if a line has one column.
+
+        Raises:
+            UserError: the files differ in length, are empty or no text; names file and line.
+            OSError: a file can't be read.
+        """
+        if len(self.paths) > 2:
+            raise UserError(f"{' '.join(self.paths)}: give two files, or one with a column a side")
+        headings = (("source", "target"), tuple(code.lower() for code in self.languages))
+        if len(self.paths) == 2:
+            rows: Iterable[list[str]] = map(list, read_pairs(*self.paths))
+        else:
+            rows = (line.split("\t") for line in read_text(self.paths[0]))
+        for number, row in enumerate(rows, start=1):
+            columns = list(map(remove_invisible, row[:2]))
+            if number == 1 and len(self.paths) == 1:
+                if tuple(column.strip().lower() for column in columns) in headings:
+                    continue
+            target = columns[1] if len(columns) > 1 else None
+            yield f"{self.paths[0]}:{number}", columns[0], target
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """Limits for a pair of a user's own text.
+
+    Args:
+        max_length: bytes of a side in UTF-8. A vocabulary that holds all bytes never makes more
+            subwords than that, in any script.
+        max_ratio: how many times longer a side may be than expected from the other side and the
+            usual ratio of the corpus' sides.
+        drop_copies: whether pairs with the same text on both sides are dropped.
+
+    Raises:
+        UserError: no pair can satisfy the limits.
+    """
+
+    max_length: int = 1000
+    max_ratio: float = 3.0
+    drop_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1:
+            raise UserError(f"--max-length {self.max_length}: must be at least 1")
+        if not self.max_ratio >= 1:  # also refuses nan
+            raise UserError(f"--max-ratio {self.max_ratio:g}: must be at least 1")
+
+    def broken(self, left: str, right: str, proportion: float) -> str | None:
+        """Returns the first rule that a pair breaks, or None.
+
+        Args:
+            left, right: the pair.
+            proportion: usual length of the right side over that of the left side, in characters.
+        """
+        if not left.strip() or not right.strip():
+            return EMPTY
+        if max(len(left.encode()), len(right.encode())) > self.max_length:
+            return TOO_LONG
+        if self.drop_copies and normal_form(left) == normal_form(right):
+            return COPY
+        lengths = len(left) * proportion + SHORT, len(right) + SHORT
+        return UNEVEN if max(lengths) > self.max_ratio * min(lengths) else None
+
+
+@dataclass
+class Dropped:
+    """Counts the dropped pairs (or lines) of a file by rule, with the first place of each rule."""
+
+    unit: str = "pairs"
+    read: int = 0
+    rules: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def keeps(self, rule: str | None, place: str) -> bool:
+        """Counts a pair (or line) and the rule that it breaks; returns whether it is kept."""
+        self.read += 1
+        if rule is not None:
+            count, first = self.rules.get(rule, (0, place))
+            self.rules[rule] = count + 1, first
+        return rule is None
+
+    def check(self) -> None:
+        """Raises UserError if one rule dropped too much of the file, or the rules all of it."""
+        for rule, (count, first) in self.rules.items():
+            if rule in REMEDIES and count > MOST_DROPPED * self.read:
+                raise UserError(
+                    f"{first}: {rule}: {count:,} of {self.read:,} {self.unit}, first here: "
+                    f"{REMEDIES[rule]}"
+                )
+        if not self.as_json()["kept"]:
+            raise UserError(f"no {self.unit} are left: {self.rules}")
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the counts for the report."""
+        rules = {rule: {"count": n, "first": first} for rule, (n, first) in self.rules.items()}
+        kept = self.read - sum(count for count, _ in self.rules.values())
+        return {"read": self.read, "kept": kept, "dropped": rules}
+
+
+@dataclass(frozen=True)
+class OwnCorpus:
+    """The files and sizes of a user's corpus of pairs.
+
+    Args:
+        train: the training text; a split that is None is taken from it.
+        valid: validation text, or None.
+        test: test text, or None.
+        old: older training text to mix in, or None.
+        mix_ratio: number of old pairs for each new pair, at most.
+        keep_out: text with which no training pair may share a sentence.
+        valid_size: validation pairs to hold out; None means `held_out_size`.
+        test_size: test pairs to hold out; None means `held_out_size`.
+    """
+
+    train: PairFiles
+    valid: PairFiles | None = None
+    test: PairFiles | None = None
+    old: PairFiles | None = None
+    mix_ratio: float = 1.0
+    keep_out: PairFiles | None = None
+    valid_size: int | None = None
+    test_size: int | None = None
+
+
+def held_out_size(pairs: int) -> int:
+    """Size of a validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10."""
+    return min(max(pairs // 20, 50), 2000, pairs // 10)
+
+
+def prepare_pairs(corpus: OwnCorpus, rules: OwnRules, output: Path) -> dict[str, Any]:
+    """Cleans a corpus and divides it into OUTPUT/SPLIT.LANGUAGE; returns the report.
+
+    No sentence of held-out text is in the training text, on either side. Held-out pairs are those
+    whose sentences occur once, in the order of a hash: the same pairs in any order give the same
+    sets, and a few new pairs change them little. The text is not kept in memory.
+
+    Raises:
+        UserError: the text can't be used; names the file, the line if known, and the remedy.
+        OSError: a file can't be read or written.
+    """
+    languages = corpus.train.languages
+    held_out: tuple[set[int], set[int]] = set(), set()
+    dropped: dict[str, Dropped] = {}
+    counts: dict[str, int] = {}
+    sample = ((left, right) for _, left, right in corpus.train.read() if left and right)
+    ratios = [len(right) / len(left) for left, right in islice(sample, SAMPLE)]
+    proportion = median(ratios or [1.0])
+
+    def kept(name: str, files: PairFiles) -> Iterator[tuple[Pair, Pair]]:
+        """Yields the pairs that break no rule, with their keys."""
+        found = dropped[name] = Dropped()
+        seen = set()
+        for place, left, right in files.read():
+            rule = ONE_COLUMN if right is None else rules.broken(left, right, proportion)
+            keys = sentence_key(left), sentence_key(right or "")
+            if rule is None and keys in seen:
+                rule = REPEATED
+            elif rule is None and (keys[0] in held_out[0] or keys[1] in held_out[1]):
+                rule = LEAKED
+            seen.add(keys)
+            if found.keeps(rule, place):
+                yield (left, right or ""), keys
+        found.check()
+
+    def hold(keys: tuple[int, int]) -> None:
+        held_out[0].add(keys[0])
+        held_out[1].add(keys[1])
+
+    with ExitStack() as stack:
+        writers: dict[str, list[Callable[[str], None]]] = {}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=output)))
+
+        def write(name: str, pair: Pair) -> None:
+            if name not in writers:
+                paths = [output / f"{name}.{language}" for language in languages]
+                writers[name] = [stack.enter_context(write_atomically(path)) for path in paths]
+            counts[name] = counts.get(name, 0) + 1
+            for put, sentence in zip(writers[name], pair, strict=True):
+                put(sentence)
+
+        # The test set first: its sentences are excluded from the other splits.
+        for name, files in (("test", corpus.test), ("valid", corpus.valid)):
+            if files is not None:
+                pairs = list(kept(name, files))
+                for pair, keys in pairs:
+                    write(name, pair)
+                    hold(keys)
+        # After the held-out files, which may hold the same sentences: only training pairs go.
+        for _, left, right in corpus.keep_out.read() if corpus.keep_out else ():
+            hold((sentence_key(left), sentence_key(right or "")))
+        columns = array("Q"), array("Q")
+        cleaned = [folder / f"clean.{language}" for language in languages]
+        with ExitStack() as inner:
+            puts = [inner.enter_context(write_atomically(path)) for path in cleaned]
+            for pair, keys in kept("train", corpus.train):
+                for put, sentence, column, key in zip(puts, pair, columns, keys, strict=True):
+                    put(sentence)
+                    column.append(key)
+        total = len(columns[0])
+        if total < LEAST_PAIRS:
+            raise UserError(
+                f"{corpus.train.paths[0]}: {total} pairs are too few to learn from: give at least "
+                f"{LEAST_PAIRS} (dropped: {dropped['train'].rules})"
+            )
+        wanted = (
+            ("test", corpus.test, corpus.test_size),
+            ("valid", corpus.valid, corpus.valid_size),
+        )
+        sizes = {n: size or held_out_size(total) for n, files, size in wanted if files is None}
+        names = choose_held_out(*columns, sizes)
+        for number, pair in enumerate(read_pairs(*cleaned)):
+            name = names.get(number, "train")
+            write(name, pair)
+            if name != "train":
+                hold((columns[0][number], columns[1][number]))
+        if corpus.old is not None:
+            most = round(counts["train"] * corpus.mix_ratio)
+            order = sorted((keys, n) for n, (_, keys) in enumerate(kept("old", corpus.old)))
+            chosen = {number for _, number in order[:most]}
+            for number, (pair, _) in enumerate(kept("old", corpus.old)):
+                if number in chosen:
+                    write("train", pair)
+            counts["old"] = len(chosen)
+    paths = {language: output / f"train.{language}" for language in languages}
+    return _report(counts, paths, dropped)
+
+
+def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[int, str]:
+    """Chooses the pairs of held-out sets among those whose sentences occur once.
+
+    Args:
+        left: `sentence_key` of each pair's left side, N of type "Q".
+        right: the same for the right sides.
+        sizes: number of pairs for each set.
+
+    Returns:
+        The name of the set by the number of the pair.
+
+    Raises:
+        UserError: too few pairs share no sentence with another, or no pairs remain for training.
+    """
+    once = np.ones(len(left), dtype=bool)
+    for side in (left, right):
+        _, where, times = np.unique(np.asarray(side), return_inverse=True, return_counts=True)
+        once &= times[where] == 1
+    candidates = np.flatnonzero(once)
+    candidates = candidates[np.argsort(np.asarray(left)[candidates], kind="stable")]
+    wanted = sum(sizes.values())
+    asked = " and ".join(f"{size} pairs for {name}" for name, size in sizes.items())
+    if wanted > len(candidates):
+        raise UserError(
+            f"{asked}: of {len(left)} pairs, {len(candidates)} share no sentence with another: ask "
+            "for fewer, or give sets of your own"
+        )
+    if wanted == len(left):
+        raise UserError(f"{asked}: nothing is left to train on: ask for fewer")
+    names = [name for name, size in sizes.items() for _ in range(size)]
+    return dict(zip(candidates[:wanted].tolist(), names, strict=True))
+
+
+def prepare_lines(
+    train: str,
+    valid: str | None,
+    test: str | None,
+    valid_size: int | None,
+    test_size: int | None,
+    output: Path,
+    keep_out: str | None = None,
+) -> dict[str, Any]:
+    """Cleans a language model's text and divides it into OUTPUT/SPLIT.txt; returns the report.
+
+    The text keeps its order: the last lines are held out, first those for valid, then those for
+    test. Empty lines and repeated long lines are dropped, so that no long line is in two splits;
+    repeated short lines (a speaker's name, a refrain) are kept.
+
+    Args:
+        train: the text.
+        valid: a separate validation text, or None.
+        test: a separate test text, or None.
+        valid_size: validation lines to hold out; None means `held_out_size`.
+        test_size: test lines to hold out; None means `held_out_size`.
+        output: the folder for train.txt, valid.txt and test.txt.
+        keep_out: text whose long lines the training text may not hold, nor what is held out from
+            it; or None.
+
+    Raises:
+        UserError: the text can't be used; names the file, the line if known, and the remedy.
+        OSError: a file can't be read or written.
+    """
+    dropped: dict[str, Dropped] = {}
+    counts: dict[str, int] = {}
+    seen: set[int] = set()
+
+    def kept(name: str, path: str) -> Iterator[str]:
+        found = dropped[name] = Dropped("lines")
+        for number, line in enumerate(map(remove_invisible, read_text(path)), start=1):
+            rule = None if line.strip() else EMPTY
+            if rule is None and len(line) >= LONG_LINE:
+                key = sentence_key(line)
+                rule = REPEATED if key in seen else None
+                seen.add(key)
+            if found.keeps(rule, f"{path}:{number}"):
+                yield line
+        found.check()
+
+    def write(name: str, lines: Iterable[str]) -> None:
+        counts[name] = 0
+        with write_atomically(output / f"{name}.txt") as put:
+            for line in lines:
+                put(line)
+                counts[name] += 1
+
+    for name, path in (("test", test), ("valid", valid)):
+        if path is not None:
+            write(name, kept(name, path))
+    if keep_out is not None:
+        seen.update(sentence_key(line) for line in read_text(keep_out) if len(line) >= LONG_LINE)
+    before = set(seen)
+    total = sum(1 for _ in kept("train", train))
+    if total < LEAST_PAIRS:
+        raise UserError(
+            f"{train}: {total} lines are too few to learn from: give at least {LEAST_PAIRS} "
+            f"(dropped: {dropped['train'].rules})"
+        )
+    sizes = {
+        name: 0 if given else size or held_out_size(total)
+        for name, given, size in (("valid", valid, valid_size), ("test", test, test_size))
+    }
+    rest = total - sum(sizes.values())
+    if rest < 1:
+        raise UserError(
+            f"--valid-size {sizes['valid']} --test-size {sizes['test']}: nothing is left to train "
+            f"on of {total} lines: ask for fewer"
+        )
+    seen.clear()
+    seen.update(before)
+    lines = kept("train", train)
+    for name, size in {"train": rest, **sizes}.items():
+        if size:
+            write(name, islice(lines, size))
+    assert next(lines, None) is None
+    return _report(counts, {"text": output / "train.txt"}, dropped)
+
+
+def _report(
+    counts: dict[str, int], train: dict[str, Path], dropped: dict[str, Dropped]
+) -> dict[str, Any]:
+    """Returns the report on prepared text: counts by split, the sides' sizes, what was dropped."""
+    letters: set[str] = set()
+    sides: list[dict[str, Any]] = []
+    tokenizer = "13a"
+    for language, path in train.items():
+        characters = words = 0
+        for line in read_lines(path):
+            letters.update(line)
+            characters += len(line)
+            words += len(line.split())
+        sides.append({"language": language, "characters": characters, "words": words})
+        tokenizer = sacrebleu_tokenizer(language, characters, words)
+    return {
+        "splits": counts,
+        "letters": len(letters),
+        "sides": sides,
+        "sacrebleu_tokenizer": tokenizer,
+        "files": {name: found.as_json() for name, found in dropped.items()},
+    }
+
+
+def sacrebleu_tokenizer(language: str, characters: int, words: int) -> str:
+    """Returns the name of the sacreBLEU tokenizer that suits the target text.
+
+    Args:
+        language: code of the target language.
+        characters: number of characters of the text.
+        words: number of words between blanks.
+
+    Returns:
+        "zh" for Chinese; "char" for other text without blanks between words; otherwise "13a".
+    """
+    if language.casefold().replace("-", "_").split("_")[0] in ("zh", "yue"):
+        return "zh"
+    return "char" if characters > LONGEST_WORDS * words else "13a"

@@ -116,7 +116,7 @@ def learn_codes(
         workers: number of processes.
 
     Raises:
-        InputError: a file has nothing to learn from.
+        UserError: a file has nothing to learn from.
         OSError: a file can't be read or written.
     """
     # Imported here: only this coding needs subword-nmt.
@@ -136,14 +136,12 @@ def bpe_units(codes: str) -> list[str]:
         codes: file with the table.
 
     Raises:
-        InputError: the file is no such table.
+        UserError: the file is no such table.
     """
-    from vaswani_plugin.text.bpe import (
-        load_codes,  # imported here: only this coding needs subword-nmt
-    )
+    from vaswani_plugin.text.bpe import read_merges
 
     units = [unit for letter in LETTERS.values() for unit in (letter, f"{letter}@@")]
-    for left, right in load_codes(codes).bpe_codes:
+    for left, right in dict.fromkeys(read_merges(codes)[1]):
         end = right.endswith(_WORD_END)
         units.append(left + right.removesuffix(_WORD_END) if end else f"{left}{right}@@")
     return [NOTHING, *dict.fromkeys(units)]
@@ -157,7 +155,7 @@ def make_coding(coding: str, codes: str | None) -> tuple[LineFunction, LineFunct
         codes: file with the table of merges, for `bpe`.
 
     Raises:
-        InputError: the codes can't be read.
+        UserError: the codes can't be read.
     """
     if coding == "words":
         return encode_words, decode_words

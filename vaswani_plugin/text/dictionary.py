@@ -1,21 +1,27 @@
-"""fairseq's dictionaries, read without fairseq: `SYMBOL COUNT` a line, numbered as fairseq does.
+"""fairseq's dictionaries, read and written without fairseq.
 
-`text/binary.py` reads dictionaries for making data, and is stricter. This module accepts every file
-that fairseq accepts, because such a file numbers the rows of a model's embedding matrix.
+`dict.LANG.txt` has a line `symbol count` for each symbol, the most frequent first; symbols of equal
+count are sorted by code point. The numbers 0 to 3 belong to <s>, <pad>, </s> and <unk>, which are
+not in the file; the symbol of line 1 has number 4.
 """
 
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.settings import TEXT_DICTIONARY
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.outputs import write_atomically
 
-OVERWRITE = "#fairseq:overwrite"
-"""At the end of a line: the symbol may occur earlier, and this row becomes its number."""
+SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = range(len(SPECIAL_SYMBOLS))
 """Numbers of the special symbols."""
+OVERWRITE = "#fairseq:overwrite"
+"""At the end of a line: the symbol may occur earlier, and this row becomes its number."""
+TEXT_DICTIONARY = "dict.txt"
+"""The dictionary of a language model's bundle or data folder."""
+
+Entries = list[tuple[str, int]]
+"""Symbols and counts, from the row with number 4 on."""
 
 
 class Dictionary:
@@ -39,21 +45,8 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: Path) -> "Dictionary":
-        """Read a `dict.LANG.txt`.
-
-        Raises:
-            InputError: a line is not `SYMBOL COUNT`, or a symbol occurs twice; names the file.
-            OSError: the file can't be read.
-        """
-        try:
-            # Universal newlines, as in fairseq: a lone "\r" also ends a line.
-            with open(path, encoding="utf-8") as stream:
-                return cls(_read_symbols(stream))
-        except ValueError as error:  # UnicodeDecodeError is one
-            reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
-            raise InputError(
-                f"{path}: not a dictionary: {reason}; give the one that was made with the data"
-            ) from error
+        """Read a `dict.LANG.txt`; raises the errors of `read_dictionary`."""
+        return cls(symbol for symbol, _ in read_dictionary(path))
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -67,7 +60,7 @@ class Dictionary:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Dictionary) and self.indices == other.indices
 
-    __hash__ = None  # compared by content and mutable, so not hashable
+    __hash__ = None  # type: ignore[assignment]  # compared by content and mutable
 
     def index(self, sym: str) -> int:
         """Number of a symbol; the number of `<unk>` if the symbol is missing."""
@@ -107,41 +100,71 @@ def load_text_dictionary(folder: Path) -> Dictionary:
     """Read dict.txt, the dictionary of a language model's bundle or data folder.
 
     Raises:
-        InputError: the file is missing, or is no dictionary.
+        UserError: the file is missing, or is no dictionary.
         OSError: it can't be read.
     """
     path = folder / TEXT_DICTIONARY
     if not path.is_file():
-        raise InputError(
+        raise UserError(
             f"{folder} has no {TEXT_DICTIONARY}: give what fairseq-preprocess --only-source wrote"
         )
     return Dictionary.load(path)
 
 
-def _read_symbols(lines: Iterable[str]) -> Iterable[str]:
-    """Yields the symbols of a dictionary's lines.
+def read_dictionary(path: str | Path) -> Entries:
+    """Reads every dictionary that fairseq reads, and no other.
 
     Raises:
-        ValueError: a line is not `SYMBOL COUNT`, or a symbol occurs twice.
+        UserError: a line is not `SYMBOL COUNT`, or a symbol occurs twice; names the file and line.
+        OSError: the file can't be read.
     """
+    entries: Entries = []
     seen = set(SPECIAL_SYMBOLS)
-    for number, line in enumerate(lines, start=1):
-        symbol, count = _split(line, number)
-        overwrites = count == OVERWRITE
-        if overwrites:
-            symbol, count = _split(symbol, number)
-        try:
-            int(count)
-        except ValueError as error:
-            raise ValueError(f"line {number} must end in a count: {line.rstrip()!r}") from error
-        if symbol in seen and not overwrites:
-            raise ValueError(f"line {number}: {symbol!r} is in the dictionary already")
-        seen.add(symbol)
-        yield symbol
+    number, reason, line = 1, "", ""
+    try:
+        # Universal newlines, as in fairseq: a lone "\r" also ends a line.
+        with open(path, encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):  # noqa: B007
+                reason = "must be a symbol, a space and a count"
+                symbol, count = line.rstrip().rsplit(" ", 1)
+                if overwrites := count == OVERWRITE:
+                    symbol, count = symbol.rsplit(" ", 1)
+                entry = symbol, int(count)
+                if symbol in seen and not overwrites:
+                    reason = f"{symbol!r} is in the dictionary already"
+                    raise ValueError
+                seen.add(symbol)
+                entries.append(entry)
+    except ValueError as error:
+        if isinstance(error, UnicodeDecodeError):
+            reason, line = "not UTF-8", ""
+        raise UserError(
+            f"{path}:{number}: {reason}: {line.rstrip()!r}: not a dictionary; give the one that "
+            "was made with the data"
+        ) from error
+    return entries
 
 
-def _split(text: str, number: int) -> tuple[str, str]:
-    symbol, blank, last = text.rstrip().rpartition(" ")
-    if not blank:
-        raise ValueError(f"line {number} must be a symbol, a space and a count: {text.rstrip()!r}")
-    return symbol, last
+def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
+    """Writes `dict.LANG.txt`."""
+    with write_atomically(path) as write:
+        for symbol, count in entries:
+            write(f"{symbol} {count}")
+
+
+def dictionary_name(language: str) -> str:
+    """Returns the file name of a language's dictionary."""
+    return f"dict.{language}.txt"
+
+
+def languages_of(folder: Path) -> tuple[str, str] | None:
+    """Finds source and target language of binarized pairs by the names SPLIT.SOURCE-TARGET.*.idx.
+
+    Returns:
+        None if no file is named so, or if the files are of several pairs.
+    """
+    names = {path.name.split(".")[1] for path in folder.glob("*.*-*.*.idx")}
+    if len(names) != 1:
+        return None
+    source, _, target = names.pop().partition("-")
+    return source, target

@@ -46,8 +46,8 @@ by this rule.
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.coding import UNKNOWN, make_coding
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree, escape_brackets
 
 WORDS, SYMBOLS = "words", "symbols"
@@ -172,7 +172,7 @@ def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]]
         codes: file with the table of merges, for `bpe`.
 
     Raises:
-        InputError: the codes can't be read.
+        UserError: the codes can't be read.
     """
     if coding == "bpe":
         encode, _ = make_coding("bpe", codes)

@@ -1,11 +1,11 @@
 """Runs a function over the blocks of a corpus in worker processes; results keep the file's order.
 
-A block is some hundred kilobytes of whole lines as bytes. Cutting and sending it costs the parent
-process little; the workers decode it. Only a few blocks are in memory at a time, so memory does not
-grow with the corpus. The borders of blocks do not depend on the number of workers, so the results
-do not either.
+A block is some hundred kilobytes of whole lines as bytes; the workers decode it. Only a few blocks
+are in memory at a time, so memory does not grow with the corpus. The borders of blocks do not
+depend on the number of workers, so the results do not either.
 """
 
+import io
 import os
 import signal
 import threading
@@ -18,9 +18,9 @@ from itertools import chain, islice
 from multiprocessing import parent_process
 from typing import Any, TypeVar
 
-from vaswani_plugin.text.corpus_io import BYTE_ORDER_MARK, invalid_utf8, open_binary
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import decode_lines, open_binary, shown_name
+from vaswani_plugin.text.outputs import write_atomically
 
 Result = TypeVar("Result")
 BLOCK_BYTES = 1 << 19
@@ -28,59 +28,25 @@ BLOCK_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of a file.
-
-    Attributes:
-        path: the file, for messages.
-        first: number of the first line, from 1 on.
-        data: the lines with their line ends; only the file's last line may lack one.
-    """
+    """Whole lines of a file: its name, the number of the first line, and the bytes."""
 
     path: str
     first: int
     data: bytes
 
-    def text(self) -> str:
-        """Decodes the lines, without a byte order mark; each ends in "\\n".
-
-        Raises:
-            InputError: invalid UTF-8; names the line.
-        """
-        try:
-            text = self.data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise invalid_utf8(self.path, self.first, error) from error
-        if self.first == 1:
-            text = text.removeprefix(BYTE_ORDER_MARK)
-        if "\r\n" in text:
-            text = text.replace("\r\n", "\n")
-        return text if text.endswith("\n") else text + "\n"
-
     def lines(self) -> list[str]:
-        """Decodes the lines, without their line ends; raises the errors of `text`."""
-        return self.text()[:-1].split("\n")
+        """Decodes the lines; raises the errors of `decode_lines`."""
+        return list(decode_lines(io.BytesIO(self.data), self.path, self.first))
 
 
 def read_blocks(path: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yields a corpus (plain, `.gz`, or `-` for standard input) as blocks of about `size` bytes.
-
-    Raises:
-        InputError: a broken .gz file.
-        OSError: the file can't be opened.
-    """
+    """Yields a file (plain, `.gz`, or `-` for standard input) as blocks of about `size` bytes."""
     first = 1
     with open_binary(path) as stream:
         while data := stream.read(size):
             data += stream.readline()
-            yield Block(str(path), first, data)
+            yield Block(shown_name(path), first, data)
             first += data.count(b"\n")
-
-
-def count_lines(path: str) -> int:
-    """Counts the lines of a corpus; raises the errors of `read_blocks`."""
-    return sum(
-        block.data.count(b"\n") + (not block.data.endswith(b"\n")) for block in read_blocks(path)
-    )
 
 
 _function: Callable[[Block], Any]
@@ -122,7 +88,7 @@ def map_blocks(
         size: of a block, in bytes.
 
     Raises:
-        InputError: `read_blocks` or `Block.text` raises it, or a worker was killed.
+        UserError: the file can't be read as text, or a worker was killed.
     """
     blocks = read_blocks(path, size)
     head = list(islice(blocks, 2))
@@ -140,22 +106,11 @@ def map_blocks(
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        raise InputError(
+        raise UserError(
             f"{path}: a worker process was killed, perhaps for lack of memory: use fewer --workers"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-class _LineByLine:
-    """Makes a block function of a line function; a class, because workers unpickle it."""
-
-    def __init__(self, factory: Callable[[], Callable[[str], str]]) -> None:
-        self._factory = factory
-
-    def __call__(self) -> Callable[[Block], list[str]]:
-        process = self._factory()
-        return lambda block: [process(line) for line in block.lines()]
 
 
 def write_results(results: Iterator[list[str]], source: str, output: str) -> int:
@@ -167,7 +122,7 @@ def write_results(results: Iterator[list[str]], source: str, output: str) -> int
         output: the file to write.
 
     Raises:
-        InputError: there are no lines, because `source` is empty.
+        UserError: there are no lines, because `source` is empty.
     """
     count = 0
     with write_atomically(output) as write:
@@ -175,8 +130,19 @@ def write_results(results: Iterator[list[str]], source: str, output: str) -> int
             write("\n".join(lines))
             count += len(lines)
         if count == 0:
-            raise InputError(f"{source}: the file is empty")
+            raise UserError(f"{source}: the file is empty")
     return count
+
+
+class _LineByLine:
+    """Makes a block function of a line function; a class, because workers unpickle it."""
+
+    def __init__(self, factory: Callable[[], Callable[[str], str]]) -> None:
+        self._factory = factory
+
+    def __call__(self) -> Callable[[Block], list[str]]:
+        process = self._factory()
+        return lambda block: [process(line) for line in block.lines()]
 
 
 def process_file(
@@ -191,6 +157,6 @@ def process_file(
         workers: number of processes.
 
     Raises:
-        InputError: the file is empty or can't be read as text.
+        UserError: the file is empty or can't be read as text.
     """
     return write_results(map_blocks(_LineByLine(factory), source, workers), source, output)

@@ -1,9 +1,14 @@
-"""Converts raw lines to a model's subwords and back, by the settings in the model's folder."""
+"""Converts raw lines to a model's subwords and back, by the settings in the model's folder.
 
-from collections.abc import Callable
+Also cuts a line that has more subwords than the model takes.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from vaswani_plugin.text.characters import remove_invisible
 from vaswani_plugin.text.coding import join_bpe, make_coding, plain_units
 from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.linearization import make_word_coding, words_of
@@ -16,6 +21,13 @@ from vaswani_plugin.text.settings import (
 )
 
 LineFunction = Callable[[str], str]
+SENTENCE_END = re.compile(r"▁?[.!?:;…。！？؟।]+")
+WORD_BORDERS: dict[str, Callable[[str, str], bool]] = {
+    "subword-nmt": lambda before, after: not before.endswith("@@"),
+    "sentencepiece": lambda before, after: after.startswith("▁"),
+    "none": lambda before, after: True,
+}
+"""By kind of subwords: a function (before, after) that tells whether a word ends between them."""
 
 
 class Pipeline:
@@ -32,7 +44,7 @@ class Pipeline:
         is_tokenized: raw lines are tokenized text, a sentence each.
 
     Raises:
-        InputError: the codes can't be read.
+        UserError: the codes can't be read.
     """
 
     def __init__(
@@ -49,7 +61,7 @@ class Pipeline:
         if isinstance(settings, TreeSettings):
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
-            self._encode = lambda line: encode_words(words_of(line))
+            self._encode = lambda line: encode_words(words_of(remove_invisible(line)))
             self._decode = _unchanged
             return
         if isinstance(settings, TextSettings):
@@ -58,7 +70,9 @@ class Pipeline:
             return
         to_words, from_words = _to_words(settings), _from_words(settings)
         self._coder = split, join = coder or _subwords(settings, folder)
-        self._encode = lambda line: split(to_words(line))
+        # sentencepiece's models have rules for invisible characters.
+        clean = _unchanged if settings.subwords == "sentencepiece" else remove_invisible
+        self._encode = lambda line: split(to_words(clean(line)))
         self._decode = lambda line: " ".join(from_words(join(line)).splitlines())
 
     @classmethod
@@ -75,7 +89,7 @@ class Pipeline:
             codes: of subword-nmt, to split the text; None leaves it as it is.
 
         Raises:
-            InputError: the codes can't be read.
+            UserError: the codes can't be read.
         """
         plain = {"lowercase": False, "normalize_punctuation": False, "tokenizer": "none"}
         pipeline = cls(Settings(*languages, **plain, subwords="none"), Path())
@@ -93,7 +107,7 @@ class Pipeline:
         It is this pipeline itself if nothing depends on the language.
 
         Raises:
-            InputError: the codes can't be read.
+            UserError: the codes can't be read.
         """
         settings = self.settings
         assert isinstance(settings, Settings)
@@ -169,3 +183,28 @@ def _subwords(settings: Settings, folder: Path) -> tuple[LineFunction, LineFunct
         return bpe.make_encoder(codes), join_bpe
     vocabulary = str(folder / settings.vocabulary)
     return bpe.make_encoder(codes, vocabulary, settings.vocabulary_threshold), join_bpe
+
+
+def cut(
+    tokens: Sequence[str], longest: int, is_word_border: Callable[[str, str], bool]
+) -> Iterator[Sequence[str]]:
+    """Cuts subwords into pieces of at most `longest`.
+
+    The cut is in the second half of the first `longest` subwords: after the last end of a sentence
+    there, else after the last whole word there. If there is neither, the piece has `longest`
+    subwords.
+
+    Args:
+        tokens: the subwords.
+        longest: subwords of a piece, at most.
+        is_word_border: whether a word ends between two subwords, (before, after).
+    """
+    start = 0
+    while len(tokens) - start > longest:
+        places = range(start + longest, start + longest // 2, -1)
+        words = [place for place in places if is_word_border(tokens[place - 1], tokens[place])]
+        ends = (place for place in words if SENTENCE_END.fullmatch(tokens[place - 1]))
+        place = next(ends, words[0] if words else start + longest)
+        yield tokens[start:place]
+        start = place
+    yield tokens[start:]

@@ -19,10 +19,11 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.coding import CODINGS
-from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_name
 from vaswani_plugin.text.linearization import SYMBOLS, TREE_CODINGS, WORDS
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.text.lines import read_json
 
 VERSION = 1
 MODEL = "model.pt"
@@ -38,7 +39,6 @@ OURS = "vaswani"
 ONNX_ENCODER = "encoder_model.onnx"
 """Replaces model.pt, with the graphs of the decoder, after `vaswani export --to onnx`."""
 SETTINGS = "preprocessing.json"
-TEXT_DICTIONARY = "dict.txt"
 TOKENIZERS = ("moses", "none")
 SUBWORDS = ("subword-nmt", "sentencepiece", "none")
 
@@ -57,12 +57,12 @@ class _Fields:
             # bool is a subclass of int: `isinstance` would accept `beam=true`.
             if type(value) not in allowed:
                 names = " or ".join("null" if t is type(None) else t.__name__ for t in allowed)
-                raise InputError(f"{field.name} is {value!r}: must be {names}")
+                raise UserError(f"{field.name} is {value!r}: must be {names}")
 
     def _at_least_1(self, *names: str) -> None:
         for name in names:
             if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} is {value}: must be at least 1")
+                raise UserError(f"{name} is {value}: must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,17 @@ class Settings(_Fields):
         """Checks the values.
 
         Raises:
-            InputError: an unknown tokenizer or kind of subwords; settings that don't fit together.
+            UserError: an unknown tokenizer or kind of subwords; settings that don't fit together.
         """
         self._check_types()
         _one_of("tokenizer", self.tokenizer, TOKENIZERS)
         _one_of("subwords", self.subwords, SUBWORDS)
         if (self.codes is None) != (self.subwords == "none"):
-            raise InputError(f"subwords is {self.subwords}, codes {self.codes}: don't fit together")
+            raise UserError(f"subwords is {self.subwords}, codes {self.codes}: don't fit together")
         if (self.vocabulary is None) != (self.vocabulary_threshold is None):
-            raise InputError("vocabulary and vocabulary_threshold: give both or neither")
+            raise UserError("vocabulary and vocabulary_threshold: give both or neither")
         if self.vocabulary is not None and self.subwords != "subword-nmt":
-            raise InputError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
+            raise UserError(f"vocabulary goes with subword-nmt, not with {self.subwords}")
         self._at_least_1("beam", "longest_trained")
 
     def files(self) -> list[str]:
@@ -147,12 +147,12 @@ class TextSettings(_Fields):
         """Checks the values.
 
         Raises:
-            InputError: an unknown coding; settings that don't fit together.
+            UserError: an unknown coding; settings that don't fit together.
         """
         self._check_types()
         _check_coding(self.coding, self.codes, CODINGS)
         if (self.article_tokens is None) != (self.summary_tokens is None):
-            raise InputError("article_tokens and summary_tokens: give both or neither")
+            raise UserError("article_tokens and summary_tokens: give both or neither")
         self._at_least_1("article_tokens", "summary_tokens", "beam")
 
     def files(self) -> list[str]:
@@ -182,7 +182,7 @@ class TreeSettings(_Fields):
         """Checks the values.
 
         Raises:
-            InputError: an unknown coding; settings that don't fit together.
+            UserError: an unknown coding; settings that don't fit together.
         """
         self._check_types()
         _check_coding(self.coding, self.codes, TREE_CODINGS)
@@ -199,18 +199,13 @@ AnySettings = Settings | TextSettings | TreeSettings
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise InputError(f"{name} is {value!r}: must be {', '.join(choices)}")
+        raise UserError(f"{name} is {value!r}: must be {', '.join(choices)}")
 
 
 def _check_coding(coding: str, codes: str | None, choices: tuple[str, ...]) -> None:
     _one_of("coding", coding, choices)
     if (codes is not None) != (coding == "bpe"):
-        raise InputError(f"coding is {coding}, codes {codes}: don't fit together")
-
-
-def dictionary_name(language: str) -> str:
-    """Returns the file name of a language's dictionary."""
-    return f"dict.{language}.txt"
+        raise UserError(f"coding is {coding}, codes {codes}: don't fit together")
 
 
 def refuse_links(folder: Path) -> None:
@@ -219,11 +214,11 @@ def refuse_links(folder: Path) -> None:
     A link would let it read, and `vaswani card` overwrite, files outside of the folder.
 
     Raises:
-        InputError: names the first link.
+        UserError: names the first link.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_symlink():
-            raise InputError(
+            raise UserError(
                 f"{path} is a link, and a bundle holds its own files: copy it with `cp -rL`"
             )
 
@@ -232,7 +227,7 @@ def weights_path(folder: Path) -> Path:
     """Returns the path of a bundle's weights: model.pt, else model.safetensors.
 
     Raises:
-        InputError: the folder holds a link.
+        UserError: the folder holds a link.
     """
     refuse_links(folder)
     safetensors = folder / SAFETENSORS
@@ -245,14 +240,12 @@ def read_settings(folder: Path) -> AnySettings:
     """Reads a bundle's preprocessing.json and checks that every file it needs exists.
 
     Raises:
-        InputError: the folder is not a bundle, is incomplete, of another version, or holds a link;
+        UserError: the folder is not a bundle, is incomplete, of another version, or holds a link;
             names the file.
     """
     path = folder / SETTINGS
     if not path.is_file():
-        raise InputError(
-            f"{path} does not exist: {folder} is not a bundle; make one with bundle.py"
-        )
+        raise UserError(f"{path} does not exist: {folder} is not a bundle; make one with bundle.py")
     refuse_links(folder)
     settings = read_settings_file(path)
     for name in settings.files():
@@ -261,7 +254,7 @@ def read_settings(folder: Path) -> AnySettings:
             others = (SAFETENSORS, CTRANSLATE2_MODEL, ONNX_ENCODER)
             found = any((folder / other).is_file() for other in others)
         if not found:
-            raise InputError(f"{folder / name} does not exist: the bundle is incomplete")
+            raise UserError(f"{folder / name} does not exist: the bundle is incomplete")
     return settings
 
 
@@ -270,7 +263,7 @@ def read_settings_file(path: Path) -> AnySettings:
     content = read_json(path, "make the bundle again")
     version = content.pop("version", None) if isinstance(content, dict) else None
     if version != VERSION:
-        raise InputError(
+        raise UserError(
             f"{path}: its version is {version!r}, this program reads {VERSION}: make the bundle "
             "again with this bundle.py"
         )
@@ -279,13 +272,13 @@ def read_settings_file(path: Path) -> AnySettings:
         kind = TreeSettings
     try:
         settings = settings_from(content, kind)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     optional = (getattr(settings, key, None) for key in ("codes", "vocabulary"))
     for name in (*settings.files(), *(name for name in optional if name is not None)):
         # A bundle may come from anyone: it must not name files outside its folder.
         if name in ("", ".", "..") or name != Path(name).name or "\0" in name:
-            raise InputError(f"{path}: names {name!r}, which is no file of the folder itself")
+            raise UserError(f"{path}: names {name!r}, which is no file of the folder itself")
     return settings
 
 
@@ -297,12 +290,12 @@ def settings_from(content: dict[str, Any], kind: type[AnySettings] = Settings) -
         kind: the class of the settings.
 
     Raises:
-        InputError: a key is missing or unknown, or a value has the wrong type.
+        UserError: a key is missing or unknown, or a value has the wrong type.
     """
     known = {field.name: field for field in fields(kind)}
     if unknown := content.keys() - known.keys():
-        raise InputError(f"unknown key {min(unknown)}; known are {', '.join(known)}")
+        raise UserError(f"unknown key {min(unknown)}; known are {', '.join(known)}")
     needed = {name for name, field in known.items() if field.default is MISSING}
     if missing := needed - content.keys():
-        raise InputError(f"the key {min(missing)} is missing")
+        raise UserError(f"the key {min(missing)} is missing")
     return kind(**content)

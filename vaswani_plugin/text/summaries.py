@@ -20,9 +20,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import join_words, read_lines
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import join_words, read_lines
+from vaswani_plugin.text.outputs import write_atomically
 
 _HIGHLIGHT = "@highlight"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -54,9 +54,9 @@ def _cleaned(sentences: list[str], references: list[str]) -> Example:
 def _texts(record: object, key: str, place: str) -> list[str]:
     texts = record.get(key) if isinstance(record, dict) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{place}: needs {key!r}, a list of texts")
+        raise UserError(f"{place}: needs {key!r}, a list of texts")
     if any(_SURROGATE.search(text) for text in texts):
-        raise InputError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) is no text")
+        raise UserError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) is no text")
     return texts
 
 
@@ -66,7 +66,7 @@ def _read_json(path: str, keys: tuple[str, str]) -> Iterator[Example]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{place}: not JSON ({error})") from error
+            raise UserError(f"{place}: not JSON ({error})") from error
         yield _cleaned(*(_texts(record, key, place) for key in keys))
 
 
@@ -84,7 +84,7 @@ def read_csv(path: str) -> Iterator[Example]:
     """Yields the rows of a table.
 
     Raises:
-        InputError: a row has no article or no highlights; names the line.
+        UserError: a row has no article or no highlights; names the line.
     """
     # Fields may hold line breaks, so the csv module needs the line ends.
     rows = csv.DictReader(f"{line}\n" for line in read_lines(path))
@@ -93,13 +93,13 @@ def read_csv(path: str) -> Iterator[Example]:
         for row in rows:
             article, highlights = row.get("article"), row.get("highlights")
             if article is None or highlights is None:
-                raise InputError(
+                raise UserError(
                     f"{path}:{rows.line_num}: no article or no highlights in this row; the table's "
                     f"columns are {', '.join(rows.fieldnames or [])}"
                 )
             yield _cleaned(split_sentences(article), [highlights])
     except csv.Error as error:
-        raise InputError(f"{path}:{rows.line_num}: not CSV ({error})") from error
+        raise UserError(f"{path}:{rows.line_num}: not CSV ({error})") from error
 
 
 def read_story(path: Path) -> Example:
@@ -127,11 +127,11 @@ def read_stories(folder: str, urls: str | None = None) -> Iterator[Example]:
             splits are such lists.
 
     Raises:
-        InputError: the folder has no story, or no story for an address.
+        UserError: the folder has no story, or no story for an address.
     """
     paths = sorted(Path(folder).rglob("*.story"))
     if not paths:
-        raise InputError(f"{folder}: no .story files")
+        raise UserError(f"{folder}: no .story files")
     if urls is None:
         yield from map(read_story, paths)
         return
@@ -139,7 +139,7 @@ def read_stories(folder: str, urls: str | None = None) -> Iterator[Example]:
     for number, url in enumerate(read_lines(urls), start=1):
         name = f"{hashlib.sha1(url.strip().encode()).hexdigest()}.story"
         if name not in by_name:
-            raise InputError(f"{urls}:{number}: {folder} has no {name}, the story of this address")
+            raise UserError(f"{urls}:{number}: {folder} has no {name}, the story of this address")
         yield read_story(by_name[name])
 
 
@@ -168,7 +168,7 @@ def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> t
         The number of examples written, and the number left out.
 
     Raises:
-        InputError: no example was written.
+        UserError: no example was written.
         OSError: a file can't be written.
     """
     written = dropped = 0
@@ -187,5 +187,5 @@ def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> t
             if written == most:
                 break
         if not written:
-            raise InputError(f"{prefix}: no example with an article and a summary")
+            raise UserError(f"{prefix}: no example with an article and a summary")
     return written, dropped

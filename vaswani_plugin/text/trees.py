@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vaswani_plugin.text.corpus_io import open_binary
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import open_binary
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -107,7 +107,7 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
         on_bad: is called with the message of each bad tree, which is left out.
 
     Raises:
-        InputError: a bad tree (unless `on_bad` is given), a broken .gz file, or no tree at all;
+        UserError: a bad tree (unless `on_bad` is given), a broken .gz file, or no tree at all;
             names the file and the line.
         OSError: the file can't be opened.
     """
@@ -117,7 +117,7 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
         nonlocal is_empty
         is_empty = False
         if on_bad is None:
-            raise InputError(f"{path}:{number}: {message}: correct the file")
+            raise UserError(f"{path}:{number}: {message}: correct the file")
         on_bad(f"{path}:{number}: {message}")
 
     with open_binary(path) as stream:
@@ -130,7 +130,7 @@ def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) ->
                 is_empty = False
                 yield tree
     if is_empty:
-        raise InputError(f"{path}: no trees in it; give bracketings such as (S (NN word))")
+        raise UserError(f"{path}: no trees in it; give bracketings such as (S (NN word))")
 
 
 def _bracketed(

@@ -1,40 +1,64 @@
 """Word pieces for raw text: learned, applied and undone by sentencepiece.
 
 The input is raw text without tokenization. The output is pieces joined by single spaces; U+2581
-marks the first piece of a word. sentencepiece normalizes by `nmt_nfkc`, which is Unicode's NFKC and
-also drops control characters and turns zero-width spaces and U+2581 into spaces. With plain `nfkc`,
-a U+2581 of the text would look like a mark. Some characters are white space to Python, and so to
-fairseq, but not to sentencepiece (U+0085, U+001C): they become spaces first. So no piece holds
-white space, and decoding gives exactly the normalized text.
+marks the first piece of a word. What is decoded is what was encoded, character by character, except
+that invisible characters without meaning are removed (characters.py) and blanks, tabs and line ends
+become single blanks. Models that earlier versions learned (with sentencepiece's rule `nmt_nfkc`,
+which rewrites much more) keep their rule.
+
+fairseq splits lines at every white space, so no piece may hold any: spaces other than the blank
+(the no-break spaces of French, the wide space of Chinese) and U+2581 itself stand in pieces as
+Unicode's noncharacters U+FDD0 and following, which no text holds. The rules for that are part of
+the model, so that every other program which reads it does the same.
 
 A character that is too rare for its own piece becomes its UTF-8 bytes, as pieces such as <0xE6>. No
 text gives <unk> if fairseq's dictionary is `dictionary_lines` of the model. The names of special
 pieces, such as <s> and <pad>, are plain letters if they occur in text: for sentencepiece these
 pieces are control symbols, which match no text.
+
+The kind `likelihood` is the published one: as in Schuster and Nakajima (2012), which Wu et al.
+(2016) cite, each step merges the pair of neighbours that raises the likelihood of the text under a
+unigram model of the pieces most. No library has it. Let c_x be the count of the piece x, N the sum
+of all counts, n the count of the pair (a, b), and f(x) = x log x. Merging all occurrences of the
+pair raises log P by exactly
+
+    f(n) + f(c_a - n) - f(c_a) + f(c_b - n) - f(c_b) - f(N - n) + f(N),
+
+with c_a - 2 n if a and b are the same piece. BPE merges the most frequent pair instead.
+
+Axes: P pairs.
 """
 
 import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
-from vaswani_plugin.text.corpus_io import join_words, read_lines
-from vaswani_plugin.text.likelihood_pieces import learn_merges
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.characters import remove_invisible
+from vaswani_plugin.text.lines import join_words, read_lines
 
 KINDS = ("unigram", "bpe", "likelihood")
-# The most lines of a corpus that sentencepiece gets; it holds them in memory.
 SAMPLE = 10_000_000
-# A float sum over threads depends on their number, so the number is the same on every machine.
-_THREADS = 8
+"""The most lines of a corpus that sentencepiece gets; it holds them in memory."""
+LONGEST_PIECE = 16
+"""Longest piece of `likelihood` in letters, as in sentencepiece."""
+LEAST_GAIN = 1e-9
+"""Smallest gain of a merge in nats; a smaller one is rounding error."""
 _MARK = "\u2581"  # stands for the space before a word
+_SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000".replace(
+    "\u2000-\u200a", "".join(map(chr, range(0x2000, 0x200B)))
+)
+_STAND_INS = {c: chr(0xFDD0 + number) for number, c in enumerate(_MARK + _SPACES)}
+_LINE_END = re.compile("[ \t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+_LINE_ENDS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 _SETTINGS = {
-    "normalization_rule_name": "nmt_nfkc",
     "byte_fallback": True,
     # As in Wu et al. (2016), very rare letters (here: one in 50,000) get no row.
     "character_coverage": 0.99998,
@@ -43,13 +67,18 @@ _SETTINGS = {
     "eos_id": 2,
     # fairseq has its own <pad>: as a control symbol, it is never learned as a piece.
     "pad_id": 3,
-    "num_threads": _THREADS,
+    # A float sum over threads depends on their number, so the number is the same everywhere.
+    "num_threads": 8,
     # In bytes. sentencepiece skips longer lines, by default those above 4,192, without an error.
     "max_sentence_length": 1 << 30,
 }
-
 # The part of sentencepiece's message with the largest vocabulary that the text allows.
 _HIGHEST = re.compile(r"set it to a value <= (\d+)")
+
+
+def _rules(replacements: dict[str, str]) -> str:
+    """Rules of normalization as sentencepiece reads them: code points, a tab, code points."""
+    return "".join(f"{ord(a):X}\t{ord(b):X}\n" for a, b in replacements.items())
 
 
 def _sentences(paths: list[str], sample: int) -> Iterator[str]:
@@ -60,12 +89,13 @@ def _sentences(paths: list[str], sample: int) -> Iterator[str]:
     """
     for path in paths:
         if path == "-" or Path(path).is_fifo():
-            raise InputError(f"{path}: must be a file: a pipe can't be read twice")
+            raise UserError(f"{path}: must be a file: a pipe can't be read twice")
     counts = {path: sum(bool(line.strip()) for line in read_lines(path)) for path in paths}
     for path, count in counts.items():
         if count == 0:
-            raise InputError(f"{path}: the file holds no words")
-    lines = (line for path in paths for line in map(join_words, read_lines(path)) if line)
+            raise UserError(f"{path}: the file holds no words")
+    texts = (map(remove_invisible, read_lines(path)) for path in paths)
+    lines = (line for text in texts for line in text if line.strip())
     total = sum(counts[path] for path in paths)
     kept = min(sample, total)
     # Counting has already checked the text: an error inside the library would lose its message.
@@ -95,7 +125,7 @@ def learn(
         paths: the training text, all languages together.
         size: number of pieces, including 256 bytes and 4 special pieces.
         kind: `unigram` (Kudo 2018), `bpe` (Sennrich et al. 2016) or `likelihood` (Schuster and
-            Nakajima 2012; see `likelihood_pieces.py`), for up to a few million words.
+            Nakajima 2012), for up to a few million words.
         sample: number of lines that are used, at most, evenly spaced; limits the memory.
         at_most: learn fewer pieces if the text doesn't give `size` pieces.
 
@@ -103,7 +133,7 @@ def learn(
         The model, as the content of a file for `load`.
 
     Raises:
-        InputError: a file holds no words or isn't text, or `size` doesn't suit the text.
+        UserError: a file holds no words or isn't text, or `size` doesn't suit the text.
         OSError: a file can't be read.
     """
     model = _learn_by_sentencepiece(
@@ -121,22 +151,33 @@ def _learn_by_sentencepiece(
         highest = _HIGHEST.search(str(error))
         if at_most and highest:
             return _train(paths, int(highest[1]), kind, sample)
-        raise InputError(_remedy(error, size)) from None
+        raise UserError(_remedy(error, size)) from None
 
 
 def _train(paths: list[str], size: int, kind: str, sample: int) -> bytes:
+    from sentencepiece import sentencepiece_model_pb2 as model_pb2
+
     sentences = _sentences(paths, sample)
     model = BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=sentences,
-        model_writer=model,
-        model_type=kind,
-        vocab_size=size,
-        # Its log goes to a terminal only; errors are raised as exceptions.
-        minloglevel=0 if sys.stderr.isatty() else 2,
-        **_SETTINGS,
-    )
-    return model.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        rules, back = Path(folder, "rules"), Path(folder, "back")
+        rules.write_text(_rules(_STAND_INS | dict.fromkeys(_LINE_ENDS, " ")))
+        back.write_text(_rules({b: a for a, b in _STAND_INS.items()}))
+        SentencePieceTrainer.train(
+            sentence_iterator=sentences,
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            normalization_rule_tsv=str(rules),
+            denormalization_rule_tsv=str(back),
+            # Its log goes to a terminal only; errors are raised as exceptions.
+            minloglevel=0 if sys.stderr.isatty() else 2,
+            **_SETTINGS,
+        )
+    proto = model_pb2.ModelProto.FromString(model.getvalue())
+    for spec in (proto.normalizer_spec, proto.denormalizer_spec):
+        spec.normalization_rule_tsv = ""  # a temporary file's name: equal input gives equal bytes
+    return proto.SerializeToString(deterministic=True)
 
 
 def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
@@ -146,6 +187,8 @@ def _merged_by_likelihood(model: bytes, paths: list[str], sample: int) -> bytes:
     merge that was learned first is applied first. If fewer merges raise the likelihood, the model
     is smaller.
     """
+    from sentencepiece import sentencepiece_model_pb2 as model_pb2
+
     encoder = SentencePieceProcessor(model_proto=model)
     proto = model_pb2.ModelProto.FromString(model)
     normal = model_pb2.ModelProto.SentencePiece.Type.NORMAL
@@ -176,7 +219,7 @@ def load(path: str | Path) -> SentencePieceProcessor:
     """Reads a model.
 
     Raises:
-        InputError: the file is not a sentencepiece model.
+        UserError: the file is not a sentencepiece model.
         OSError: the file can't be read.
     """
     content = Path(path).read_bytes()
@@ -187,29 +230,38 @@ def load(path: str | Path) -> SentencePieceProcessor:
             return model
     except (RuntimeError, UnicodeDecodeError):  # the message may hold the file's bytes
         pass
-    raise InputError(f"{path}: not a sentencepiece model (make one by `wordpiece.py learn`)")
+    raise UserError(f"{path}: not a sentencepiece model (make one by `wordpiece.py learn`)")
+
+
+def _normalizes(model: SentencePieceProcessor) -> bool:
+    """Whether a model was learned with `nmt_nfkc`, for which a circled one is a one."""
+    return "1" in model.normalize("\u2460")
 
 
 def make_encoder(path: str | Path) -> Callable[[str], str]:
     """Returns the function from a line of text to its pieces, joined by single spaces."""
-    encode = load(path).encode
-
-    def encode_line(line: str) -> str:
-        return " ".join(encode(join_words(line), out_type=str))
-
-    return encode_line
+    model = load(path)
+    prepare = join_words if _normalizes(model) else remove_invisible
+    return lambda line: " ".join(model.encode(prepare(line), out_type=str))
 
 
 def make_decoder(path: str | Path) -> Callable[[str], str]:
     """Returns the function from a line of pieces to one line of text.
 
-    For the encoder's output it returns the normalized text. A model can output any pieces: invalid
-    UTF-8 becomes U+FFFD, a line end becomes a space, unknown words stay.
+    A model can output any pieces: invalid UTF-8 becomes U+FFFD, a line end becomes a space, unknown
+    words stay.
     """
-    decode = load(path).decode
+    model = load(path)
+
+    def whole(piece: str) -> str:
+        return piece.replace(_MARK, " ") if model.is_unknown(model.piece_to_id(piece)) else piece
 
     def decode_line(line: str) -> str:
-        return join_words(decode(line.split()).replace("\u2581", " "))
+        pieces = line.split()
+        text = model.decode(pieces)
+        if _MARK in text:  # of the text itself, or of a piece that the model lacks
+            text = model.decode(list(map(whole, pieces)))
+        return _LINE_END.sub(" ", text).strip(" ")
 
     return decode_line
 
@@ -225,3 +277,163 @@ def dictionary_lines(path: str | Path) -> list[str]:
     # fairseq adds the special symbols itself. It needs counts, but does not use their values.
     kept = (row for row in rows if not model.is_control(row) and not model.is_unknown(row))
     return [f"{model.id_to_piece(row)} 1" for row in kept]
+
+
+def learn_merges(
+    words: Mapping[tuple[str, ...], int], count: int, taken: set[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yields the pairs to merge, in order; each raises the likelihood most at its step.
+
+    Args:
+        words: each word's letters, and how often it occurs. An empty letter is in no piece.
+        count: number of merges; each makes a new piece.
+        taken: pieces that no merge may make.
+
+    Yields:
+        Pairs; fewer than `count` if no further pair raises the likelihood.
+    """
+    inventory = _Inventory(words, taken or set())
+    for _ in range(count):
+        pair = inventory.best_pair()
+        if pair is None:
+            return
+        yield pair
+        inventory.merge(pair)
+
+
+class _Inventory:
+    """The words as pieces, with the counts from which the gain is computed.
+
+    Attributes:
+        words: each word's pieces.
+        frequency: count of each word.
+        places: by pair, the words that hold it.
+    """
+
+    def __init__(self, words: Mapping[tuple[str, ...], int], taken: set[str]) -> None:
+        self.taken = taken
+        ordered = sorted(words.items())
+        self.words = [list(word) for word, _ in ordered]
+        self.frequency = [frequency for _, frequency in ordered]
+        self.pieces = _Counts()  # c_x
+        self.pairs = _Counts()  # n
+        self.sides = np.zeros((2, 1024), dtype=np.int64)  # rows of each pair's pieces
+        self.places: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for number in range(len(self.words)):
+            self._count(number, 1)
+
+    def _count(self, number: int, sign: int) -> None:
+        """Adds a word's pieces and pairs to the counts (sign 1), or subtracts them (sign -1)."""
+        word, frequency = self.words[number], sign * self.frequency[number]
+        for piece in word:
+            self.pieces.add(piece, frequency)
+        for pair in merged_apart(word):
+            if self._may_merge(pair):
+                row = self.pairs.add(pair, frequency)
+                if row == self.sides.shape[1]:
+                    self.sides = np.concatenate((self.sides, np.zeros_like(self.sides)), axis=1)
+                self.sides[:, row] = [self.pieces.rows[piece] for piece in pair]
+                (self.places[pair].add if sign > 0 else self.places[pair].discard)(number)
+
+    def _may_merge(self, pair: tuple[str, str]) -> bool:
+        piece = "".join(pair)
+        return all(pair) and len(piece) <= LONGEST_PIECE and piece not in self.taken
+
+    def best_pair(self) -> tuple[str, str] | None:
+        """The pair that raises the likelihood most; among equals, the alphabetically first."""
+        present = np.flatnonzero(self.pairs.counts)
+        if not len(present):
+            return None
+        first, second = self.sides[:, present]
+        counts = self.pieces.counts.astype(np.float64)
+        n, of_first, of_second = self.pairs.counts[present], counts[first], counts[second]
+        gains = likelihood_gain(n, of_first, of_second, first == second, counts.sum())
+        if gains.max() <= LEAST_GAIN:
+            return None
+        return min(self.pairs.names[row] for row in present[gains == gains.max()])
+
+    def merge(self, pair: tuple[str, str]) -> None:
+        """Replaces the pair by one piece in every word.
+
+        The same letters between two borders of pieces are always divided in the same way. So no
+        other pair can make this piece.
+        """
+        for number in sorted(self.places[pair]):
+            self._count(number, -1)
+            self.words[number] = merge_pair(self.words[number], pair)
+            self._count(number, 1)
+
+
+class _Counts:
+    """Counts by name, stored in an array with one row for each name.
+
+    Attributes:
+        rows: row of each name.
+        names: name of each row.
+        counts: count of each row; unused rows at the end are 0.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict = {}
+        self.names: list = []
+        self.counts = np.zeros(1024, dtype=np.int64)
+
+    def add(self, name: str | tuple[str, str], count: int) -> int:
+        """Adds to a name's count; returns its row. A new name gets a new row."""
+        row = self.rows.setdefault(name, len(self.names))
+        if row == len(self.names):
+            self.names.append(name)
+            if row == len(self.counts):
+                self.counts = np.concatenate((self.counts, np.zeros_like(self.counts)))
+        self.counts[row] += count
+        return row
+
+
+def likelihood_gain(
+    n: np.ndarray, of_first: np.ndarray, of_second: np.ndarray, same: np.ndarray, total: float
+) -> np.ndarray:
+    """Computes how much merging each pair adds to log P of the text.
+
+    Args:
+        n: count of each pair, (P,).
+        of_first, of_second: c_a and c_b, (P,).
+        same: whether a equals b, (P,).
+        total: N.
+
+    Returns:
+        The gain of each pair in nats, (P,).
+    """
+    once = _f(of_first - n) - _f(of_first) + _f(of_second - n) - _f(of_second)
+    twice = _f(of_first - 2 * n) - _f(of_first)
+    return _f(n) + np.where(same, twice, once) - _f(total - n) + _f(total)
+
+
+def _f(x: np.ndarray | float) -> np.ndarray:
+    """x log x; 0 for x <= 0 (negative x occurs only in values that are not used)."""
+    x = np.maximum(x, 0)
+    return x * np.log(np.where(x > 0, x, 1))
+
+
+def merged_apart(word: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields a word's neighbours without overlaps: (a, a) occurs once in a a a, not twice."""
+    before: tuple[str, str] | None = None
+    for pair in zip(word, word[1:], strict=False):
+        if pair[0] == pair[1] and pair == before:
+            before = None
+            continue
+        yield pair
+        before = pair
+
+
+def merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
+    """Replaces each occurrence of the pair in the word, from left to right, by one piece."""
+    merged: list[str] = []
+    place = 0
+    while place < len(word):
+        if tuple(word[place : place + 2]) == pair:
+            merged.append("".join(pair))
+            place += 2
+        else:
+            merged.append(word[place])
+            place += 1
+    return merged

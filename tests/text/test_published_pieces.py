@@ -1,4 +1,4 @@
-"""Merges by likelihood against the definition: the likelihood computed anew for every pair."""
+"""Word pieces as published, by their definition: the likelihood computed anew for every pair."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vaswani_plugin.text.likelihood_pieces import (
+from vaswani_plugin.text.wordpiece import (
     LONGEST_PIECE,
     learn_merges,
     likelihood_gain,

@@ -1,4 +1,4 @@
-"""splitting.py, split_groups.py: no sentence in two splits, the same splits for the same text."""
+"""split_groups.py: no sentence in two splits, the same splits for the same text."""
 
 import random
 from array import array
@@ -7,16 +7,16 @@ from pathlib import Path
 import networkx
 import numpy as np
 import pytest
-
-from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.splitting import (
+from split_groups import (
     LARGEST_GROUP,
     group_numbers,
     hold_out,
     letters_and_digits,
     sentence_key,
 )
+
+from tests.support.scripts import assert_one_line_error, run_script
+from vaswani_plugin.errors import UserError
 
 SCRIPT = "recipes/lib/split_groups.py"
 Pair = tuple[str, str]
@@ -92,7 +92,7 @@ def test_large_groups_are_never_held_out():
     pairs += [(f"See {n}!", f"Sieh {n}.") for n in range(10)]
     splits = split(pairs, test=9)
     assert len(splits["test"]) == 9 and not {"Ja."} & {right for _, right in splits["test"]}
-    with pytest.raises(InputError, match=r"11 pairs for test: .* \(10 in all\)"):
+    with pytest.raises(UserError, match=r"11 pairs for test: .* \(10 in all\)"):
         split(pairs, test=11)
 
 
@@ -108,7 +108,7 @@ def test_the_order_of_the_lines_does_not_move_a_pair():
 
 def test_nothing_left_to_train_on():
     pairs = [(f"Say {n}!", f"Sag {n}.") for n in range(10)]
-    with pytest.raises(InputError, match="nothing is left to train on"):
+    with pytest.raises(UserError, match="nothing is left to train on"):
         split(pairs, test=5, valid=5)
 
 

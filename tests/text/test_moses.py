@@ -42,7 +42,7 @@ def reference(language: str) -> tuple[MosesTokenizer, MosesPunctNormalizer]:
 
 @functools.cache
 def ours(language: str, normalize: bool, tokenize: bool, aggressive: bool, escape: bool):
-    """Our function; kept, so that its memory of chunks fills as in use."""
+    """Our function."""
     return moses.make_processor(language, False, normalize, tokenize, aggressive, escape)
 
 
@@ -94,17 +94,6 @@ def test_every_rule_of_normalization_is_reached(language):
         needed = moses._needed_text(pattern)
         assert needed, pattern
         assert needed in matching.get(pattern, pattern), pattern
-
-
-def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(moses, "REMEMBERED_CHUNKS", 50)
-    chunks = moses._Chunks(moses._Tokenizer("en"), False, True)
-    for number in range(200):
-        assert chunks[f"it's{number}"] == f"it &apos;s{number}"
-        assert len(chunks) <= 51  # a chunk and, while it is being taken apart, its parts
-    long = "x" * moses.LONGEST_REMEMBERED + "'s"
-    assert chunks[long] == long[:-2] + " &apos;s"
-    assert long not in chunks
 
 
 FILES = [

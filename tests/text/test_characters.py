@@ -1,0 +1,66 @@
+"""Invisible characters go where they mean nothing, and stay where a script needs them."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vaswani_plugin.text.characters import remove_invisible
+
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("\ufeffThe doctor sleeps.", "The doctor sleeps."),
+        ("a\u200bb\u2060c\ufeffd", "abcd"),
+        ("don\u00adkey", "donkey"),
+        ("a\0b\x07c\x9dd", "abcd"),
+        ("\u202aabc\u202c \u200edef", "abc def"),
+        ("doc\u200dtor \u200ccat", "doctor cat"),
+        ("\u4f60\u200d\u597d\u200b", "\u4f60\u597d"),
+        ("\u200d\u0915", "\u0915"),
+        ("x\U000e0067\U000e007fy", "xy"),
+        ("a\ufdd0b\uffff", "ab"),
+    ],
+)
+def test_removed(line, expected):
+    assert remove_invisible(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian
+        "\u0915\u094d\u200d\u0937 \u0930\u200d\u094d\u092f",  # Hindi, Marathi
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",  # Sinhala
+        f"{FAMILY} \u2764\ufe0f\u200d\U0001f525 \U0001f44b\U0001f3fd\u200d\u2640\ufe0f",
+        SCOTLAND,
+        "\u05e9\u05dc\u05d5\u05dd\u200f!",  # Hebrew with a mark of direction
+        "\u17a2\u200b\u17a2",  # Khmer words
+        "\u0600\u0661\u0662",  # a visible sign of class Cf
+        "a\tb\u00a0c\u202fd\u3000e\u0085f\u2028g",  # white space of all kinds
+        "10\u2076 \u00bd e\u0301 \ue000",
+    ],
+)
+def test_kept(line):
+    assert remove_invisible(line) == line
+
+
+@given(
+    st.text(st.characters(codec="utf-8") | st.sampled_from("\u200d\u200c\u200b\u200e\ufeff\xada "))
+)
+def test_visible_text_stays_and_twice_is_once(line):
+    found = remove_invisible(line)
+    assert remove_invisible(found) == found
+
+    def visible(text: str) -> str:
+        return "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cn"))
+
+    assert visible(found) == visible(line)
+    # Whatever goes is of the class that Moses' remove-non-printing-char.perl replaces.
+    assert not re.search("[\0-\x08\ufeff]", found)

@@ -1,0 +1,161 @@
+"""Text as lines: only "\\n" ends one, broken input is named, for every reader."""
+
+import codecs
+import gzip
+import io
+import os
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import (
+    LocatedLines,
+    decode_lines,
+    read_json,
+    read_lines,
+    read_pairs,
+    read_text,
+)
+from vaswani_plugin.text.outputs import write_atomically
+from vaswani_plugin.text.parallel import read_blocks
+
+SEPARATORS = "one\u0085still one\u2028and one\x0b\x0c\x1c\x1d\x1e\u2029"
+PIECES = [b"a", b" ", b"\n", b"\r\n", b"\r", b"\0", b"\t", b"\xc2\x85", b"\xe2\x80\xa8", b"\xff"]
+PIECES += [b"\xc3", b"\xef\xbb\xbf", "ä".encode()]
+BYTES = st.lists(st.sampled_from(PIECES) | st.binary(max_size=2), max_size=20).map(b"".join)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_what_is_written_is_read(tmp_path, name):
+    lines = [SEPARATORS, "", "two"]
+    with write_atomically(tmp_path / name) as write:
+        for line in lines:
+            write(line)
+    assert list(read_lines(tmp_path / name)) == lines
+
+
+def expected_of(content: bytes) -> tuple[list[str], str]:
+    """The lines before the first bad one, and what is wrong with it, by bytes cut at "\\n"."""
+    cut = content.split(b"\n")
+    lines = []
+    for number, raw in enumerate(cut if cut[-1] else cut[:-1]):
+        try:
+            line = raw.decode("utf-8").rstrip("\r")
+        except UnicodeDecodeError:
+            return lines, "invalid UTF-8"
+        if "\r" in line:
+            return lines, "a carriage return inside"
+        lines.append(line.removeprefix("\ufeff") if number == 0 else line)
+    return lines, ""
+
+
+@given(BYTES, st.integers(1, 9))
+@example(b"a\r\nb\r", 1)
+@example(b"a\r\r\nb\rc\n", 1)
+@example(b"\r\n\r\n", 2)
+@example(codecs.BOM_UTF8 + b"a\n" + codecs.BOM_UTF8, 1)
+def test_every_reader_gives_the_same_lines_or_the_same_error(tmp_path_factory, content, size):
+    expected, wrong = expected_of(content)
+    path = tmp_path_factory.mktemp("lines") / "x"
+    path.write_bytes(content)
+    readers = (
+        decode_lines(io.BytesIO(content), "x"),
+        read_lines(path),
+        (line for block in read_blocks(str(path), size) for line in block.lines()),
+        LocatedLines([str(path)]),
+    )
+    for number, reader in enumerate(readers):
+        found = []
+        if not wrong:
+            assert list(reader) == expected
+            continue
+        with pytest.raises(UserError, match=f"x:{len(expected) + 1}: {wrong}"):
+            found.extend(reader)
+        if number != 2:  # a block is whole or not there
+            assert found == expected or not found
+
+
+def test_lines_before_a_bad_one_are_given_first(tmp_path):
+    (tmp_path / "a").write_bytes(b"one\ntwo\r\n\xff\n")
+    lines = read_lines(tmp_path / "a")
+    assert [next(lines), next(lines)] == ["one", "two"]
+    with pytest.raises(UserError, match=r"a:3: invalid UTF-8 \(byte 0xff at offset 0 "):
+        next(lines)
+
+
+def test_a_log_may_hold_carriage_returns(tmp_path):
+    (tmp_path / "log").write_bytes(b"10%\r20%\rdone\n")
+    assert list(read_lines(tmp_path / "log", returns_inside=True)) == ["10%\r20%\rdone"]
+    with pytest.raises(UserError, match=r"log:1: .*\(tr "):
+        list(read_text(tmp_path / "log"))
+
+
+@pytest.mark.parametrize("place", [0, 3, 40, 300, -6, None])
+def test_damaged_gz_is_named(tmp_path, place):
+    """Magic number, flags, data, checksum: zlib and gzip each find their part; or cut short."""
+    content = bytearray(gzip.compress(b"".join(b"%d words\n" % (i * i) for i in range(500))))
+    if place is None:
+        del content[-12:]
+    else:
+        content[place] ^= 255
+    (tmp_path / "a.gz").write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.gz"):
+        list(read_lines(tmp_path / "a.gz"))
+
+
+def test_a_line_is_given_as_soon_as_it_has_come():
+    """A reader of a pipe must not wait for what comes after."""
+    read, write = os.pipe()
+    with open(read, "rb") as stream:
+        lines = decode_lines(stream, "pipe")
+        os.write(write, b"first\nsec")
+        assert next(lines) == "first"
+        os.write(write, b"ond\n")
+        assert next(lines) == "second"
+        os.close(write)
+        assert list(lines) == []
+
+
+def test_lines_have_the_place_of_their_file(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "b.gz"
+    first.write_bytes("\ufeffone\ntwo\u2028same line\n".encode())
+    second.write_bytes(gzip.compress(b"\xef\xbb\xbfthree\nfour"))
+    lines = LocatedLines([str(first), str(second)])
+    places = [(line, lines.place(number)) for number, line in enumerate(lines, start=1)]
+    assert places == [
+        ("one", f"{first}:1"),
+        ("two\u2028same line", f"{first}:2"),
+        ("three", f"{second}:1"),
+        ("four", f"{second}:2"),
+    ]
+
+
+@pytest.mark.parametrize("longer", ["en", "de"])
+@pytest.mark.parametrize("common", [0, 2])
+def test_sides_of_different_length_are_counted(tmp_path, longer, common):
+    for side in ("en", "de"):
+        (tmp_path / side).write_text("a line\n" * (common + 3 * (side == longer)))
+    pairs = read_pairs(tmp_path / "en", tmp_path / "de")
+    for _ in range(common):
+        assert next(pairs) == ("a line", "a line")
+    message = (
+        f"{longer} has {common + 3}" if common else f"the file is empty, .*{longer} has 3 lines"
+    )
+    with pytest.raises(UserError, match=message):
+        next(pairs)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1, 2", b"\xff", b"[" * 100_000, b"1" * 5000, b"nul", rb'["\uD800"]']
+)
+def test_json_that_is_none_is_named(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.json: not JSON .*: make it again"):
+        read_json(tmp_path / "x.json", "make it again")
+
+
+def test_json_with_all_of_unicode(tmp_path):
+    (tmp_path / "x.json").write_text(r'["\ud83d\ude00", "\\udder", "\u00e9"]')
+    assert read_json(tmp_path / "x.json", "") == ["\U0001f600", "\\udder", "\xe9"]

@@ -1,0 +1,145 @@
+"""Output is whole or not there; results that take long are kept after an error; the bar."""
+
+import gzip
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from vaswani_plugin.text import outputs
+from vaswani_plugin.text.lines import read_json
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    target = tmp_path / "out.txt"
+    target.write_text("old\n")
+    with pytest.raises(RuntimeError), outputs.write_atomically(target) as write:
+        write("new")
+        raise RuntimeError
+    assert target.read_text() == "old\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_equal_content_compresses_to_equal_bytes(tmp_path):
+    for name in ("a.gz", "b.gz"):
+        with outputs.write_atomically(tmp_path / name) as write:
+            write("same")
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"same\n"
+
+
+def test_a_file_has_the_rights_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    with outputs.write_atomically(tmp_path / "ours") as write:
+        write("a")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_an_output_that_is_a_folder_is_named(tmp_path):
+    (tmp_path / "out").mkdir()
+    for write in (outputs.write_atomically, outputs.open_output):
+        with pytest.raises(IsADirectoryError) as caught, write(tmp_path / "out"):
+            pass
+        assert caught.value.filename == str(tmp_path / "out")
+
+
+def test_a_pipe_or_device_is_written_to_and_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    with outputs.write_atomically(tmp_path / "fifo") as write:
+        write("line")
+    with outputs.open_output(tmp_path / "fifo") as write:
+        write(["another"])
+    assert os.read(reader, 100) == b"line\nanother\n"
+    os.close(reader)
+    assert (tmp_path / "fifo").is_fifo()
+    out, into = os.pipe()
+    with outputs.open_output(Path(f"/dev/fd/{into}")) as write:
+        write(["a"])
+    os.close(into)
+    assert os.read(out, 9) == b"a\n"
+    os.close(out)
+
+
+def test_a_link_keeps_pointing_where_it_does(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link, target = tmp_path / "link", tmp_path / "elsewhere" / "file"
+    link.symlink_to(target)
+    for text in ("new", "newer"):
+        with outputs.write_atomically(link) as write:
+            write(text)
+        assert link.is_symlink() and target.read_text() == f"{text}\n"
+        with outputs.open_output(link) as write_now:
+            write_now([text, text])
+        assert link.is_symlink() and target.read_text() == f"{text}\n{text}\n"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_json_file_is_readable_text_and_complete_or_absent(tmp_path):
+    path = tmp_path / "a" / "b.json"
+    content = {"ä": [1, None], "\u2028": 0.1}
+    outputs.write_json(path, content)
+    text = path.read_text(encoding="utf-8")
+    assert read_json(path, "") == content and '"ä"' in text and text.endswith("}\n")
+    with pytest.raises(TypeError):
+        outputs.write_json(path, {"number": 1, "not JSON": {1, 2}})
+    assert path.read_text(encoding="utf-8") == text and list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("name", "part"), [("out", "out.part"), ("out.gz", "out.part.gz")])
+def test_results_are_there_at_once_and_kept_after_an_error(tmp_path, name, part):
+    def content(path: Path) -> bytes:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+    with outputs.open_output(tmp_path / name) as write:
+        write(["a", "ö"])
+        assert not (tmp_path / name).exists() and (tmp_path / part).stat().st_size
+    assert content(tmp_path / name) == "a\nö\n".encode()
+    with pytest.raises(ValueError, match=f"^line 2 is bad; the lines before it are in .*{part}$"):
+        with outputs.open_output(tmp_path / name) as write:
+            write(["c"])
+            raise ValueError("line 2 is bad")
+    assert content(tmp_path / part) == b"c\n" and content(tmp_path / name) == "a\nö\n".encode()
+    (tmp_path / part).unlink()
+    with pytest.raises(ValueError, match="^line 1 is bad$"), outputs.open_output(tmp_path / name):
+        raise ValueError("line 1 is bad")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_bar_is_hidden_unless_it_is_seen_undisturbed(monkeypatch, tmp_path):
+    (tmp_path / "in").write_bytes(b"a\nb\n\xe2\x80\xa8c")
+    inputs = [str(tmp_path / "in")]
+    assert outputs.line_progress(inputs, None).disable
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = outputs.line_progress(inputs, None)
+    assert (bar.disable, bar.total) == (False, 3)
+    assert outputs.line_progress(["-"], None).total is None
+    packed = tmp_path / "cut.gz"
+    packed.write_bytes(gzip.compress(b"a\n" * 5000)[:-20])
+    assert outputs.line_progress([str(packed)], None).total is None  # its reader tells the fault
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert outputs.line_progress(inputs, None).disable
+    assert not outputs.line_progress(inputs, tmp_path / "out").disable
+
+
+def test_only_binarized_data_is_replaced(tmp_path):
+    output = tmp_path / "data-bin"
+    with outputs.new_data_folder(output, []) as (folder, _):
+        (folder / "dict.txt").write_text("a 1\n")
+    with pytest.raises(RuntimeError), outputs.new_data_folder(output, []) as (folder, _):
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["data-bin"]
+    for held in ("model.pt", "model.bin", "x.safetensors"):
+        (output / held).write_text("")
+        with pytest.raises(ValueError, match=f"holds {held}"):
+            with outputs.new_data_folder(output, []):
+                pass
+        (output / held).unlink()
+    with pytest.raises(ValueError, match="lies in it"):
+        with outputs.new_data_folder(output, [output / "dict.txt"]):
+            pass
+    (output / "dict.txt").rename(output / "notes.txt")
+    with pytest.raises(ValueError, match="no folder of binarized data"):
+        with outputs.new_data_folder(output, []):
+            pass

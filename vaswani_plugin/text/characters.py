@@ -1,0 +1,53 @@
+"""Removes invisible characters where they mean nothing.
+
+Moses' `remove-non-printing-char.perl` replaces every character of Unicode's class C by a blank. Of
+these, this module removes controls and what is neither seen nor changes what is seen: a byte order
+mark inside a text, zero-width spaces, soft hyphens, noncharacters. It keeps what a script needs:
+joiners (U+200C, U+200D) between letters of Persian, Hindi and others and in emoji, marks of
+direction in a line with letters from right to left, word breaks (U+200B) in Khmer, Thai, Lao and
+Burmese, and the visible signs of class Cf (Arabic number signs).
+"""
+
+import re
+
+_NEVER = (
+    "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # controls that are no white space
+    "\xad\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0001"
+    "\ufdd0-\ufdef\ufffe\uffff"  # noncharacters
+)
+_JOINERS, _BREAK = "\u200c\u200d", "\u200b"
+_DIRECTIONS = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
+_TAGS = "\U000e0020-\U000e007f"  # of flags such as that of Scotland
+_ARABIC_FORMS = "\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc"
+_RIGHT_TO_LEFT = (
+    "\u0590-\u08ff\ufb1d-\ufb4f\U00010800-\U00010fff\U0001e800-\U0001efff" + _ARABIC_FORMS
+)
+# Arabic, Syriac, N'Ko, Mongolian, the scripts of India, Sinhala, Tibetan, Burmese, Khmer, Javanese.
+_JOINING = (
+    "\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1a20-\u1cff\ua800-\uabff"
+    "\U00010a00-\U00011fff" + _ARABIC_FORMS
+)
+_EMOJI = "\u2190-\u2bff\ufe0f\u20e3\U0001f000-\U0001faff"
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\uaa60-\uaa7f"
+
+_ANY = re.compile(f"[{_NEVER}{_JOINERS}{_BREAK}{_DIRECTIONS}{_TAGS}]").search
+_MEANINGLESS = re.compile(
+    f"[{_NEVER}]"
+    f"|(?<![{_JOINING}{_EMOJI}{_JOINERS}])[{_JOINERS}]"
+    f"|(?<![{_UNSPACED}]){_BREAK}|{_BREAK}(?![{_UNSPACED}])"
+    f"|(?<![{_EMOJI}{_TAGS}])[{_TAGS}]"
+)
+_DIRECTION = re.compile(f"[{_DIRECTIONS}]")
+_LETTER_FROM_RIGHT = re.compile(f"[{_RIGHT_TO_LEFT}]").search
+
+
+def remove_invisible(line: str) -> str:
+    """Returns a line without the invisible characters that mean nothing in it."""
+    if line.isprintable() or not _ANY(line):
+        return line
+    if not _LETTER_FROM_RIGHT(line):
+        line = _DIRECTION.sub("", line)
+    # Again, because one character may have been kept only by the one before it.
+    while (shorter := _MEANINGLESS.sub("", line)) != line:
+        line = shorter
+    return line

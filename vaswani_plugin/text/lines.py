@@ -1,0 +1,179 @@
+"""Reads text: UTF-8, plain or `.gz`, a sentence a line; `-` is standard input.
+
+Lines end at "\\n" or "\\r\\n" alone. `str.splitlines` and text-mode files would also end them at
+U+0085, U+2028 or a lone "\\r", which shifts one side of a parallel corpus against the other. A
+carriage return inside a line is an error for every reader of text: most programs, fairseq among
+them, end the line there.
+"""
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import IO, Any
+
+from vaswani_plugin.errors import UserError
+
+GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
+BYTE_ORDER_MARK = "\ufeff"
+"""The byte order mark: some programs write it at the beginning of a file; it is no text."""
+MOST_DIGITS = 18
+"""The most digits of a number in a file, so that it fits into 64 bits."""
+
+
+@contextmanager
+def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file for reading bytes; `.gz` is decompressed, `-` is standard input.
+
+    Raises:
+        UserError: a broken .gz file, also where reading finds it.
+        OSError: the file can't be opened.
+    """
+    if str(path) == "-":
+        yield sys.stdin.buffer
+    elif str(path).endswith(".gz"):
+        with gzip.open(path) as packed:
+            try:
+                yield packed
+            except GZIP_ERRORS as error:
+                raise UserError(f"{path}: broken .gz file ({error}): fetch it again") from error
+    else:
+        with open(path, "rb") as stream:
+            yield stream
+
+
+def decode_lines(
+    stream: Iterable[bytes], name: str, first: int = 1, returns_inside: bool = False
+) -> Iterator[str]:
+    """Yields lines without their ends; without a byte order mark at the start of the file.
+
+    Args:
+        stream: lines of bytes.
+        name: the file's name in error messages.
+        first: number of the first line.
+        returns_inside: whether a line may hold carriage returns (a program's log does).
+
+    Raises:
+        UserError: invalid UTF-8 or a carriage return inside a line; names the line.
+    """
+    for number, raw in enumerate(stream, start=first):
+        try:
+            line = raw.decode("utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name}:{number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at offset "
+                f"{error.start} of the line): convert the file with iconv, or remove the line"
+            ) from error
+        if "\r" in line:
+            line = line.rstrip("\r")
+            if "\r" in line and not returns_inside:
+                raise UserError(
+                    f"{name}:{number}: a carriage return inside the line: end lines by a line feed "
+                    "(tr '\\r' '\\n'), or replace it by a blank (tr '\\r' ' ')"
+                )
+        yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+def read_lines(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
+    """Yields the lines of a file; arguments and errors are those of `decode_lines`."""
+    with open_binary(path) as stream:
+        yield from decode_lines(stream, shown_name(path), returns_inside=returns_inside)
+
+
+def shown_name(path: str | Path) -> str:
+    """Returns a file's name for messages."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def read_text(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
+    """Yields the lines of a file as `read_lines` does; an empty file is a `UserError`."""
+    lines = read_lines(path, returns_inside)
+    first = next(lines, None)
+    if first is None:
+        raise UserError(f"{path}: the file is empty")
+    return chain((first,), lines)
+
+
+def read_pairs(
+    source: str | Path, target: str | Path, returns_inside: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yields the pairs of lines of two files.
+
+    Raises:
+        UserError: the files differ in their number of lines, or both are empty.
+    """
+    count = 0
+    missing = object()
+    sides = [read_lines(path, returns_inside) for path in (source, target)]
+    for left, right in zip_longest(*sides, fillvalue=missing):
+        if left is missing or right is missing:
+            short, long = (source, target) if left is missing else (target, source)
+            rest = 1 + sum(1 for _ in sides[0]) + sum(1 for _ in sides[1])
+            if count == 0:
+                raise UserError(f"{short}: the file is empty, {long} has {rest} lines")
+            raise UserError(
+                f"{source} and {target} differ in length: {short} has {count} lines, {long} has "
+                f"{count + rest}: they must correspond line by line"
+            )
+        count += 1
+        yield left, right
+    if count == 0:
+        raise UserError(f"{source} and {target}: both files are empty")
+
+
+class LocatedLines:
+    """The lines of several files in order; knows the file and the line number of each.
+
+    Args:
+        paths: the files, plain or .gz; `-` is standard input.
+    """
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+        self._starts: list[tuple[int, str]] = []
+        """For each file so far: the number of lines before it, and its name."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the lines; raises the errors of `read_lines`."""
+        count = 0
+        for path in self.paths:
+            self._starts.append((count, shown_name(path)))
+            for line in read_lines(path):
+                count += 1
+                yield line
+
+    def place(self, number: int) -> str:
+        """Returns ``FILE:LINE`` of a yielded line; `number` counts over all files, from 1 on."""
+        before, name = next(start for start in reversed(self._starts) if start[0] < number)
+        return f"{name}:{number - before}"
+
+
+def join_words(text: str) -> str:
+    """Joins the words of a text by single spaces; a line break of any kind separates words, too."""
+    return " ".join(text.split())
+
+
+def read_json(path: str | Path, remedy: str) -> Any:
+    """Reads a JSON file.
+
+    Args:
+        path: of the file.
+        remedy: what the error message tells the user to do.
+
+    Raises:
+        UserError: it is not JSON, nested too deeply, or holds a surrogate, which no text file can
+            hold; names the file.
+        OSError: it can't be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error}): {remedy}") from error

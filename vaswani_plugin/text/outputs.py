@@ -1,0 +1,264 @@
+"""Writes files: each appears under its name when it is complete, or not at all.
+
+A device or a pipe is written to directly, not replaced (otherwise `/dev/null` would become a file).
+A link keeps its target. `.gz` is compressed, `-` is standard output.
+"""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import GZIP_ERRORS, open_binary
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+MODEL_FILES = ("*.pt", "*.safetensors", "*.onnx", "model.bin")
+"""Files with a model, in a folder that must not be replaced by binarized data."""
+
+
+def check_outputs(
+    flag: str, outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]
+) -> None:
+    """Refuses outputs that would replace an input or one another.
+
+    Args:
+        flag: the option that names the outputs, for the message.
+        outputs: files that will be written; None is none.
+        inputs: files that are read; None is none.
+
+    Raises:
+        UserError: an output is refused; names the file.
+    """
+    taken = {os.path.realpath(path) for path in inputs if path is not None}
+    for path in filter(None, outputs):
+        if os.path.realpath(path) in taken:
+            raise UserError(
+                f"{flag}: {path} is an input or another output, and would be lost: give another"
+            )
+        taken.add(os.path.realpath(path))
+
+
+class NamedFile(io.FileIO):
+    """An unbuffered file for writing; its errors (a full disk) name a file that the user knows.
+
+    Args:
+        path: the file that is written, or a file descriptor.
+        mode: as for `io.FileIO`.
+        name: the file's name in error messages.
+    """
+
+    def __init__(self, path: str | Path | int, mode: str, name: str) -> None:
+        super().__init__(path, mode)
+        self._shown = name
+
+    def write(self, data: Any) -> int:
+        """Same as `FileIO.write`."""
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._shown) from error
+
+
+@contextmanager
+def write_bytes_atomically(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file for writing bytes. On an error an old file stays, and no partial file remains.
+
+    Raises:
+        OSError: the file can't be written; the error names `path`.
+    """
+    if (device := _device(path)) is not None:
+        with io.BufferedWriter(device) as stream:
+            yield stream
+        return
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
+    try:
+        with _packed(NamedFile(handle, "wb", str(path)), str(path)) as stream:
+            yield stream
+        os.umask(mask := os.umask(0))
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _device(path: str | Path) -> NamedFile | None:
+    """Opens standard output, a device or a pipe; None for another file."""
+    if str(path) == "-":
+        sys.stdout.flush()
+        return NamedFile(os.dup(sys.stdout.fileno()), "wb", "standard output")
+    is_device = Path(path).exists() and not Path(path).is_file()
+    return NamedFile(str(path), "wb", str(path)) if is_device else None
+
+
+@contextmanager
+def _packed(file: NamedFile, name: str) -> Iterator[IO[bytes]]:
+    with io.BufferedWriter(file, 1 << 18) as stream:
+        if name.endswith(".gz"):
+            # The header has no name and no time, so that equal content gives equal bytes.
+            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as packed:
+                yield packed
+        else:
+            yield stream
+
+
+@contextmanager
+def write_atomically(path: str | Path) -> Iterator[Callable[[str], None]]:
+    """Yields a function that writes one line; otherwise the same as `write_bytes_atomically`."""
+    with write_bytes_atomically(path) as stream:
+        put = stream.write
+        yield lambda line: put(line.encode("utf-8") + b"\n")
+
+
+def write_json(path: str | Path, content: Any, indent: int | None = 2) -> None:
+    """Writes a JSON file; otherwise the same as `write_bytes_atomically`.
+
+    Args:
+        path: of the file.
+        content: what `json.dumps` takes.
+        indent: blanks of a level; None: all on one line.
+    """
+    with write_atomically(path) as write:
+        write(json.dumps(content, ensure_ascii=False, indent=indent))
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[Callable[[list[str]], None]]:
+    """Yields a function that writes lines at once, for results that take long to make.
+
+    A file is written as FILE.part (NAME.gz as NAME.part.gz) and renamed at the end; after an error
+    FILE.part is kept if it holds lines.
+
+    Args:
+        path: the file; None is standard output.
+
+    Raises:
+        OSError: the file can't be written; the message names it.
+        ValueError: the caller's error, to which the place of the results so far is added.
+    """
+    if path is None:
+        yield lambda lines: _write_now(sys.stdout.buffer, lines, "standard output")
+        return
+    file, partial = _device(path), None
+    if file is None:
+        path = Path(os.path.realpath(path))
+        name = f"{path.stem}.part.gz" if path.suffix == ".gz" else f"{path.name}.part"
+        partial = path.with_name(name)
+        file = NamedFile(str(partial), "wb", str(partial))
+    has_lines = False
+    try:
+        with _packed(file, str(partial)) as stream:
+
+            def write(lines: list[str]) -> None:
+                nonlocal has_lines
+                has_lines = has_lines or bool(lines)
+                _write_now(stream, lines, str(partial or path))
+
+            yield write
+    except Exception as error:
+        if partial is not None and not has_lines:
+            partial.unlink()
+        elif partial is not None and isinstance(error, ValueError):
+            raise ValueError(f"{error}; the lines before it are in {partial}") from error
+        raise
+    if partial is not None:
+        os.replace(partial, path)
+
+
+def _write_now(stream: IO[bytes], lines: list[str], name: str) -> None:
+    try:
+        stream.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+        stream.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
+
+
+def line_progress(inputs: list[str], output: Path | None) -> "tqdm":
+    """Returns a progress bar over input lines; hidden unless a person sees it undisturbed.
+
+    It is shown on a terminal, unless the results go to the terminal too.
+
+    Args:
+        inputs: the files. If one is a pipe, which can't be read twice, or damaged, the bar has no
+            total.
+        output: the file of the results; None is standard output.
+    """
+    from tqdm import tqdm
+
+    is_shown = sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
+    total = None
+    if is_shown and all(path != "-" and Path(path).is_file() for path in inputs):
+        try:
+            total = sum(map(count_lines, inputs))
+        except (UserError, *GZIP_ERRORS):  # its reader reports it, after the lines before it
+            total = None
+    return tqdm(total=total, unit=" lines", disable=not is_shown)
+
+
+def count_lines(path: str) -> int:
+    """Counts the lines of a file; a last line without a line end counts."""
+    with open_binary(path) as stream:
+        return sum(1 for _ in stream)
+
+
+@contextmanager
+def new_data_folder(output: Path, inputs: Iterable[str | Path]) -> Iterator[tuple[Path, Path]]:
+    """Makes a folder that takes the place of `output` once it is complete, and not after an error.
+
+    Args:
+        output: the folder; it may be missing. A link keeps its target.
+        inputs: the files and folders that are read.
+
+    Yields:
+        The new folder, and one for intermediate files; both are empty.
+
+    Raises:
+        UserError: `output` is a file, or holds something other than binarized data, a model, a
+            folder or an input.
+        OSError: a folder can't be made or replaced.
+    """
+    _check_replaceable(output, inputs)
+    output = Path(os.path.realpath(output))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
+        folder, parts = Path(parent, "data-bin"), Path(parent, "parts")
+        folder.mkdir()
+        parts.mkdir()
+        yield folder, parts
+        if output.exists():
+            shutil.rmtree(output)
+        os.replace(folder, output)
+
+
+def _check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not (output.is_dir() and any(output.glob("dict*.txt"))):
+        raise UserError(
+            f"--output {output}: it exists and is no folder of binarized data, which alone is "
+            "replaced: give a new folder"
+        )
+    for path in inputs:
+        if Path(path).resolve().is_relative_to(output.resolve()):
+            raise UserError(f"--output {output}: {path} lies in it: give another folder")
+    for path in output.iterdir():
+        if path.is_dir() or any(map(path.match, MODEL_FILES)):
+            raise UserError(
+                f"--output {output}: it holds {path.name}, so it is more than binarized data, and "
+                "would be deleted: give another --output"
+            )
