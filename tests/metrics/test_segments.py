@@ -14,8 +14,8 @@ def write(path: Path, data: str | bytes) -> Path:
 
 
 def test_lines_are_split_at_newline_only(tmp_path: Path) -> None:
-    text = "one\u2028still one\u0085and still\ntwo\x0bthr\ree\n\nfour"
-    expected = ["one\u2028still one\u0085and still", "two\x0bthr\ree", "", "four"]
+    text = "one\u2028still one\u0085and still\ntwo\x0bthree\n\nfour"
+    expected = ["one\u2028still one\u0085and still", "two\x0bthree", "", "four"]
     assert read_lines(write(tmp_path / "a", text)) == expected
     assert read_lines(write(tmp_path / "b", text + "\n")) == expected
 
