@@ -5,8 +5,7 @@ import math
 import numpy
 import pytest
 
-from vaswani_plugin.metrics.complexity import fitted_exponent, table_1
-from vaswani_plugin.metrics.complexity_report import layers_to_join
+from vaswani_plugin.metrics.complexity import fitted_exponent, layers_to_join, table_1
 
 
 def test_table_1_by_hand() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vaswani_plugin.metrics.perplexity import (
+    UNITS,
     TextCounts,
     count_text,
     cross_entropy_rate,
@@ -34,14 +35,14 @@ def test_rate_is_the_mean_of_a_sequence_of_conditionals():
 def test_the_notes_conversion_of_the_penn_treebank():
     """The notes print "about 77" beside 2 ^ (1.175 * 390000 / 74000), which is 73.1."""
     converted = rates(1.175 * 390_000, TextCounts(0, 74_000, 390_000, 390_000), False)
-    assert converted.perplexity_per_word == pytest.approx(73.14, abs=0.005)
-    assert converted.perplexity_per_word != pytest.approx(77, abs=1)
+    assert converted["perplexity_per_word"] == pytest.approx(73.14, abs=0.005)
+    assert converted["perplexity_per_word"] != pytest.approx(77, abs=1)
 
 
 def test_shannons_bit_a_character():
     converted = rates(9, TextCounts(lines=0, words=2, characters=9, bytes=9), False)
-    assert (converted.character, converted.word) == (1, 4.5)
-    assert converted.perplexity_per_word == pytest.approx(22.6, abs=0.05)  # the notes print 23
+    assert (converted["bits_per_character"], converted["bits_per_word"]) == (1, 4.5)
+    assert converted["perplexity_per_word"] == pytest.approx(22.6, abs=0.05)  # the notes print 23
 
 
 def test_counts_by_hand():
@@ -63,10 +64,10 @@ def test_a_file_has_as_many_bytes_as_counted_with_line_ends():
 def test_rates_by_hand():
     counts = TextCounts(lines=2, words=8, characters=38, bytes=48)
     counted = rates(100.0, counts, with_line_ends=True)
-    assert (counted.word, counted.character, counted.byte) == (10, 2.5, 2)
-    assert counted.perplexity_per_word == 1024
+    assert [counted[f"bits_per_{unit}"] for unit in UNITS] == [10, 2.5, 2]
+    assert counted["perplexity_per_word"] == 1024
     alone = rates(100.0, counts, with_line_ends=False)
-    assert alone.word == 12.5 and alone.byte == pytest.approx(100 / 48)
+    assert alone["bits_per_word"] == 12.5 and alone["bits_per_byte"] == pytest.approx(100 / 48)
 
 
 def test_the_same_model_by_character_and_by_word():
@@ -83,20 +84,20 @@ def test_the_same_model_by_character_and_by_word():
     bits_per_character = cross_entropy_rate(log_p) / math.log(2)
     counts = TextCounts(0, len(words), len(log_p), len(log_p))
     converted = rates(bits_per_character * len(log_p), counts, with_line_ends=False)
-    assert converted.perplexity_per_word == pytest.approx(by_word)
+    assert converted["perplexity_per_word"] == pytest.approx(by_word)
 
 
 @given(st.floats(0, 100), st.integers(1, 10**9), st.integers(1, 10**9))
 def test_every_rate_gives_the_bits_of_the_text(bits, words, characters):
     converted = rates(bits, TextCounts(0, words, characters, characters), with_line_ends=False)
-    assert converted.word * words == pytest.approx(bits)
-    assert converted.character * characters == pytest.approx(bits)
+    assert converted["bits_per_word"] * words == pytest.approx(bits)
+    assert converted["bits_per_character"] * characters == pytest.approx(bits)
 
 
 def test_what_has_no_rate():
     with pytest.raises(ValueError, match="without tokens"):
         cross_entropy_rate([])
     nothing = rates(3.0, TextCounts(0, 0, 3, 3), with_line_ends=True)
-    assert nothing.word is None and nothing.perplexity_per_word is None
-    assert nothing.character == 1.0
+    assert nothing["bits_per_word"] is None and nothing["perplexity_per_word"] is None
+    assert nothing["bits_per_character"] == 1.0
     assert perplexity(1e6) == math.inf

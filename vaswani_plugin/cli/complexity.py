@@ -7,7 +7,7 @@ from typing import Any
 
 from vaswani_plugin.cli._flags import add_format
 from vaswani_plugin.figures.figures import check_plot_path, draw_layer_times
-from vaswani_plugin.metrics.complexity import table_1
+from vaswani_plugin.metrics.complexity import as_text, table_1
 
 HELP = "Table 1: the operations of each layer type by formula, and its measured time"
 EXAMPLE = "vaswani complexity --n 50 --d 512 --k 3 --r 16 --measure --plot layers.png"
@@ -64,8 +64,6 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps(result))
     else:
-        from vaswani_plugin.metrics.complexity_report import as_text
-
         print(as_text(result))
     return 0
 

@@ -60,15 +60,15 @@ def check_flags(args: argparse.Namespace) -> None:
     Raises:
         ValueError: names the flag and what it goes with.
     """
-    data, subject = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
+    data, text = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
     is_rated = (args.dynamic_rate, args.dynamic_decay) != (None, None)
     scored, counted = args.model or args.baselines, args.train_data or args.valid_data
     of_model = [name for name in OF_MODEL.split() if getattr(args, name) not in (None, False)]
     refusals = [
         (not (scored or args.figure), NOTHING),
         (args.counts and not args.figure, "--counts goes with --figure VALUE UNIT"),
-        (not subject, "no text: give --text FILE or --data-bin DIR"),
-        (args.counts and (scored or subject != args.counts), "--counts goes with --figure alone"),
+        (not text, "no text: give --text FILE or --data-bin DIR"),
+        (args.counts and (scored or text != args.counts), "--counts goes with --figure alone"),
         (args.split is not None and not args.data_bin, "--split needs --data-bin DIR"),
         *((not args.model, f"--{name.replace('_', '-')} needs --model PATH") for name in of_model),
         (is_rated and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
@@ -92,21 +92,21 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.figures.perplexity import DynamicEvaluation, Scoring, make_report
     from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.metrics.perplexity import TextCounts
-    from vaswani_plugin.metrics.scored_text import read_subject
+    from vaswani_plugin.metrics.scored_text import read_scored_text
 
-    model = subject = None
+    model = text = None
     if args.model:
         place = {"data": args.data_bin, "device": flags.chosen_device(args)}
         model = LanguageModel.from_pretrained(args.model, **place)
     if not args.counts:
         known = (model.text_knowledge() if model else {}) | {"skips_ends": args.line_ends == "skip"}
-        subject = read_subject(args.text, args.data_bin, args.split or SPLIT, **known)
+        text = read_scored_text(args.text, args.data_bin, args.split or SPLIT, **known)
     rate = RATE if args.dynamic_rate is None else args.dynamic_rate
     decay = DECAY if args.dynamic_decay is None else args.dynamic_decay
     dynamic = DynamicEvaluation(rate, decay) if args.dynamic else None
     cut = args.tokens_per_sample, args.context_window or 0, args.batch_tokens or BATCH
     report = make_report(
-        subject,
+        text,
         args.line_ends,
         model and Scoring(model, *cut, dynamic, args.line_scores, args.carry_state),
         (args.train_data or [args.data_bin]) if args.baselines else [],

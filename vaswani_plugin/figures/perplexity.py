@@ -21,7 +21,7 @@ from vaswani_plugin.inference.stream_scoring import windows
 from vaswani_plugin.metrics.ngram import baselines
 from vaswani_plugin.metrics.perplexity import TextCounts, perplexity, result
 from vaswani_plugin.metrics.perplexity import figure as converted_figure
-from vaswani_plugin.metrics.scored_text import Subject, Tokens
+from vaswani_plugin.metrics.scored_text import ScoredText, Tokens
 from vaswani_plugin.text.output_files import write_atomically
 
 HEADINGS = ("bits", "perplexity")
@@ -64,7 +64,7 @@ class Scoring:
 
 
 def make_report(
-    subject: Subject | None,
+    scored: ScoredText | None,
     line_ends: str,
     scoring: Scoring | None = None,
     training: Sequence[Path] = (),
@@ -75,13 +75,13 @@ def make_report(
     """The report with all requested rows; `metrics.perplexity.as_text` formats it.
 
     Args:
-        subject: the text; None: only its `counts` are known.
-        line_ends: "score" or "skip", as in the subject.
+        scored: the text; None: only its `counts` are known.
+        line_ends: "score" or "skip", as in the text.
         scoring: how to score with a model; None: no model.
         training: training data of the n-gram baselines.
         validation: text on which baselines of words are scored, too.
         figure: a published figure, a number and its unit.
-        counts: of the figure's text, if there is no subject.
+        counts: of the figure's text, if there is no text.
 
     Raises:
         ValueError: data, windows or a learning rate that can't be used.
@@ -90,24 +90,24 @@ def make_report(
     divisors = counts
     report = {"text": None, "windows": None, "line_ends": line_ends, "dynamic": None}
     report |= {"results": [], "dynamic_gain": None, "warnings": []}
-    if subject is not None:
-        counts, divisors = subject.counts, subject.divisors(subject.counts)
-        report["results"] += baselines(subject, training, validation)
+    if scored is not None:
+        counts, divisors = scored.counts, scored.divisors(scored.counts)
+        report["results"] += baselines(scored, training, validation)
         if scoring is not None:
-            _add_model(report, subject, scoring)
-        report["warnings"] += subject.warnings
+            _add_model(report, scored, scoring)
+        report["warnings"] += scored.warnings
     if figure is not None:
         report["results"].append(converted_figure(*figure, divisors))
     report["text"] = counts and asdict(counts)
     return report
 
 
-def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> None:
+def _add_model(report: dict[str, Any], scored: ScoredText, scoring: Scoring) -> None:
     """Add the model's rows, and write the score of each line.
 
     If standard error is a terminal, it shows a progress bar.
     """
-    tokens, model, dynamic = subject.tokens, scoring.model, scoring.dynamic
+    tokens, model, dynamic = scored.tokens, scoring.model, scoring.dynamic
     numbers, size = tokens.numbers, model.window_size(scoring.tokens_per_sample)
     cut = windows(len(numbers), size, scoring.context_window)
     report["windows"] = {"tokens_per_sample": size, "context_window": scoring.context_window}
@@ -119,9 +119,9 @@ def _add_model(report: dict[str, Any], subject: Subject, scoring: Scoring) -> No
         report["dynamic"] = asdict(dynamic)
         with tqdm(total=total, desc="dynamic", unit=unit, disable=None) as bar:
             found["model, dynamic"] = scorer.dynamic(cut, dynamic.rate, dynamic.decay, bar.update)
-    is_scored, divisors = subject.scored(tokens), subject.divisors(subject.counts)
+    is_scored, divisors = scored.mask(tokens), scored.divisors(scored.counts)
     rows = [
-        result(name, subject.coding, scores[is_scored], divisors, unknown=tokens.unknown)
+        result(name, scored.coding, scores[is_scored], divisors, unknown=tokens.unknown)
         for name, scores in found.items()
     ]
     report["results"] += rows

@@ -270,7 +270,7 @@ class LanguageModel(LoadedFromFiles):
         return Perplexity(len(scores), tokens.unknown, float(scores.sum()), counts)
 
     def text_knowledge(self) -> dict[str, Any]:
-        """The keyword arguments of `metrics.scored_text.read_subject` that the model determines."""
+        """The keyword arguments of `scored_text.read_scored_text` that the model determines."""
         known = {"dictionary": self.dictionary, "pipeline": self.pipeline}
         return known | {"saw_lines_apart": self.task.saw_lines_apart}
 

@@ -30,7 +30,7 @@ from vaswani_plugin.metrics.perplexity import (
 )
 from vaswani_plugin.metrics.scored_text import (
     UNKNOWN_WORD,
-    Subject,
+    ScoredText,
     Tokens,
     number_lines,
     read_binary,
@@ -151,16 +151,16 @@ def estimate_discounts(counts: ArrayLike) -> Discounts:
 
 
 def baselines(
-    subject: Subject, paths: Iterable[Path], validation: Path | None = None
+    scored: ScoredText, paths: Iterable[Path], validation: Path | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The report's rows of all baselines; warnings are appended to `subject.warnings`.
+    """The report's rows of all baselines; warnings are appended to `scored.warnings`.
 
     A row also has the perplexity a token on the training text, `training_perplexity`, and on
     validation text, `validation_perplexity` (None without one): an n-gram model knows its training
     text far better than any other.
 
     Args:
-        subject: the text to score.
+        scored: the text to score.
         paths: training data: text files, of which words are counted, or data-bin folders, of which
             the tokens of the split `train` are counted. A folder's split `valid` is its validation
             text, where it has one.
@@ -172,13 +172,13 @@ def baselines(
     """
     for path in paths:
         if path.is_dir():
-            yield from _of_tokens(subject, path)
+            yield from _of_tokens(scored, path)
         else:
-            yield from _of_words(subject, path, validation)
+            yield from _of_words(scored, path, validation)
 
 
-def _of_words(subject: Subject, path: Path, validation: Path | None) -> Iterator[dict[str, Any]]:
-    if subject.lines is None:
+def _of_words(scored: ScoredText, path: Path, validation: Path | None) -> Iterator[dict[str, Any]]:
+    if scored.lines is None:
         raise ValueError(f"{path}: baselines of words need the words: give --text FILE as well")
     train = read_text(path)
     words = dict.fromkeys(word for line in train for word in line.split())
@@ -186,36 +186,36 @@ def _of_words(subject: Subject, path: Path, validation: Path | None) -> Iterator
     # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
     unknown, end = indices.setdefault(UNKNOWN_WORD, len(indices)), len(indices)
     number = lambda lines: number_lines(lines, indices, unknown, end)  # noqa: E731
-    tokens = number(subject.lines)
-    subject.warnings.extend(unknown_warning(f"the words of {path}", tokens))
-    counts = count_text(" ".join(line.split()) for line in subject.lines)
+    tokens = number(scored.lines)
+    scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
+    counts = count_text(" ".join(line.split()) for line in scored.lines)
     texts = {TRAINING: number(train)}
     if validation is not None:
         texts[VALIDATION] = number(read_text(validation))
-    yield from _rows(subject, tokens, ("words", counts), texts, end + 1, end)
+    yield from _rows(scored, tokens, ("words", counts), texts, end + 1, end)
 
 
-def _of_tokens(subject: Subject, path: Path) -> Iterator[dict[str, Any]]:
-    if subject.tokens is None:
+def _of_tokens(scored: ScoredText, path: Path) -> Iterator[dict[str, Any]]:
+    if scored.tokens is None:
         raise ValueError(f"{path}: baselines of tokens need --model or --data-bin beside --text")
-    if load_text_dictionary(path) != subject.dictionary:
+    if load_text_dictionary(path) != scored.dictionary:
         raise ValueError(f"{path} was binarized with another dictionary than the text to score")
     # <s> and <pad>, the first two rows, never occur in text, so they get no probability.
-    first = subject.dictionary.eos()
+    first = scored.dictionary.eos()
 
     def shifted(tokens: Tokens) -> Tokens:
         return replace(tokens, numbers=tokens.numbers - first)
 
-    texts = {TRAINING: shifted(read_binary(path, "train", subject.dictionary))}
+    texts = {TRAINING: shifted(read_binary(path, "train", scored.dictionary))}
     if (path / "valid.idx").is_file():
-        texts[VALIDATION] = shifted(read_binary(path, "valid", subject.dictionary))
-    what = subject.coding, subject.counts
-    rows = len(subject.dictionary) - first
-    yield from _rows(subject, shifted(subject.tokens), what, texts, rows, 0)
+        texts[VALIDATION] = shifted(read_binary(path, "valid", scored.dictionary))
+    what = scored.coding, scored.counts
+    rows = len(scored.dictionary) - first
+    yield from _rows(scored, shifted(scored.tokens), what, texts, rows, 0)
 
 
 def _rows(
-    subject: Subject,
+    scored: ScoredText,
     tokens: Tokens,
     what: tuple[str, TextCounts | None],
     texts: dict[str, Tokens],
@@ -225,7 +225,7 @@ def _rows(
     """One row a baseline.
 
     Args:
-        subject: says whether line ends are scored.
+        scored: says whether line ends are scored.
         tokens: to score.
         what: kind of token, and the counts of the text.
         texts: the training text, by which the n-grams are counted, and the validation text.
@@ -237,8 +237,8 @@ def _rows(
         model = NgramModel(texts[TRAINING].numbers, order, vocabulary, start=end)
         others: dict[str, float | None] = {TRAINING: None, VALIDATION: None}
         for kind, text in texts.items():
-            log_p = model.log_probabilities(text.numbers)[subject.scored(text)]
+            log_p = model.log_probabilities(text.numbers)[scored.mask(text)]
             others[kind] = perplexity(cross_entropy_rate(log_p) / math.log(2))
-        log_p = model.log_probabilities(tokens.numbers)[subject.scored(tokens)]
+        log_p = model.log_probabilities(tokens.numbers)[scored.mask(tokens)]
         details = {"unknown": tokens.unknown, **others}
-        yield result(name, coding, log_p, subject.divisors(counts), **details)
+        yield result(name, coding, log_p, scored.divisors(counts), **details)

@@ -90,24 +90,23 @@ def perplexity(bits: float) -> float:
     return 2.0**bits if bits < 1024 else math.inf
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Bits per unit; None where the text has no such unit or the count isn't known."""
+def rates(bits: float, counts: TextCounts | None, with_line_ends: bool) -> dict[str, float | None]:
+    """Bits per unit, and perplexity per word, of a whole text; the top explains line ends.
 
-    word: float | None
-    character: float | None
-    byte: float | None
+    Args:
+        bits: of the text.
+        counts: of its units; None: not known.
+        with_line_ends: count each line end as a unit.
 
-    @property
-    def perplexity_per_word(self) -> float | None:
-        """2 to the bits per word."""
-        return None if self.word is None else perplexity(self.word)
-
-
-def rates(bits: float, counts: TextCounts, with_line_ends: bool) -> Rates:
-    """Bits per unit from the bits of a whole text; the module's docstring explains line ends."""
-    divisors = (counts.units(unit, with_line_ends) for unit in UNITS)
-    return Rates(*(bits / divisor if divisor else None for divisor in divisors))
+    Returns:
+        By the keys of the report; None where the text has no such unit.
+    """
+    found: dict[str, float | None] = {}
+    for unit in UNITS:
+        divisor = counts.units(unit, with_line_ends) if counts else 0
+        found[f"bits_per_{unit}"] = bits / divisor if divisor else None
+    word = found["bits_per_word"]
+    return found | {"perplexity_per_word": None if word is None else perplexity(word)}
 
 
 def result(
@@ -145,11 +144,8 @@ def result(
 
 
 def by_text_unit(bits: float, counts: TextCounts | None) -> dict[str, Any]:
-    """The keys of a row that depend on the text's counts; None where these aren't known."""
-    unknown = Rates(None, None, None)
-    counted = unknown if counts is None else rates(bits, counts, with_line_ends=True)
-    alone = unknown if counts is None else rates(bits, counts, with_line_ends=False)
-    return _keys(counted) | {"without_line_ends": _keys(alone)}
+    """The keys of a row that depend on the text's counts."""
+    return rates(bits, counts, True) | {"without_line_ends": rates(bits, counts, False)}
 
 
 def figure(value: str, unit: str, divisors: TextCounts | None) -> dict[str, Any]:
@@ -184,11 +180,6 @@ def figure(value: str, unit: str, divisors: TextCounts | None) -> dict[str, Any]
     unknown = ("tokens", "cross_entropy_rate", "perplexity", "bits_per_token", "unknown")
     row = {"name": "figure", "coding": "", "bits": bits} | dict.fromkeys(unknown)
     return row | by_text_unit(bits, divisors)
-
-
-def _keys(found: Rates) -> dict[str, Any]:
-    keys = {f"bits_per_{unit}": value for unit, value in asdict(found).items()}
-    return keys | {"perplexity_per_word": found.perplexity_per_word}
 
 
 def finite(value: Any) -> Any:

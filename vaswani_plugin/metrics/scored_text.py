@@ -38,7 +38,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ScoredText:
     """A text to score.
 
     Args:
@@ -58,7 +58,7 @@ class Subject:
     skips_ends: bool
     warnings: list[str]
 
-    def scored(self, tokens: Tokens) -> NDArray[np.bool_]:
+    def mask(self, tokens: Tokens) -> NDArray[np.bool_]:
         """Mask of the tokens that are scored, (N,)."""
         return ~tokens.is_end if self.skips_ends else np.full(len(tokens.numbers), True)
 
@@ -67,7 +67,7 @@ class Subject:
         return replace(counts, lines=0) if counts and self.skips_ends else counts
 
 
-def read_subject(
+def read_scored_text(
     text: Path | None,
     data_bin: Path | None = None,
     split: str = "test",
@@ -75,7 +75,7 @@ def read_subject(
     pipeline: Pipeline | None = None,
     skips_ends: bool = False,
     saw_lines_apart: bool = False,
-) -> Subject:
+) -> ScoredText:
     """Read the text to score; `text`, `data_bin` or both must be given.
 
     Args:
@@ -120,7 +120,7 @@ def read_subject(
     if tokens is not None:
         warnings += unknown_warning("the model's coding", tokens)
     coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
-    return Subject(tokens, dictionary, lines, counts, coding, skips_ends, warnings)
+    return ScoredText(tokens, dictionary, lines, counts, coding, skips_ends, warnings)
 
 
 def _of_the_text(tokens: Tokens, lines: list[str], split: str, text: Path) -> Tokens:
