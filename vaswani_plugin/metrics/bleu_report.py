@@ -101,7 +101,7 @@ def compare(
     outputs = [segments.hypotheses]
     if segments.baseline is not None:
         outputs.insert(0, segments.baseline)
-    systems = [(str(number), list(lines)) for number, lines in enumerate(outputs)]
+    systems: list[tuple[str, Sequence[str]]] = [(str(n), list(x)) for n, x in enumerate(outputs)]
     references = [list(lines) for lines in segments.references]
     metrics: dict[str, Metric] = {
         "sacrebleu": sacrebleu_metric(lowercase, tokenizer),

@@ -70,9 +70,12 @@ class GenerateOutput:
 
     def joined(self) -> "GenerateOutput":
         """The same with "@@ " pieces joined."""
-        sides = (self.hypotheses, self.detokenized, self.references)
-        joined = ([coding.join_bpe(line) for line in side] for side in sides)
-        return GenerateOutput(*joined, self.ended)
+
+        def join(side: list[str]) -> list[str]:
+            return list(map(coding.join_bpe, side))
+
+        sides = join(self.hypotheses), join(self.detokenized), join(self.references)
+        return GenerateOutput(*sides, self.ended)
 
 
 def read_generate_output(path: Path) -> GenerateOutput:
@@ -109,8 +112,11 @@ def read_generate_output(path: Path) -> GenerateOutput:
     total = max(max(found["H"]) + 1, loaded.pop("all", 0), sum(loaded.values()))
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
         _check_complete(path, kind, found[kind], total)
-    sides = ([texts[i] for i in sorted(texts)] for texts in found.values())
-    return GenerateOutput(*sides, ended or not (has_sources and found["T"]))
+    hypotheses, detokenized, references = (
+        [texts[i] for i in sorted(texts)] for texts in found.values()
+    )
+    is_whole = ended or not (has_sources and references)
+    return GenerateOutput(hypotheses, detokenized, references, is_whole)
 
 
 def _check_complete(path: Path, kind: str, texts: dict[int, str], total: int) -> None:
@@ -205,18 +211,17 @@ def read_segments(
                 raise ValueError(f"{path}: every line is blank; a reference needs words")
     elif not golds[0]:
         raise ValueError(f"{name}: no T lines; give --reference FILE")
-    for path, lines in zip(references or [f"the T lines of {name}"], golds, strict=True):
+    places = list(map(str, references or [])) or [f"the T lines of {name}"]
+    for place, lines in zip(places, golds, strict=True):
         if damaged := sum(_DAMAGED in line for line in lines):
             warnings.append(
-                f"{damaged:,} of {len(lines):,} lines of {path} hold {_DAMAGED}, which "
+                f"{damaged:,} of {len(lines):,} lines of {place} hold {_DAMAGED}, which "
                 "fairseq-generate writes for words that its dictionary lacks: this is no score of "
                 "the text; give the references themselves with --reference FILE"
             )
-    others = [
-        None if path is None else _read_matching(path, name, hypotheses)
-        for path in (baseline, source)
-    ]
-    segments = Segments(hypotheses, golds, *others, tokenized, warnings)
+    others = None if baseline is None else _read_matching(baseline, name, hypotheses)
+    sources = None if source is None else _read_matching(source, name, hypotheses)
+    segments = Segments(hypotheses, golds, others, sources, tokenized, warnings)
     if not tokenized and looks_tokenized(hypotheses):
         _settle_tokenized(segments, str(name), generate_output is not None, language)
     return segments
