@@ -22,7 +22,7 @@ import sacrebleu
 import torch
 
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.export.translation import load_translator
+from vaswani_plugin.export.foreign import load_translator
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.results import Translation
 from vaswani_plugin.text.corpus_io import read_lines

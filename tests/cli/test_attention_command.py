@@ -18,7 +18,7 @@ from toy_bundle import write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.figures import attention_figures as figures
 from vaswani_plugin.inference.attention import HeadWeights
 

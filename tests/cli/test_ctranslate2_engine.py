@@ -15,7 +15,7 @@ from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.export import translation
+from vaswani_plugin.export import foreign
 from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_model
 from vaswani_plugin.export.fairseq_engine import FairseqEngine
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
@@ -339,7 +339,7 @@ def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gp
 
     monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
-    monkeypatch.setattr(translation, "load_translator", load_translator)
+    monkeypatch.setattr(foreign, "load_translator", load_translator)
     flags = ["--port", "0"] if command == "serve" else []
     assert cli.main([command, "--model", str(tmp_path / "ct2"), *flags]) == 1
     assert str(asked["device"]) == device

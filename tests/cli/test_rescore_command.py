@@ -20,7 +20,7 @@ from without_fairseq import run_without_fairseq
 
 from tests.conftest import REPO
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export.ensembles import load_scorer
+from vaswani_plugin.export.foreign import load_scorer
 from vaswani_plugin.figures.rescoring import Lists, bleu_of, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 from vaswani_plugin.inference.forced import batches_of_pairs

@@ -21,7 +21,7 @@ from tests.conftest import fairseq_environment
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.export import fairseq_engine
-from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel

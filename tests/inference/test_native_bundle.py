@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy_bundle import POSITIONS, write_checkpoint, write_toy_bundle
 
-from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.inference.bundle import ROWS, Bundle, ForeignModel
 from vaswani_plugin.model.architectures import ARCHITECTURES, PARSERS, SEQ2SEQ_LSTMS

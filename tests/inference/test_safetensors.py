@@ -13,7 +13,7 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from tests.inference.test_native_bundle import MODELS, require_same, search
-from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import save_safetensors

@@ -18,9 +18,8 @@ from without_fairseq import run_without_fairseq
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.bundle import FairseqBundle
-from vaswani_plugin.export.fairseq_engine import FairseqEngine
-from vaswani_plugin.export.translation import load_translator
+from vaswani_plugin.export.fairseq_engine import FairseqBundle, FairseqEngine
+from vaswani_plugin.export.foreign import load_translator
 from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.search.options import SearchOptions
 

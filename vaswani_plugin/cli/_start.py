@@ -59,7 +59,7 @@ def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Tra
         ValueError: flags that don't fit, or a bundle that can't be used.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.export import translation
+    from vaswani_plugin.export import foreign
     from vaswani_plugin.inference.engines import engine_of
 
     chosen = {"fairseq": "torch"}.get(engine, engine) or engine_of(args.model)
@@ -72,7 +72,7 @@ def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Tra
         if chosen == "torch" and engine is None and device == "cpu":
             _suggest_ctranslate2()
     precision = chosen_precision(args, device == "cuda", chosen == "torch")
-    return translation.load_translator(
+    return foreign.load_translator(
         args.model, device=device, dtype=precision, threads=args.threads, engine=chosen
     )
 

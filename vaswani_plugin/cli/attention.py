@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
     _check_flags(args)
-    from vaswani_plugin.export.translation import load_checkpoint_translator, load_translator
+    from vaswani_plugin.export.foreign import load_checkpoint_translator, load_translator
     from vaswani_plugin.figures import attention_report as report
     from vaswani_plugin.figures.attention_statistics import (
         as_table,

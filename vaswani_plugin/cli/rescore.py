@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     fixed = read_weights(args.weights, ["score", "words", *systems])
     if fixed and args.dev_nbest:
         raise UserError("--weights fixes what --dev-nbest would search for: leave one out")
-    from vaswani_plugin.export.ensembles import load_scorer
+    from vaswani_plugin.export.foreign import load_scorer
     from vaswani_plugin.figures import rescoring  # importing torch takes a second
 
     test = rescoring.Lists(args.nbest, args.source, args.reference, args.bpe_codes)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENGINES = ("torch", "ctranslate2", "onnxruntime")
 MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
 """The engine of a bundle that holds this file."""
-LOAD_FOREIGN = "load it by vaswani_plugin.export.translation.load_translator"
+LOAD_FOREIGN = "load it by vaswani_plugin.export.foreign.load_translator"
 
 
 def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":

@@ -87,7 +87,7 @@ class Translator(LoadedFromFiles):
             engine: one of `engines.ENGINES`; None: the one that the bundle was made for.
 
         Raises:
-            ForeignModel: only fairseq builds this model: `interchange.translation` loads it.
+            ForeignModel: only fairseq builds this model: `export.foreign.load_translator` loads it.
             ValueError: the folder is not a bundle of a translation model, or a file in it can't be
                 used; names it.
             OSError: a file can't be read.

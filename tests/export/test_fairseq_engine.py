@@ -8,7 +8,7 @@ import torch
 from bundle import make_bundle, parse_settings
 from toy_bundle import write_toy_bundle
 
-from vaswani_plugin.export.bundle import FairseqBundle
+from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.fairseq_plugin.tasks.translation import VaswaniTranslationTask
 
 
