@@ -29,7 +29,7 @@ COMMANDS = {name: name for name in NAMES.split()} | {"import": "import_model"}
 PROGRAM = "vaswani"
 NEEDS_FAIRSEQ = (
     "this command needs fairseq, which is not installed: run `bash recipes/lib/env.sh` in a "
-    "checkout and use its .venv, or run `pip install 'vaswani-plugin[train]'` and then "
+    "checkout and use its .venv, or run `pip install '.[train]'` and then "
     "`READTHEDOCS=1 pip install --no-deps --no-build-isolation fairseq-fixed`"
 )
 
