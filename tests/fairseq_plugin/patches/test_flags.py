@@ -45,6 +45,13 @@ def test_overrides_are_a_dictionary(command, flag, text):
     parse(command, flag, "{'dropout': 0.5}")
 
 
+@pytest.mark.parametrize("flag", ["--eval-bleu-args", "--eval-bleu-detok-args"])
+def test_arguments_of_bleu_are_json(flag):
+    with pytest.raises(UserError, match=f"{flag} .*: no dictionary in JSON"):
+        parse("train", flag, "{beam: 4}")
+    parse("train", flag, '{"beam": 4}')
+
+
 def test_a_shard_is_that_of_its_flags():
     args = parse("generate", "--num-shards", "3", "--shard-id", "1")
     assert (args.distributed_world_size, args.distributed_rank) == (3, 1)

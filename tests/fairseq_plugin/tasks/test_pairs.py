@@ -17,8 +17,12 @@ from model_factory import make_dictionary
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.tasks import _pairs, translation
-from vaswani_plugin.fairseq_plugin.tasks._pairs import SentencePairs, by_longer_side
-from vaswani_plugin.fairseq_plugin.tasks._real_tokens import fitting_max_tokens, indices_in_training
+from vaswani_plugin.fairseq_plugin.tasks._pairs import (
+    SentencePairs,
+    by_longer_side,
+    fitting_max_tokens,
+    indices_in_training,
+)
 
 PAD, EOS = 1, 2
 SENTENCE = st.lists(st.integers(PAD, 30), min_size=1, max_size=9).map(torch.tensor)

@@ -4,6 +4,7 @@ import argparse
 import ast
 import importlib.util
 import inspect
+import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -92,7 +93,8 @@ def _stay_on_device(_parser: Any, arguments: list[str], parsed: argparse.Namespa
 def refuse_overrides_that_are_no_dictionary() -> None:
     """``--model-overrides "{beam: 4}"`` ends in a traceback of Python's parser.
 
-    So does ``--optimizer-overrides``. fairseq-eval-lm and fairseq-validate even run the text.
+    So do ``--optimizer-overrides`` and ``--eval-bleu-args``. fairseq-eval-lm and fairseq-validate
+    even run the text.
 
     Upstream: none known.
     Versions: seen in fairseq-fixed 0.12.3.1.
@@ -111,6 +113,17 @@ def _check_overrides(_parser: Any, _arguments: Any, parsed: argparse.Namespace) 
             raise UserError(
                 f"--{name.replace('_', '-')} {text!r}: no dictionary of Python; write it as"
                 " \"{'name': value}\", words in quotes"
+            )
+    for name in ("eval_bleu_args", "eval_bleu_detok_args"):
+        text = getattr(parsed, name, None) or "{}"
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise UserError(
+                f"--{name.replace('_', '-')} {text!r}: no dictionary in JSON; write it as"
+                " '{\"name\": value}'"
             )
 
 

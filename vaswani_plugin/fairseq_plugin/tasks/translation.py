@@ -21,11 +21,14 @@ from fairseq.utils import convert_padding_direction
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
-from vaswani_plugin.fairseq_plugin.tasks._dictionary import DictionaryDigests, TextDictionary
-from vaswani_plugin.fairseq_plugin.tasks._pairs import BatchOrderConfig, SentencePairs
-from vaswani_plugin.fairseq_plugin.tasks._precision import AutocastOnCPU
-from vaswani_plugin.fairseq_plugin.tasks._real_tokens import (
-    RealTokensConfig,
+from vaswani_plugin.fairseq_plugin.tasks._common import (
+    AutocastOnCPU,
+    DictionaryDigests,
+    TextDictionary,
+)
+from vaswani_plugin.fairseq_plugin.tasks._pairs import (
+    PairsConfig,
+    SentencePairs,
     fitting_max_tokens,
     indices_in_training,
     tokens_of_batches,
@@ -41,7 +44,7 @@ OF_EDITING_MODELS = "print_step", "retain_iter_history"
 
 
 @dataclass
-class VaswaniTranslationConfig(TranslationConfig, BatchOrderConfig, RealTokensConfig):
+class VaswaniTranslationConfig(TranslationConfig, PairsConfig):
     """fairseq's translation task, the choice of the length penalty, and batches."""
 
     length_penalty: ChoiceEnum(["paper", "fairseq"]) = field(

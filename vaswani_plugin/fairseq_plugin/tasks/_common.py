@@ -1,12 +1,14 @@
-"""The dictionaries of a task: text from numbers quickly, and a checkpoint that remembers them."""
+"""What our tasks have in common: dictionaries that a checkpoint remembers, and --amp on a CPU."""
 
 from collections import defaultdict, deque
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.optim.amp_optimizer import AMPOptimizer
 
 from vaswani_plugin.checkpoint_errors import DIGESTS, refuse_other_dictionaries
+from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.text.dictionary import digest_of
 
 
@@ -58,3 +60,25 @@ class DictionaryDigests:
 
     def _digests(self) -> dict[str, str]:
         return {side: digest_of(words.symbols) for side, words in self.own_dictionaries().items()}
+
+
+class AutocastOnCPU:
+    """Gives a task --amp in bfloat16 on a CPU, where fairseq has none; comes before its class.
+
+    Parameters, moments, normalization, softmax and loss stay in float32. bfloat16 needs no loss
+    scaling.
+    """
+
+    def train_step(
+        self, sample: dict, model: Any, criterion: Any, optimizer: Any, *args: Any, **kwargs: Any
+    ) -> tuple:
+        """fairseq's `train_step`: forward, loss and backward of one batch."""
+        device = next(model.parameters()).device
+        if isinstance(optimizer, AMPOptimizer) and runs_on_host(device):
+            plain = criterion
+
+            def criterion(*arguments: Any) -> tuple:
+                with torch.autocast("cpu", torch.bfloat16):
+                    return plain(*arguments)
+
+        return super().train_step(sample, model, criterion, optimizer, *args, **kwargs)
