@@ -299,6 +299,16 @@ def test_a_large_member_is_never_in_memory(tmp_path):
         assert peak < 5e6 < len(content)
 
 
+def test_bombs_are_refused(tmp_path):
+    zeros = bytes(70 << 20)
+    write_zip(tmp_path / "a.zip", {"x": zeros, "x.gz": gzip.compress(zeros, 1)})
+    write_tar(tmp_path / "a.tgz", {"x": zeros}, "w:gz")
+    for name, member in (("a.zip", "x"), ("a.zip", "x.gz"), ("a.tgz", "x")):
+        with pytest.raises(UserError, match=f"{name}.*expands to over 200 times"):
+            unpack(str(tmp_path / name), [Job(member, "text", str(tmp_path / "out"))])
+        assert not (tmp_path / "out").exists()
+
+
 def test_a_link_in_an_archive_is_no_file(tmp_path):
     with tarfile.open(tmp_path / "link.tar", "w") as tar:
         link = tarfile.TarInfo("x")

@@ -64,6 +64,12 @@ def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
     return counts
 
 
+@lru_cache(1 << 17)
+def _order(symbol: str) -> bytes:
+    """Sorts symbols in inverted order."""
+    return symbol.encode().translate(_INVERTED) + b"\xff"
+
+
 class _Counts(dict[Pair, int]):
     """Counts of pairs from a threshold on; knows the most frequent pair.
 
@@ -85,8 +91,7 @@ class _Counts(dict[Pair, int]):
         super().__setitem__(pair, count)
         if count >= self.threshold and count > 0:
             # Of equally frequent pairs the greatest comes first, as in subword-nmt.
-            first, second = (s.encode().translate(_INVERTED) + b"\xff" for s in pair)
-            heapq.heappush(self._heap, (-count, first, second, pair))
+            heapq.heappush(self._heap, (-count, *map(_order, pair), pair))
 
     def top(self) -> Pair | None:
         """The most frequent pair; None if no pair reaches the threshold."""

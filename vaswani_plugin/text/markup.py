@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import GZIP_ERRORS, decode_lines
+from vaswani_plugin.text.lines import GZIP_ERRORS, decode_lines, expanded
 from vaswani_plugin.text.outputs import write_bytes_atomically
 
 _TAG = re.compile(r"<(/?)(doc|seg|srcset|refset|tstset|src|ref|hyp)\b([^>]*)>", re.IGNORECASE)
@@ -284,6 +284,8 @@ def unpack(
                     name = archive if member == archive else f"{archive}({member})"
                     is_packed = member.lower().endswith(".gz")
                     stream = gzip.GzipFile(fileobj=packed) if is_packed else packed
+                    if member != archive or is_packed:
+                        stream = expanded(stream, Path(archive).stat().st_size, name)
                     output = outputs.enter_context(write_bytes_atomically(job.output))
                     if job.format == "text":
                         counts[job] = _copy_text(stream, output)
