@@ -277,7 +277,7 @@ def test_tokenized_output_is_told(tmp_path: Path, capsys: pytest.CaptureFixture)
     assert explicit == result and said == ""
     # With a language, both sides become running text, and all scores are those of papers.
     result, said = scored(output, capsys, "--language", "en")
-    assert "it is detokenized by Moses' rules for en" in said
+    assert f"detokenized by Moses' rules for en: {output} and the T lines of {output}" in said
     texts = TEXT, [line.replace("buys", "sells") for line in TEXT]
     expected = corpus_score(sacrebleu_metric(), texts[0], [texts[1]]).score
     assert result["sacrebleu"] == pytest.approx(expected)
@@ -310,6 +310,23 @@ def test_tokenized_files_are_named(files: dict, capsys: pytest.CaptureFixture) -
     write(files["hypothesis"], TEXT)
     assert main(command(files)) == 0
     assert capsys.readouterr().err == ""
+    write(files["reference"], TOKENS)
+    assert main(command(files)) == 0
+    said = capsys.readouterr().err
+    assert f"{files['reference']} looks tokenized, {files['hypothesis']} does not" in said
+
+
+def test_t_lines_stay_tokenized_where_d_lines_are_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """fairseq-generate --tokenizer moses --bpe subword_nmt decodes D lines, not T lines."""
+    output, split = tmp_path / "gen", [line.replace("o", "o@@ ", 1) for line in TOKENS]
+    output.write_text(generated(list(zip(split, TEXT, split, strict=True))))
+    result, said = scored(output, capsys, "--language", "en")
+    assert result["sacrebleu"] == 100.0 and "holds subwords" in said
+    assert f"detokenized by Moses' rules for en: the T lines of {output}" in said
+    _, said = scored(output, capsys)
+    assert f"the T lines of {output} looks tokenized, {output} does not" in said
 
 
 def test_damaged_references_are_named(

@@ -193,8 +193,8 @@ def read_segments(
                 f"--tokenized: the references of {name} are detokenized, its H lines are not; give "
                 "tokenized text with --hypothesis and --reference"
             )
-        pieces = sum("@@ " in line for line in output.detokenized)
-        if not join_bpe and 10 * pieces > len(output.detokenized):
+        lines = [*output.detokenized, *output.references]
+        if not join_bpe and 10 * sum("@@ " in line for line in lines) > len(lines):
             warnings.append(f'{name} holds subwords ("@@ "): joined, as by --remove-bpe')
             join_bpe = True
         if not output.ended:
@@ -222,18 +222,25 @@ def read_segments(
     others = None if baseline is None else _read_matching(baseline, name, hypotheses)
     sources = None if source is None else _read_matching(source, name, hypotheses)
     segments = Segments(hypotheses, golds, others, sources, tokenized, warnings)
-    if not tokenized and looks_tokenized(hypotheses):
-        _settle_tokenized(segments, str(name), generate_output is not None, language)
+    found = {str(name): looks_tokenized(hypotheses)}
+    found |= {place: looks_tokenized(side) for place, side in zip(places, golds, strict=True)}
+    if not tokenized and any(found.values()):
+        _settle_tokenized(segments, found, generate_output is not None, language)
     return segments
 
 
-def _settle_tokenized(segments: Segments, name: str, generated: bool, language: str | None) -> None:
-    """Score tokenized text of fairseq-generate as such, or detokenize it; else only say it."""
-    say, same = segments.warnings.append, all(map(looks_tokenized, segments.references))
+def _settle_tokenized(
+    segments: Segments, found: dict[str, bool], generated: bool, language: str | None
+) -> None:
+    """Score tokenized text of fairseq-generate as such, or detokenize it; else only say it.
+
+    `found` tells whether the hypotheses and each list of references look tokenized, by their names.
+    """
+    say, names = segments.warnings.append, [name for name, is_it in found.items() if is_it]
     if generated and language is not None:
         from vaswani_plugin.text.moses import make_detokenizer  # imports sacremoses
 
-        say(f"{name} is tokenized: it is detokenized by Moses' rules for {language}")
+        say(f"detokenized by Moses' rules for {language}: {' and '.join(names)}")
         detokenize = make_detokenizer(language)
 
         def running(side: list[str]) -> list[str]:
@@ -242,16 +249,22 @@ def _settle_tokenized(segments: Segments, name: str, generated: bool, language: 
         segments.hypotheses = running(segments.hypotheses)
         segments.references = list(map(running, segments.references))
         segments.baseline = segments.baseline and running(segments.baseline)
-    elif generated and same:
+    elif not all(found.values()):
+        (other, *_) = (name for name, is_it in found.items() if not is_it)
+        way = "--language LL detokenizes it" if generated else "detokenize it"
+        say(f"{names[0]} looks tokenized, {other} does not: their words do not match; {way}")
+    elif generated:
         segments.tokenized = True
         say(
-            f"{name} is tokenized: tokenized BLEU is over its words, as by multi-bleu; sacreBLEU "
-            "and chrF of it are not comparable to published ones (--language LL detokenizes it)"
+            f"{names[0]} is tokenized: tokenized BLEU is over its words, as by multi-bleu; "
+            "sacreBLEU and chrF of it are not comparable to published ones (--language LL "
+            "detokenizes it)"
         )
     else:
-        way = "--language LL detokenizes it" if generated else "detokenize it"
-        scored = "--tokenized scores its words" if same else "the references don't: " + way
-        say(f"{name} looks tokenized, which sacreBLEU is not made for; {scored}")
+        say(
+            f"{names[0]} looks tokenized, which sacreBLEU is not made for; --tokenized scores its "
+            "words"
+        )
 
 
 def _read_matching(path: Path, other: Path, expected: list[str]) -> list[str]:
