@@ -1,6 +1,6 @@
 """The kernels could be thrown away: a copy of the project without them passes what concerns them.
 
-Only their folder, their tests and the line that calls them are missing there.
+Only their folder, their tests and the lines that call them are missing there.
 """
 
 import shutil
@@ -13,7 +13,11 @@ import pytest
 from tests.conftest import REPO, fairseq_environment
 
 CALLER = "vaswani_plugin/model/acceleration.py"
-LINES = ("from vaswani_plugin import kernels\n", "    kernels.accelerate(model)\n")
+LINES = (
+    "from vaswani_plugin import kernels\n",
+    "    kernels.accelerate(model)\n",
+    "    found = kernels.packing()\n",
+)
 TRAINING = (
     *("--arch", "vaswani_debug", "--task", "vaswani_translation", "--cpu", "--seed", "1"),
     *("--max-update", "20", "--max-tokens", "200", "--warmup-updates", "10"),

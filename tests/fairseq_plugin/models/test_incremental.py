@@ -2,29 +2,17 @@
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
-from model_factory import make_model, make_task, plain_transformer, random_batch
-from reference_weights import default_dtype, shake
-from tree_models import make_dictionaries, make_parsing_task
+from beams import EXACT, exact_model, make_parser, words_and_symbols
+from model_factory import make_task, random_batch
 
-from vaswani_plugin.kernels.packed_layers import FoldedMemory, SourceMemory
-from vaswani_plugin.kernels.packed_step import PackedDecoder
-from vaswani_plugin.search.models import CachedBeams
-
-EXACT = {"atol": 1e-10, "rtol": 0}
 LENGTHS = [(9, 10), (4, 10), (12, 10)]
 
 
 @pytest.fixture(scope="module")
 def task():
     return make_task()
-
-
-def exact_model(task, **changes):
-    with default_dtype(torch.float64):
-        return shake(make_model(task, **changes), size=0.1).eval()
 
 
 @pytest.fixture(params=[0, 1, 3, 100], ids=lambda r: f"window-{r}")
@@ -126,96 +114,9 @@ def test_alignment_can_be_spared(task):
     torch.testing.assert_close(without, with_alignment, **EXACT)
 
 
-def packed(model, encoded, beam=4):
-    return PackedDecoder(model.decoder).start(model.decoder.memory(encoded), beam)
-
-
-def plain(model, encoded, beam):
-    return CachedBeams(plain_transformer(model), model.decoder.memory(encoded), True)
-
-
-@torch.no_grad()
-def walk(model, batch, steps, widths, keeps, symbols=20, start=packed):
-    """Decode with beams that follow random parents; yields (search's numbers, expected ones).
-
-    Expected is the full forward pass over each hypothesis, a row of its own.
-    """
-    generator = torch.Generator().manual_seed(7)
-    sources, sentences = batch["src_tokens"], batch["src_tokens"].size(0)
-    known_lengths = sources.ne(model.encoder.padding_idx).sum(dim=1).numpy()
-    encoded = model.encoder(sources, known_lengths=known_lengths)
-    beams = start(model, encoded, max(widths))
-    hypotheses, parents = torch.full((sentences, 1, 1), 2), None
-    for step in range(steps):
-        attention = beams.step(hypotheses[:, :, -1], parents)
-        count, width, length = hypotheses.shape
-        rows = hypotheses.reshape(count * width, length)
-        encoder_out = model.encoder(sources.repeat_interleave(width, 0))
-        logits, extra = model.decoder(rows, encoder_out, need_weights=True)
-        shape = (count, width, -1)
-        yield beams.logits(slice(None)), logits[:, -1].view(shape)
-        yield beams.logits(slice(1, 2)), logits[:, -1].view(shape)[1:2]
-        yield attention, extra["attn"][0][:, -1].view(shape)
-        if step in keeps:
-            kept = torch.tensor(keeps[step])
-            beams.keep(kept)
-            hypotheses, sources = hypotheses[kept], sources[kept]
-        following = (len(hypotheses), widths[step % len(widths)])
-        parents = torch.randint(0, width, following, generator=generator)
-        tokens = torch.randint(4, symbols, following, generator=generator)
-        past = hypotheses.gather(1, parents[:, :, None].expand(-1, -1, length))
-        hypotheses = torch.cat((past, tokens[:, :, None]), dim=2)
-
-
-@pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)
-@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
-@pytest.mark.parametrize("start", [packed, plain])
-def test_beams_are_the_full_forward_pass(task, model, widths, sizes, start):
-    """30 steps: room runs out several times; sentences leave, two at once and in another order."""
-    if sizes:
-        model = exact_model(task, attention_window=model.decoder.window, **sizes)
-    batch = random_batch(task, [(9, 1), (4, 1), (12, 1), (7, 1)])
-    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
-    for actual, expected in walk(model, batch, 30, widths, keeps, start=start):
-        torch.testing.assert_close(actual, expected, **EXACT)
-
-
-@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
-@pytest.mark.parametrize(("length", "memory"), [(9, FoldedMemory), (30, SourceMemory)])
-def test_one_sentence_alone(task, sizes, length, memory):
-    """It is folded into the weights, unless it is so long that this would cost more."""
-    model = exact_model(task, **sizes)
-    batch = random_batch(task, [(length, 1)])
-    encoded = model.encoder(batch["src_tokens"], known_lengths=np.array([length]))
-    beams = packed(model, encoded)
-    assert all(isinstance(m, memory) for m in beams.memories)
-    for actual, expected in walk(model, batch, 12, [4], {5: [0]}):
-        torch.testing.assert_close(actual, expected, **EXACT)
-
-
 @pytest.fixture(scope="module")
 def parser():
-    """A parser whose decoder is told which word comes next."""
-    words, symbols = make_dictionaries(True)
-    return exact_model(
-        make_parsing_task(words, symbols), share_embeddings="decoder", next_word=True
-    )
-
-
-def words_and_symbols(parser, lengths):
-    """Random words, whole and in pieces, and symbols."""
-    generator = torch.Generator().manual_seed(3)
-    sizes = [len(side.dictionary) for side in (parser.encoder, parser.decoder)]
-    pad, eos = 1, 2
-    sources, targets = (
-        torch.full((len(lengths), max(length)), pad) for length in zip(*lengths, strict=True)
-    )
-    for row, (source, target) in enumerate(lengths):
-        sources[row, :source] = torch.randint(4, sizes[0], (source,), generator=generator)
-        sources[row, source - 1] = eos
-        targets[row, :target] = torch.randint(4, sizes[1], (target,), generator=generator)
-        targets[row, 0] = eos
-    return {"src_tokens": sources, "prev_output_tokens": targets}
+    return make_parser()
 
 
 @pytest.mark.parametrize("pieces", [[1] * 10, [4, 6]], ids=str)
@@ -229,16 +130,6 @@ def test_a_parser_knows_the_next_word_incrementally(parser, pieces):
         piece, _ = parser.decoder(tokens, encoder_out, incremental_state=state)
         torch.testing.assert_close(piece, full[:, begin:end], **EXACT)
         begin = end
-
-
-@pytest.mark.parametrize("widths", [[4], [3, 5, 2]], ids=str)
-@pytest.mark.parametrize("start", [packed, plain])
-def test_a_parsers_beams_are_the_full_forward_pass(parser, widths, start):
-    batch = words_and_symbols(parser, [(9, 1), (4, 1), (12, 1), (7, 1)])
-    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
-    symbols = len(parser.decoder.dictionary)
-    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols, start):
-        torch.testing.assert_close(actual, expected, **EXACT)
 
 
 def test_the_next_word_is_one_more_after_each_placeholder(parser):
@@ -258,23 +149,3 @@ def test_the_next_word_is_one_more_after_each_placeholder(parser):
     assert [written.tolist() for written in seen] == [[[0, 0, 1, 2, 2, 3]]] * 2 + [
         [[0, 0, 0, 1, 1, 2]]
     ]
-
-
-def test_beams_in_single_precision(task):
-    """Other kernels than those of float64; 40 beams reach the ones for many rows."""
-    model = shake(make_model(task), size=0.1).eval()
-    batch = random_batch(task, LENGTHS)
-    for actual, expected in walk(model, batch, 12, [40], {5: [2, 0]}):
-        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_slots_that_no_beam_sees_are_dropped(task):
-    """However long the outputs, beams with a common past keep little more than one copy of it."""
-    model = exact_model(task)
-    batch = random_batch(task, LENGTHS)
-    beams = packed(model, model.encoder(batch["src_tokens"]))
-    tokens = torch.full((3, 4), 5)
-    first = torch.zeros(3, 4, dtype=torch.long)
-    for step in range(60):
-        beams.step(tokens if step else tokens[:, :1], first if step else None)
-    assert beams.past.caches[0].size(2) < 60 + 2 * 8 * 4

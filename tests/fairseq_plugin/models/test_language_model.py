@@ -14,8 +14,6 @@ from model_factory import make_model, make_task
 from reference_weights import layer_weights_of, numbers
 
 from vaswani_plugin.fairseq_plugin.models.language_models import OneLayerModel, VaswaniLanguageModel
-from vaswani_plugin.kernels import packed_past
-from vaswani_plugin.kernels.packed_step import PackedLanguageModel
 from vaswani_plugin.model.architectures import LANGUAGE_MODELS
 from vaswani_plugin.modules.loss import label_smoothed_cross_entropy
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
@@ -97,38 +95,6 @@ def test_incremental_is_full(task, model, pieces, left):
         model(torch.cat((batch, batch[:, :1]), 1)[order])[0][:, -1:],
         **EXACT,
     )
-
-
-@torch.no_grad()
-def test_beams_are_the_full_model(task, model, monkeypatch):
-    """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
-    monkeypatch.setattr(packed_past, "ROOM", 1)
-    dictionary = task.source_dictionary
-    generator = torch.Generator().manual_seed(5)
-    texts = random_texts(dictionary, [5, 1, 8, 3])
-    prompts = padded(texts, dictionary.pad())
-    lengths = torch.tensor([len(text) for text in texts])
-    beams = PackedLanguageModel(model.decoder).start(prompts, lengths, 3)
-    histories = [[text] for text in texts]
-    beams.step(torch.zeros(4, 1, dtype=torch.long), None)
-    for step in range(9):
-        logits = beams.logits(slice(0, len(histories)))
-        for text, of_text in zip(histories, logits, strict=True):
-            for history, found in zip(text, of_text, strict=True):
-                expected = model(torch.tensor([history]))[0][0, -1]
-                torch.testing.assert_close(found, expected, **EXACT)
-        if step == 4:
-            stay = [3, 1]
-            beams.keep(torch.tensor(stay))
-            histories = [histories[row] for row in stay]
-        width = len(histories[0])
-        parents = torch.randint(0, width, (len(histories), 3), generator=generator)
-        words = torch.randint(4, len(dictionary), (len(histories), 3), generator=generator)
-        beams.step(words, parents)
-        histories = [
-            [[*text[p], w] for p, w in zip(ps, ws, strict=True)]
-            for text, ps, ws in zip(histories, parents.tolist(), words.tolist(), strict=True)
-        ]
 
 
 def test_attention_weights(task, model):

@@ -1,0 +1,122 @@
+"""The packed step is the full forward pass, whatever the beams do."""
+
+import numpy as np
+import pytest
+import torch
+from beams import EXACT, exact_model, make_parser, walk, words_and_symbols
+from language_models import make_language_model, padded, random_texts
+from model_factory import make_model, make_task, random_batch
+from reference_weights import shake
+
+from vaswani_plugin.kernels import packed_past
+from vaswani_plugin.kernels.packed_layers import FoldedMemory, SourceMemory
+from vaswani_plugin.kernels.packed_step import PackedDecoder, PackedLanguageModel
+
+LENGTHS = [(9, 10), (4, 10), (12, 10)]
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task()
+
+
+@pytest.fixture(params=[0, 1, 3, 100], ids=lambda r: f"window-{r}")
+def model(request, task):
+    return exact_model(task, attention_window=request.param)
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return make_parser()
+
+
+def packed(model, encoded, beam=4):
+    return PackedDecoder(model.decoder).start(model.decoder.memory(encoded), beam)
+
+
+@pytest.mark.parametrize("widths", [[1], [4], [3, 5, 2]], ids=str)
+@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
+def test_beams_are_the_full_forward_pass(task, model, widths, sizes):
+    """30 steps: room runs out several times; sentences leave, two at once and in another order."""
+    if sizes:
+        model = exact_model(task, attention_window=model.decoder.window, **sizes)
+    batch = random_batch(task, [(9, 1), (4, 1), (12, 1), (7, 1)])
+    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
+    for actual, expected in walk(model, batch, 30, widths, keeps, start=packed):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
+@pytest.mark.parametrize("widths", [[4], [3, 5, 2]], ids=str)
+def test_a_parsers_beams_are_the_full_forward_pass(parser, widths):
+    batch = words_and_symbols(parser, [(9, 1), (4, 1), (12, 1), (7, 1)])
+    keeps = {5: [0, 1, 2, 3], 9: [2, 0, 3], 17: [1]}
+    symbols = len(parser.decoder.dictionary)
+    for actual, expected in walk(parser, batch, 30, widths, keeps, symbols):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"d_k": 5, "d_v": 9}], ids=str)
+@pytest.mark.parametrize(("length", "memory"), [(9, FoldedMemory), (30, SourceMemory)])
+def test_one_sentence_alone(task, sizes, length, memory):
+    """It is folded into the weights, unless it is so long that this would cost more."""
+    model = exact_model(task, **sizes)
+    batch = random_batch(task, [(length, 1)])
+    encoded = model.encoder(batch["src_tokens"], known_lengths=np.array([length]))
+    beams = packed(model, encoded)
+    assert all(isinstance(m, memory) for m in beams.memories)
+    for actual, expected in walk(model, batch, 12, [4], {5: [0]}, start=packed):
+        torch.testing.assert_close(actual, expected, **EXACT)
+
+
+@pytest.mark.parametrize("window", [0, 1, 3, 100])
+@torch.no_grad()
+def test_texts_are_the_full_model(task, window, monkeypatch):
+    """Prompts of several lengths, beams that multiply, change places, die; texts that leave."""
+    model = make_language_model(task, attention_window=window)
+    monkeypatch.setattr(packed_past, "ROOM", 1)
+    dictionary = task.source_dictionary
+    generator = torch.Generator().manual_seed(5)
+    texts = random_texts(dictionary, [5, 1, 8, 3])
+    prompts = padded(texts, dictionary.pad())
+    lengths = torch.tensor([len(text) for text in texts])
+    beams = PackedLanguageModel(model.decoder).start(prompts, lengths, 3)
+    histories = [[text] for text in texts]
+    beams.step(torch.zeros(4, 1, dtype=torch.long), None)
+    for step in range(9):
+        logits = beams.logits(slice(0, len(histories)))
+        for text, of_text in zip(histories, logits, strict=True):
+            for history, found in zip(text, of_text, strict=True):
+                expected = model(torch.tensor([history]))[0][0, -1]
+                torch.testing.assert_close(found, expected, **EXACT)
+        if step == 4:
+            stay = [3, 1]
+            beams.keep(torch.tensor(stay))
+            histories = [histories[row] for row in stay]
+        width = len(histories[0])
+        parents = torch.randint(0, width, (len(histories), 3), generator=generator)
+        words = torch.randint(4, len(dictionary), (len(histories), 3), generator=generator)
+        beams.step(words, parents)
+        histories = [
+            [[*text[p], w] for p, w in zip(ps, ws, strict=True)]
+            for text, ps, ws in zip(histories, parents.tolist(), words.tolist(), strict=True)
+        ]
+
+
+def test_beams_in_single_precision(task):
+    """Other kernels than those of float64; 40 beams reach the ones for many rows."""
+    model = shake(make_model(task), size=0.1).eval()
+    batch = random_batch(task, LENGTHS)
+    for actual, expected in walk(model, batch, 12, [40], {5: [2, 0]}, start=packed):
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_slots_that_no_beam_sees_are_dropped(task):
+    """However long the outputs, beams with a common past keep little more than one copy of it."""
+    model = exact_model(task)
+    batch = random_batch(task, LENGTHS)
+    beams = packed(model, model.encoder(batch["src_tokens"]))
+    tokens = torch.full((3, 4), 5)
+    first = torch.zeros(3, 4, dtype=torch.long)
+    for step in range(60):
+        beams.step(tokens if step else tokens[:, :1], first if step else None)
+    assert beams.past.caches[0].size(2) < 60 + 2 * 8 * 4
