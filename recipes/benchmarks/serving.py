@@ -1,8 +1,8 @@
 """Measures `vaswani serve` on the loopback address, and compares `Translator`; run by serving.sh.
 
 Three parts: the latency of single requests, alternating with calls of a Translator in this process;
-the throughput of one client and of many, whose answers must equal the Translator's; and the memory
-and speed of the service under load for some minutes.
+the throughput of one client and of many, whose answers must equal the Translator's; and the memory,
+the speed and the stop of the service under clients of all kinds for some minutes.
 """
 
 import argparse
@@ -10,14 +10,16 @@ import http.client
 import json
 import os
 import random
+import socket
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.output_files import write_json
 
-GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0}
+GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0, "stop_seconds": 15.0}
 
 
 class Client:
@@ -83,7 +85,7 @@ def serving(args: argparse.Namespace) -> Iterator[tuple[subprocess.Popen, int, P
             time.sleep(0.05)
         yield process, int(json.loads(text.split("\n")[0])["url"].split(":")[2].strip("/")), log
     finally:
-        process.terminate()
+        process.terminate()  # does nothing where it has ended already
         if process.wait(60):
             print(f"vaswani serve ended with {process.returncode}", file=sys.stderr)
 
@@ -139,14 +141,67 @@ def throughput(
     return len(texts) / (time.perf_counter() - start), quantiles(seconds), found
 
 
+def ask(port: int, body: bytes, *, wait: float = 60, pause: float = 0) -> int:
+    """The status of a request on a connection of its own; 0 where the client did not wait for it.
+
+    Args:
+        port: of the loopback address.
+        body: JSON, or something else.
+        wait: seconds for the answer; then the client goes.
+        pause: seconds between two parts of the request, and of the answer.
+    """
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    request = head % len(body) + body
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as connection:
+        size = max(1, len(request) // 10) if pause else len(request)
+        for start in range(0, len(request), size):
+            connection.sendall(request[start : start + size])
+            time.sleep(pause)
+        answer = b""
+        try:
+            while block := connection.recv(100 if pause else 65536):
+                answer += block
+                time.sleep(pause)
+        except TimeoutError:
+            return 0
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
 def under_load(args: argparse.Namespace, process: subprocess.Popen, port: int, log: Path) -> Any:
-    """The result of `soak.verdict` for the process under constant requests of clients."""
-    over, done, texts = threading.Event(), [0] * args.clients, args.texts
+    """Memory, speed and statuses while clients of all kinds talk to the service, and its stop.
+
+    The kinds: single sentences, paragraphs, 10,000 digits, no JSON, clients that send and read
+    slowly, clients that go, and clients that ask much and never read.
+    """
+    over, done, statuses = threading.Event(), [0] * args.clients, Counter[int]()
+    texts, languages = args.texts, dict(zip(("source", "target"), args.languages, strict=True))
+    unread = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
+    for connection in unread:
+        connection.settimeout(0.5)
+        with suppress(TimeoutError):
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+
+    def body(text: str) -> bytes:
+        return json.dumps({"q": text, **languages}).encode()
 
     def work(number: int) -> None:
-        client, chance = Client(port, args.languages), random.Random(number)
+        chance = random.Random(number)
         while not over.is_set():
-            client.translate(chance.choice(texts))
+            text, kind = chance.choice(texts), chance.randrange(40)
+            options: dict[str, float] = {}
+            if kind == 0:
+                text = " ".join(chance.choices(texts, k=30))[:10_000]
+            elif kind == 1:
+                text = "1234567890" * 1000
+            elif kind == 2:
+                options = {"wait": 0.05}
+            elif kind == 3:
+                options = {"pause": 0.05}
+            sent = b"{" + body(text) if kind == 4 else body(text)
+            try:
+                statuses[ask(port, sent, **options)] += 1
+            except OSError:
+                statuses[0] += 1
             done[number] += 1
 
     with ThreadPoolExecutor(args.clients) as pool:
@@ -157,7 +212,11 @@ def under_load(args: argparse.Namespace, process: subprocess.Popen, port: int, l
             over.set()
         for client in clients:
             client.result()
-    return verdict(samples) | {"requests": sum(done)}
+    start = time.perf_counter()
+    process.terminate()
+    code = process.wait(60)
+    found = verdict(samples) | {"requests": sum(done), "statuses": dict(sorted(statuses.items()))}
+    return found | {"exit_code": code, "stop_seconds": round(time.perf_counter() - start, 2)}
 
 
 def meets_goals(result: dict[str, Any]) -> bool:
@@ -165,8 +224,15 @@ def meets_goals(result: dict[str, Any]) -> bool:
     return (
         result["many"]["throughput"] >= GOALS["throughput"]
         and result["single"]["added_p95_milliseconds"] <= GOALS["added_p95_milliseconds"]
-        and ("load" not in result or result["load"]["flat"]["memory"])
+        and ("load" not in result or stands(result["load"]))
     )
+
+
+def stands(load: dict[str, Any]) -> bool:
+    """Whether memory stayed flat, no error but overload was answered, and the stop was in time."""
+    errors = {int(status) for status in load["statuses"] if int(status) >= 500}
+    in_time = load["exit_code"] == 0 and load["stop_seconds"] <= GOALS["stop_seconds"]
+    return load["flat"]["memory"] and errors <= {503} and in_time
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -190,6 +256,9 @@ def as_text(result: dict[str, Any]) -> str:
             f"{memory['last'] / 2**20:.0f} MiB, {result['load']['requests']} requests in "
             f"{result['minutes']:g} minutes"
         )
+        statuses = ", ".join(f"{count} of {n}" for n, count in result["load"]["statuses"].items())
+        rows.append(f"statuses              {statuses} (0: the client did not wait)")
+        rows.append(f"stop                  {result['load']['stop_seconds']:8.1f} s after SIGTERM")
     return "\n".join(rows)
 
 

@@ -37,11 +37,16 @@ def test_a_service_is_measured(arguments):
     assert "100 of 100 without an error; 0 differ" in serving.as_text(result)
 
 
-def make_result(throughput=4.0, added=5.0, flat=True):
+def make_result(throughput=4.0, added=5.0, flat=True, status=503, stop=9.0):
     return {
         "many": {"throughput": throughput},
         "single": {"added_p95_milliseconds": added},
-        "load": {"flat": {"memory": flat}},
+        "load": {
+            "flat": {"memory": flat},
+            "statuses": {0: 1, 200: 5, status: 1},
+            "exit_code": 0,
+            "stop_seconds": stop,
+        },
     }
 
 
@@ -50,6 +55,8 @@ def test_each_goal_can_be_missed():
     assert not serving.meets_goals(make_result(throughput=2.9))
     assert not serving.meets_goals(make_result(added=31))
     assert not serving.meets_goals(make_result(flat=False))
+    assert not serving.meets_goals(make_result(status=500))
+    assert not serving.meets_goals(make_result(stop=16.0))
 
 
 @pytest.mark.parametrize("flags", [["--requests", "99"], ["--clients", "1"], ["--minutes", "-1"]])
