@@ -13,10 +13,10 @@ from measurement import ROOT, Command, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.inference.batching import batches_by_length
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_json
 
 CTRANSLATE2 = "ctranslate2-float32"
 MODES = ("batch", "one")
@@ -74,7 +74,7 @@ def batches_of(args: argparse.Namespace) -> dict[str, list[Batch]]:
     split = [list(encode(line, pipeline)) for line in read_lines(args.lines)]
     found = [tokens for tokens in split if tokens][: args.sentences]
     if len(found) < args.sentences:
-        raise InputError(f"{args.lines}: {len(found)} sentences; give --sentences {len(found)}")
+        raise UserError(f"{args.lines}: {len(found)} sentences; give --sentences {len(found)}")
     grouped = batches_by_length([len(tokens) + 1 for tokens in found], args.batch_tokens)
     batches = {"batch": [[found[n] for n in group] for group in grouped]}
     if args.single:
@@ -97,7 +97,7 @@ def measure_engine(args: argparse.Namespace) -> dict[str, float]:
             lengths = [length for batch in batches for length in decode(batch)]
             speeds[mode] = len(lengths) / (time.perf_counter() - start)
         if set(lengths) != {args.output_length}:
-            raise InputError(f"{name}: outputs of {min(lengths)} to {max(lengths)} subwords")
+            raise UserError(f"{name}: outputs of {min(lengths)} to {max(lengths)} subwords")
     return speeds
 
 

@@ -25,7 +25,7 @@ from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export.foreign import load_translator
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.results import Translation
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.lines import read_lines
 
 EXPORTS = {"float32": [], "int8": ["--quantization", "int8"]}
 PAIRS = 200  # scored token by token

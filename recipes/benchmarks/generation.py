@@ -12,10 +12,10 @@ from pathlib import Path
 from measurement import ROOT, Command, Measurement, measure
 
 from vaswani_plugin import processor
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.inference.engines import engine_of
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 BIN = Path(sys.executable).parent
 MODES = {"batch": [], "one": ["--batch-size", "1"]}
@@ -159,7 +159,7 @@ def prepare(args: argparse.Namespace) -> list[str]:
     if args.bundle:
         lines = list(read_lines(args.lines))[: args.sentences]
         if len(lines) != len(found):
-            raise InputError(f"{args.lines}: {len(lines)} lines for {len(found)} sentences")
+            raise UserError(f"{args.lines}: {len(lines)} lines for {len(found)} sentences")
         with write_atomically(args.work / "lines") as put:
             for line in lines:
                 put(line)

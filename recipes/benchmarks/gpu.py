@@ -12,10 +12,10 @@ from gpu_report import as_markdown, machine, printed_peak
 from measurement import ROOT
 from training_runs import ARCHS, PLUGIN, PRECISIONS, SIDES, Setting, run_training, synthetic_data
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.text.binary import binarize
 from vaswani_plugin.text.dictionary import read_dictionary
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 PARTS = ("training", "decoding", "tests")
 SECONDS = {"training": 330, "decoding": 180, "tests": 180}
@@ -46,7 +46,7 @@ def call(command: list[object], seconds: float, log: Path) -> str:
         log: file for the messages.
 
     Raises:
-        InputError: the command failed or took too long; names the log.
+        UserError: the command failed or took too long; names the log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as stream:
@@ -60,12 +60,12 @@ def call(command: list[object], seconds: float, log: Path) -> str:
                 cwd=ROOT,
             )
         except subprocess.TimeoutExpired:
-            raise InputError(f"took more than {seconds} s; see {log}") from None
+            raise UserError(f"took more than {seconds} s; see {log}") from None
     output = done.stdout.decode(errors="replace")
     if done.returncode:
         text = log.read_text(encoding="utf-8", errors="replace") or output
         last = text.strip().rpartition("\n")[2]
-        raise InputError(f"exit code {done.returncode}, see {log}: {last}")
+        raise UserError(f"exit code {done.returncode}, see {log}: {last}")
     return output
 
 
@@ -250,16 +250,14 @@ def complete(args: argparse.Namespace) -> argparse.Namespace:
     """Set the options that were not given to the defaults for the device.
 
     Raises:
-        InputError: there is no GPU.
+        UserError: there is no GPU.
     """
     import torch
 
     if args.device == "gpu" and not torch.cuda.is_available():
-        raise InputError(
-            "PyTorch finds no GPU on this machine; --device cpu rehearses the commands"
-        )
+        raise UserError("PyTorch finds no GPU on this machine; --device cpu rehearses the commands")
     if args.sentences is not None and (args.sentences % FEW or args.sentences <= FEW):
-        raise InputError(f"--sentences {args.sentences}: must be a multiple of {FEW}, above it")
+        raise UserError(f"--sentences {args.sentences}: must be a multiple of {FEW}, above it")
     defaults = REHEARSAL if args.device == "cpu" else ON_A_GPU
     for name, value in defaults.items():
         if getattr(args, name) is None:
@@ -288,7 +286,7 @@ def main() -> None:
     print((args.work / "gpu-report.md").read_text(encoding="utf-8"))
     failed = [name for name, part in report["parts"].items() if "failed" in part]
     if failed:
-        raise InputError(f"failed: {', '.join(failed)}; the report is {args.work}/gpu-report.md")
+        raise UserError(f"failed: {', '.join(failed)}; the report is {args.work}/gpu-report.md")
 
 
 if __name__ == "__main__":

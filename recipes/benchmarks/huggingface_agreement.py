@@ -35,7 +35,7 @@ from vaswani_plugin.inference.checkpoint_models import Loaded
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.pipeline import Pipeline
 
 LINES, PAIRS, BATCH = 10_000, 200, 50

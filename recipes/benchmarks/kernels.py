@@ -25,7 +25,7 @@ from training_runs import (
 )
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.errors import UserError, run
 
 MODES = ("training", "decoding")
 
@@ -37,13 +37,13 @@ def variants(left_out: list[str] | None = None) -> dict[str, str]:
         left_out: kernels that are left out, one in each variant (default: every kernel).
 
     Raises:
-        InputError: there is no such kernel.
+        UserError: there is no such kernel.
     """
     from vaswani_plugin.kernels import NAMES
 
     for name in left_out or ():
         if name not in NAMES:
-            raise InputError(f"--kernels {name}: no such kernel; they are {' '.join(NAMES)}")
+            raise UserError(f"--kernels {name}: no such kernel; they are {' '.join(NAMES)}")
     left_out = left_out or list(NAMES)
     without = {f"without {name}": ",".join(n for n in NAMES if n != name) for name in left_out}
     return {"all": "on", **without, "plain": "off"}
@@ -59,7 +59,7 @@ def decode(name: str, size: str, setting: Setting, sentences: int) -> dict[str, 
     """Sentences a second of one search, in a process of its own.
 
     Raises:
-        InputError: the process failed.
+        UserError: the process failed.
     """
     once = ROOT / "recipes" / "benchmarks" / "decode_once.py"
     done = subprocess.run(
@@ -72,7 +72,7 @@ def decode(name: str, size: str, setting: Setting, sentences: int) -> dict[str, 
     )
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
-        raise InputError(f"decoding {name} failed (exit code {done.returncode}): {last}")
+        raise UserError(f"decoding {name} failed (exit code {done.returncode}): {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

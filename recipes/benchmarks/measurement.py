@@ -15,7 +15,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
 """Seconds between two samples of the memory. Samples are frequent at first, because a command may
@@ -62,7 +62,7 @@ def measure(lines: int, *groups: list[Command]) -> Measurement:
         groups: commands, by group.
 
     Raises:
-        InputError: a command failed; contains the end of its messages.
+        UserError: a command failed; contains the end of its messages.
     """
     before, start, peak = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0
     for group in groups:
@@ -88,7 +88,7 @@ def measure(lines: int, *groups: list[Command]) -> Measurement:
                     error.seek(0)
                     last = error.read().decode(errors="replace").strip().rpartition("\n")[2]
                     code = process.returncode
-                    raise InputError(f"{command.arguments[0]} failed (exit code {code}): {last}")
+                    raise UserError(f"{command.arguments[0]} failed (exit code {code}): {last}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Measurement(lines, time.perf_counter() - start, cpu, peak)

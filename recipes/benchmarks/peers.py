@@ -21,10 +21,10 @@ from peers_table import as_markdown, rows_of
 from training_runs import ARCHS
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.data_folder import languages_of
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.dictionary import languages_of
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 
 def tokenized_bleu(bench: Bench, output: Path) -> float:
@@ -53,7 +53,7 @@ def compare(bench: Bench, peers: list[str]) -> dict[str, Any]:
         try:
             name = PEERS[peer].environment
             bench.pythons[peer] = make_environment(bench.work, name) if name else sys.executable
-        except InputError as error:
+        except UserError as error:
             bench.fail(peer, "installing", str(error))
     trainers = [peer for peer in peers if PEERS[peer].trains]
     reports: dict[str, dict[str, list[dict]]] = {}
@@ -100,19 +100,19 @@ def pair_of(data: Path) -> tuple[str, str]:
     """Source and target language of a recipe's folder.
 
     Raises:
-        InputError: it holds no binarized text with subwords in bpe/; says how to make it.
+        UserError: it holds no binarized text with subwords in bpe/; says how to make it.
     """
     remedy = "make it by: bash recipes/multi30k.sh --stop-stage binarize --work DIR"
     languages = languages_of(data / "data-bin")
     if languages is None:
-        raise InputError(f"--data {data}: no data-bin/train.*.idx there; {remedy}")
+        raise UserError(f"--data {data}: no data-bin/train.*.idx there; {remedy}")
     source, target = languages
     for split in ("train", "valid", "test"):
         for language in (source, target):
             for folder in ("bpe", "tok") if split == "test" else ("bpe",):
                 path = data / folder / f"{split}.{language}"
                 if not path.is_file():
-                    raise InputError(f"--data {data}: {path} is missing; {remedy}")
+                    raise UserError(f"--data {data}: {path} is missing; {remedy}")
     return source, target
 
 
@@ -140,12 +140,12 @@ def plan_of(args: argparse.Namespace) -> Plan:
     """The plan of the options.
 
     Raises:
-        InputError: a value that can't run; names the flag.
+        UserError: a value that can't run; names the flag.
     """
     for name in ("threads", "rounds", "target_tokens"):
         value = getattr(args, name)
         if value is not None and value < 1:
-            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+            raise UserError(f"--{name.replace('_', '-')} {value}: must be at least 1")
     plan = QUICK if args.quick else Plan()
     values = asdict(plan)
     for name in ("rounds", "target_tokens"):
@@ -162,7 +162,7 @@ def main(argv: list[str] | None = None) -> None:
     plan, data = plan_of(args), args.data.resolve()
     bench = Bench(args.work.resolve(), data, pair_of(data), plan, args.threads)
     if any(not PEERS[peer].trains for peer in args.peers) and "ours" not in args.peers:
-        raise InputError("--peers: ctranslate2 decodes our model; add ours")
+        raise UserError("--peers: ctranslate2 decodes our model; add ours")
     result = compare(bench, args.peers)
     table = as_markdown(result)
     write_json(bench.work / "peers.json", result)

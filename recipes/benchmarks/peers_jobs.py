@@ -7,7 +7,7 @@ from typing import Any
 from peers_plan import BEAM, LENGTH_PENALTY, PEERS, Bench
 from training_runs import ARCHS, PLUGIN, configuration, stock_flags
 
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.lines import read_lines
 
 PEAK_RATE = 2.5e-3
 """Peak learning rate of the tiny model, as in recipes/benchmarks/stock_translation.sh."""

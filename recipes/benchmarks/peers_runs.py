@@ -20,16 +20,16 @@ from peers_plan import DRIVERS, PEERS, Bench
 from training_runs import PLUGIN
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import write_json
 
 
 def make_environment(work: Path, name: str) -> str:
     """The interpreter of an environment that holds the pinned packages and, by a link, all of ours.
 
     Raises:
-        InputError: it can't be made; names the log.
+        UserError: it can't be made; names the log.
     """
     folder, requirements = work / "envs" / name, DRIVERS / f"requirements-{name}.txt"
     python, log = folder / "bin" / "python", work / "logs" / f"install-{name}.log"
@@ -45,7 +45,7 @@ def make_environment(work: Path, name: str) -> str:
         def step(*command: object) -> None:
             done = subprocess.run(list(map(str, command)), stdout=stream, stderr=stream)
             if done.returncode:
-                raise InputError(f"not installed: {last_line(log)} (log: {log})")
+                raise UserError(f"not installed: {last_line(log)} (log: {log})")
 
         step(sys.executable, "-m", "venv", "--without-pip", folder)
         own = next((folder / "lib").glob("python*/site-packages"))

@@ -21,9 +21,9 @@ from measurement import ROOT, Measurement, measure
 from preparation_steps import Pipelines
 
 from vaswani_plugin import processor
-from vaswani_plugin.text.corpus_io import read_lines, read_pairs
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.lines import read_lines, read_pairs
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 HELD_OUT = 500  # lines of the validation and test splits, which binarizing needs as well
 STEPS = ("tokenize", "learn", "apply", "binarize")
@@ -33,7 +33,7 @@ def check(pipelines: Pipelines, step: str, lines: int) -> None:
     """Compare the files of both pipelines after a step.
 
     Raises:
-        InputError: the files differ.
+        UserError: the files differ.
     """
     names = {
         "tokenize": [f"tok.{language}" for language in pipelines.pair],
@@ -52,7 +52,7 @@ def check(pipelines: Pipelines, step: str, lines: int) -> None:
         else:
             same = filecmp.cmp(theirs / name, ours / name, shallow=False)
         if not same:
-            raise InputError(f"{theirs / name} and {ours / name} differ: they must not")
+            raise UserError(f"{theirs / name} and {ours / name} differ: they must not")
 
 
 def same_beginning(theirs: Path, ours: Path, count: int, blanks: bool) -> bool:
@@ -82,7 +82,7 @@ def find_pairs(folder: Path, pair: tuple[str, str]) -> list[tuple[str, str]]:
     """Line pairs of every train.SRC with a train.TGT beside it, without line ends inside lines.
 
     Raises:
-        InputError: there are none.
+        UserError: there are none.
     """
     pairs: list[tuple[str, str]] = []
     for source in sorted(folder.rglob(f"train.{pair[0]}*")):
@@ -90,7 +90,7 @@ def find_pairs(folder: Path, pair: tuple[str, str]) -> list[tuple[str, str]]:
         if source.name in (f"train.{pair[0]}", f"train.{pair[0]}.gz") and target.is_file():
             pairs += read_pairs(str(source), str(target))
     if not pairs:
-        raise InputError(f"--data {folder}: no train.{pair[0]}[.gz] with its train.{pair[1]}[.gz]")
+        raise UserError(f"--data {folder}: no train.{pair[0]}[.gz] with its train.{pair[1]}[.gz]")
     # Without lines that the pipelines treat differently: a lone carriage return ends a line for the
     # plain commands, and ours keeps empty lines.
     return [sides for sides in pairs if "\r" not in "".join(sides) and all(map(str.strip, sides))]
@@ -188,12 +188,12 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.data is None or not args.data.is_dir():
-        raise InputError(f"--data {args.data}: no such folder (or set VASWANI_DATA)")
+        raise UserError(f"--data {args.data}: no such folder (or set VASWANI_DATA)")
     if min(args.lines, args.plain_lines) < 1000 or min(args.operations, args.workers) < 1:
-        raise InputError("--lines, --plain-lines: at least 1000; --operations, --workers: 1")
+        raise UserError("--lines, --plain-lines: at least 1000; --operations, --workers: 1")
     pair = tuple(args.pair.split("-"))
     if len(pair) != 2 or not all(pair):
-        raise InputError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
+        raise UserError(f"--pair {args.pair}: two languages joined by '-', as in en-de")
     plain_lines = min(args.plain_lines, args.lines)
     counts = {"ours": args.lines, "plain": plain_lines, "part": plain_lines // 10}
     pipelines = Pipelines(args.work, pair, args.workers, args.operations)

@@ -23,6 +23,7 @@ import torch
 from fairseq.data import Dictionary
 from measurement import ROOT
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.figures.figures import new_figure, save_figure
@@ -31,8 +32,7 @@ from vaswani_plugin.model.architectures import ARCHITECTURES, row_of
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.attention import scaled_dot_product_attention
 from vaswani_plugin.modules.feed_forward import FeedForward
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.outputs import write_json
 
 TABLE_1 = {"Eq. 1, n^2 d": 1, "feed-forward, n d^2": 0}
 """Powers of n in the cost of a token: one less than in the cost of a sentence."""
@@ -198,18 +198,18 @@ def check(args: argparse.Namespace) -> None:
     """Check the options.
 
     Raises:
-        InputError: a value that can't run; names the flag.
+        UserError: a value that can't run; names the flag.
     """
     for name in ("lengths", "batches", "layers", "vocabularies"):
         if len(getattr(args, name)) < 2 or len(set(getattr(args, name))) < 2:
-            raise InputError(f"--{name}: an exponent needs at least two values")
+            raise UserError(f"--{name}: an exponent needs at least two values")
     for name, value in vars(args).items():
         least = 5 if name in ("vocabulary", "vocabularies") else 1
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, int) and each < least:
-                raise InputError(f"--{name} {each}: must be at least {least}")
+                raise UserError(f"--{name} {each}: must be at least {least}")
     if args.device == "gpu" and not torch.cuda.is_available():
-        raise InputError("--device gpu: PyTorch finds none on this machine")
+        raise UserError("--device gpu: PyTorch finds none on this machine")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -27,10 +27,10 @@ from measurement import ROOT
 from soak import verdict, watch
 
 from vaswani_plugin import processor
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_json
 
 GOALS = {"throughput": 3.0, "added_p95_milliseconds": 30.0, "stop_seconds": 15.0}
 
@@ -51,7 +51,7 @@ class Client:
         """Request the translation of a text.
 
         Raises:
-            InputError: the status is not 200.
+            UserError: the status is not 200.
         """
         body = json.dumps({"q": text, **self.languages})
         headers = {"Content-Type": "application/json"}
@@ -59,7 +59,7 @@ class Client:
         response = self.connection.getresponse()
         answer = json.loads(response.read())
         if response.status != 200:
-            raise InputError(f"the service answers {response.status}: {answer}")
+            raise UserError(f"the service answers {response.status}: {answer}")
         return answer["translatedText"]
 
 
@@ -81,7 +81,7 @@ def serving(args: argparse.Namespace) -> Iterator[tuple[subprocess.Popen, int, P
     try:
         while '"ready"' not in (text := log.read_text(encoding="utf-8")):
             if process.poll() is not None:
-                raise InputError(f"vaswani serve has ended, see {log}: {text[-300:]}")
+                raise UserError(f"vaswani serve has ended, see {log}: {text[-300:]}")
             time.sleep(0.05)
         yield process, int(json.loads(text.split("\n")[0])["url"].split(":")[2].strip("/")), log
     finally:
@@ -285,11 +285,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run all parts of the benchmark.
 
     Raises:
-        InputError: the service fails, or there are no lines.
+        UserError: the service fails, or there are no lines.
     """
     args.texts = [line for line in read_lines(args.lines) if line.strip()]
     if not args.texts:
-        raise InputError(f"--lines {args.lines}: no lines in it")
+        raise UserError(f"--lines {args.lines}: no lines in it")
     texts = random.Random(1).choices(args.texts, k=args.requests)
     translator = Translator.from_pretrained(args.model, threads=args.threads)
     args.languages = (translator.source_language, translator.target_language)
@@ -315,13 +315,13 @@ def main(argv: list[str] | None = None) -> None:
     """Command line; exit code 1 where a goal is missed."""
     args = options().parse_args(argv)
     if args.requests < 100 or args.clients < 2 or args.threads < 1 or args.minutes < 0:
-        raise InputError("--requests must be at least 100, --clients 2, --threads 1, --minutes 0")
+        raise UserError("--requests must be at least 100, --clients 2, --threads 1, --minutes 0")
     args.work.mkdir(parents=True, exist_ok=True)
     result = measure(args)
     write_json(args.work / "serving.json", result)
     print(as_text(result))
     if not meets_goals(result):
-        raise InputError(f"a goal is missed, see {args.work / 'serving.json'}")
+        raise UserError(f"a goal is missed, see {args.work / 'serving.json'}")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from typing import Any
 
 from measurement import ROOT, session_memory
 
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.training_log import statistics as log_statistics
 
 BIN = Path(sys.executable).parent
@@ -64,13 +64,13 @@ def verdict(samples: list[Sample]) -> dict[str, Any]:
     """Medians of the first and last third after the warm-up, and whether the changes are allowed.
 
     Raises:
-        InputError: too few samples, or no work between them.
+        UserError: too few samples, or no work between them.
     """
     start = samples[-1].seconds / 5 if samples else 0
     kept = [sample for sample in samples if sample.seconds >= start]
     third = len(kept) // 3
     if third < 2:
-        raise InputError("--minutes: too short to tell anything; give more")
+        raise UserError("--minutes: too short to tell anything; give more")
     parts = {"first": kept[: third + 1], "last": kept[-third - 1 :]}
     result: dict[str, Any] = {"flat": {}}
     for name in ("memory", "descriptors"):
@@ -92,7 +92,7 @@ def _rate(samples: list[Sample], clock: str) -> float:
     work = samples[-1].work - samples[0].work
     spent = getattr(samples[-1], clock) - getattr(samples[0], clock)
     if work <= 0 or spent <= 0:
-        raise InputError("--minutes: nothing was finished in a third of the time; give more")
+        raise UserError("--minutes: nothing was finished in a third of the time; give more")
     return work / spent
 
 
@@ -108,13 +108,13 @@ def watch(
         log: of the process, for the error message.
 
     Raises:
-        InputError: the process ended before; names its log.
+        UserError: the process ended before; names its log.
     """
     start, samples = time.perf_counter(), []
     while (now := time.perf_counter() - start) < 60 * minutes:
         if process.poll() is not None:
             last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-            raise InputError(f"it ended with exit code {process.returncode}, see {log}: {last}")
+            raise UserError(f"it ended with exit code {process.returncode}, see {log}: {last}")
         files, cpu_seconds = open_files_and_time(process.pid)
         memory = session_memory(process.pid)
         samples.append(Sample(now, memory, files, cpu_seconds, work()))
@@ -176,11 +176,11 @@ def soak_translation(args: argparse.Namespace) -> list[Sample]:
     """Translate random lines of a file until the time is over; the work is translated lines.
 
     Raises:
-        InputError: there are fewer translations than input lines.
+        UserError: there are fewer translations than input lines.
     """
     lines, rng = [line for line in read_lines(args.lines) if line.strip()], random.Random(1)
     if not lines:
-        raise InputError(f"--lines {args.lines}: no lines in it")
+        raise UserError(f"--lines {args.lines}: no lines in it")
     counts, log = {"in": 0, "out": 0}, args.work / "translate.log"
     command = [BIN / "vaswani", "translate", "--model", args.model, "--buffer", 100]
     command += ["--long", "truncate"] + ([] if args.gpu else ["--cpu"])
@@ -210,7 +210,7 @@ def soak_translation(args: argparse.Namespace) -> list[Sample]:
         for thread in threads:
             thread.join()
         if process.wait() or counts["in"] != counts["out"]:
-            raise InputError(f"{counts['in']} lines in, {counts['out']} lines out, see {log}")
+            raise UserError(f"{counts['in']} lines in, {counts['out']} lines out, see {log}")
         return samples
     finally:
         over.set()
@@ -259,20 +259,18 @@ def check(args: argparse.Namespace) -> None:
     """Check the options.
 
     Raises:
-        InputError: a value that can't run; names the flag.
+        UserError: a value that can't run; names the flag.
     """
     if not 0 < args.minutes < float("inf"):
-        raise InputError(f"--minutes {args.minutes}: must be above 0")
+        raise UserError(f"--minutes {args.minutes}: must be above 0")
     for name in ("max_tokens", "threads"):
         if getattr(args, name) < 1:
-            raise InputError(
-                f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1"
-            )
+            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
     needed = {"train": ("data",), "translate": ("model", "lines")}
     for name in (name for part in args.parts for name in needed[part]):
         path = getattr(args, name)
         if path is None or not path.exists():
-            raise InputError(f"--{name} {path}: not there; give it, or choose --parts")
+            raise UserError(f"--{name} {path}: not there; give it, or choose --parts")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -290,7 +288,7 @@ def main(argv: list[str] | None = None) -> None:
     write_json(args.work / "soak.json", result)
     print(f"all figures: {args.work / 'soak.json'}")
     if not all(all(result[part]["flat"].values()) for part in args.parts):
-        raise InputError(f"not everything stayed as it was, see {args.work / 'soak.json'}")
+        raise UserError(f"not everything stayed as it was, see {args.work / 'soak.json'}")
 
 
 if __name__ == "__main__":

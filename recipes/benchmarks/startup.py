@@ -19,8 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.inference.engines import engine_of  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
 
 MEASURE = "import torch"
 TEXTS = {
@@ -52,14 +52,14 @@ def seconds(command: list[str], folder: Path) -> float:
     """Wall seconds of a command.
 
     Raises:
-        InputError: the command fails.
+        UserError: the command fails.
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     took = time.perf_counter() - began
     if done.returncode != 0:
-        raise InputError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr[-300:]}")
+        raise UserError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr[-300:]}")
     return took
 
 
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
     """Command line.
 
     Raises:
-        InputError: a command fails, or a flag has a value that can't run.
+        UserError: a command fails, or a flag has a value that can't run.
     """
     parser = argparse.ArgumentParser(
         prog="startup.sh",
@@ -130,11 +130,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--format", choices=["text", "json"], default="text")
     args = parser.parse_args(argv)
     if args.repetitions < 1:
-        raise InputError(f"--repetitions {args.repetitions}: must be at least 1")
+        raise UserError(f"--repetitions {args.repetitions}: must be at least 1")
     commands: dict[str, float | None] = dict(COMMANDS)
     for model in args.model:
         if len(str(model).split()) != 1:
-            raise InputError(f"--model {model}: must be a path without blanks here")
+            raise UserError(f"--model {model}: must be a path without blanks here")
         commands[TRANSLATE.format(model=model.resolve())] = GOALS.get(engine_of(model))
     rows = compare(commands, args.repetitions)
     print(json.dumps(rows, indent=1) if args.format == "json" else as_table(rows))

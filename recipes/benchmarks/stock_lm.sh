@@ -47,7 +47,7 @@ import json
 import sys
 from pathlib import Path
 
-from vaswani_plugin.text.corpus_io import read_lines
+from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.training_log import read_training
 
 work, updates, seed = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

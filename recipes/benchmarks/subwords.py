@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import read_json, read_lines  # noqa: E402
-from vaswani_plugin.text.messages import run  # noqa: E402
+from vaswani_plugin.errors import run  # noqa: E402
+from vaswani_plugin.text.lines import read_json, read_lines  # noqa: E402
 
 RARE = 100
 

@@ -21,7 +21,7 @@ from training_runs import (
     write_result,
 )
 
-from vaswani_plugin.text.messages import run
+from vaswani_plugin.errors import run
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 

@@ -17,11 +17,11 @@ import numpy as np
 from measurement import ROOT
 
 from vaswani_plugin import processor
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.binary import binarize
-from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, write_dictionary
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 SIDES = ("stock", "ours")
 ARCHS = {
@@ -115,7 +115,7 @@ def run_training(
         idle: measure the share of time in which the device computes nothing, after the warm-up.
 
     Raises:
-        InputError: the training failed; names its log.
+        UserError: the training failed; names its log.
     """
     report, log = work / "runs" / f"{name}.json", work / "logs" / f"{name}.log"
     for folder in (report.parent, log.parent):
@@ -151,10 +151,10 @@ def run_training(
         )
     if done.returncode:
         last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-        raise InputError(f"fairseq-train failed (exit code {done.returncode}), see {log}: {last}")
+        raise UserError(f"fairseq-train failed (exit code {done.returncode}), see {log}: {last}")
     found = {"key": key, **json.loads(raw.read_text(encoding="utf-8"))}
     if len(found["updates"]) != setting.warm_up + setting.updates:
-        raise InputError(f"{log}: {len(found['updates'])} updates were seen; give more data")
+        raise UserError(f"{log}: {len(found['updates'])} updates were seen; give more data")
     write_json(report, found)
     raw.unlink()
     return found
@@ -246,27 +246,27 @@ def check(args: argparse.Namespace, counts: Iterable[str]) -> None:
         counts: names of the options that must be at least 1.
 
     Raises:
-        InputError: a value that can't run; names the flag.
+        UserError: a value that can't run; names the flag.
     """
     for name in (*counts, "threads"):
         values = getattr(args, name)
         for value in values if isinstance(values, list) else [values]:
             if value < 1:
-                raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+                raise UserError(f"--{name.replace('_', '-')} {value}: must be at least 1")
     if args.warm_up < 0:
-        raise InputError(f"--warm-up {args.warm_up}: must not be negative")
+        raise UserError(f"--warm-up {args.warm_up}: must not be negative")
     if args.data == "synthetic":
         if args.vocabulary <= len(SPECIAL_SYMBOLS):
-            raise InputError(f"--vocabulary {args.vocabulary}: must be at least 5")
+            raise UserError(f"--vocabulary {args.vocabulary}: must be at least 5")
     elif not list(Path(args.data).glob("train.*.bin")):
-        raise InputError(f"--data {args.data}: no binarized training data there (train.*.bin)")
+        raise UserError(f"--data {args.data}: no binarized training data there (train.*.bin)")
     if args.precision == "fp16" and args.device == "cpu":
-        raise InputError("--precision fp16: fairseq trains in it on a GPU only; choose bf16")
+        raise UserError("--precision fp16: fairseq trains in it on a GPU only; choose bf16")
     if args.device == "gpu":
         import torch
 
         if not torch.cuda.is_available():
-            raise InputError("--device gpu: PyTorch finds none on this machine")
+            raise UserError("--device gpu: PyTorch finds none on this machine")
 
 
 def setting_of(args: argparse.Namespace, max_tokens: int, updates: int) -> Setting:

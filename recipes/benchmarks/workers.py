@@ -14,7 +14,7 @@ from typing import Any
 from measurement import ROOT
 from training_runs import Setting, add_measured, check, options, setting_of, write_result
 
-from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.errors import UserError, run
 
 ONCE = ROOT / "recipes" / "benchmarks" / "train_once.py"
 
@@ -32,7 +32,7 @@ def run_together(
         update_freq: batches that each worker accumulates for an update.
 
     Raises:
-        InputError: a worker failed; names its log.
+        UserError: a worker failed; names its log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=log.parent) as folder:
@@ -58,13 +58,13 @@ def run_together(
         try:
             for rank, process in enumerate(processes):
                 if process.wait():
-                    raise InputError(f"worker {rank} failed ({process.returncode}), see {log}.*")
+                    raise UserError(f"worker {rank} failed ({process.returncode}), see {log}.*")
         finally:
             for process in processes:
                 process.kill()
         reports = [json.loads(Path(folder, f"{rank}").read_text()) for rank in range(workers)]
     if any(len(each["updates"]) != setting.warm_up + setting.updates for each in reports):
-        raise InputError(f"{log}.0: ended early; give more data")
+        raise UserError(f"{log}.0: ended early; give more data")
     return reports
 
 
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     check(args, ("workers", "max_tokens", "updates", "repetitions"))
     if args.device == "gpu":
-        raise InputError("--device gpu: this compares workers with threads, on a CPU")
+        raise UserError("--device gpu: this compares workers with threads, on a CPU")
     setting = setting_of(args, args.max_tokens, args.updates)
     names = ("precision", "device", "workers", "threads", "max_tokens", "updates", "warm_up")
     result = {"benchmark": "workers", "data": args.data, "ours_flags": args.ours_flags}

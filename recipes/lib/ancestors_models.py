@@ -14,6 +14,7 @@ from typing import Any
 
 from trainings import finished, require_languages
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.flops import (
     TRAINING_PASSES,
     count_flops,
@@ -22,7 +23,6 @@ from vaswani_plugin.figures.flops import (
     row_settings,
 )
 from vaswani_plugin.model.architectures import row_of
-from vaswani_plugin.text.messages import InputError
 
 WIDTH_UNKNOWN = 512  # width in the schedule (Eq. 3) of a model without d_model
 _TRANSFORMER = row_of("vaswani_tiny").changes
@@ -150,13 +150,13 @@ def choose_models(names: list[str]) -> list[Model]:
     "sweep" means all models of `SWEEP`.
 
     Raises:
-        InputError: a name is unknown.
+        UserError: a name is unknown.
     """
     sweep = [model.name for model in SWEEP]
     known = [*(model.name for model in MODELS), *sweep]
     for name in names:
         if name not in (*known, "sweep"):
-            raise InputError(f"{name}: no model here; they are {' '.join(known)} and sweep")
+            raise UserError(f"{name}: no model here; they are {' '.join(known)} and sweep")
     wanted = {*names, *(sweep if "sweep" in names else ())}
     if not wanted:
         return list(MODELS)
@@ -229,7 +229,7 @@ class Training:
         """Reads the result; None if the training is not finished.
 
         Raises:
-            InputError: the file is broken.
+            UserError: the file is broken.
         """
         return finished(self.folder(work), self.key(settings, data_key))
 
@@ -247,14 +247,14 @@ def find_test_texts(data_bin: Path) -> tuple[str, str, list[Path]]:
         target's running text.
 
     Raises:
-        InputError: no recipe binarized the data, or the recipe leaves no words.
+        UserError: no recipe binarized the data, or the recipe leaves no words.
     """
     source, target = require_languages(data_bin)
     files = ("tok", source), ("tok", target), ("raw", target)
     paths = [data_bin.parent / folder / f"test.{side}" for folder, side in files]
     for path in paths:
         if not path.is_file():
-            raise InputError(
+            raise UserError(
                 f"{path}: missing; --data-bin must lie in a recipe's work folder, beside raw/ and "
                 "tok/"
             )

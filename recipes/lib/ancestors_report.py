@@ -28,14 +28,14 @@ from result import provenance
 from tabulate import tabulate
 from trainings import over_seeds
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.figures.flops import LENGTH_SUMS
 from vaswani_plugin.metrics.bleu_report import by_bucket, score
 from vaswani_plugin.metrics.segments import Segments, read_generate_output, read_lines
 from vaswani_plugin.text.binary import read_sizes
-from vaswani_plugin.text.messages import InputError, run
 from vaswani_plugin.text.moses import make_detokenizer
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 COLUMNS = {
     "title": ("model", ""),
@@ -68,7 +68,7 @@ class Corpus:
         data_bin: the binarized data of a recipe.
 
     Raises:
-        InputError: no recipe binarized the data.
+        UserError: no recipe binarized the data.
     """
 
     def __init__(self, data_bin: Path) -> None:
@@ -92,11 +92,11 @@ class Corpus:
             output: the output of fairseq-generate.
 
         Raises:
-            InputError: a sentence has no translation.
+            UserError: a sentence has no translation.
         """
         words = read_generate_output(output).hypotheses
         if len(words) != len(self.words):
-            raise InputError(f"{output}: {len(words)} translations of {len(self.words)} sentences")
+            raise UserError(f"{output}: {len(words)} translations of {len(self.words)} sentences")
         text = list(map(make_detokenizer(self.target), words))
         split = self.target == "de"
         tokens = Segments(words, [self.references], sources=self.words, tokenized=True)
@@ -267,7 +267,7 @@ def main() -> None:
     found = [(training, result_of(training)) for training in trainings]
     lines = [line_of(each, result, corpus, args.work) for each, result in found if result]
     if not lines:
-        raise InputError(f"{args.work / 'models'}: no training is finished with these settings")
+        raise UserError(f"{args.work / 'models'}: no training is finished with these settings")
     heading = (
         f"{args.title}: {settings.budget}, {settings.max_tokens:,} tokens a batch, "
         f"{'GPUs: ' + str(settings.gpus) if settings.gpus else f'{settings.threads} CPU thread(s)'}"

@@ -33,12 +33,12 @@ from trainings import (
     translation_command,
 )
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
 from vaswani_plugin.text.checkpoint_outline import read_outline
-from vaswani_plugin.text.corpus_io import read_json, read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.lines import read_json, read_lines
+from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("ancestors")
@@ -74,13 +74,13 @@ def read_point(folder: Path) -> dict[str, float]:
         folder: of the training; its last part has just ended.
 
     Raises:
-        InputError: the last part did not end, or its checkpoint can't be used.
+        UserError: the last part did not end, or its checkpoint can't be used.
     """
     valid = last_validation(folder / "logs" / "train.log")
     checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
     seconds = read_outline(checkpoint).seconds
     if seconds is None:
-        raise InputError(f"{checkpoint}: no training time; did fairseq-train write it?")
+        raise UserError(f"{checkpoint}: no training time; did fairseq-train write it?")
     return {"updates": int(valid["num_updates"]), "seconds": seconds, "ppl": valid["ppl"]}
 
 
@@ -112,7 +112,7 @@ def finish(
     """Trains, then translates the test set; returns the content of result.json.
 
     Raises:
-        InputError: a command failed, or a value is missing in its output.
+        UserError: a command failed, or a value is missing in its output.
     """
     folder, settings = training.folder(args.work), settings_of(args)
     key = training.key(settings, args.data_key)
@@ -129,7 +129,7 @@ def finish(
     execute(translate(training, args, "test", _BEAM), output, environment)
     speed = next((f for line in read_lines(output) if (f := _TRANSLATED.search(line))), None)
     if speed is None:
-        raise InputError(f"{output}: no line that tells the speed; did fairseq-generate finish?")
+        raise UserError(f"{output}: no line that tells the speed; did fairseq-generate finish?")
     whole = read_training(read_lines(log), str(log))
     last = points[-1]
     result = {"model": training.model.name, "seed": training.seed, "key": key}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.text.checkpoint_outline import read_outline  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
 from vaswani_plugin.text.settings import MODEL  # noqa: E402
 
 SIZES = (
@@ -33,11 +33,11 @@ def flags(model: dict[str, str | int | float | bool | None], name: str) -> list[
         name: of the checkpoint, for messages.
 
     Raises:
-        InputError: the model is not one of the plugin's models.
+        UserError: the model is not one of the plugin's models.
     """
     architecture = model.get("_name")
     if not isinstance(architecture, str) or not architecture.startswith("vaswani_"):
-        raise InputError(
+        raise UserError(
             f"{name} holds {architecture or 'a model without a configuration'}: only the plugin's "
             "own models can be fine-tuned here"
         )

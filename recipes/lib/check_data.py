@@ -12,8 +12,8 @@ from typing import Any
 
 from result import describe_file  # first: it adds the plugin to the path
 
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.lines import read_json
 
 
 def difference(path: Path, entry: dict[str, Any]) -> str | None:
@@ -31,7 +31,7 @@ def main() -> None:
     """Command line.
 
     Raises:
-        InputError: a file differs, or there is nothing to compare.
+        UserError: a file differs, or there is nothing to compare.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -42,12 +42,12 @@ def main() -> None:
         result = read_json(path, "run the recipe's last stage again")
         entries = [*result["data"], *result.get("binarized", [])]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: no result of a recipe ({error!r})") from error
+        raise UserError(f"{path}: no result of a recipe ({error!r})") from error
     inside = [entry for entry in entries if "/" in entry["file"]]
     found = ((entry["file"], difference(path.parent / entry["file"], entry)) for entry in inside)
     changed = [f"{name} {how}" for name, how in found if how]
     if changed:
-        raise InputError(f"{path}: not the data of this result: {'; '.join(changed)}")
+        raise UserError(f"{path}: not the data of this result: {'; '.join(changed)}")
     print(f"{len(inside)} files as they were")
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import read_json  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
-from vaswani_plugin.text.output_files import write_json  # noqa: E402
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.text.lines import read_json  # noqa: E402
+from vaswani_plugin.text.outputs import write_json  # noqa: E402
 
 AGAIN = "run the stage compare again"
 
@@ -25,7 +25,7 @@ def read_score(path: str) -> tuple[str, float]:
     """Reads the name of a report's measure, and the model's value.
 
     Raises:
-        InputError: the file is no report.
+        UserError: the file is no report.
     """
     report = read_json(path, AGAIN)
     try:
@@ -34,7 +34,7 @@ def read_score(path: str) -> tuple[str, float]:
         (row,) = (row for row in report["results"] if row["name"] == "model")
         return "bits a character", float(row["bits_per_character"])
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
+        raise UserError(
             f"{path}: no report of `vaswani bleu` or `vaswani lm` ({error!r}): {AGAIN}"
         ) from error
 
@@ -48,7 +48,7 @@ def text(scores: dict[str, Any], path: str) -> str:
     """Formats the comparison for people.
 
     Raises:
-        InputError: a score is missing; names `path`, the file of the scores.
+        UserError: a score is missing; names `path`, the file of the scores.
     """
     try:
         measure = scores["measure"]
@@ -58,7 +58,7 @@ def text(scores: dict[str, Any], path: str) -> str:
         else:
             lines.append("old test: not measured; give one with --old-test")
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: no comparison of scores ({error!r}): {AGAIN}") from error
+        raise UserError(f"{path}: no comparison of scores ({error!r}): {AGAIN}") from error
     return "\n".join(lines)
 
 

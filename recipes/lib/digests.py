@@ -13,16 +13,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import read_json  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
-from vaswani_plugin.text.output_files import write_json  # noqa: E402
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.text.lines import read_json  # noqa: E402
+from vaswani_plugin.text.outputs import write_json  # noqa: E402
 
 
 def read_cache(path: Path) -> dict[str, list]:
     """Reads the cache, file: [state, sum]; empty if the cache is missing or broken."""
     try:
         cache = read_json(path, "delete it")
-    except (OSError, InputError):
+    except (OSError, UserError):
         return {}
     return cache if isinstance(cache, dict) and all(map(_is_entry, cache.values())) else {}
 

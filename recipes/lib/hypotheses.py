@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
-from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
-from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
+from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     found = read_generate_output(args.generate_output).detokenized
     expected = sum(1 for _ in read_lines(args.like))
     if len(found) != expected:
-        raise InputError(
+        raise UserError(
             f"{args.generate_output}: {len(found)} translations, {args.like} has {expected} lines"
         )
     with write_atomically(args.output) as write:

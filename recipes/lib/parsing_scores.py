@@ -22,11 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.metrics.evalb import COLLINS, SentenceScore, Totals, compare  # noqa: E402
 from vaswani_plugin.metrics.published import TABLE_4  # noqa: E402
-from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
-from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
+from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402
     CLOSE,
     BadTree,
@@ -44,20 +44,20 @@ def read_parsed(path: Path, gold: list[Tree]) -> list[Tree | None]:
     """Reads the tree of each line; None for an empty line.
 
     Raises:
-        InputError: the number of lines differs from the number of gold trees, a line is no tree, or
+        UserError: the number of lines differs from the number of gold trees, a line is no tree, or
             a tree has other words than its gold tree; names the line.
     """
     lines = list(read_lines(path))
     if len(lines) != len(gold):
-        raise InputError(f"{path}: {len(lines)} lines for {len(gold)} gold trees")
+        raise UserError(f"{path}: {len(lines)} lines for {len(gold)} gold trees")
     trees: list[Tree | None] = []
     for number, (line, right) in enumerate(zip(lines, gold, strict=True), 1):
         try:
             tree = parse_tree(line) if line else None
         except BadTree as error:
-            raise InputError(f"{path}:{number}: {error}") from error
+            raise UserError(f"{path}:{number}: {error}") from error
         if tree and [leaf.word for leaf in leaves(tree)] != [leaf.word for leaf in leaves(right)]:
-            raise InputError(f"{path}:{number}: the gold tree has other words")
+            raise UserError(f"{path}:{number}: the gold tree has other words")
         trees.append(tree)
     return trees
 
@@ -133,7 +133,7 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
     """Computes the whole report.
 
     Raises:
-        InputError: a file is invalid.
+        UserError: a file is invalid.
         OSError: a file can't be read.
     """
     train, gold = list(read_trees(args.train)), list(read_trees(args.gold))

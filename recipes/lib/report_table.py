@@ -6,8 +6,8 @@ report_table.py lm work/lm/output/perplexity.json
 import sys
 from importlib import import_module
 
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.messages import InputError, run
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.lines import read_json
 
 REPORT = "vaswani_plugin.metrics.perplexity"
 AGAIN = "remove it and run the recipe again"
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         text = import_module(MODULES[name]).as_text(found)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: no report of this kind ({error!r}): {AGAIN}") from error
+        raise UserError(f"{path}: no report of this kind ({error!r}): {AGAIN}") from error
     print(text)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from vaswani_plugin import processor  # noqa: E402
-from vaswani_plugin.text.corpus_io import read_json, read_lines  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
-from vaswani_plugin.text.output_files import write_json  # noqa: E402
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.text.lines import read_json, read_lines  # noqa: E402
+from vaswani_plugin.text.outputs import write_json  # noqa: E402
 from vaswani_plugin.text.training_log import read_training  # noqa: E402
 
 SCORE_AGAIN = "run the stage that scores again"
@@ -26,12 +26,12 @@ def describe_training(path: str) -> dict[str, Any]:
     """Reads parameters, updates, target tokens per second and seconds of all starts from a log.
 
     Raises:
-        InputError: the log holds no model size or no training statistics.
+        UserError: the log holds no model size or no training statistics.
     """
     try:
         training = read_training(read_lines(path), path)
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise UserError(str(error)) from error
     return {
         "parameters": training.parameters,
         "updates": training.updates,
@@ -94,7 +94,7 @@ def read_scores(tokenized: Path | None, sacrebleu: Path | None) -> dict[str, Any
         try:
             scores |= {name: report[name] for name in names}
         except (KeyError, TypeError) as error:
-            raise InputError(f"{path}: no {error} of `vaswani bleu`: {SCORE_AGAIN}") from error
+            raise UserError(f"{path}: no {error} of `vaswani bleu`: {SCORE_AGAIN}") from error
     return scores
 
 
@@ -102,11 +102,11 @@ def split_pair(text: str) -> tuple[str, str]:
     """Splits KEY=VALUE.
 
     Raises:
-        InputError: there is no `=`.
+        UserError: there is no `=`.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise InputError(f"{text}: must be KEY=VALUE")
+        raise UserError(f"{text}: must be KEY=VALUE")
     return key, value
 
 
@@ -119,7 +119,7 @@ def write_result(args: argparse.Namespace) -> None:
     content["paths"] = dict(split_pair(text) for text in args.path)
     for key, path in content["paths"].items():
         if not (work / path).exists():
-            raise InputError(f"--path {key}={path}: {work / path} does not exist")
+            raise UserError(f"--path {key}={path}: {work / path} does not exist")
     if "data_bin" in content["paths"]:
         content["binarized"] = describe_binarized(work / content["paths"]["data_bin"], work)
     if args.scores:

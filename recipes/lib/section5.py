@@ -29,11 +29,11 @@ from trainings import (
     translation_command,
 )
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 say = progress_of("section5")
 PARTS = ("smoothing", "averaging", "penalty", "order", "warmup")
@@ -73,7 +73,7 @@ def train(training: Training, args: argparse.Namespace) -> dict[str, Any]:
     """Trains, if it is not finished; returns the validation perplexity and the vocabulary's size.
 
     Raises:
-        InputError: fairseq-train failed.
+        UserError: fairseq-train failed.
     """
     folder = args.work / "models" / training.name
     flags = training.flags(args)
@@ -113,7 +113,7 @@ def translate(
         bleu, and length: the output's tokens over the references'.
 
     Raises:
-        InputError: a command failed.
+        UserError: a command failed.
     """
     folder = args.work / "models" / training.name
     checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
@@ -231,7 +231,7 @@ def vocabulary_size(data_bin: Path) -> int:
     """Types of the target's dictionary, the four special symbols counted.
 
     Raises:
-        InputError: the folder has no dictionary.
+        UserError: the folder has no dictionary.
     """
     return 4 + max(sum(1 for _ in read_lines(path)) for path in dictionaries_of(data_bin))
 
@@ -256,7 +256,7 @@ def main() -> None:
     args = parser.parse_args()
     for name in args.parts:
         if name not in PARTS:
-            raise InputError(f"{name}: no part; the parts are {' '.join(PARTS)}")
+            raise UserError(f"{name}: no part; the parts are {' '.join(PARTS)}")
     args.seeds = [int(seed) for seed in args.seeds.split(",")]
     args.devices = Devices(args.parallel, args.gpus, args.threads)
     types = vocabulary_size(args.data_bin)

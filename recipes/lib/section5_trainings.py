@@ -55,7 +55,7 @@ def batches(data_bin: Path, order: str, max_tokens: int) -> int:
         max_tokens: of the longer side of a batch, padding included.
 
     Raises:
-        InputError: the folder has no training set.
+        UserError: the folder has no training set.
     """
     languages = require_languages(data_bin)
     names = [data_bin / f"train.{'-'.join(languages)}.{language}" for language in languages]

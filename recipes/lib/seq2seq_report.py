@@ -11,10 +11,10 @@ from typing import Any
 
 from tabulate import tabulate
 
+from vaswani_plugin.errors import run
 from vaswani_plugin.metrics.published import SEQ2SEQ
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.messages import run
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import write_atomically
 
 AGAIN = "run the recipe again"
 WORDS = {2: "two", 5: "five"}

@@ -10,9 +10,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.metrics.result_scores import scores_of  # noqa: E402
-from vaswani_plugin.text.corpus_io import read_json  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
+from vaswani_plugin.text.lines import read_json  # noqa: E402
 
 
 def duration(seconds: float) -> str:
@@ -46,7 +46,7 @@ def main() -> None:
     try:
         line = summary(result, args.title)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{args.result}: no result.json of a recipe: {error!r}") from error
+        raise UserError(f"{args.result}: no result.json of a recipe: {error!r}") from error
     print(f"{line}: {args.result}")
 
 

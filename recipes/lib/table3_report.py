@@ -33,9 +33,9 @@ from table3_rows import (
 )
 from tabulate import tabulate
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.figures.figures import new_figure, save_figure
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_atomically, write_json
+from vaswani_plugin.text.outputs import write_atomically, write_json
 
 COLUMNS = {
     **{"row": "", "layers": "N", "d_model": "d_model", "d_ff": "d_ff", "heads": "h"},
@@ -64,7 +64,7 @@ def lines_of_table(
     its standard error, `ppl_ratio_se` and `bleu_change_se`, where there are enough seeds.
 
     Raises:
-        InputError: a result is broken, or no training is finished.
+        UserError: a result is broken, or no training is finished.
     """
     results: dict[Row, list[dict[str, Any]]] = {}
     for training in sorted(trainings, key=lambda training: ROWS.index(training.row)):
@@ -72,7 +72,7 @@ def lines_of_table(
         if result is not None:
             results.setdefault(training.row, []).append(result)
     if not results:
-        raise InputError(f"{work / 'rows'}: no row is finished with these settings and data")
+        raise UserError(f"{work / 'rows'}: no row is finished with these settings and data")
     deviations = {
         "ppl_ratio": pooled([math.log(r["ppl"]) for r in found] for found in results.values()),
         "bleu_change": pooled([r["bleu"] for r in found] for found in results.values()),

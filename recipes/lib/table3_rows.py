@@ -12,9 +12,9 @@ from typing import Any
 
 from trainings import finished
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import row_of
 from vaswani_plugin.model.configuration import Configuration, head_sizes
-from vaswani_plugin.text.messages import InputError
 
 ROWS_OF_BIG = ("big",)
 
@@ -66,13 +66,13 @@ def choose_rows(names: list[str]) -> list[Row]:
     """Returns the rows with these names or letters, in the table's order; without names, all.
 
     Raises:
-        InputError: a name is unknown.
+        UserError: a name is unknown.
     """
     known = {row.name for row in ROWS} | {row.group for row in ROWS}
     wanted = [name.lower().removeprefix("vaswani_") for name in names]
     for name, given in zip(wanted, names, strict=True):
         if name not in known:
-            raise InputError(
+            raise UserError(
                 f"{given}: no row of Table 3; the rows are {' '.join(row.name for row in ROWS)}, "
                 "and a, b, c, d for all of a letter"
             )
@@ -125,7 +125,7 @@ def sizes(row: Row, settings: Settings) -> dict[str, Any]:
     """Returns the row's configuration after scaling, by the names of the model's flags.
 
     Raises:
-        InputError: a size can't be divided.
+        UserError: a size can't be divided.
     """
     cfg = Configuration(**row_of(row.arch).changes)
     d_k, d_v = head_sizes(cfg)
@@ -138,7 +138,7 @@ def sizes(row: Row, settings: Settings) -> dict[str, Any]:
     ):
         for name, size in found.items():
             if size % divisor:
-                raise InputError(
+                raise UserError(
                     f"{flag} {divisor} does not divide {name} of row {row.name}, {size}"
                 )
             scaled[name] = size // divisor
@@ -185,7 +185,7 @@ class Training:
         """Reads the result; None if it is missing or belongs to other settings or data.
 
         Raises:
-            InputError: the file is broken.
+            UserError: the file is broken.
         """
         return finished(self.folder(work), self.key(settings, data_key))
 
@@ -200,7 +200,7 @@ def trainings_of(rows: list[Row], seeds: str, base_seeds: str) -> list[Training]
     """Returns the trainings of rows, the first seed of all rows first.
 
     Raises:
-        InputError: seeds are no different numbers, divided by commas.
+        UserError: seeds are no different numbers, divided by commas.
     """
     numbers = {row: _numbers(base_seeds if row is ROWS[0] else seeds) for row in rows}
     most = max(map(len, numbers.values()))
@@ -210,5 +210,5 @@ def trainings_of(rows: list[Row], seeds: str, base_seeds: str) -> list[Training]
 def _numbers(text: str) -> list[int]:
     found = [int(part) for part in text.split(",") if part.isascii() and part.isdigit()]
     if len(set(found)) != text.count(",") + 1:
-        raise InputError(f"seeds {text}: give different whole numbers divided by commas, as 1,2")
+        raise UserError(f"seeds {text}: give different whole numbers divided by commas, as 1,2")
     return found

@@ -34,11 +34,11 @@ from trainings import (
     translation_command,
 )
 
+from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.metrics.bleu import tokenized_score
 from vaswani_plugin.metrics.segments import read_generate_output
-from vaswani_plugin.text.corpus_io import read_lines
-from vaswani_plugin.text.messages import InputError, run
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.lines import read_lines
+from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.training_log import read_training
 
 say = progress_of("table3")
@@ -86,7 +86,7 @@ def read_figures(log: Path, updates: int) -> dict[str, Any]:
     """Reads the size, the time and the last validation from the log of a finished training.
 
     Raises:
-        InputError: the log ends before the last update.
+        UserError: the log ends before the last update.
     """
     valid, training = last_validation(log, updates), read_training(read_lines(log), str(log))
     return {
@@ -102,7 +102,7 @@ def train_all(trainings: list[Training], args: argparse.Namespace) -> None:
     """Does all trainings, `--parallel` at a time.
 
     Raises:
-        InputError: some trainings failed; the others ran to their end.
+        UserError: some trainings failed; the others ran to their end.
     """
     devices = Devices(args.parallel, args.gpus_each * args.parallel, args.threads)
 
@@ -113,7 +113,7 @@ def train_all(trainings: list[Training], args: argparse.Namespace) -> None:
             say(f"{training.name}: begins; {training.folder(args.work) / 'logs' / 'train.log'}")
             try:
                 found = finish(training, args, environment)
-            except (InputError, ValueError, OSError) as error:
+            except (UserError, ValueError, OSError) as error:
                 failures.append(training.name)
                 say(f"{training.name}: error: {error}")
             else:
@@ -124,7 +124,7 @@ def train_all(trainings: list[Training], args: argparse.Namespace) -> None:
 
     devices.map(work, trainings)
     if failures:
-        raise InputError(
+        raise UserError(
             f"these trainings failed: {' '.join(failures)}; the same command tries again"
         )
 

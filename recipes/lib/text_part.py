@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from vaswani_plugin.text.corpus_io import read_lines  # noqa: E402
-from vaswani_plugin.text.messages import InputError, run  # noqa: E402
-from vaswani_plugin.text.output_files import write_atomically  # noqa: E402
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
+from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
 
 
 def part(path: str, start: float, end: float) -> Iterator[str]:
@@ -29,14 +29,14 @@ def part(path: str, start: float, end: float) -> Iterator[str]:
     Adjacent parts share no line.
 
     Raises:
-        InputError: the fractions are no part of a file, or the part has no line.
+        UserError: the fractions are no part of a file, or the part has no line.
     """
     if not 0 <= start < end <= 1:
-        raise InputError(f"--from {start:g} --to {end:g}: must be fractions, in this order")
+        raise UserError(f"--from {start:g} --to {end:g}: must be fractions, in this order")
     count = sum(1 for _ in read_lines(path))
     first, last = round(count * start), round(count * end)
     if first == last:
-        raise InputError(f"{path}: {count} lines are too few to take {start:g} to {end:g} of them")
+        raise UserError(f"{path}: {count} lines are too few to take {start:g} to {end:g} of them")
     return islice(read_lines(path), first, last)
 
 

@@ -17,10 +17,10 @@ from queue import SimpleQueue
 from statistics import fmean, stdev
 from typing import Any
 
-from vaswani_plugin.text.corpus_io import read_json, read_lines
-from vaswani_plugin.text.data_folder import languages_of
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.dictionary import languages_of
+from vaswani_plugin.text.lines import read_json, read_lines
+from vaswani_plugin.text.outputs import write_atomically
 from vaswani_plugin.text.training_log import read_curves
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,11 +46,11 @@ def dictionaries_of(data_bin: Path) -> list[Path]:
     """Returns the dictionaries in a folder of binarized data.
 
     Raises:
-        InputError: it has none.
+        UserError: it has none.
     """
     found = sorted(data_bin.glob("dict.*.txt"))
     if not found:
-        raise InputError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
+        raise UserError(f"{data_bin}: no dict.*.txt in it: is this binarized data?")
     return found
 
 
@@ -58,7 +58,7 @@ def subword_flag(data_bin: Path) -> str:
     """Returns the kind of subwords, which tells fairseq how to join them to words.
 
     Raises:
-        InputError: the folder has no dictionary.
+        UserError: the folder has no dictionary.
     """
     paths = dictionaries_of(data_bin)
     pieces = any(line.startswith("\u2581") for path in paths for line in read_lines(path))
@@ -95,12 +95,12 @@ def require_languages(data_bin: Path) -> tuple[str, str]:
     """Source and target language of binarized pairs.
 
     Raises:
-        InputError: the folder has no pairs, or those of several languages.
+        UserError: the folder has no pairs, or those of several languages.
     """
     languages = languages_of(data_bin)
     if languages is None:
         missing = "no train.SOURCE-TARGET.*.idx of one pair of languages"
-        raise InputError(f"{data_bin}: {missing}: is this binarized data?")
+        raise UserError(f"{data_bin}: {missing}: is this binarized data?")
     return languages
 
 
@@ -108,12 +108,12 @@ def last_validation(log: Path, updates: int = 0) -> dict[str, float]:
     """Reads the last validation in a training's log: `num_updates`, `ppl` and more.
 
     Raises:
-        InputError: there is none, or it comes before so many updates.
+        UserError: there is none, or it comes before so many updates.
     """
     curve = read_curves(read_lines(log), str(log)).get("valid", [])
     if not curve or curve[-1]["num_updates"] < updates:
         when = f"after {updates} updates" if updates else "at its end"
-        raise InputError(f"{log}: no validation {when}; did the training end?")
+        raise UserError(f"{log}: no validation {when}; did the training end?")
     return curve[-1]
 
 
@@ -189,7 +189,7 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
     """Reads a training's result; None if it is missing or has another key.
 
     Raises:
-        InputError: the file is broken.
+        UserError: the file is broken.
     """
     path = folder / "result.json"
     try:
@@ -197,7 +197,7 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     if not isinstance(result, dict):
-        raise InputError(f"{path}: no training's result: delete it, and it is trained again")
+        raise UserError(f"{path}: no training's result: delete it, and it is trained again")
     return result if result.get("key") == key else None
 
 
@@ -205,7 +205,7 @@ def execute(command: list[str], output: Path, environment: dict[str, str]) -> No
     """Runs a command; its stdout and stderr are appended to `output`.
 
     Raises:
-        InputError: the command failed; names the file and its last line.
+        UserError: the command failed; names the file and its last line.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output, "ab") as stream:
@@ -215,7 +215,7 @@ def execute(command: list[str], output: Path, environment: dict[str, str]) -> No
         )
     if done.returncode:
         last = output.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
-        raise InputError(f"{output}: {command[0]} ended with {done.returncode}: {last[:300]}")
+        raise UserError(f"{output}: {command[0]} ended with {done.returncode}: {last[:300]}")
 
 
 def over_seeds(values: list[float], digits: int = 1) -> str:

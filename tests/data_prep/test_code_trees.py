@@ -10,10 +10,10 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.support.random_trees import random_tree
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.well_formed import count_words
 from vaswani_plugin.text.coding import make_coding
 from vaswani_plugin.text.linearization import linearize, make_word_coding, restore, words_of
-from vaswani_plugin.text.messages import InputError
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TreeSettings, read_settings_file
 from vaswani_plugin.text.trees import Leaf, Tree, leaves, to_line
@@ -149,15 +149,15 @@ def test_words_of_a_line():
     ],
 )
 def test_flags_that_do_not_fit(run, flags, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         run(*flags)
 
 
 def test_a_bad_tree_leaves_nothing(run, tmp_path):
     (tmp_path / "bad").write_text("(TOP (NN a))\n(TOP (NN a)\n(TOP (NN b))\n")
-    with pytest.raises(InputError, match="bad:2: not closed"):
+    with pytest.raises(UserError, match="bad:2: not closed"):
         run(train=tmp_path / "bad")
     (tmp_path / "bad").write_text("(TOP (NN a))\n(NN b)\n")
-    with pytest.raises(InputError, match="a word without a constituent"):
+    with pytest.raises(UserError, match="a word without a constituent"):
         run(train=tmp_path / "bad")
     assert [path.name for path in tmp_path.iterdir()] == ["bad"]

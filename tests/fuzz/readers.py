@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from vaswani_plugin.cli.__main__ import main as vaswani
-from vaswani_plugin.text.messages import run as run_script
+from vaswani_plugin.errors import run as run_script
 
 TABLE_3 = "--width-divisor 8 --depth-divisor 2 --max-tokens 8 --update-freq 1 --max-update 9"
 TABLE_3 += " --max-update-big 9 --warmup-updates 2 --lr-factor 1 --seed 1"

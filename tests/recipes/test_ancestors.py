@@ -24,7 +24,7 @@ import ancestors_train
 from ancestors_models import MODELS, Settings, Training, choose_models, trainings_of
 from trainings import execute as run_command
 
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 
 SCRIPT = ROOT / "recipes" / "ancestors.sh"
 NAMES = ["seq2seq", "attention", "convolution", "transformer"]
@@ -190,7 +190,7 @@ def test_a_damaged_record_is_named(tmp_path: Path, data_bin: Path) -> None:
     points = training.folder(tmp_path) / "points"
     points.mkdir(parents=True)
     (points / "1.json").write_text("{")
-    with pytest.raises(InputError, match=r"points/1\.json: not JSON .*: remove it"):
+    with pytest.raises(UserError, match=r"points/1\.json: not JSON .*: remove it"):
         ancestors_train.reach_point(training, args, 1, {})
 
 
@@ -199,7 +199,7 @@ def test_other_settings_train_again(tmp_path: Path, data_bin: Path, monkeypatch)
 
     def execute(command: list[str], output: Path, environment: dict[str, str]) -> None:
         commands.append(command)
-        raise InputError("stop here")
+        raise UserError("stop here")
 
     monkeypatch.setattr(ancestors_train, "execute", execute)
     (training,) = trainings_of(choose_models(["attention"]), [1])
@@ -208,7 +208,7 @@ def test_other_settings_train_again(tmp_path: Path, data_bin: Path, monkeypatch)
     for change, kept in (({}, False), ({}, True), ({"max_tokens": 100}, False)):
         for name, value in change.items():
             setattr(args, name, value)
-        with pytest.raises(InputError, match="stop here"):
+        with pytest.raises(UserError, match="stop here"):
             ancestors_train.finish(training, args, {})
         assert (folder / "mark").exists() == kept
         (folder / "mark").touch()
@@ -239,7 +239,7 @@ def test_each_model_has_each_seed() -> None:
     names = [training.name for training in trainings_of(list(MODELS), [1, 2])]
     assert names[:4] == ["forwards-1", "forwards-2", "seq2seq-1", "seq2seq-2"]
     assert len(names) == len(set(names)) == 2 * len(MODELS)
-    with pytest.raises(InputError, match="lstm: no model here; they are forwards seq2seq"):
+    with pytest.raises(UserError, match="lstm: no model here; they are forwards seq2seq"):
         choose_models(["lstm"])
 
 
@@ -320,7 +320,7 @@ def test_word_pieces_are_joined_to_words(data_bin: Path, tmp_path: Path, monkeyp
     def execute(command: list[str], output: Path, environment: dict[str, str]) -> None:
         commands.append(command)
         if command[0] == "fairseq-generate":
-            raise InputError("stop here")
+            raise UserError("stop here")
         output.parent.mkdir(parents=True)
 
     monkeypatch.setattr(ancestors_train, "execute", execute)
@@ -328,33 +328,33 @@ def test_word_pieces_are_joined_to_words(data_bin: Path, tmp_path: Path, monkeyp
     for symbol, kind in (("a@@", "subword_nmt"), ("\u2581a", "sentencepiece")):
         (folder / "data-bin" / "dict.tgt.txt").write_text(f"{symbol} 1\n", encoding="utf-8")
         shutil.rmtree(tmp_path / "models", ignore_errors=True)
-        with pytest.raises(InputError, match="stop here"):
+        with pytest.raises(UserError, match="stop here"):
             call(ancestors_train, monkeypatch, *given)
         assert commands[-1][commands[-1].index("--post-process") + 1] == kind
     # Without the words nothing can be scored: this is said before the first training.
     (folder / "tok" / "test.src").unlink()
     commands.clear()
-    with pytest.raises(InputError, match=r"tok/test.src: missing; --data-bin must lie"):
+    with pytest.raises(UserError, match=r"tok/test.src: missing; --data-bin must lie"):
         call(ancestors_train, monkeypatch, *given)
     assert not commands
 
 
 def test_data_without_their_text(toy_data_bin: Path, tmp_path: Path, monkeypatch) -> None:
-    with pytest.raises(InputError, match="test.src: missing; --data-bin must lie in a recipe's"):
+    with pytest.raises(UserError, match="test.src: missing; --data-bin must lie in a recipe's"):
         ancestors_report.Corpus(toy_data_bin)
-    with pytest.raises(InputError, match="no train.SOURCE-TARGET"):
+    with pytest.raises(UserError, match="no train.SOURCE-TARGET"):
         ancestors_report.Corpus(tmp_path)
 
 
 def test_no_training_is_no_table(data_bin: Path, tmp_path: Path, monkeypatch) -> None:
-    with pytest.raises(InputError, match="models: no training is finished with these settings"):
+    with pytest.raises(UserError, match="models: no training is finished with these settings"):
         call(ancestors_report, monkeypatch, *flags(tmp_path, data_bin), "--title=toy")
 
 
 def test_a_log_that_breaks_off(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "train.log").write_text("| INFO | train_inner | num_updates=3\n")
-    with pytest.raises(InputError, match="no validation at its end; did the training end"):
+    with pytest.raises(UserError, match="no validation at its end; did the training end"):
         ancestors_train.read_point(tmp_path)
 
 
@@ -368,7 +368,7 @@ def test_seconds_are_those_of_all_parts(tmp_path: Path) -> None:
     torch.save(state, tmp_path / "checkpoints" / "checkpoint_last.pt")
     assert ancestors_train.read_point(tmp_path) == {"updates": 5, "seconds": 22.5, "ppl": 7.5}
     torch.save(state | {"extra_state": {}}, tmp_path / "checkpoints" / "checkpoint_last.pt")
-    with pytest.raises(InputError, match="checkpoint_last.pt: no training time"):
+    with pytest.raises(UserError, match="checkpoint_last.pt: no training time"):
         ancestors_train.read_point(tmp_path)
 
 

@@ -13,7 +13,7 @@ sys.path.append(str(ROOT / "recipes" / "lib"))
 import digests
 import trainings
 
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 
 BROKEN = [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b"[" * 100_000, b'{"bleu": 1}']
 
@@ -37,7 +37,7 @@ def test_a_broken_result_of_a_training_is_named(tmp_path, content):
     if content.startswith(b"{") and content.endswith(b"}"):
         assert trainings.finished(tmp_path, "key") is None
         return
-    with pytest.raises(InputError, match=r"result\.json: .*delete it"):
+    with pytest.raises(UserError, match=r"result\.json: .*delete it"):
         trainings.finished(tmp_path, "key")
 
 

@@ -18,7 +18,7 @@ import gpu  # noqa: E402
 import gpu_report  # noqa: E402
 import train_once  # noqa: E402
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 
 SCRIPT = REPO / "recipes" / "benchmarks" / "gpu.sh"
 SIDE = {"tokens_per_second": {"median": 1000.0}, "peak_mib": {"median": 2000.0}}
@@ -48,7 +48,7 @@ def test_a_rehearsal_runs_every_part(tmp_path):
 
 def test_a_part_that_fails_is_reported_and_the_others_run(args):
     def broken(args):
-        raise InputError("exit code 1, see its log")
+        raise UserError("exit code 1, see its log")
 
     def worse(args):
         raise ZeroDivisionError
@@ -65,9 +65,9 @@ def test_a_part_that_fails_is_reported_and_the_others_run(args):
 
 def test_a_command_that_fails_or_hangs_ends_the_part(tmp_path):
     log = tmp_path / "log"
-    with pytest.raises(InputError, match="exit code 3, see .*log: no such thing"):
+    with pytest.raises(UserError, match="exit code 3, see .*log: no such thing"):
         gpu.call(["bash", "-c", "echo no such thing >&2; exit 3"], 30, log)
-    with pytest.raises(InputError, match="took more than 0.2 s; see .*log"):
+    with pytest.raises(UserError, match="took more than 0.2 s; see .*log"):
         gpu.call(["sleep", "30"], 0.2, log)
     assert gpu.call(["echo", "x"], 30, log) == "x\n"
 

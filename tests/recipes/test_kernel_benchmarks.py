@@ -48,7 +48,7 @@ def test_each_kernel_is_left_out_once(kernels):
 
 def test_one_kernel_alone(kernels):
     assert list(kernels.variants(["linear"])) == ["all", "without linear", "plain"]
-    with pytest.raises(kernels.InputError, match="--kernels lin: no such kernel; they are "):
+    with pytest.raises(kernels.UserError, match="--kernels lin: no such kernel; they are "):
         kernels.variants(["lin"])
 
 

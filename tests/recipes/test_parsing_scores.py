@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 import parsing_scores  # noqa: E402
 
 from vaswani_plugin.cli.__main__ import main  # noqa: E402
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.text.trees import Tree, parse_tree, to_line  # noqa: E402
 
 TREES = [parse_tree(line) for line in toy_text.toy_lines(toy_text.TREES, 90)]
@@ -86,5 +86,5 @@ def test_the_report(report, tmp_path, capsys):
     ],
 )
 def test_files_that_do_not_fit(report, parsed, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         report(parsed, GOLD)

@@ -25,7 +25,7 @@ import run_huggingface  # noqa: E402
 import run_joeynmt  # noqa: E402
 import run_sockeye  # noqa: E402
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 
 SIZES = {"tiny": (4096, 1, 2)}
 
@@ -206,7 +206,7 @@ def test_a_peer_that_fails_is_named_and_the_rest_goes_on(tmp_path: Path, monkeyp
     monkeypatch.setattr(peers_runs, "DRIVERS", drivers)
 
     def refuse(work: Path, name: str) -> str:
-        raise InputError(f"not installed: no {name}")
+        raise UserError(f"not installed: no {name}")
 
     monkeypatch.setattr(peers, "make_environment", refuse)
     result = peers.compare(bench, ["stock", "ours", "eole"])
@@ -242,13 +242,13 @@ def test_a_peer_that_fails_is_named_and_the_rest_goes_on(tmp_path: Path, monkeyp
 )
 def test_bad_flags(flags: list[str], message: str, tmp_path: Path) -> None:
     bench = make_bench(tmp_path)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         peers.main(["--data", str(bench.data), "--work", str(tmp_path / "out"), *flags])
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no data-bin.*bash recipes/multi30k.sh"):
+    with pytest.raises(UserError, match="no data-bin.*bash recipes/multi30k.sh"):
         peers.pair_of(tmp_path)
 
 

@@ -118,7 +118,7 @@ def test_batches_are_those_of_a_training(toy_data_bin, order, max_tokens) -> Non
 
 
 def test_data_without_a_training_set(tmp_path) -> None:
-    with pytest.raises(section5.InputError, match="no train.SOURCE-TARGET"):
+    with pytest.raises(section5.UserError, match="no train.SOURCE-TARGET"):
         section5.batches(tmp_path, "fairseq", 70)
 
 
@@ -225,5 +225,5 @@ def test_an_unknown_part_is_told(toy_data_bin, tmp_path) -> None:
 
 
 def test_a_folder_without_dictionaries(tmp_path: Path) -> None:
-    with pytest.raises(section5.InputError, match="no dict"):
+    with pytest.raises(section5.UserError, match="no dict"):
         section5.vocabulary_size(tmp_path)

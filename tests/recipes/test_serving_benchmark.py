@@ -12,7 +12,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import serving  # noqa: E402
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -61,5 +61,5 @@ def test_each_goal_can_be_missed():
 
 @pytest.mark.parametrize("flags", [["--requests", "99"], ["--clients", "1"], ["--minutes", "-1"]])
 def test_flags_that_measure_nothing(arguments, flags):
-    with pytest.raises(InputError, match=flags[0]):
+    with pytest.raises(UserError, match=flags[0]):
         serving.main([*arguments, *flags])

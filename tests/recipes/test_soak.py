@@ -15,7 +15,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import soak  # noqa: E402
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 
 MEBIBYTE = 2**20
 
@@ -66,7 +66,7 @@ def test_medians_forgive_one_look() -> None:
 
 @pytest.mark.parametrize("samples", [[], make_samples()[:5], make_samples(work=lambda t: 7)])
 def test_too_little_to_tell(samples: list) -> None:
-    with pytest.raises(InputError, match="--minutes"):
+    with pytest.raises(UserError, match="--minutes"):
         soak.verdict(samples)
 
 
@@ -97,7 +97,7 @@ def test_a_process_that_ends_early_names_its_log(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     command = [sys.executable, "-c", "import sys; print('because', file=sys.stderr); sys.exit(3)"]
     process = soak._start(command, log, threads=1)
-    with pytest.raises(InputError, match=r"exit code 3, see .*x\.log: because"):
+    with pytest.raises(UserError, match=r"exit code 3, see .*x\.log: because"):
         soak.watch(process, 5, lambda: 0.0, log)
     soak._end(process)  # has nothing left to do
 
@@ -126,7 +126,7 @@ def test_samples_are_taken_until_the_time_is_over(tmp_path: Path, monkeypatch) -
     ],
 )
 def test_bad_flags(flags: list[str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         soak.main([*flags, "--work", str(tmp_path / "work")])
     assert not (tmp_path / "work").exists()
 

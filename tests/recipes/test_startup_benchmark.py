@@ -13,7 +13,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import startup  # noqa: E402
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL  # noqa: E402
 
 
@@ -66,9 +66,9 @@ def test_an_export_has_another_goal(monkeypatch, tmp_path) -> None:
 def test_bad_flags_and_commands(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(startup, "COMMANDS", {})
     monkeypatch.setattr(startup, "MEASURE", "import json")
-    with pytest.raises(InputError, match="--repetitions 0"):
+    with pytest.raises(UserError, match="--repetitions 0"):
         startup.main(["--repetitions", "0"])
-    with pytest.raises(InputError, match="exit code 1"):
+    with pytest.raises(UserError, match="exit code 1"):
         startup.main(["--repetitions", "1", "--model", str(tmp_path / "none")])
-    with pytest.raises(InputError, match="without blanks"):
+    with pytest.raises(UserError, match="without blanks"):
         startup.main(["--model", str(tmp_path / "a b")])

@@ -22,7 +22,7 @@ import table3_rows
 import table3_train
 from table3_rows import ROWS, Settings, Training, choose_rows, sizes, training_flags, trainings_of
 
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 
 # The paper's Table 3, typed from it: PPL, BLEU, parameters in millions.
 PUBLISHED = """
@@ -53,7 +53,7 @@ def test_seeds_make_trainings() -> None:
     names = [each.name for each in trainings_of(rows, "1,2", "1,2,7")]
     assert names == "base-1 b_dk16-1 b_dk32-1 base-2 b_dk16-2 b_dk32-2 base-7".split()
     for text in ("", "1,", "1,1", "one", "1 2", "-1"):
-        with pytest.raises(InputError, match=f"seeds {text}: give different whole numbers"):
+        with pytest.raises(UserError, match=f"seeds {text}: give different whole numbers"):
             trainings_of(rows, text, "1")
 
 
@@ -71,7 +71,7 @@ def test_rows_are_chosen_by_name_and_letter() -> None:
     assert choose_rows([]) == list(ROWS)
     names = [each.name for each in choose_rows(["B", "vaswani_c_n2", "base"])]
     assert names == ["base", "b_dk16", "b_dk32", "c_n2"]
-    with pytest.raises(InputError, match="c_n3: no row of Table 3; the rows are base a_h1"):
+    with pytest.raises(UserError, match="c_n3: no row of Table 3; the rows are base a_h1"):
         choose_rows(["c_n3"])
 
 
@@ -88,7 +88,7 @@ def test_all_rows_are_scaled_alike() -> None:
         assert tiny["heads"] * tiny["d_k"] == tiny["d_model"]
     shares = [sizes(row(n), TINY)["d_k"] / sizes(row("base"), TINY)["d_k"] for n in ("b_dk16",)]
     assert shares == [16 / 64]
-    with pytest.raises(InputError, match="--width-divisor 32 does not divide d_k of row a_h32, 16"):
+    with pytest.raises(UserError, match="--width-divisor 32 does not divide d_k of row a_h32, 16"):
         sizes(row("a_h32"), Settings(**vars(FULL) | {"width_divisor": 32}))
 
 
@@ -211,7 +211,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         with open(output, "a") as stream:
             stream.write(log.format(n=command[command.index("--max-update") + 1]))
         if seen.fail and seen.fail in str(output):
-            raise InputError(f"{output}: fairseq-train ended with 1: out of memory")
+            raise UserError(f"{output}: fairseq-train ended with 1: out of memory")
 
     monkeypatch.setattr(table3_train, "execute", execute)
     return seen
@@ -220,7 +220,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_a_row_goes_on_or_begins_again(stand_ins, tmp_path) -> None:
     args, folder = arguments(tmp_path), tmp_path / "rows" / "base-1"
     stand_ins.fail = "base"
-    with pytest.raises(InputError, match="these trainings failed: base-1"):
+    with pytest.raises(UserError, match="these trainings failed: base-1"):
         table3_train.train_all([training("base")], args)
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "checkpoint_last.pt").write_text("of an earlier start")
@@ -265,7 +265,7 @@ def test_rows_may_be_added(stand_ins, tmp_path, monkeypatch, capsys) -> None:
 def test_a_failing_row_leaves_the_others(stand_ins, tmp_path, capsys) -> None:
     stand_ins.fail = "a_h4"
     with pytest.raises(
-        InputError, match="these trainings failed: a_h4-1; the same command tries again"
+        UserError, match="these trainings failed: a_h4-1; the same command tries again"
     ):
         table3_train.train_all(trainings_of(choose_rows(["a"]), "1", "1"), arguments(tmp_path))
     assert "a_h4-1: error: " in capsys.readouterr().err
@@ -286,7 +286,7 @@ def test_rows_in_parallel_have_gpus_of_their_own(stand_ins, tmp_path) -> None:
 def test_a_training_that_did_not_end_is_told(tmp_path) -> None:
     log = tmp_path / "train.log"
     log.write_text("| valid | epoch 001 | valid on 'valid' subset | ppl 7.5 | num_updates 5\n")
-    with pytest.raises(InputError, match="train.log: no validation after 6 updates"):
+    with pytest.raises(UserError, match="train.log: no validation after 6 updates"):
         table3_train.read_figures(log, 6)
 
 
@@ -295,7 +295,7 @@ def test_the_kind_of_word_pieces_is_seen(tmp_path) -> None:
     assert table3_train.subword_flag(tmp_path) == "subword_nmt"
     (tmp_path / "dict.de.txt").write_text("a 1\n\u2581b 1\n", encoding="utf-8")
     assert table3_train.subword_flag(tmp_path) == "sentencepiece"
-    with pytest.raises(InputError, match="absent: no dict"):
+    with pytest.raises(UserError, match="absent: no dict"):
         table3_train.subword_flag(tmp_path / "absent")
 
 
@@ -388,12 +388,12 @@ def test_a_table_without_base_has_no_changes(tmp_path, monkeypatch) -> None:
     assert [line["ppl_ratio"] for line in result["rows"]] == [None, None]
     assert not (tmp_path / "table3.png").exists()
     (tmp_path / "rows" / "c_n2-1" / "result.json").write_text("{")
-    with pytest.raises(InputError, match="c_n2.*result.json: not JSON"):
+    with pytest.raises(UserError, match="c_n2.*result.json: not JSON"):
         report(tmp_path, monkeypatch)
 
 
 def test_no_row_is_no_table(tmp_path, monkeypatch) -> None:
-    with pytest.raises(InputError, match="rows: no row is finished with these settings and data"):
+    with pytest.raises(UserError, match="rows: no row is finished with these settings and data"):
         report(tmp_path, monkeypatch)
 
 

@@ -22,8 +22,8 @@ import scaling  # noqa: E402
 import training  # noqa: E402
 import training_runs  # noqa: E402
 
+from vaswani_plugin.errors import UserError  # noqa: E402
 from vaswani_plugin.figures.flops import forward_flops, row_settings
-from vaswani_plugin.text.messages import InputError  # noqa: E402
 
 LENGTHS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs", "predicted")
 
@@ -174,7 +174,7 @@ def test_the_two_sides_differ_in_the_model_alone(tmp_path: Path) -> None:
     ],
 )
 def test_bad_flags(flags: list[str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         training.main([*flags, "--work", str(tmp_path / "work")])
     assert not (tmp_path / "work").exists()
 
@@ -183,7 +183,7 @@ def test_a_training_that_fails_names_its_log(toy_data_bin: Path, tmp_path: Path)
     flags = ("--data", toy_data_bin, "--work", tmp_path / "a b", "--ours-flags=--no-such-flag")
     command = ("--repetitions", 1, "--max-tokens", 100, "--updates", 1, "--warm-up", 0)
     setting = training_runs.Setting(toy_data_bin, 100, 1, 0, ours_flags=("--no-such-flag",))
-    with pytest.raises(InputError, match=r"logs/x\.log.*--no-such-flag"):
+    with pytest.raises(UserError, match=r"logs/x\.log.*--no-such-flag"):
         training_runs.run_training(tmp_path, "x", "ours", "tiny", setting)
     assert not list((tmp_path / "runs").iterdir())
     done = run_bash("recipes/benchmarks/training.sh", *flags, *command, "--threads", 0, cwd=REPO)
@@ -194,7 +194,7 @@ def test_a_damaged_report_is_named(toy_data_bin: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "x.json").write_text('{"key": ')
     setting = training_runs.Setting(toy_data_bin, 100, 1, 0)
-    with pytest.raises(InputError, match=r"runs/x\.json: not JSON .*: remove it"):
+    with pytest.raises(UserError, match=r"runs/x\.json: not JSON .*: remove it"):
         training_runs.run_training(tmp_path, "x", "ours", "tiny", setting)
 
 
@@ -254,6 +254,6 @@ def test_scaling_measures_and_draws(tmp_path: Path, capsys) -> None:
 )
 def test_bad_flags_of_scaling(flags: list[str], message: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(scaling.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         scaling.main([*flags, "--work", str(tmp_path / "work")])
     assert not (tmp_path / "work").exists()

@@ -12,7 +12,7 @@ sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import workers  # noqa: E402
 
-from vaswani_plugin.text.messages import InputError  # noqa: E402
+from vaswani_plugin.errors import UserError  # noqa: E402
 
 
 def report(*updates: tuple[int, float, float]) -> dict:
@@ -65,6 +65,6 @@ def test_a_tiny_run(toy_data_bin: Path, tmp_path: Path, capsys) -> None:
     ],
 )
 def test_bad_flags(flags: list[str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         workers.main(["--data", "synthetic", *flags, "--work", str(tmp_path / "work")])
     assert not (tmp_path / "work").exists()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text import messages
+from vaswani_plugin import errors as messages
 
 
 def test_a_message_is_one_printable_line():

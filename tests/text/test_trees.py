@@ -12,7 +12,7 @@ from nltk.tree import Tree as NltkTree
 
 from tests.support.random_trees import WORDS, random_tree
 from tests.support.scripts import assert_one_line_error, run_script
-from vaswani_plugin.text.messages import InputError
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.trees import (
     CLOSE,
     BadTree,
@@ -73,7 +73,7 @@ def test_reads_gzip_and_bare_words(tmp_path):
 def test_a_byte_order_mark_is_no_text(tmp_path):
     trees = read_text("\ufeff(S (NN a))\n(S (NN b))\n", tmp_path)
     assert [to_line(tree) for tree in trees] == ["(S (NN a))", "(S (NN b))"]
-    with pytest.raises(InputError, match="trees.mrg:2: .* stands outside"):
+    with pytest.raises(UserError, match="trees.mrg:2: .* stands outside"):
         read_text("(S (NN a))\n\ufeff(S (NN b))\n", tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_random_trees_are_read_as_nltk_reads_them():
     ],
 )
 def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
-    with pytest.raises(InputError, match=rf"trees\.mrg:{line}: .*({reason}).*: correct") as error:
+    with pytest.raises(UserError, match=rf"trees\.mrg:{line}: .*({reason}).*: correct") as error:
         read_text(text, tmp_path)
     assert "\n" not in str(error.value)
 
@@ -166,10 +166,10 @@ def test_one_bad_tree_among_random_ones_is_left_out_alone(tmp_path):
 
 def test_files_without_trees_and_broken_gzip(tmp_path):
     for content in ("", "\n \n"):
-        with pytest.raises(InputError, match=r"trees\.mrg: no trees"):
+        with pytest.raises(UserError, match=r"trees\.mrg: no trees"):
             read_text(content, tmp_path)
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"(S (NN a))\n" * 99)[:-9])
-    with pytest.raises(InputError, match=r"x\.gz: broken"):
+    with pytest.raises(UserError, match=r"x\.gz: broken"):
         list(read_trees(tmp_path / "x.gz"))
 
 
@@ -286,7 +286,7 @@ def test_folders_stand_for_their_treebank_files(tmp_path):
     found = [str(path.relative_to(tmp_path)) for path in script.tree_files([str(tmp_path)])]
     assert found == ["a/1.mrg.gz", "b/2.mrg", "c.tree"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no treebank files"):
+    with pytest.raises(UserError, match="no treebank files"):
         script.tree_files([str(tmp_path / "empty")])
 
 
@@ -321,7 +321,7 @@ def test_junk_is_refused_or_read_but_never_breaks_the_reader(tmp_path):
         text = "".join(parts).encode() + (rng.randbytes(2) if rng.random() < 0.1 else b"")
         try:
             trees = read_text(text, tmp_path)
-        except InputError:
+        except UserError:
             outcomes.add("refused")
             continue
         outcomes.add("read")

@@ -14,7 +14,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from vaswani_plugin.text.messages import (
+from vaswani_plugin.errors import (
     flush_stdout,
     name_stdout,
     one_line,

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     from vaswani_plugin.export.average import average_checkpoints, select
     from vaswani_plugin.inference.checkpoints import save_checkpoint
-    from vaswani_plugin.text.output_files import check_outputs
+    from vaswani_plugin.text.outputs import check_outputs
 
     paths = select(args.inputs, args.last, args.last_updates, args.best, args.checkpoint_suffix)
     check_outputs("--output", [args.output], paths)

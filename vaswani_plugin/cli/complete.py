@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import finite_float, non_negative_int, positive_int, probability
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
-from vaswani_plugin.text.line_io import LocatedLines
-from vaswani_plugin.text.messages import message_line
+from vaswani_plugin.errors import message_line
+from vaswani_plugin.text.lines import LocatedLines
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.completion import CompletedPrompt

@@ -7,7 +7,7 @@ from pathlib import Path
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_float, non_negative_int, positive_int
 from vaswani_plugin.metrics.perplexity import FIGURES, as_text, finite
-from vaswani_plugin.text.output_files import check_outputs
+from vaswani_plugin.text.outputs import check_outputs
 
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"

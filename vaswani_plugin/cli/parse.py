@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.decoding import PARSER_DECODING
-from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
-from vaswani_plugin.text.output_files import check_outputs, write_atomically
+from vaswani_plugin.text.lines import LocatedLines
+from vaswani_plugin.text.outputs import check_outputs, line_progress, open_output, write_atomically
 from vaswani_plugin.text.trees import unescape_brackets
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.output_files import check_outputs
+from vaswani_plugin.text.outputs import check_outputs
 
 HELP = "rescore n-best lists with models or ensembles, by weights that give the best BLEU"
 EXAMPLE = (

@@ -11,8 +11,8 @@ from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._start import load_translator
 from vaswani_plugin.cli._types import positive_int
 from vaswani_plugin.decoding import PAPER_DECODING
-from vaswani_plugin.text.line_io import LocatedLines, line_progress, open_output
-from vaswani_plugin.text.output_files import check_outputs
+from vaswani_plugin.text.lines import LocatedLines
+from vaswani_plugin.text.outputs import check_outputs, line_progress, open_output
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.results import Translation

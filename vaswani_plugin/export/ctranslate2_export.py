@@ -39,7 +39,8 @@ from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.build import fairseq_sinusoids
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
-from vaswani_plugin.text.settings import dictionary_name, weights_path
+from vaswani_plugin.text.dictionary import dictionary_name
+from vaswani_plugin.text.settings import weights_path
 
 INT8 = ("int8", "int8_float32")
 

@@ -52,7 +52,7 @@ from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import (
     OURS,
     SAFETENSORS,

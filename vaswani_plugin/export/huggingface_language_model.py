@@ -38,7 +38,7 @@ from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import SAFETENSORS, TextSettings
 
 

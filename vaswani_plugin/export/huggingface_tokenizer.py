@@ -236,7 +236,7 @@ def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> di
 
     Raises:
         UserError: Hugging Face's tokenizers can't do the same; says why.
-        InputError: the bundle's codes can't be read.
+        UserError: the bundle's codes can't be read.
     """
     if settings.subwords != "subword-nmt" or settings.tokenizer != "moses":
         raise _refused(f"is prepared by tokenizer {settings.tokenizer} and {settings.subwords}")
@@ -274,7 +274,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         dictionary: of its units.
 
     Raises:
-        InputError: the bundle's codes can't be read.
+        UserError: the bundle's codes can't be read.
     """
     begins = {"post_processor": _template(dictionary, ends=False), "normalizer": None}
     if settings.coding == "words":

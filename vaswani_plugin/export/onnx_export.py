@@ -48,7 +48,7 @@ from vaswani_plugin.modules.attention import KeyValueCache
 from vaswani_plugin.modules.masks import causal_mask
 from vaswani_plugin.modules.positions import add_positions
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import OURS, Settings, weights_path
 
 OPSET = 17

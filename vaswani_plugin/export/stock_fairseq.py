@@ -36,7 +36,7 @@ from vaswani_plugin.inference.safetensors_file import updates_of
 from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
-from vaswani_plugin.text.binary import SPECIAL_SYMBOLS
+from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.dictionary import Dictionary as Words
 from vaswani_plugin.text.settings import weights_path
 

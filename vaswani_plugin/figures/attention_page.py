@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vaswani_plugin.inference.attention import KINDS, Attention
-from vaswani_plugin.text.output_files import write_bytes_atomically
+from vaswani_plugin.text.outputs import write_bytes_atomically
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 LEVELS = 65535

@@ -15,8 +15,8 @@ from vaswani_plugin.figures.attention_figures import draw_heads, draw_lines
 from vaswani_plugin.figures.attention_page import write_page
 from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.text.corpus_io import read_lines, read_pairs
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.lines import read_lines, read_pairs
+from vaswani_plugin.text.outputs import write_json
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def read_corpus(paths: list[Path]) -> Iterator[tuple[str, str | None]]:
     """Pairs of source and target; without a second file the targets are None.
 
     Raises:
-        InputError: a line can't be read, or the files have different numbers of lines.
+        UserError: a line can't be read, or the files have different numbers of lines.
         OSError: a file can't be read.
     """
     if len(paths) == 1:

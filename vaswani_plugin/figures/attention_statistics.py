@@ -11,7 +11,7 @@ import numpy as np
 
 from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.inference.attention import KINDS, Attention
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.outputs import write_json
 
 STATISTICS = {
     "distance": "mean distance |query - key|, in tokens",

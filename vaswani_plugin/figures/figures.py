@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vaswani_plugin.text.output_files import write_bytes_atomically
+from vaswani_plugin.text.outputs import write_bytes_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

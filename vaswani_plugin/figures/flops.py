@@ -38,7 +38,7 @@ from vaswani_plugin.model.configuration import (
     RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
 )
-from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.lines import read_json
 from vaswani_plugin.text.training_log import LOG_OF_RECIPE, TrainingRun, read_training
 
 PAPER_UPDATES = 100_000

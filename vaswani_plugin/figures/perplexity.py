@@ -22,7 +22,7 @@ from vaswani_plugin.metrics.ngram import baselines
 from vaswani_plugin.metrics.perplexity import TextCounts, perplexity, result
 from vaswani_plugin.metrics.perplexity import figure as converted_figure
 from vaswani_plugin.metrics.scored_text import ScoredText, Tokens
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.text.outputs import write_atomically
 
 HEADINGS = ("bits", "perplexity")
 

@@ -26,7 +26,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.forced import ForcedScorer
 from vaswani_plugin.metrics.segments import first_gap, read_lines
 from vaswani_plugin.text.coding import join_bpe, plain_units
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.text.outputs import write_atomically
 
 SCORE, WORDS = "score", "words"
 """Features that every list has: the system's own score, and the number of words."""

@@ -17,10 +17,9 @@ from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.well_formed import Grammar
-from vaswani_plugin.text.data_folder import languages_of
-from vaswani_plugin.text.dictionary import Dictionary
+from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
-from vaswani_plugin.text.settings import dictionary_name, weights_path
+from vaswani_plugin.text.settings import weights_path
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -23,7 +23,7 @@ from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import SearchOptions
-from vaswani_plugin.text.corpus_io import read_json
+from vaswani_plugin.text.lines import read_json
 
 PATIENCE = 2
 # CTranslate2 divides log P by |Y| to this power, in effect by 1. With an exponent of 0 it would

@@ -34,15 +34,9 @@ from vaswani_plugin.model.configuration import (
     RecurrentLanguageModelConfiguration,
 )
 from vaswani_plugin.search.models import TextModel
-from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
+from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, load_text_dictionary
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.settings import (
-    SETTINGS,
-    TEXT_DICTIONARY,
-    TextSettings,
-    read_settings_file,
-    weights_path,
-)
+from vaswani_plugin.text.settings import SETTINGS, TextSettings, read_settings_file, weights_path
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
 ROWS = {name: names_of(name) for name in ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")}
@@ -199,7 +193,7 @@ def load_text_pipeline(folder: Path) -> Pipeline:
 
     Raises:
         UserError: there is no preprocessing.json, or it belongs to another kind of model.
-        InputError: it can't be used.
+        UserError: it can't be used.
     """
     try:
         settings = read_settings_file(folder / SETTINGS)

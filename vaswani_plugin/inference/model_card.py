@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.safetensors_file import read_config
 from vaswani_plugin.metrics.result_scores import scores_of
 from vaswani_plugin.model.architectures import row_of
-from vaswani_plugin.text.corpus_io import read_json
 from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_atomically
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import write_atomically
 from vaswani_plugin.text.settings import (
     CARD,
     CONFIG,
@@ -60,7 +60,7 @@ def write_card(folder: Path, result: Path | None = None) -> bool:
     try:
         text = model_card(settings, config, dictionaries, found)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{result or folder / CONFIG}: makes no model card: {error!r}") from error
+        raise UserError(f"{result or folder / CONFIG}: makes no model card: {error!r}") from error
     path = folder / CARD
     if path.is_file() and not _is_ours(path.read_bytes()):
         return False

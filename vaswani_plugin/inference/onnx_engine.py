@@ -20,9 +20,9 @@ from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Tokens
 from vaswani_plugin.inference.search_engine import OwnSearch
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS, dictionary_name
+from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.settings import CONFIG, ONNX_ENCODER, OURS
 
 ENCODER = ONNX_ENCODER
 DECODER = "decoder_model.onnx"

@@ -15,9 +15,9 @@ import safetensors
 import torch
 from safetensors.torch import load_file, save
 
-from vaswani_plugin.text.corpus_io import read_json
-from vaswani_plugin.text.messages import InputError
-from vaswani_plugin.text.output_files import write_bytes_atomically, write_json
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
 from vaswani_plugin.text.settings import CONFIG
 
 Weights = dict[str, torch.Tensor]
@@ -111,14 +111,14 @@ def load_safetensors(path: Path) -> dict[str, Any]:
     """
     config = read_config(path.with_name(CONFIG))
     if _digest(path) != config["sha256"]:
-        raise InputError(
+        raise UserError(
             f"{path}: damaged, or of another training than its {CONFIG}: copy both again"
         )
     try:
         tensors = load_file(path)
         weights = tensors | {name: tensors[owner] for name, owner in config["shared"].items()}
     except (safetensors.SafetensorError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: no weights of a model ({error}): copy it again") from error
+        raise UserError(f"{path}: no weights of a model ({error}): copy it again") from error
     return {
         "cfg": {"model": config["model"], "task": config["task"]},
         "model": weights,
@@ -131,11 +131,11 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read a config.json of `save_safetensors`.
 
     Raises:
-        InputError: it is missing, or it holds something else; names the file.
+        UserError: it is missing, or it holds something else; names the file.
         OSError: it can't be read.
     """
     if not path.is_file():
-        raise InputError(f"{path} does not exist: the weights need it beside them; copy both")
+        raise UserError(f"{path} does not exist: the weights need it beside them; copy both")
     config: dict[str, Any] = read_json(path, "copy it again")
     kinds = {
         **dict.fromkeys(("model", "task", "task_state", "training", "shared"), dict),
@@ -143,9 +143,9 @@ def read_config(path: Path) -> dict[str, Any]:
     }
     for key, kind in kinds.items():
         if not isinstance(config, dict) or not isinstance(config.get(key), kind):
-            raise InputError(f"{path}: no {key!r} in it: it goes with no model; copy it again")
+            raise UserError(f"{path}: no {key!r} in it: it goes with no model; copy it again")
     if config["version"] != VERSION:
-        raise InputError(
+        raise UserError(
             f"{path}: its version is {config['version']}, this program reads {VERSION}: export "
             "the model again"
         )

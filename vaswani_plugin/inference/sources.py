@@ -6,8 +6,7 @@ from typing import NamedTuple
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.engine import Decoded
 from vaswani_plugin.inference.results import EMPTY, Hypothesis, Translation
-from vaswani_plugin.text.cutting import WORD_BORDERS, cut
-from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.sentences import (
     check_text,
     has_words,

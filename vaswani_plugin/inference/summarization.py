@@ -20,7 +20,7 @@ from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import as_flag, require_at_least
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.coding import SEPARATOR
-from vaswani_plugin.text.corpus_io import join_words
+from vaswani_plugin.text.lines import join_words
 from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TextSettings
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vaswani_plugin.text.messages import wants_traceback
+from vaswani_plugin.errors import wants_traceback
 
 
 @contextmanager

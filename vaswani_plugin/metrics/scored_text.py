@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from vaswani_plugin.metrics.perplexity import TextCounts, count_text
 from vaswani_plugin.text.binary import read_numbers
-from vaswani_plugin.text.corpus_io import read_lines
 from vaswani_plugin.text.dictionary import Dictionary, load_text_dictionary
+from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.pipeline import Pipeline
 
 UNKNOWN_WORD = "<unk>"

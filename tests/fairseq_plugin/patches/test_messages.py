@@ -18,8 +18,8 @@ from fairseq.sequence_scorer import SequenceScorer
 
 import vaswani_plugin
 from tests.conftest import PLUGIN
+from vaswani_plugin.errors import TRACEBACK_VARIABLE
 from vaswani_plugin.fairseq_plugin.patches import messages
-from vaswani_plugin.text.messages import TRACEBACK_VARIABLE
 
 vaswani_plugin.register()
 

@@ -21,10 +21,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vaswani_plugin import register
 from vaswani_plugin.devices import runs_on_host
-from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError
+from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
 from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch
 from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error
-from vaswani_plugin.text.messages import wants_traceback
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 

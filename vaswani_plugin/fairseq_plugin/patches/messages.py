@@ -10,8 +10,7 @@ from types import TracebackType
 import fairseq
 import torch
 
-from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.messages import message_line, wants_traceback
+from vaswani_plugin.errors import UserError, message_line, wants_traceback
 
 FAIRSEQ = Path(fairseq.__file__).resolve().parent
 COMMANDS = FAIRSEQ.with_name("fairseq_cli")

@@ -19,7 +19,7 @@ from fairseq.file_io import PathManager
 
 from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.text.output_files import write_json
+from vaswani_plugin.text.outputs import write_json
 
 try:
     import fcntl

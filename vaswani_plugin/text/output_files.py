@@ -1,3 +1,0 @@
-"""Old names."""
-
-from vaswani_plugin.text.outputs import *  # noqa: F403
