@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.exported_model import departures
 from vaswani_plugin.export.huggingface_export import (
     export_to_huggingface,
     sines_first,
@@ -22,7 +20,6 @@ from vaswani_plugin.export.huggingface_import import import_from_huggingface
 from vaswani_plugin.inference import checkpoint_models
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
-from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
@@ -415,12 +412,3 @@ def test_parts_that_no_export_knows_are_refused_by_name(
     command += ["--allow-layer-norm-eps"] * (to == "fairseq")
     assert main(command) == 1
     assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
-def test_an_option_that_exports_do_not_know_is_refused():
-    @dataclass(frozen=True)
-    class Newer(Configuration):
-        activation: str = "relu"
-
-    assert departures(Newer()) == []
-    assert departures(Newer(activation="gelu")) == ["--activation gelu"]

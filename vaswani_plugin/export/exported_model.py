@@ -25,7 +25,7 @@ from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions
+from vaswani_plugin.modules.positions import MOST_ROWS, LearnedPositions, SinusoidalPositions
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD
 from vaswani_plugin.text.settings import (
@@ -115,6 +115,10 @@ def unknown_options(sizes: Configuration) -> list[str]:
 def departures(sizes: Configuration) -> list[str]:
     """The options of the layers that no other program has, as flags with their values."""
     found = unknown_options(sizes)
+    for name in ("max_source_positions", "max_target_positions"):
+        # Other programs have a table of all positions, whatever the model claims.
+        if sizes.positions != "learned" and getattr(sizes, name) > MOST_ROWS:
+            found.append(f"{flag(name)} {getattr(sizes, name)}")
     if sizes.attention_window:
         found.append(f"--attention-window {sizes.attention_window}")
     if sizes.attention_scale != "sqrt":

@@ -19,6 +19,7 @@ from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.engine import Tokens
 from vaswani_plugin.inference.search_engine import OwnSearch
+from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name
 from vaswani_plugin.text.lines import read_json
@@ -116,7 +117,8 @@ class OnnxTransformer:
         OSError: a file can't be read.
     """
 
-    decoder = dictionary = None
+    decoder: None = None
+    dictionary: SearchDictionary | None = None
 
     def __init__(self, folder: Path, padding_idx: int, threads: int) -> None:
         self.longest = _read_positions(folder / CONFIG)
