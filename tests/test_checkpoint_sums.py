@@ -8,8 +8,8 @@ import zipfile
 import pytest
 import torch
 
-from vaswani_plugin import checkpoint_sums
-from vaswani_plugin.checkpoint_sums import damage
+from vaswani_plugin.inference import checkpoints as checkpoint_sums
+from vaswani_plugin.inference.checkpoints import damage
 
 
 @pytest.fixture(scope="module")

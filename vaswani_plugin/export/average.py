@@ -13,14 +13,13 @@ from typing import Any
 import torch
 
 from vaswani_plugin.export.exported_model import require_finite
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
 from vaswani_plugin.inference.safetensors_file import (
     Weights,
     model_config,
     shared_owners,
     updates_of,
 )
-from vaswani_plugin.inference.untrusted import untrusted
 
 _ABSENT = "(absent)"
 

@@ -29,13 +29,12 @@ from vaswani_plugin.export.exported_model import (
 )
 from vaswani_plugin.export.fairseq_weights import Weights
 from vaswani_plugin.inference.checkpoint_models import make_transformer, read_parts
-from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.ctranslate2_engine import (
     INT8_FITS,
     PADDING,
     import_ctranslate2,
 )
-from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.build import fairseq_sinusoids
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids

@@ -25,7 +25,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.stock_fairseq import checkpoint_of
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.inference.forced import ForcedScorer
 from vaswani_plugin.inference.safetensors_file import updates_of
@@ -37,7 +37,6 @@ from vaswani_plugin.inference.search_engine import (
     source_rows,
 )
 from vaswani_plugin.inference.threads import use_threads
-from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.fork_lock import ForkLock
 from vaswani_plugin.text.settings import CONFIG, MODEL, weights_path

@@ -46,10 +46,9 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     tokenizer_config,
 )
 from vaswani_plugin.inference.checkpoint_models import make_transformer, read_parts
-from vaswani_plugin.inference.checkpoints import load_checkpoint
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.model_card import front_matter
 from vaswani_plugin.inference.safetensors_file import shared_owners
-from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.text.dictionary import BOS, EOS, PAD, UNK, Dictionary
 from vaswani_plugin.text.outputs import write_json

@@ -30,6 +30,7 @@ from vaswani_plugin.export.exported_model import (
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
 from vaswani_plugin.inference.bundle import TRANSFORMER, Bundle, ForeignModel
+from vaswani_plugin.inference.checkpoints import untrusted
 from vaswani_plugin.inference.onnx_engine import (
     DECODER,
     DECODER_WITH_PAST,
@@ -41,7 +42,6 @@ from vaswani_plugin.inference.onnx_engine import (
     import_onnxruntime,
     past_names,
 )
-from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.build import build
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.attention import KeyValueCache

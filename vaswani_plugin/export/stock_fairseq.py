@@ -31,9 +31,13 @@ from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationTask,
 )
 from vaswani_plugin.inference.checkpoint_models import make_transformer
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from vaswani_plugin.inference.checkpoints import (
+    Checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    untrusted,
+)
 from vaswani_plugin.inference.safetensors_file import updates_of
-from vaswani_plugin.inference.untrusted import untrusted
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS

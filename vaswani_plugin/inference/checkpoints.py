@@ -1,28 +1,55 @@
-"""Checkpoint files: loaded without running their code, written whole or not at all. Torch only.
+"""Checkpoint files: read without running their code, checked, written whole or not at all.
 
 A checkpoint may come from somebody else. PyTorch's restricted unpickler builds only tensors and
-plain containers. While a file is read, `HARMLESS_GLOBALS` are allowed as well.
+plain containers. While a file is read, `HARMLESS_GLOBALS` are allowed as well. PyTorch writes a zip
+archive with a CRC-32 of each tensor, but doesn't check the sums as it reads: a flipped bit changes
+a weight. Python's own zip reader checks them. A checkpoint that loads holds plain data, but these
+may be anything; so every error while a model is built from it counts as an error of the file.
 """
 
+import argparse
 import contextlib
 import errno
 import os
 import pickle
 import re
 import struct
+import time
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import _weights_only_unpickler
 
-from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
-from vaswani_plugin.checkpoint_sums import claims_more_than_it_holds, damage
+from vaswani_plugin.errors import wants_traceback
 from vaswani_plugin.inference.safetensors_file import load_safetensors
 from vaswani_plugin.text.fork_lock import ForkLock
 
 Checkpoint = dict[str, Any]
+
+_MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
+_NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
+HARMLESS_GLOBALS = (
+    # a model that is registered without a dataclass keeps its flags in a Namespace
+    argparse.Namespace,
+    # --eval-bleu keeps its sums as numpy scalars and arrays of numbers
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(number)) for number in _NUMBERS),
+    *(
+        (getattr(_MULTIARRAY, name), f"numpy.{module}.multiarray.{name}")
+        for name in ("scalar", "_reconstruct")
+        for module in ("core", "_core")  # as numpy 1 and numpy 2 write them
+    ),
+)
+"""For `torch.serialization.safe_globals`: classes and functions, some with their names in files."""
+LONGEST_REFUSAL = 2000
+"""Longest message of a refused pickle, in characters, that PyTorch gets; the rest is cut off.
+PyTorch searches the message in quadratic time, and the file decides how long the message is."""
 
 _LOADING = ForkLock()
 """What PyTorch's unpickler allows and how it refuses are settings of the whole process."""
@@ -32,6 +59,20 @@ _UNREADABLE = (
     *(pickle.UnpicklingError, RuntimeError, EOFError, KeyError, IndexError),
     *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
 )
+
+_ARCHIVE_START = b"PK\x03\x04"
+_PICKLE_START = b"\x80"  # files of PyTorch before 1.6, which hold no checksums
+# Errors of the zip reader on an archive with damaged headers.
+_BROKEN_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError),
+    *(RuntimeError, ValueError, LookupError, OverflowError, MemoryError),
+)
+
+_GOOD: set[tuple] = set()
+"""Files that this process found intact, by values that change when a file is written."""
+
+_SETTLED = 2.0
+"""For so many seconds after a write, another write may leave the file's times unchanged."""
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -136,3 +177,101 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
             # PyTorch's zip writer turns a full disk into its own error.
             raise OSError(f"{path}: {error.__context__}") from error
         raise
+
+
+def claims_more_than_it_holds(path: str | os.PathLike) -> bool:
+    """Return whether the parts of an archive are larger than its file, which costs memory to read.
+
+    `torch.save` compresses nothing. False for other files, which `damage` judges.
+
+    Raises:
+        OSError: when the file is missing or may not be read.
+    """
+    with open(path, "rb") as file:
+        if file.read(len(_ARCHIVE_START)) != _ARCHIVE_START:
+            return False
+        try:
+            with zipfile.ZipFile(file) as archive:
+                claimed = sum(part.file_size for part in archive.infolist())
+        except _BROKEN_ARCHIVE:
+            return False
+        return claimed > os.fstat(file.fileno()).st_size
+
+
+def damage(path: str | os.PathLike) -> str | None:
+    """Find damage in a file that `torch.save` wrote.
+
+    A file that was found intact is not read again until it changes.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The rest of a sentence that starts with the file's name. None where each checksum is right,
+        and for a file of PyTorch before 1.6.
+
+    Raises:
+        OSError: when the file is missing or may not be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            identity = _identity(status)
+            if identity in _GOOD:
+                return None
+            if zipfile.is_zipfile(file):
+                wrong = _wrong_sum(file)
+                if wrong is None and time.time() - status.st_ctime > _SETTLED:
+                    _GOOD.add(identity)
+                return wrong
+            file.seek(0)
+            start = file.read(len(_ARCHIVE_START))
+    except OSError as error:
+        if error.errno not in (errno.EIO, errno.EINVAL):  # a bad sector; an offset before the start
+            raise
+        return f"can't be fetched from the disk: {error.strerror}"
+    if not start:
+        return "is empty"
+    if start.startswith(_PICKLE_START):
+        return None
+    return "is truncated" if start == _ARCHIVE_START else "is no checkpoint"
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
+
+
+def _wrong_sum(file) -> str | None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            wrong = archive.testzip()
+    except _BROKEN_ARCHIVE as error:
+        return f"is not as it was saved ({error})"
+    return wrong and f"is not as it was saved (the sum of {wrong} is wrong)"
+
+
+@contextlib.contextmanager
+def untrusted(path: Path) -> Iterator[None]:
+    """Within the context, any error becomes a ValueError that names the file.
+
+    With VASWANI_TRACEBACK=1 errors stay as they are, for debugging.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ValueError: for any error within, except OSError and MemoryError, which stay as they are.
+    """
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        is_named = isinstance(error, ValueError) and str(path) in str(error)
+        if is_named or wants_traceback():
+            raise
+        text = " ".join(str(error).split())
+        if not isinstance(error, ValueError):
+            text = f"can't be used ({type(error).__name__}: {text}): damaged, or of another program"
+        raise ValueError(f"{path}: {text}") from error

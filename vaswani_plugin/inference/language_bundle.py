@@ -20,8 +20,7 @@ from vaswani_plugin.inference.checkpoint_models import (
     require_layers,
     with_weights,
 )
-from vaswani_plugin.inference.checkpoints import load_checkpoint
-from vaswani_plugin.inference.untrusted import untrusted
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.build import (
     build_language_model,

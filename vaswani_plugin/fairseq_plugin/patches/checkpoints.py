@@ -18,11 +18,10 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 from torch import _weights_only_unpickler
 
-from vaswani_plugin.checkpoint_errors import mismatches_explained
-from vaswani_plugin.checkpoint_globals import HARMLESS_GLOBALS, LONGEST_REFUSAL
-from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch
+from vaswani_plugin.inference.checkpoint_models import mismatches_explained
+from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, LONGEST_REFUSAL, damage
 
 _OTHER_COPY = "use another one of the same folder, or copy it again"
 

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 import torch
 from fairseq.file_io import PathManager
 
-from vaswani_plugin.checkpoint_sums import damage
 from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.inference.checkpoints import damage
 from vaswani_plugin.text.outputs import write_json
 
 try:
