@@ -91,7 +91,7 @@ class _Counts(dict[Pair, int]):
         super().__setitem__(pair, count)
         if count >= self.threshold and count > 0:
             # Of equally frequent pairs the greatest comes first, as in subword-nmt.
-            heapq.heappush(self._heap, (-count, *map(_order, pair), pair))
+            heapq.heappush(self._heap, (-count, _order(pair[0]), _order(pair[1]), pair))
 
     def top(self) -> Pair | None:
         """The most frequent pair; None if no pair reaches the threshold."""

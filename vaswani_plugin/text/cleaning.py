@@ -355,7 +355,7 @@ def prepare_pairs(corpus: OwnCorpus, rules: OwnRules, output: Path) -> dict[str,
     ratios = [len(right) / len(left) for left, right in islice(sample, SAMPLE)]
     proportion = median(ratios or [1.0])
 
-    def kept(name: str, files: PairFiles) -> Iterator[tuple[Pair, Pair]]:
+    def kept(name: str, files: PairFiles) -> Iterator[tuple[Pair, tuple[int, int]]]:
         """Yields the pairs that break no rule, with their keys."""
         found = dropped[name] = Dropped()
         seen = set()

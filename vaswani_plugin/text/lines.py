@@ -31,7 +31,7 @@ MOST_DIGITS = 18
 class _Expanded(io.RawIOBase):
     """The bytes of a compressed stream, up to a limit."""
 
-    def __init__(self, stream: IO[bytes], most: int, name: str) -> None:
+    def __init__(self, stream: Any, most: int, name: str) -> None:
         super().__init__()
         self._stream, self._left, self._name = stream, most, name
 
@@ -49,7 +49,7 @@ class _Expanded(io.RawIOBase):
         return len(data)
 
 
-def expanded(stream: IO[bytes], size: int, name: str) -> io.BufferedReader:
+def expanded(stream: Any, size: int, name: str) -> io.BufferedReader:
     """Returns a decompressing stream that fails beyond 200 times `size`, and 64 MB at least.
 
     gzip compresses very repetitive text to a fiftieth, zeros to a thousandth: a file of some
@@ -73,7 +73,8 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
             status = os.fstat(packed.fileno())
             is_file = stat.S_ISREG(status.st_mode)  # the size of a pipe is unknown
             try:
-                yield expanded(stream, status.st_size, str(path)) if is_file else stream
+                text: Any = expanded(stream, status.st_size, str(path)) if is_file else stream
+                yield text
             except GZIP_ERRORS as error:
                 raise UserError(f"{path}: broken .gz file ({error}): fetch it again") from error
     else:
@@ -134,7 +135,7 @@ def read_text(path: str | Path, returns_inside: bool = False) -> Iterator[str]:
 
 
 def read_pairs(
-    source: str | Path, target: str | Path, returns_inside: bool = False
+    source: str | Path, target: str | Path, *, returns_inside: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yields the pairs of lines of two files.
 
@@ -142,7 +143,7 @@ def read_pairs(
         UserError: the files differ in their number of lines, or both are empty.
     """
     count = 0
-    missing = object()
+    missing: Any = object()
     sides = [read_lines(path, returns_inside) for path in (source, target)]
     for left, right in zip_longest(*sides, fillvalue=missing):
         if left is missing or right is missing:
