@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -321,3 +322,14 @@ def test_a_bundle_with_safetensors_alone(flags, tmp_path):
     save_safetensors(state, tmp_path / "model.safetensors")
     (tmp_path / "model.pt").unlink()
     assert LanguageModel.from_pretrained(tmp_path).score(TEXTS) == expected
+
+
+@pytest.mark.parametrize("bad", [float("nan"), None, "a \ud800"])
+def test_what_is_no_text_is_named(ours, bad):
+    for ask in (ours.complete, ours.score, ours.perplexity):
+        with pytest.raises(UserError, match=r"^(prompt 1|the text|line 1) (is|holds half)"):
+            ask([bad])
+
+
+def test_a_pickled_model_loads_its_files_again(ours):
+    assert pickle.loads(pickle.dumps(ours)).score(TEXTS) == ours.score(TEXTS)
