@@ -1,0 +1,335 @@
+"""Trains and compares the rows of a file, such as Table 3's, on data that a recipe has binarized.
+
+    bash recipes/multi30k.sh --until binarize
+    python recipes/experiments.py table3_small --data work/multi30k/data-bin --cpu --parallel 2
+    python recipes/experiments.py section5 smoothing penalty --data DATA --seeds 1,2,3
+    python recipes/experiments.py table3 base a b --data DATA --gpus 8 -- --update-freq 8
+
+A file of recipes/experiments/ has a row a line: its name, then the flags by which its training
+differs from `all`'s, the number of last checkpoints to average, the flags of fairseq-generate, and
+what is published. Rows with the same training share it. A name selects a row, its beginning all
+rows of a group ("b" or "smoothing"). What is finished is not done again, so that rows and seeds may
+be added later. After -- stand more flags of every training.
+
+Each training is validated and translates the validation set. WORK/report.md has means over the
+seeds, their standard errors, and the change from the first row, whose standard error is that of the
+differences seed by seed; WORK/report.png draws it, where matplotlib is installed.
+"""
+
+import argparse
+import csv
+import json
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import fmean, stdev
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from vaswani_plugin import processor  # noqa: E402
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.metrics.bleu import tokenized_score  # noqa: E402
+from vaswani_plugin.metrics.segments import read_generate_output  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
+from vaswani_plugin.text.outputs import write_atomically, write_json  # noqa: E402
+from vaswani_plugin.text.training_log import read_curves, read_training  # noqa: E402
+
+FILES = ROOT / "recipes" / "experiments"
+COMMON = "all"
+FIGURES = ("PPL", "BLEU")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the file: its training, how it is averaged and translated, what is published."""
+
+    name: str
+    train: tuple[str, ...]
+    average: int
+    translate: tuple[str, ...]
+    published: dict[str, str]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read a file of rows; each has the flags of `all` before its own.
+
+    Raises:
+        UserError: the file is missing, or a line of it can't be read.
+    """
+    if not path.is_file():
+        known = " ".join(sorted(found.stem for found in FILES.glob("*.tsv")))
+        raise UserError(f"{path.stem}: no such experiment; there are {known}")
+    with open(path, encoding="utf-8", newline="") as stream:
+        lines = [line for line in stream if not line.startswith("#")]
+    rows, common = [], None
+    for record in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, restval=""):
+        own = shlex.split(record.pop("train")), shlex.split(record.pop("translate"))
+        name, average = record.pop("name"), record.pop("average")
+        if name == COMMON:
+            common = (*own, average)
+            continue
+        if common is None:
+            raise UserError(
+                f"{path}: the first row must be `{COMMON}`, with the flags of every row"
+            )
+        train, translate = ((*shared, *more) for shared, more in zip(common, own, strict=False))
+        rows.append(Row(name, tuple(train), int(average or common[2]), tuple(translate), record))
+    return rows
+
+
+def choose(rows: list[Row], names: list[str]) -> list[Row]:
+    """The rows of these names or groups, in the file's order; without names, all.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    for name in names:
+        if not any(row.name == name or row.name.startswith(f"{name}_") for row in rows):
+            raise UserError(f"{name}: no row; the rows are {' '.join(row.name for row in rows)}")
+    return [
+        row
+        for row in rows
+        if not names or any(row.name == n or row.name.startswith(f"{n}_") for n in names)
+    ]
+
+
+class Runner:
+    """Runs trainings and translations, several at a time, each in a folder of its own."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.devices: SimpleQueue[dict[str, str]] = SimpleQueue()
+        each = args.gpus // args.parallel
+        for number in range(args.parallel):
+            if each:
+                gpus = ",".join(str(number * each + gpu) for gpu in range(each))
+                self.devices.put({"CUDA_VISIBLE_DEVICES": gpus})
+            else:
+                threads = max(1, (os.cpu_count() or 1) // args.parallel)
+                self.devices.put({"OMP_NUM_THREADS": str(threads)})
+        self.device_flags = ["--distributed-world-size", str(each)] if each else ["--cpu"]
+
+    def execute(self, command: list[str], log: Path) -> None:
+        """Run a command; what it prints is added to `log`.
+
+        Raises:
+            UserError: the command failed.
+        """
+        device = self.devices.get()
+        try:
+            with open(log, "a", encoding="utf-8") as stream:
+                done = subprocess.run(
+                    command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | device
+                )
+        finally:
+            self.devices.put(device)
+        if done.returncode:
+            raise UserError(f"{command[0]} failed: see the end of {log}")
+
+    def train(self, name: str, flags: tuple[str, ...]) -> dict[str, Any]:
+        """Train, if it isn't finished; the figures of the training."""
+        folder = self.args.work / "trainings" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        key, log, result = folder / "flags", folder / "train.log", folder / "training.json"
+        text = shlex.join(flags)
+        if key.exists() and key.read_text(encoding="utf-8") != text:
+            raise UserError(f"{folder} is of other flags: give another --work, or delete it")
+        if not key.exists():
+            key.write_text(text, encoding="utf-8")
+        if not result.exists():
+            say(f"{name}: trains, {log}")
+            command = [
+                "fairseq-train",
+                str(self.args.data),
+                "--user-dir",
+                str(ROOT / "vaswani_plugin"),
+            ]
+            command += ["--save-dir", str(folder / "checkpoints"), "--no-progress-bar"]
+            command += ["--log-format", "json", *self.device_flags, *flags]
+            self.execute(command, log)
+            training = read_training(read_lines(log), str(log))
+            perplexity = last_perplexity(log)
+            write_json(
+                result,
+                {
+                    "PPL": perplexity,
+                    "parameters": training.parameters,
+                    "updates": training.updates,
+                    "minutes": training.seconds / 60,
+                    "tokens_per_second": training.tokens_per_second,
+                },
+            )
+            say(f"{name}: validation PPL {perplexity:.2f}")
+        return json.loads(result.read_text(encoding="utf-8"))
+
+    def translate(self, name: str, row: Row) -> float:
+        """BLEU of the validation set, by a finished training's last states and the row's search."""
+        folder = self.args.work / "trainings" / name
+        checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
+        if row.average > 1:
+            inputs, checkpoint = checkpoint.parent, folder / f"average-{row.average}.pt"
+            if not checkpoint.exists():
+                command = ["vaswani", "average", "--inputs", str(inputs)]
+                command += ["--last-updates", str(row.average), "--output", str(checkpoint)]
+                self.execute(command, folder / "average.log")
+        output = folder / f"{'_'.join((str(row.average), *row.translate)).replace('/', ' ')}.txt"
+        if not output.exists():
+            part = output.with_suffix(".part")
+            part.unlink(missing_ok=True)
+            command = ["fairseq-generate", str(self.args.data), "--path", str(checkpoint)]
+            command += ["--user-dir", str(ROOT / "vaswani_plugin"), "--task", "vaswani_translation"]
+            command += ["--gen-subset", "valid", "--max-tokens", "8192", "--remove-bpe"]
+            self.execute([*command, *self.device_flags, *row.translate], part)
+            part.rename(output)
+        found = read_generate_output(output)
+        return tokenized_score(found.hypotheses, [found.references])
+
+
+def last_perplexity(log: Path) -> float:
+    """The perplexity of the last validation in a log.
+
+    Raises:
+        UserError: there was none.
+    """
+    points = read_curves(read_lines(log), str(log)).get("valid")
+    if not points:
+        raise UserError(f"{log}: no validation: is --disable-validation among the flags?")
+    return points[-1]["ppl"]
+
+
+def say(text: str) -> None:
+    """Print a line of progress, whole where lines come from several threads."""
+    sys.stderr.write(f"experiments: {text}\n")
+
+
+def measure(
+    rows: list[Row], everything: list[Row], args: argparse.Namespace
+) -> dict[str, dict[str, list[Any]]]:
+    """Train and translate; by row the figures, a value for each seed.
+
+    A training has the name of the first row of the file that needs it.
+    """
+    runner = Runner(args)
+    names: dict[tuple[str, ...], str] = {}
+    for row in everything:
+        names.setdefault(row.train, row.name)
+    needed = dict.fromkeys(row.train for row in rows)
+    trainings = [(flags, seed) for seed in args.seeds for flags in needed]
+
+    def train(flags: tuple[str, ...], seed: int) -> dict[str, Any]:
+        return runner.train(f"{names[flags]}-{seed}", (*flags, *args.more, "--seed", str(seed)))
+
+    def translate(row: Row, seed: int) -> float:
+        return runner.translate(f"{names[row.train]}-{seed}", row)
+
+    with ThreadPoolExecutor(args.parallel) as pool:
+        trained = dict(zip(trainings, pool.map(train, *zip(*trainings, strict=True)), strict=True))
+        scored = [(row, seed) for row in rows for seed in args.seeds]
+        found_bleu = pool.map(translate, *zip(*scored, strict=True))
+        bleu = {
+            (row.name, seed): each for (row, seed), each in zip(scored, found_bleu, strict=True)
+        }
+    found = {}
+    for row in rows:
+        runs = [trained[row.train, seed] for seed in args.seeds]
+        found[row.name] = {key: [each[key] for each in runs] for key in runs[0]}
+        found[row.name]["BLEU"] = [bleu[row.name, seed] for seed in args.seeds]
+    return found
+
+
+def with_error(values: list[float], digits: int = 2) -> str:
+    """The mean, and the standard error of it."""
+    text = f"{fmean(values):.{digits}f}"
+    return text if len(values) == 1 else f"{text} ± {stdev(values) / len(values) ** 0.5:.{digits}f}"
+
+
+def report(rows: list[Row], found: dict[str, dict[str, list[Any]]]) -> str:
+    """The table, in Markdown."""
+    published = [key for key in rows[0].published if any(row.published[key] for row in rows)]
+    head = ["row", *FIGURES, "change of BLEU", "parameters", "updates", "minutes", *published]
+    lines = [head, ["---"] * len(head)]
+    first = found[rows[0].name]["BLEU"]
+    for row in rows:
+        here = found[row.name]
+        change = [a - b for a, b in zip(here["BLEU"], first, strict=True)]
+        lines.append(
+            [
+                row.name,
+                *(with_error(here[key]) for key in FIGURES),
+                "" if row is rows[0] else with_error(change),
+                f"{here['parameters'][0]:,}",
+                f"{here['updates'][0]:,}",
+                f"{fmean(here['minutes']):.1f}",
+                *(row.published[key] for key in published),
+            ]
+        )
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def draw(rows: list[Row], found: dict[str, dict[str, list[Any]]], path: Path) -> None:
+    """BLEU of each row, with its standard error, as a picture."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    figure = Figure(figsize=(6, 0.6 + 0.28 * len(rows)), layout="constrained")
+    axes = figure.add_subplot(xlabel="BLEU, validation set")
+    for place, row in enumerate(reversed(rows)):
+        values = found[row.name]["BLEU"]
+        error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
+        axes.errorbar(fmean(values), place, xerr=error, fmt="o", color="tab:blue", capsize=3)
+    axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
+    axes.grid(axis="x", alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    argv, more = (
+        (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
+    )
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiment", help="a file of recipes/experiments, or its path")
+    parser.add_argument("rows", nargs="*", help="rows or groups of it (default: all)")
+    parser.add_argument("--data", type=Path, required=True, help="binarized data")
+    parser.add_argument("--work", type=Path, help="(default: work/EXPERIMENT)")
+    parser.add_argument("--seeds", default="1", help="such as 1,2,3 (default: 1)")
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="trainings at a time")
+    parser.add_argument("--gpus", type=int, default=0, metavar="N", help="(default: the CPU)")
+    parser.add_argument("--cpu", action="store_const", const=0, dest="gpus")
+    args = parser.parse_args(argv)
+    args.seeds = [int(seed) for seed in args.seeds.split(",")]
+    if args.parallel < 1 or (args.gpus and args.gpus % args.parallel):
+        raise UserError(f"--parallel {args.parallel}: must be at least 1, and divide --gpus evenly")
+    args.work = args.work or ROOT / "work" / Path(args.experiment).stem
+    args.more = more
+    return args
+
+
+def main() -> None:
+    """Command line."""
+    args = parse_arguments(sys.argv[1:])
+    path = Path(args.experiment)
+    rows = read_rows(path if path.suffix == ".tsv" else FILES / f"{path}.tsv")
+    everything, rows = rows, choose(rows, args.rows)
+    found = measure(rows, everything, args)
+    text = report(rows, found)
+    with write_atomically(args.work / "report.md") as write:
+        write(text.rstrip("\n"))
+    content = {"rows": found, "seeds": args.seeds, "processor": processor.description()}
+    write_json(args.work / "report.json", content)
+    draw(rows, found, args.work / "report.png")
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    run(main)

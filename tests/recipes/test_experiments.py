@@ -1,0 +1,125 @@
+"""recipes/experiments.py: rows as data, trainings that are shared and resumed, the report."""
+
+import json
+import re
+import shlex
+import sys
+from statistics import fmean, stdev
+
+import pytest
+from fairseq_flags import training_config
+
+from tests.support.scripts import ROOT, assert_one_line_error, run_script
+
+sys.path.insert(0, str(ROOT / "recipes"))
+import experiments  # noqa: E402
+
+from vaswani_plugin.model.architectures import ARCHITECTURES, row_of  # noqa: E402
+
+FILES = sorted(experiments.FILES.glob("*.tsv"))
+SCRIPT = "recipes/experiments.py"
+SMALL = """\
+# two trainings, three rows
+name\ttrain\taverage\ttranslate\tpaper
+all\t--arch vaswani_debug --max-tokens 200 --max-update 6 --save-interval-updates 2\t1\t--beam 2
+first\t\t\t\t25.8
+group_averaged\t\t2
+group_smooth\t--label-smoothing 0
+"""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_row_is_a_training(path):
+    rows = experiments.read_rows(path)
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        training_config("--task", "vaswani_translation", *row.train)
+        assert row.average >= 1
+
+
+def test_the_rows_of_table_3_are_the_papers():
+    """Each architecture with a printed count is a row, at full size and at small scale."""
+    full = {row.name: row for row in experiments.read_rows(experiments.FILES / "table3.tsv")}
+    small = {row.name: row for row in experiments.read_rows(experiments.FILES / "table3_small.tsv")}
+    assert full.keys() == small.keys() and len(full) == 20
+    used = {row.train[row.train.index("--arch") + 1] for row in full.values()}
+    table = {row.name for row in ARCHITECTURES if "Table 3" in row.source}
+    assert table <= used
+    for name, row in full.items():
+        assert row.published == small[name].published
+        arch = row.train[row.train.index("--arch") + 1]
+        config = training_config("--task", "vaswani_translation", *row.train).model
+        scaled = training_config("--task", "vaswani_translation", *small[name].train).model
+        assert row_of(arch) and scaled.d_model * 8 == config.d_model, name
+        assert scaled.d_ff * 8 == config.d_ff and scaled.heads == config.heads, name
+        assert scaled.encoder_layers * 2 == scaled.decoder_layers * 2 == config.encoder_layers, name
+        for head in ("d_k", "d_v"):
+            width = getattr(config, head) or config.d_model // config.heads
+            assert getattr(scaled, head) * 8 == width, name
+
+
+@pytest.fixture(scope="module")
+def finished(toy_data_bin, tmp_path_factory):
+    """All rows with two seeds: the process and the work folder."""
+    folder = tmp_path_factory.mktemp("my experiment")
+    (folder / "rows.tsv").write_text(SMALL, encoding="utf-8")
+    args = ("--data", toy_data_bin, "--work", folder / "work", "--seeds", "1,2", "--parallel", 2)
+    done = run_script(SCRIPT, folder / "rows.tsv", *args)
+    assert done.returncode == 0, done.stderr
+    return done, folder, args
+
+
+def test_the_report(finished):
+    done, folder, _ = finished
+    report = json.loads((folder / "work" / "report.json").read_text(encoding="utf-8"))
+    rows = report["rows"]
+    first, smooth = rows["first"], rows["group_smooth"]
+    assert rows["group_averaged"]["PPL"] == first["PPL"], "they share a training"
+    assert smooth["PPL"] != first["PPL"]
+    cells = {
+        line.split(" | ")[0].strip("| "): line.strip("| \n").split(" | ")
+        for line in (folder / "work" / "report.md").read_text(encoding="utf-8").split("\n")
+    }
+    change = [a - b for a, b in zip(smooth["BLEU"], first["BLEU"], strict=True)]
+    assert cells["group_smooth"][3] == f"{fmean(change):.2f} ± {stdev(change) / 2**0.5:.2f}"
+    ppl = first["PPL"]
+    assert cells["first"][1] == f"{fmean(ppl):.2f} ± {stdev(ppl) / 2**0.5:.2f}"
+    assert cells["first"][-1] == "25.8" and done.stdout.count("\n") == 5
+    trained = sorted(path.name for path in (folder / "work" / "trainings").iterdir())
+    assert trained == ["first-1", "first-2", "group_smooth-1", "group_smooth-2"]
+
+
+def test_what_is_finished_is_not_done_again(finished):
+    _, folder, args = finished
+    before = {
+        p: p.stat().st_mtime_ns for p in (folder / "work" / "trainings").rglob("*") if p.is_file()
+    }
+    again = run_script(SCRIPT, folder / "rows.tsv", "group", *args)
+    assert again.returncode == 0 and "trains" not in again.stderr
+    assert re.findall(r"^\| (\w+) ", again.stdout, re.M) == [
+        "row",
+        "group_averaged",
+        "group_smooth",
+    ]
+    after = {p: p.stat().st_mtime_ns for p in before}
+    assert after == before
+
+
+def test_mistakes_are_one_line(finished, tmp_path):
+    _, folder, args = finished
+    rows = folder / "rows.tsv"
+    assert_one_line_error(run_script(SCRIPT, "tabel3", *args), "tabel3", "table3")
+    assert_one_line_error(run_script(SCRIPT, rows, "b_dk16", *args), "b_dk16: no row", "first")
+    changed = run_script(SCRIPT, rows, *args, "--", "--dropout", "0.2")
+    assert_one_line_error(changed, "is of other flags")
+    work = ("--data", tmp_path, "--work", tmp_path / "w")
+    failed = run_script(SCRIPT, rows, "first", *work)
+    assert failed.returncode == 1 and "fairseq-train failed: see the end of" in failed.stderr
+
+
+def test_shell_words_are_kept():
+    """A flag's value may have blanks."""
+    rows = {r.name: r for r in experiments.read_rows(experiments.FILES / "ancestors.tsv")}
+    train = rows["convolution"].train
+    assert train[train.index("--encoder-layers") + 1] == "[(128, 3)] * 4"
+    assert shlex.split(shlex.join(train)) == list(train)
