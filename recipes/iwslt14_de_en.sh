@@ -1,54 +1,65 @@
 #!/usr/bin/env bash
-# IWSLT14 German-English (160,000 pairs from TED talks): trains from scratch, and scores on the usual
-# test set.
+# IWSLT14 German-English (160,000 pairs from TED talks): from scratch, scored on the usual test set.
 #
 #   bash recipes/iwslt14_de_en.sh
 #   bash recipes/iwslt14_de_en.sh --data /data/iwslt14
 #
-# Batch: 4,096 tokens x 1 GPU x update-freq 1 = 4,096 tokens an update, with padding; about 1,000
-# updates an epoch. Peak learning rate 5e-4 = lr-factor 0.715 x 512^-0.5 x 4000^-0.5.
-# The setting is that of fairseq's recipe: lower-cased, tokenized, 1 to 175 tokens, ratio 1.5, every
-# 23rd remaining pair for validation, joint BPE of 10,000 operations; the test set is dev2010,
-# dev2012, tst2010, tst2011 and tst2012 together (6,750 pairs). The model has fairseq's sizes, but 8
-# heads instead of 4. This recipe lower-cases the text before it tokenizes; fairseq's tokenizes first,
-# which differs at abbreviations.
+# Data: WIT3 (Cettolo et al. 2012), fairseq's copy (no published checksum; download not tried here).
+# The test set is dev2010, dev2012, tst2010, tst2011 and tst2012 together (6,750 pairs). --data DIR
+# has de-en.tgz, or {train,valid,test}.{de,en}, plain or .gz.
+# Text: as fairseq's recipe, lower-cased, tokenized, 1 to 175 tokens, ratio 1.5, every 23rd remaining
+# pair validates, joint BPE of 10,000 operations. (fairseq lower-cases after it tokenizes, which
+# differs at abbreviations.)
+# Batch: 4,096 tokens with padding, about 1,000 updates an epoch; peak learning rate 5e-4 = lr-factor
+# 0.715 x 512^-0.5 x 4000^-0.5. The model has fairseq's sizes, but 8 heads instead of 4.
 # Expected: about 34.4 tokenized BLEU (the self-attention baseline of Wu et al. 2019, "Pay Less
-# Attention", quoted from memory). Not run at full scale here.
-#
-# Data: WIT3 (Cettolo et al. 2012), from fairseq's copy or the original address. No checksum is
-# published, and the download was not tried here: WORK/download/SHA256SUMS keeps the checksum of the
-# first download, and a different file is refused later. --data DIR holds de-en.tgz, or plain or .gz
-# text: train, valid and test, each .de and .en. --scale tiny without --data takes data-prep/toy.
-set -euo pipefail
+# Attention", from memory). Not run at full scale here.
+recipe=iwslt14_de_en pair=de-en
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+begin "$@"
 
-recipe=iwslt14_de_en
-# shellcheck source=recipes/lib/translation.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
-
-pair=de-en
-default_arch=vaswani_c_ff1024
-archives=(de-en.tgz)
-corpora=("train de-en.tgz de-en/train.tags.de-en.%")
-for set in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
-  corpora+=("test de-en.tgz de-en/IWSLT14.$set.de-en.%.xml")
-done
-lowercase=true
-normalize=false
-cleaning=(--max-length 175 --max-ratio 1.5)
-valid_every=23
-max_tokens=4096
-max_update=50000
-warmup_updates=4000
-lr_factor=0.715
-dropout=0.3
-beam=5
-title="IWSLT14 German-English"
-
-archive_urls() {
-  echo http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz
-  echo https://wit3.fbk.eu/archive/2014-01/texts/de/en/de-en.tgz
+if [[ -n $data && ! -f $data/de-en.tgz ]]; then
+  step raw raw "$data" train valid test
+elif [[ -z $data ]] && is_tiny; then
+  step raw raw "$toy/en-de" train valid test
+else
+  if [[ -z $data ]]; then step download download http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz; fi
+  archive=${data:-$work/download}/de-en.tgz
+  training_text() { tar -xOf "$1" "de-en/train.tags.de-en.$2" | awk '!/^</'; }
+  test_text() { # ARCHIVE LANGUAGE
+    local name
+    for name in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
+      tar -xOf "$1" "de-en/IWSLT14.$name.de-en.$2.xml" | sed -n 's/^ *<seg[^>]*> *\(.*[^ ]\) *<\/seg>.*/\1/p'
+    done | sed 's/&quot;/"/g; s/&apos;/'"'"'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'
+  }
+  for language in de en; do
+    step "train.$language" to "$work/raw/train.$language" training_text "$archive" "$language"
+    step "test.$language" to "$work/raw/test.$language" test_text "$archive" "$language"
+    step "valid.$language" to "$work/raw/valid.$language" true # is cut off below
+  done
+fi
+step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {} --lowercase --no-normalize
+step clean clean tok --max-length 175 --max-ratio 1.5
+hold_out() { # every 23rd pair
+  local language
+  for language in de en; do
+    to "$work/kept/train.$language" awk 'NR % 23 != 0' "$work/clean/train.$language"
+    to "$work/kept/valid.$language" awk 'NR % 23 == 0' "$work/clean/train.$language"
+    cp "$work/clean/test.$language" "$work/kept"
+  done
 }
-
-recipe_defaults() { check_translation_options; }
-
-main_recipe "$@"
+step hold-out hold_out
+step learn-bpe python "$prep/bpe.py" learn --operations 10000 --output "$work/codes" \
+  --input "$work/kept/train.de" "$work/kept/train.en"
+step bpe every kept bpe python "$prep/bpe.py" apply --codes "$work/codes"
+step binarize binarize "$work/bpe"
+step train train --arch "$(or_tiny vaswani_c_ff1024 vaswani_debug)" --max-tokens 4096 --max-update 50000 \
+  --warmup-updates 4000 --lr-factor 0.715 --dropout 0.3 --keep-last-epochs 10
+step average vaswani average --inputs "$work/checkpoints" --last "$(or_tiny 10 2)" --output "$work/averaged.pt"
+step translate translate --beam 5 --remove-bpe
+step score-words to "$work/tokenized.json" vaswani bleu --tokenized --format json \
+  --hypothesis "$work/test.tok" --reference "$work/tok/test.en"
+step score score moses --lowercase
+step bundle bundle lowercase=true tokenizer=moses normalize_punctuation=false subwords=subword-nmt "codes=$work/codes" beam=5
+finish "IWSLT14 German-English" "bleu=$work/tokenized.json" "bleu=$work/bleu.json"

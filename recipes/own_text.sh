@@ -1,97 +1,77 @@
 #!/usr/bin/env bash
-# Trains on text of your own: any pair of languages in any script, or one language's text.
+# Trains on text of your own: any two languages in any script. docs/how-to/own-text.md explains it.
 #
 #   bash recipes/own_text.sh --train a.de a.hsb
 #   bash recipes/own_text.sh --train pairs.tsv.gz --pair de-hsb --test test.tsv --work work/hsb
-#   bash recipes/own_text.sh --train new.de new.hsb --init-from work/hsb/model --mix-old --work work/hsb-law
-#   bash recipes/own_text.sh --task lm --train book.txt --work work/book
+#   bash recipes/own_text.sh --train new.de new.hsb --init-from work/hsb/model --work work/hsb-law
 #
-# The recipe checks and cleans the text, splits it into training, validation and test set, learns
-# subwords, and trains until the validation loss stops falling. WORK/corpus.json and the log say what
-# was dropped and why. docs/how-to/own-text.md explains every step.
-#
-# Batch: --max-tokens x 1 (CPU, or each GPU) x update-freq. The number of training pairs chooses these
-# defaults:
-#   pairs        vocabulary  architecture     dropout  max-tokens  warm-up  peak rate  max-update
-#   to 10,000    1,000       vaswani_tiny     0.3      2,048       400      2.5e-3     5,000
-#   to 100,000   4,000       vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
-#   to 1 mill.   8,000       vaswani_tiny     0.1      8,192       2,000    5.0e-3     50,000
-#                            (on GPUs vaswani_c_d256, warm-up 4,000, peak rate 9.9e-4)
-#   more         32,000      vaswani_base     0.1      4,096 x 8   4,000    7.0e-4     100,000
-# Where the table chooses, the defaults that are printed further below don't hold.
-# A language model takes the row of one pair for each 100 characters. Its architectures are
-# vaswani_lm_tiny and vaswani_lm_base, its peak rates 2.5e-3 up to 1 million.
+# It checks and cleans the text, splits it into training, validation and test set, learns word pieces
+# of the raw text, and trains until the validation loss stops falling; WORK/corpus.json says what was
+# dropped and why. (A language model of one text: recipes/lm.sh --corpus text.)
+# Batch and training, by the number of training pairs (x 8 batches an update in the last row, fewer
+# on several GPUs); the 5 best states are averaged:
+#   pairs        pieces   architecture     dropout  max-tokens  warm-up  peak rate  at most
+#   to 10,000     1,000   vaswani_tiny     0.3      2,048         400    2.5e-3      5,000 updates
+#   to 100,000    4,000   vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
+#   to 1 mill.    8,000   vaswani_tiny     0.1      8,192       2,000    5.0e-3     50,000
+#   more         32,000   vaswani_base     0.1      4,096 x 8   4,000    7.0e-4    100,000
 # Expected: nothing is published for your text. 2,000 pairs take about 5 minutes on 2 cores.
 #
-# Options:
-#   --train FILE [FILE]     a source file and a target file, or one file with source <tab> target on
-#                           each line; plain or .gz
+# Options of this recipe:
+#   --train FILE [FILE]     a source and a target file, or one with source <tab> target; plain or .gz
 #   --valid, --test FILE [FILE]   the same (default: a part of the training text)
-#   --pair SRC-TGT          languages (default: the file names' endings, a.de a.hsb or x.de-hsb.tsv)
-#   --data DIR              instead of --train: files train, valid and test, each .SRC and .TGT (or .txt)
-#   --task translation|lm   translation, or a language model of one language's text (translation)
-#   --valid-size, --test-size N   without --valid, --test: pairs to hold out (a twentieth, 50 to 2,000, at most a tenth)
-#   --max-length N          drop pairs with a longer side, in bytes of UTF-8 (1000)
-#   --max-ratio F           drop pairs in which one side is F times longer than the corpus' average
-#                           ratio predicts (3)
-#   --copies drop|keep      drop or keep pairs with the same text on both sides (drop)
-#   --tokenizer none|moses  none: word pieces of the raw text, for any language; moses: Moses'
-#                           tokenizer and BPE, for languages with spaces between words (none)
-#   --vocabulary N          subwords, in addition to the characters of the text and to bytes
-#   --patience N            stop after N validations without a better loss (8; fine-tuning 5)
-#   --init-from BUNDLE      fine-tune this model, with its vocabulary and a lower learning rate
-#   --mix-old [FILE [FILE]] with --init-from: add pairs of the old training text (default: that of
-#                           BUNDLE, if its recipe's work folder has it)
-#   --mix-ratio F           with --mix-old: old pairs for each new pair (1)
-#   --old-test [FILE [FILE]]   with --init-from: also score the old test set (default: as --mix-old)
-#   --continue              raise the limits of a finished training, --max-update and --patience,
-#                           by as much again
-set -euo pipefail
+#   --pair SRC-TGT          languages (default: the endings of the file names)
+#   --init-from BUNDLE      fine-tune this model, with its pieces and a lower rate (peak 5e-4)
+# shellcheck disable=SC2034 # read by their names
+recipe=own_text train='' valid='' test='' pair='' init_from='' options='train valid test pair init_from'
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+begin "$@"
+[[ -n $train ]] || die "--train: give the training text (see --help)"
 
-recipe=own_text
-task=translation
-train_files=() valid_files=() test_files=() old_files=() old_test_files=()
-mixes_old='' continues='' fine_tunes='' arguments=()
+arguments=()
+for name in train valid test; do
+  if [[ -z ${!name} ]]; then continue; fi
+  arguments+=("--$name")
+  while IFS= read -r file; do
+    [[ -f $file ]] || die "--$name $file: no such file"
+    arguments+=("$file")
+    if [[ -z $pair || $pair == *- ]]; then file=${file%.gz} && pair+=${file##*.}$([[ $pair == *- ]] || echo -); fi
+  done <<<"${!name}"
+done
+[[ $pair =~ ^[a-zA-Z]+-[a-zA-Z]+$ ]] || die "--pair SRC-TGT: name the languages"
 
-add_file() { # OPTION FILE
-  case $1 in
-    --train) train_files+=("$2") ;;
-    --valid) valid_files+=("$2") ;;
-    --test) test_files+=("$2") ;;
-    --mix-old) old_files+=("$2") ;;
-    --old-test) old_test_files+=("$2") ;;
-  esac
-}
-
-# The options with one or two files, or without a value; the others go to `arguments`.
-sort_arguments() {
-  local option='' word previous=''
-  for word in "$@"; do
-    case $word in
-      --train=* | --valid=* | --test=* | --mix-old=* | --old-test=*) option=${word%%=*} && add_file "$option" "${word#*=}" ;;
-      --train | --valid | --test | --mix-old | --old-test) option=$word ;;
-      --continue) continues=1 option='' ;;
-      --*) arguments+=("$word") && option='' ;;
-      *) if [[ -n "$option" ]]; then add_file "$option" "$word"; else arguments+=("$word"); fi ;;
-    esac
-    if [[ "$option" == --mix-old ]]; then mixes_old=1; fi
-    if [[ "$word" == --task=* ]]; then task=${word#*=}; fi
-    if [[ "$previous" == --task ]]; then task=$word; fi
-    if [[ "$word" == --init-from || "$word" == --init-from=* ]]; then fine_tunes=1; fi
-    previous=$word
-  done
-}
-sort_arguments "$@"
-
-case $task in
-  lm)
-    # shellcheck source=recipes/lib/own_lines.sh
-    source "$(dirname "${BASH_SOURCE[0]}")/lib/own_lines.sh"
-    ;;
-  *)
-    # shellcheck source=recipes/lib/own_pairs.sh
-    source "$(dirname "${BASH_SOURCE[0]}")/lib/own_pairs.sh"
-    ;;
-esac
-
-main_recipe ${arguments[@]+"${arguments[@]}"}
+step clean python "$prep/own_text.py" --pair "$pair" "${arguments[@]}" --output "$work/raw" --report "$work/corpus.json"
+pairs=0
+if [[ -z $dry_run ]]; then pairs=$(wc -l <"$work/raw/train.${pair%-*}"); fi
+if ((pairs <= 10000)); then
+  pieces=1000 interval=100 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
+elif ((pairs <= 100000)); then
+  pieces=4000 interval=250 training=(--arch vaswani_tiny --dropout .3 --max-tokens 4096 --warmup-updates 1000 --lr-factor 1.2649 --max-update 20000)
+elif ((pairs <= 1000000)); then
+  pieces=8000 interval=1000 training=(--arch vaswani_tiny --dropout .1 --max-tokens 8192 --warmup-updates 2000 --lr-factor 2.5298 --max-update 50000)
+else
+  pieces=32000 interval=1500 training=(--arch vaswani_base --dropout .1 --max-tokens 4096 --update-freq $((workers < 8 ? 8 / workers : 1)) --max-update 100000)
+fi
+model=$work/pieces.model dictionary=$work/dictionary patience=8
+if [[ -n $init_from ]]; then
+  [[ -f $init_from/sentencepiece.model ]] || die "--init-from $init_from: no bundle of this recipe"
+  model=$init_from/sentencepiece.model dictionary=$init_from/dict.${pair%-*}.txt patience=5 interval=25
+  training+=(--warmup-updates 100 --lr-factor .06 --max-update 2000 --finetune-from-model "$init_from/model.pt" --arch)
+  while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/bundle_flags.py" "$init_from")
+else
+  if is_tiny; then training+=(--arch vaswani_debug); fi
+  step learn python "$prep/wordpiece.py" learn --at-most --size "$(or_tiny $pieces 400)" --output "$model" \
+    --input "$work/raw/train.${pair%-*}" "$work/raw/train.${pair#*-}"
+  step dictionary python "$prep/wordpiece.py" dictionary --model "$model" --output "$dictionary"
+fi
+step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
+step binarize binarize "$work/pieces" --srcdict "$dictionary" --padding-factor 1
+step train train "${training[@]}" --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
+  --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \
+  --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"
+step average vaswani average --inputs "$work/checkpoints" --best "$(or_tiny 5 2)" --output "$work/averaged.pt"
+step translate translate
+step score score "$model" --language "${pair#*-}"
+step bundle bundle lowercase=false tokenizer=none normalize_punctuation=false subwords=sentencepiece "codes=$model" beam=4
+finish "own text, $pair, test" "bleu=$work/bleu.json"

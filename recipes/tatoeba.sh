@@ -4,62 +4,46 @@
 #   bash recipes/tatoeba.sh --pair en-de
 #   bash recipes/tatoeba.sh --pair en-fr --data /data/tatoeba-en-fr
 #
-# Batch: 8,192 tokens x 1 GPU (or the CPU) x update-freq 1 = 8,192 tokens an update, with padding;
-# about 200 updates an epoch. Peak learning rate 5e-3 = lr-factor 2.53 x 128^-0.5 x 2000^-0.5.
-# Expected: no score is published for this split. docs/results/ancestors.md has scores of small models.
-#
 # Data: the pairs of manythings.org/anki (from tatoeba.org, CC BY 2.0 FR). The site refuses some
-# scripts; if it does, download deu-eng.zip or fra-eng.zip with a browser and give its folder as
-# --data. No checksum is published, and the download was not tried here: WORK/download/SHA256SUMS
-# keeps the checksum of the first download, and a different file is refused later.
-# There is no standard split. Pairs that share a sentence (compared by letters and digits, case
-# ignored) are in the same split, so that no test sentence occurs in training. --data DIR may also
-# hold plain or .gz text: train, valid and test, each .en and .de (.fr). --scale tiny without --data
-# takes data-prep/toy.
+# scripts: download deu-eng.zip or fra-eng.zip with a browser then, and give its folder as --data.
+# There is no standard split: pairs that share a sentence are in the same split, so that no test
+# sentence occurs in training. --data DIR may also have {train,valid,test}.{en,de}, plain or .gz.
+# Text: tokenized, 1 to 100 tokens, ratio 9, joint BPE of 8,000 operations.
+# Batch: 8,192 tokens with padding, about 200 updates an epoch; peak learning rate 5e-3 =
+# lr-factor 2.5298 x 128^-0.5 x 2000^-0.5; the last 10 epochs are averaged.
+# Expected: no score is published for this split; docs/results/ancestors.md has scores of small models.
 #
-# Options:
-#   --pair en-de|en-fr         languages, also de-en, fr-en (default: en-de)
-#   --operations N             BPE merge operations (default: 8,000)
-set -euo pipefail
+# Option of this recipe:
+#   --pair en-de     languages, also de-en, en-fr, fr-en
+recipe=tatoeba pair=en-de options='pair'
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+begin "$@"
+source=${pair%-*} target=${pair#*-}
+if [[ $pair == *de* ]]; then archive=deu-eng.zip foreign=de; else archive=fra-eng.zip foreign=fr; fi
 
-recipe=tatoeba
-# shellcheck source=recipes/lib/translation.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
-
-lines=(0 2000 2000)
-cleaning=(--max-length 100 --max-ratio 9)
-operations=8000
-max_update=20000
-lr_factor=2.5298
-dropout=0.1
-
-archive_urls() { echo "https://www.manythings.org/anki/$1"; }
-
-# The archive has one file, English before the other language, which is split here.
-unpack_archives() {
-  local name=${archives[0]%-eng.zip}.txt foreign=$target_lang
-  if [[ "$target_lang" == en ]]; then foreign=$source_lang; fi
-  fresh_folder "$work/parts"
-  run python "$prep/unpack.py" --archive "$published/${archives[0]}" \
-    --member "$name" --format column:1 --output "$work/parts/all.en" \
-    --member "$name" --format column:2 --output "$work/parts/all.$foreign"
-  run python "$lib/split_groups.py" "$work/parts/all.en" "$work/parts/all.$foreign" \
-    --output "$work/raw" --train "${lines[0]}" --valid "${lines[1]}" --test "${lines[2]}"
-  if [[ -z "$dry_run" ]]; then rm -r "$work/parts"; fi
-}
-
-recipe_option() { set_option "$@" pair operations || translation_option "$@"; }
-
-recipe_defaults() {
-  case $pair in
-    en-de | de-en) archives=(deu-eng.zip) ;;
-    en-fr | fr-en) archives=(fra-eng.zip) ;;
-    *) die "--pair $pair: must be en-de, en-fr, de-en or fr-en" ;;
-  esac
-  need_counts operations
-  corpora=("all ${archives[0]} sentences")
-  title="tatoeba $pair"
-  check_translation_options
-}
-
-main_recipe "$@"
+if [[ -n $data && ! -f $data/$archive ]]; then
+  step raw raw "$data" train valid test
+elif [[ -z $data ]] && is_tiny; then
+  step raw raw "$toy/$(toy_pair)" train valid test
+else
+  if [[ -z $data ]]; then step download download "https://www.manythings.org/anki/$archive"; fi
+  step unzip python -m zipfile -e "${data:-$work/download}/$archive" "$work/archive"
+  step english to "$work/all.en" cut -f1 "$work/archive/${archive%-eng.zip}.txt"
+  step foreign to "$work/all.$foreign" cut -f2 "$work/archive/${archive%-eng.zip}.txt"
+  step raw python "$prep/split_groups.py" "$work/all.en" "$work/all.$foreign" --output "$work/raw" \
+    --train 0 --valid 2000 --test 2000
+fi
+step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
+step clean clean tok --max-length 100 --max-ratio 9
+step learn-bpe python "$prep/bpe.py" learn --operations 8000 --output "$work/codes" \
+  --input "$work/clean/train.$source" "$work/clean/train.$target"
+step bpe every clean bpe python "$prep/bpe.py" apply --codes "$work/codes"
+step binarize binarize "$work/bpe"
+step train train --arch "$(or_tiny vaswani_tiny vaswani_debug)" --max-tokens 8192 --max-update 20000 \
+  --warmup-updates 2000 --lr-factor 2.5298 --dropout 0.1 --keep-last-epochs 10
+step average vaswani average --inputs "$work/checkpoints" --last "$(or_tiny 10 2)" --output "$work/averaged.pt"
+step translate translate --remove-bpe
+step score score moses --language "$target"
+step bundle bundle lowercase=false tokenizer=moses normalize_punctuation=true subwords=subword-nmt "codes=$work/codes" beam=4
+finish "tatoeba $pair" "bleu=$work/bleu.json"

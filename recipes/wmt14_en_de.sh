@@ -3,47 +3,65 @@
 #
 #   bash recipes/wmt14_en_de.sh --gpus 8
 #   bash recipes/wmt14_en_de.sh --gpus 8 --arch vaswani_big --work work/wmt14_en_de_big
-#   bash recipes/wmt14_en_de.sh --gpus 1        # the same batch size, by gradient accumulation
-#   bash recipes/wmt14_en_de.sh --scale tiny --data /data/newstest
+#   bash recipes/wmt14_en_de.sh --gpus 1        # the same batch, by gradient accumulation
 #
-# Batch: 3,125 tokens per side without padding x 8 GPUs x update-freq 1 = the paper's 25,000 per
-# update, source and target averaged; one GPU: 3,125 x 1 x update-freq 8. --max-tokens counts the
-# longer side with padding. The recipe lowers it from 4,096 until a batch holds 3,125 real tokens
-# (--real-tokens), and logs the number. --max-tokens N is used as given.
-# Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
-# (600) updates, are averaged; beam 4, alpha 0.6. Text: punctuation normalized, tokenized by Moses'
-# rules, pairs of 1 to 250 tokens (of any ratio: the paper kept all 4.5M), one joint BPE of 37,000
-# operations; each language uses only subwords that occur 50 times in it. --padding-factor 8192 gives
-# the embedding matrix the 40,960 rows that agree with the paper's parameter counts.
+# Data: Europarl v7, Common Crawl, News Commentary v9 (www.statmt.org, no published checksums;
+# downloads not tried here); newstest2013 validates, newstest2014 (3,003 sentences) tests, both by
+# sacreBLEU. --data DIR has {train,newstest2013,newstest2014}.{en,de}, plain or .gz.
+# Text: punctuation normalized, tokenized by Moses' rules, pairs of 1 to 250 tokens, one joint BPE of
+# 37,000 operations; a language uses only subwords that occur 50 times in it.
+# Batch: 3,125 tokens a side without padding x 8 GPUs = the paper's 25,000 an update; --real-tokens
+# lowers --max-tokens, which counts padding, until a batch holds so many.
+# Training: 100,000 updates (big: 300,000); the last 5 (20) states, one every 1,500 (600) updates,
+# are averaged; beam 4, alpha 0.6.
 # Expected: 27.3 (base) and 28.4 (big) tokenized BLEU with compounds split (Vaswani et al. 2017,
-# Table 2); users of the same settings report 26.6 to 27.1 for base. sacreBLEU is about 1 lower.
+# Table 2); users of these settings report 26.6 to 27.1 for base. sacreBLEU is about 1 lower.
 #
-# Data: Europarl v7, Common Crawl, News Commentary v9; validation newstest2013, test newstest2014 (all
-# 3,003 sentences), from www.statmt.org. No checksums are published, and the downloads were not tried
-# here: WORK/download/SHA256SUMS keeps the checksums of the first download, and different files are
-# refused later. --data DIR holds the archives, or plain or .gz text: train, newstest2013 (or valid)
-# and newstest2014 (or test), each .en and .de, in DIR or in DIR/en-de. --scale tiny without --data
-# takes data-prep/toy.
-set -euo pipefail
+# Option of this recipe:
+#   --arch NAME     vaswani_base (default), vaswani_big, or any other of `vaswani archs`
+recipe=wmt14_en_de arch=vaswani_base options='arch' pair=en-de
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+begin "$@"
+((8 % workers == 0)) || die "--gpus, --nodes: the batch is meant for 8 GPUs; give 1, 2, 4 or 8 in all"
 
-recipe=wmt14_en_de
-# shellcheck source=recipes/lib/translation.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
-# shellcheck source=recipes/lib/wmt14.sh
-source "$VASWANI_ROOT/recipes/lib/wmt14.sh"
-
-archives=(training-parallel-europarl-v7.tgz training-parallel-commoncrawl.tgz
-  training-parallel-nc-v9.tgz dev.tgz test-full.tgz)
-corpora=(
-  "train training-parallel-europarl-v7.tgz training/europarl-v7.de-en.%"
-  "train training-parallel-commoncrawl.tgz commoncrawl.de-en.%"
-  "train training-parallel-nc-v9.tgz training/news-commentary-v9.de-en.%"
-  "valid dev.tgz dev/newstest2013.%"
-  "test test-full.tgz test-full/newstest2014-deen-@.%.sgm"
-)
-operations=37000
-threshold=50
-
-recipe_defaults() { wmt14_defaults; }
-
-main_recipe "$@"
+if [[ -n $data ]]; then
+  step raw raw "$data" train newstest2013 newstest2014
+elif is_tiny; then
+  step raw raw "$toy/en-de" train valid test
+else
+  step europarl download http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz
+  step commoncrawl download http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz
+  step commentary download http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz
+  training_text() { # LANGUAGE; awk ends the last line of a file where the file doesn't
+    tar -xOf "$work/download/training-parallel-europarl-v7.tgz" "training/europarl-v7.de-en.$1" | awk 1
+    tar -xOf "$work/download/training-parallel-commoncrawl.tgz" "commoncrawl.de-en.$1" | awk 1
+    tar -xOf "$work/download/training-parallel-nc-v9.tgz" "training/news-commentary-v9.de-en.$1" | awk 1
+  }
+  for language in en de; do step "train.$language" to "$work/raw/train.$language" training_text "$language"; done
+  step valid.en to "$work/raw/valid.en" sacrebleu -t wmt13 -l en-de --echo src
+  step valid.de to "$work/raw/valid.de" sacrebleu -t wmt13 -l en-de --echo ref
+  step test.en to "$work/raw/test.en" sacrebleu -t wmt14/full -l en-de --echo src
+  step test.de to "$work/raw/test.de" sacrebleu -t wmt14/full -l en-de --echo ref
+fi
+step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
+step clean clean tok --max-length 250 --max-ratio inf
+step learn-bpe python "$prep/bpe.py" learn --operations 37000 --output "$work/codes" \
+  --input "$work/clean/train.en" "$work/clean/train.de"
+step bpe-all every clean bpe-all python "$prep/bpe.py" apply --codes "$work/codes"
+step count.en python "$prep/bpe.py" vocabulary --input "$work/bpe-all/train.en" --output "$work/vocabulary.en"
+step count.de python "$prep/bpe.py" vocabulary --input "$work/bpe-all/train.de" --output "$work/vocabulary.de"
+step bpe every clean bpe python "$prep/bpe.py" apply --codes "$work/codes" \
+  --vocabulary "$work/vocabulary.{}" --vocabulary-threshold "$(or_tiny 50 5)"
+step binarize binarize "$work/bpe"
+updates=100000 interval=1500 last=5
+if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
+step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
+  --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
+  --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates "$last"
+step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny $last 2)" --output "$work/averaged.pt"
+step translate translate --remove-bpe
+step score score moses --language de
+step bundle bundle lowercase=false tokenizer=moses normalize_punctuation=true subwords=subword-nmt "codes=$work/codes" beam=4 \
+  "vocabulary=$work/vocabulary.en" vocabulary_threshold=50
+finish "WMT14 en-de, newstest2014" "bleu=$work/bleu.json"

@@ -3,52 +3,59 @@
 #
 #   bash recipes/wmt14_en_fr.sh --gpus 8
 #   bash recipes/wmt14_en_fr.sh --gpus 8 --arch vaswani_big_en_fr --work work/wmt14_en_fr_big   # dropout 0.1
-#   bash recipes/wmt14_en_fr.sh --gpus 1        # the same batch size, by gradient accumulation
-#   bash recipes/wmt14_en_fr.sh --scale tiny --data /data/newstest
 #
-# Batch: 3,125 tokens per side without padding x 8 GPUs x update-freq 1 = the paper's 25,000 per
-# update, source and target averaged; one GPU: 3,125 x 1 x update-freq 8. --max-tokens counts the
-# longer side with padding. The recipe lowers it from 4,096 until a batch holds 3,125 real tokens
-# (--real-tokens), and logs the number. --max-tokens N is used as given.
-# Training: 100,000 updates (base), 300,000 (big); the last 5 (20) checkpoints, one every 1,500
-# (600) updates, are averaged; beam 4, alpha 0.6. Text: raw, pairs of 1 to 250 words with a ratio of
-# at most 1.5, one model of 32,000 word pieces for both languages.
-# Expected: tokenized BLEU 38.1 (base); for big the paper prints 41.0 (its text and first versions) and
-# 41.8 (its abstract and Table 2 on arXiv). For this score Moses' tokenizer with -a tokenizes output
-# and reference; compounds are never split.
+# Data: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9 French-English (www.statmt.org, no
+# published checksums; downloads not tried here); newstest2013 validates, newstest2014 tests, both by
+# sacreBLEU. --data DIR has {train,newstest2013,newstest2014}.{en,fr}, plain or .gz.
+# Text: raw, pairs of 1 to 250 words and a ratio of at most 1.5, one model of 32,000 word pieces.
+# Batch: 3,125 tokens a side without padding x 8 GPUs = the paper's 25,000 an update.
+# Training: 100,000 updates (big: 300,000); the last 5 (20) states, one every 1,500 (600) updates,
+# are averaged; beam 4, alpha 0.6.
+# Expected: tokenized BLEU 38.1 (base); for big the paper prints 41.0 (its text and first versions)
+# and 41.8 (its abstract and Table 2 on arXiv). Moses' -a tokenizes both sides of this score.
 #
-# Data: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9 French-English; validation
-# newstest2013, test newstest2014, from www.statmt.org. No checksums are published, and the downloads
-# were not tried here: WORK/download/SHA256SUMS keeps the checksums of the first download, and
-# different files are refused later. --data DIR holds the archives, or plain or .gz text: train,
-# newstest2013 (or valid) and newstest2014 (or test), each .en and .fr, in DIR or in DIR/en-fr.
-# --scale tiny without --data takes data-prep/toy.
-set -euo pipefail
+# Option of this recipe:
+#   --arch NAME     vaswani_base (default), vaswani_big_en_fr, or any other of `vaswani archs`
+recipe=wmt14_en_fr arch=vaswani_base options='arch' pair=en-fr
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+begin "$@"
+((8 % workers == 0)) || die "--gpus, --nodes: the batch is meant for 8 GPUs; give 1, 2, 4 or 8 in all"
 
-recipe=wmt14_en_fr
-# shellcheck source=recipes/lib/translation.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib/translation.sh"
-# shellcheck source=recipes/lib/wmt14.sh
-source "$VASWANI_ROOT/recipes/lib/wmt14.sh"
-
-pair=en-fr
-archives=(training-parallel-europarl-v7.tgz training-parallel-commoncrawl.tgz training-parallel-un.tgz
-  training-parallel-nc-v9.tgz training-giga-fren.tar dev.tgz test-full.tgz)
-corpora=(
-  "train training-parallel-europarl-v7.tgz training/europarl-v7.fr-en.%"
-  "train training-parallel-commoncrawl.tgz commoncrawl.fr-en.%"
-  "train training-parallel-un.tgz un/undoc.2000.fr-en.%"
-  "train training-parallel-nc-v9.tgz training/news-commentary-v9.fr-en.%"
-  "train training-giga-fren.tar giga-fren.release2.fixed.%.gz"
-  "valid dev.tgz dev/newstest2013.%"
-  "test test-full.tgz test-full/newstest2014-fren-@.%.sgm"
-)
-tokenizer=none
-normalize=false
-subwords=wordpiece
-operations=32000
-cleaning=(--max-length 250 --max-ratio 1.5) # the paper has 36M of about 41M pairs
-
-recipe_defaults() { wmt14_defaults; }
-
-main_recipe "$@"
+if [[ -n $data ]]; then
+  step raw raw "$data" train newstest2013 newstest2014
+elif is_tiny; then
+  step raw raw "$toy/en-fr" train valid test
+else
+  for file in wmt13/training-parallel-{europarl-v7,commoncrawl,un}.tgz wmt14/training-parallel-nc-v9.tgz wmt10/training-giga-fren.tar; do
+    step "download-${file##*/}" download "http://www.statmt.org/$file"
+  done
+  training_text() { # LANGUAGE
+    tar -xOf "$work/download/training-parallel-europarl-v7.tgz" "training/europarl-v7.fr-en.$1" | awk 1
+    tar -xOf "$work/download/training-parallel-commoncrawl.tgz" "commoncrawl.fr-en.$1" | awk 1
+    tar -xOf "$work/download/training-parallel-un.tgz" "un/undoc.2000.fr-en.$1" | awk 1
+    tar -xOf "$work/download/training-parallel-nc-v9.tgz" "training/news-commentary-v9.fr-en.$1" | awk 1
+    tar -xOf "$work/download/training-giga-fren.tar" "giga-fren.release2.fixed.$1.gz" | gzip -dc | awk 1
+  }
+  for language in en fr; do step "train.$language" to "$work/raw/train.$language" training_text "$language"; done
+  step valid.en to "$work/raw/valid.en" sacrebleu -t wmt13 -l en-fr --echo src
+  step valid.fr to "$work/raw/valid.fr" sacrebleu -t wmt13 -l en-fr --echo ref
+  step test.en to "$work/raw/test.en" sacrebleu -t wmt14/full -l en-fr --echo src
+  step test.fr to "$work/raw/test.fr" sacrebleu -t wmt14/full -l en-fr --echo ref
+fi
+step clean clean raw --max-length 250 --max-ratio 1.5
+step learn-pieces python "$prep/wordpiece.py" learn --size "$(or_tiny 32000 400)" --output "$work/pieces.model" \
+  --input "$work/clean/train.en" "$work/clean/train.fr"
+step dictionary python "$prep/wordpiece.py" dictionary --model "$work/pieces.model" --output "$work/dictionary"
+step pieces every clean pieces python "$prep/wordpiece.py" apply --model "$work/pieces.model"
+step binarize binarize "$work/pieces" --srcdict "$work/dictionary"
+updates=100000 interval=1500 last=5
+if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
+step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
+  --update-freq $((8 / workers)) --max-update "$updates" --no-epoch-checkpoints \
+  --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates "$last"
+step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny $last 2)" --output "$work/averaged.pt"
+step translate translate
+step score score "$work/pieces.model" --language fr
+step bundle bundle lowercase=false tokenizer=none normalize_punctuation=false subwords=sentencepiece "codes=$work/pieces.model" beam=4
+finish "WMT14 en-fr, newstest2014" "bleu=$work/bleu.json"

@@ -21,7 +21,7 @@ VASWANI_GROUPS="test" source "$root/recipes/lib/env.sh"
 # interface of translation, and the rules of the house. The searches, recipes, commands and trainings
 # are left to the full run.
 quick=(tests/{modules,model,kernels,figures} tests/fairseq_plugin/test_*.py tests/inference/test_translator.py
-  tests/test_imports.py tests/docs/test_pages.py tests/recipes/test_plain_english.py)
+  tests/test_imports.py tests/docs/test_pages.py)
 
 fast=
 if [[ "${1:-}" == --fast ]]; then

@@ -101,8 +101,16 @@ def test_a_recipe_on_made_text_connects_nowhere(recipe, tmp_path):
     probe = [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 9))"]
     seen = subprocess.run(probe, env=environment, capture_output=True, text=True)
     assert "NETWORK: socket." in seen.stderr, "the test could see nothing"
-    options = ["--cpu", "--scale", "tiny", "--work", tmp_path / "work", "--stop-stage", "2"]
+    options = [
+        "--cpu",
+        "--scale",
+        "tiny",
+        "--work",
+        tmp_path / "work",
+        "--until",
+        "bpe" if recipe == "quickstart" else "code",
+    ]
     done = run_bash(REPO / "recipes" / f"{recipe}.sh", *options, **environment)
     assert done.returncode == 0, done.stderr
     assert "NETWORK" not in done.stderr
-    assert ("first_lines.py" if recipe == "quickstart" else ".py") in watched.read_text()
+    assert ("bpe.py" if recipe == "quickstart" else "code_text.py") in watched.read_text()

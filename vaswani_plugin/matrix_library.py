@@ -1,7 +1,7 @@
 """The library that multiplies float32 matrices: PyTorch's own choice (MKL in its builds) or oneDNN.
 
 PyTorch includes both. Which is faster depends on the processor's vendor as much as on its
-instructions; `recipes/benchmarks/matrix_libraries.sh` measures both, and this file has the results.
+instructions; measurements of both are in docs/evidence, and this file has the results.
 
 Axes: R rows, D inputs, V outputs.
 """

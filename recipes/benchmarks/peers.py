@@ -102,7 +102,7 @@ def pair_of(data: Path) -> tuple[str, str]:
     Raises:
         UserError: it holds no binarized text with subwords in bpe/; says how to make it.
     """
-    remedy = "make it by: bash recipes/multi30k.sh --stop-stage binarize --work DIR"
+    remedy = "make it by: bash recipes/multi30k.sh --until binarize --work DIR"
     languages = languages_of(data / "data-bin")
     if languages is None:
         raise UserError(f"--data {data}: no data-bin/train.*.idx there; {remedy}")

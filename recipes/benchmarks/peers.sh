@@ -2,7 +2,7 @@
 # Ours beside the toolkits that people choose: JoeyNMT, eole (OpenNMT-py's successor), Hugging Face
 # transformers, Sockeye, stock fairseq, CTranslate2. Same text, subwords, sizes, token budget, threads.
 #
-#   bash recipes/multi30k.sh --pair en-de --stop-stage binarize --work work/multi30k
+#   bash recipes/multi30k.sh --pair en-de --until binarize --work work/multi30k
 #   bash recipes/benchmarks/peers.sh --data work/multi30k --quick      about 15 minutes
 #   bash recipes/benchmarks/peers.sh --data work/multi30k              some four hours
 #

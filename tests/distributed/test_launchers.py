@@ -1,6 +1,6 @@
 """Whoever starts the workers, on one node or two, they train as one worker does.
 
-Each command is the one that recipes/lib/launch.sh makes.
+Each is started as a recipe starts it.
 """
 
 import shutil
@@ -21,20 +21,12 @@ from tests.support.scripts import ROOT
 UPDATES = 6  # an epoch and a half by two workers
 SECONDS = 900
 
-# start.sh OPTIONS -- FLAGS: a training as a recipe starts it.
+# start.sh OPTIONS -- FLAGS: a recipe of one step.
 START = f"""
-set -euo pipefail
-recipe=made-up dry_run=''
-source {ROOT}/recipes/lib/common.sh
-training_command() {{ command=(fairseq-train "$@"); add_launcher; }}
-recipe_option() {{ return 1; }}
-options=()
-while [[ "$1" != -- ]]; do options+=("$1"); shift; done
-shift
-parse_options "${{options[@]}}"
-check_launch_options
-training_command "$@"
-"${{command[@]}}"
+recipe=made-up
+source {ROOT}/recipes/common.sh
+begin "$@"
+step train train
 """
 
 # network.sh COMMAND...: runs it with `--node-rank 0` here, and with 1 as on another machine.
@@ -106,13 +98,16 @@ def start(flags, tmp_path) -> tuple:
     """A function of a recipe's options that gives the command."""
     script = tmp_path / "start.sh"
     script.write_text(START)
-    common = ("--user-dir", PLUGIN, "--disable-validation", "--no-progress-bar")
-    training = (*flags, *common, "--save-dir", tmp_path)
-    return lambda *options: ("bash", script, *options, "--cpu", "--", *training)
+    (tmp_path / "data-bin").symlink_to(flags[0])
+    training = (*flags[1:], "--disable-validation", "--save-dir", tmp_path)
+    return lambda *options: (
+        *("bash", script, "--work", tmp_path, *options, "--cpu", "--", *training),
+    )
 
 
 def assert_trained_as(alone: Training, folder: Path, said: str) -> None:
-    assert said.count("done training") == 1, "each worker trained alone"
+    logs = said + "".join(path.read_text() for path in (folder / "logs").glob("*"))
+    assert logs.count("done training") == 1, f"each worker trained alone: {said}"
     together = torch.load(folder / "checkpoint_last.pt")
     assert together["optimizer_history"][-1]["num_updates"] == UPDATES
     assert_same_weights(together["model"], alone.weights())
@@ -127,7 +122,7 @@ def test_two_nodes_on_one_machine(alone, start, tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_on_one_node(alone, start, tmp_path):
-    assert_trained_as(alone, tmp_path, finish(begin(*start("--workers", 2))))
+    assert_trained_as(alone, tmp_path, finish(begin(*start(), "--distributed-world-size", 2)))
 
 
 @pytest.mark.slow

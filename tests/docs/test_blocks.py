@@ -123,8 +123,8 @@ def commands(code: str) -> list[list[str]]:
 @cache
 def recipe_text(name: str) -> str:
     """The recipe and what the recipes share."""
-    files = [REPO / name, *sorted((REPO / "recipes" / "lib").glob("*.sh"))]
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    known = (REPO / "recipes" / "common.sh").read_text(encoding="utf-8")
+    return (REPO / name).read_text(encoding="utf-8") + known
 
 
 def flags_of(command: list[str]) -> list[str]:

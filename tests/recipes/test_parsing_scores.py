@@ -8,7 +8,7 @@ import toy_text
 
 from tests.support.scripts import ROOT
 
-sys.path.insert(0, str(ROOT / "recipes" / "lib"))
+sys.path.insert(0, str(ROOT / "recipes"))
 
 import parsing_scores  # noqa: E402
 

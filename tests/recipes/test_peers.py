@@ -255,7 +255,7 @@ def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ours_and_stock_from_end_to_end(tmp_path: Path) -> None:
     data, work = tmp_path / "data", tmp_path / "a b"
-    made = ("recipes/multi30k.sh", "--scale", "tiny", "--work", data, "--stop-stage", "binarize")
+    made = ("recipes/multi30k.sh", "--scale", "tiny", "--work", data, "--until", "binarize")
     done = run_bash(*made, cwd=REPO)
     assert done.returncode == 0, done.stderr
     command = ("recipes/benchmarks/peers.sh", "--data", data, "--work", work, "--quick")

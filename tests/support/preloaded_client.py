@@ -19,11 +19,8 @@ READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
     *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
 )
-TEXT_SCRIPTS = (
-    *("check_data", "compare_scores", "digests", "first_lines", "hypotheses", "result", "summary"),
-    "text_part",
-)
-"""Scripts of recipes/lib that import neither torch nor fairseq."""
+TEXT_SCRIPTS = (*("bundle_flags", "parsing_scores", "progress", "result"),)
+"""Scripts of recipes that import neither torch nor fairseq."""
 TEXT_COMMANDS = ("archs", "bleu", "evalb", "rouge")
 """Commands of `vaswani` that import neither."""
 READ_LATER = ("PYTHONPATH", "TORCHELASTIC_", "TORCH_NCCL_")  # torchrun sets the last two
@@ -34,7 +31,7 @@ def is_text_program(arguments: list[str]) -> bool:
     folder, _, name = arguments[0].rpartition("/") if arguments else ("", "", "")
     if folder.endswith("data-prep"):
         return name != "bundle.py"
-    if folder.endswith("recipes/lib"):
+    if folder.endswith("recipes"):
         return name.removesuffix(".py") in TEXT_SCRIPTS
     return name == "vaswani" and arguments[1:2] != [] and arguments[1] in TEXT_COMMANDS
 

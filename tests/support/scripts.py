@@ -60,10 +60,3 @@ def assert_one_line_error(done: subprocess.CompletedProcess, *parts: str) -> Non
     assert len(lines) == 1, done.stderr
     for part in parts:
         assert part in lines[0], f"{part!r} is not in {lines[0]!r}"
-
-
-def stages_run(done: subprocess.CompletedProcess) -> list[str]:
-    """The stages of a recipe that succeeded and did something, by its lines on stderr."""
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line for line in done.stderr.split("\n") if ": stage " in line]
-    return [line.split(", ")[1] for line in lines if "done before" not in line]

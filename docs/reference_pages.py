@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from vaswani_plugin import PUBLIC_NAMES, register  # noqa: E402

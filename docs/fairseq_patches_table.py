@@ -1,6 +1,6 @@
 """Prints docs/reference/fairseq-patches.md, made from the docstrings of the patches.
 
-python recipes/lib/fairseq_patches_table.py >docs/reference/fairseq-patches.md
+python docs/fairseq_patches_table.py >docs/reference/fairseq-patches.md
 """
 
 import inspect
@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / part) for part in ("", "data-prep")]
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / part) for part in ("", "data-prep")]
 
 from vaswani_plugin.fairseq_plugin.patches import PATCHES  # noqa: E402
 
 ISSUES = "https://github.com/facebookresearch/fairseq/issues/"
 HEAD = """# What the plugin changes in fairseq
 
-Made by `recipes/lib/fairseq_patches_table.py` from the docstrings in `vaswani_plugin/fairseq_plugin/patches/`: change them there.
+Made by `docs/fairseq_patches_table.py` from the docstrings in `vaswani_plugin/fairseq_plugin/patches/`: change them there.
 
 Each row is a defect of fairseq, as seen by its users, and the function that patches it while the plugin is loaded; fairseq's files stay as they are. A patch does nothing where its defect is gone. Services of training (resuming, preemption, skipped updates) are no patches: `vaswani_plugin/fairseq_plugin/training/trainer.py` is a subclass of fairseq's `Trainer`.
 

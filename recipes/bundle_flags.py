@@ -1,6 +1,6 @@
 """Prints the fairseq-train flags that build a model like a bundle's, one word per line.
 
-    bundle_architecture.py work/quickstart/model
+    bundle_flags.py work/quickstart/model
 
 The first line is the value of --arch. The others are the sizes and kinds in which the model may
 differ from its architecture. Dropout and other regularization are options of the new training.
@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.text.checkpoint_outline import read_outline  # noqa: E402

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from vaswani_plugin.errors import UserError, run  # noqa: E402
 from vaswani_plugin.metrics.evalb import COLLINS, SentenceScore, Totals, compare  # noqa: E402

@@ -18,7 +18,7 @@ from split_groups import (
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
 
-SCRIPT = "recipes/lib/split_groups.py"
+SCRIPT = "data-prep/split_groups.py"
 Pair = tuple[str, str]
 
 

@@ -13,20 +13,18 @@ Axes: N pairs, K different sentences of both sides.
 
 import argparse
 import hashlib
-import sys
 import unicodedata
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import checkout  # noqa: F401
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from vaswani_plugin.errors import UserError, run  # noqa: E402
-from vaswani_plugin.text.lines import read_pairs  # noqa: E402
-from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.text.lines import read_pairs
+from vaswani_plugin.text.outputs import write_atomically
 
 # Larger groups are not held out: a test set of a few sentences and their paraphrases says little.
 LARGEST_GROUP = 6

@@ -1,0 +1,218 @@
+# shellcheck shell=bash disable=SC2034,SC2154  # sourced; some variables are the recipes' alone
+#
+# What the recipes share. A recipe names itself and its own options, begins, and does its steps:
+#
+#   recipe=multi30k pair=en-de options=pair
+#   source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+#   begin "$@"
+#   step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
+#
+# A step that is done leaves WORK/.steps/NAME with its command and is skipped from then on; one that
+# was cut off runs again, and fairseq-train goes on from its last checkpoint by itself.
+set -euo pipefail
+unset CDPATH # with it, cd may print the folder
+export LC_ALL=C.UTF-8
+
+usage() { # the comment on top of the recipe, and the options of all
+  awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
+  cat <<'HELP'
+
+Options of every recipe:
+  --work DIR       everything that the recipe writes (default: work/RECIPE)
+  --data DIR       a folder that has the corpus already
+  --scale tiny     a few sentences and updates: does everything run? The scores mean nothing
+  --from STEP, --until STEP   do STEP and all that follow again; end after STEP
+  --dry-run        print the commands, run nothing
+  --cpu | --gpus N     train on the CPU, or on N GPUs (default: one, where there is one)
+  --nodes N --node-rank R --master HOST:PORT   of N machines that share WORK, this is number R;
+                   number 0 does every step, the others only train
+  -- FLAG...       more flags of fairseq-train; they win over the recipe's
+HELP
+}
+
+say() { printf '%s: %s\n' "$recipe" "$*" >&2; }
+die() { printf '%s: error: %s\n' "$recipe" "$*" >&2 && exit 1; }
+is_tiny() { [[ $scale == tiny ]]; }
+or_tiny() { if is_tiny; then echo "$2"; else echo "$1"; fi; } # FULL TINY: a value by --scale
+
+begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
+  local _name _given
+  root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+  toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
+  work=$root/work/$recipe data='' scale=full from='' until='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
+  extra=() device=() current=''
+  while (($#)); do
+    case $1 in
+      --help | -h) usage && exit ;;
+      --dry-run) dry_run=1 && shift && continue ;;
+      --cpu) gpus=0 && shift && continue ;;
+      --) shift && extra=("$@") && break ;;
+    esac
+    _name=${1#--} && _name=${_name//-/_}
+    [[ $1 == --[a-z]* && " work data scale from until gpus nodes node_rank master ${options-} " == *" $_name "* ]] ||
+      die "$1: no option of this recipe (see --help; flags of fairseq-train come after --)"
+    (($# > 1)) || die "$1: needs a value"
+    printf -v "$_name" %s "$2" && shift 2
+    while (($#)) && [[ $1 != --* ]]; do printf -v "$_name" '%s\n%s' "${!_name}" "$1" && shift; done # --train FILE FILE
+  done
+  [[ $scale == full || $scale == tiny ]] || die "--scale $scale: must be tiny or full"
+  [[ -z $data || -d $data ]] || die "--data $data: no such folder"
+  if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
+  if [[ $work != /* ]]; then work=$PWD/$work; fi
+  gpus=${gpus:-$({ nvidia-smi -L 2>/dev/null || true; } | awk '/^GPU/ { n = 1 } END { print n + 0 }')}
+  [[ $gpus$nodes$node_rank =~ ^[0-9]+$ ]] || die "--gpus, --nodes, --node-rank: must be numbers"
+  ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
+  workers=$((nodes * (gpus > 0 ? gpus : 1)))
+  if ((gpus == 0)); then device=(--cpu); fi
+  if [[ -n $dry_run ]]; then return; fi
+  # shellcheck source=recipes/lib/env.sh
+  source "$root/recipes/lib/env.sh"
+  exec 3>&2
+  mkdir -p "$work/.steps" "$work/logs" || die "--work $work: cannot be made"
+  trap ended EXIT
+  if ((node_rank > 0)); then return; fi
+  if command -v flock >/dev/null; then
+    exec 8>>"$work/.lock"
+    flock -w 5 8 || die "--work $work: another run is at work there; wait for it, or give another folder"
+  fi
+  _given="--data $data --scale $scale"
+  for _name in ${options-}; do _given+=" --${_name//_/-} ${!_name}"; done
+  _given+=" -- ${extra[*]-}"
+  [[ ! -f $work/.options || "$(<"$work/.options")" == "$_given" ]] ||
+    die "--work $work was made with other options ($(<"$work/.options")): give another folder"
+  printf '%s\n' "$_given" >"$work/.options"
+}
+
+ended() { # says where a step failed, and why
+  local status=$?
+  if [[ -z $current ]]; then return; fi
+  tail -n 3 "$log" >&3
+  say "error: step $current ended with exit code $status (all it said: $log); the same command goes on there" 2>&3
+}
+
+step() { # NAME COMMAND...: does it once
+  local name=$1 stamp=$work/.steps/$1 key file
+  log=$work/logs/$name$(if ((node_rank)); then echo ".node$node_rank"; fi).log
+  shift
+  if ((node_rank > 0)) && [[ $name != train ]]; then return; fi
+  if [[ -n $dry_run ]]; then printf '%s' "$name:" && printf ' %q' "$@" && echo && return; fi
+  key=$(printf '%q ' "$@" && declare -f "$1" || true)
+  key=${key//"$work"/WORK} key=${key//"$root"/ROOT}
+  if [[ $from == "$name" || $from == , ]]; then from=, && rm -f "$stamp" "$stamp.begun"; fi
+  for file in "$stamp" "$stamp.begun"; do
+    [[ ! -f $file || "$(<"$file")" == "$key" ]] ||
+      die "step $name was done by another command in $work: give another --work, or --from $name"
+  done
+  if [[ ! -f $stamp ]]; then
+    say "$name"
+    if [[ -f $stamp.begun ]]; then is_new=''; else is_new=1; fi
+    current=$name
+    if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp.begun"; fi
+    "$@" >>"$log" 2>&1
+    if ((node_rank == 0)); then mv "$stamp.begun" "$stamp"; fi
+    current=''
+  fi
+  if [[ $name == "$until" ]]; then say "done until $name, in $work" && exit; fi
+}
+
+to() { # FILE COMMAND...: its output goes to FILE, which appears when it is whole
+  mkdir -p "$(dirname "$1")"
+  "${@:2}" >"$1.part"
+  mv "$1.part" "$1"
+}
+
+text() { # FILE: plain or .gz; with --scale tiny its first 300 lines
+  local file=$1
+  if [[ ! -f $file ]]; then file=$file.gz; fi
+  [[ -f $file ]] || die "$1: no such file, plain or .gz"
+  if [[ $file == *.gz ]]; then gzip -dc -- "$file"; else cat -- "$file"; fi |
+    awk -v most="$(or_tiny 0 300)" 'most == 0 || NR <= most'
+}
+
+download() { # URL: into WORK/download; its sum must be that of SHA256SUMS, or of the first download
+  local folder=$work/download file=$work/download/${1##*/} sum
+  mkdir -p "$folder"
+  if [[ ! -f $file ]]; then
+    curl -fL --retry 3 -C - -o "$file.part" "$1" || die "$1 can't be had: try a browser, then --data DIR"
+    mv "$file.part" "$file"
+  fi
+  sum=$({ sha256sum -- "$file" 2>/dev/null || shasum -a 256 -- "$file"; } | cut -d' ' -f1)
+  grep -qs "  ${1##*/}\$" "$root/recipes/SHA256SUMS" "$folder/SHA256SUMS" || echo "$sum  ${1##*/}" >>"$folder/SHA256SUMS"
+  grep -qsx "$sum  ${1##*/}" "$root/recipes/SHA256SUMS" "$folder/SHA256SUMS" || die "$file is not the published file: delete it"
+}
+
+toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
+
+raw() { # FOLDER TRAIN VALID TEST: the text, as WORK/raw/{train,valid,test}.LANGUAGE
+  local language
+  for language in "${pair%-*}" "${pair#*-}"; do
+    to "$work/raw/train.$language" text "$1/$2.$language"
+    to "$work/raw/valid.$language" text "$1/$3.$language"
+    to "$work/raw/test.$language" text "$1/$4.$language"
+  done
+}
+
+every() { # FROM TO COMMAND...: WORK/FROM/* through the command to WORK/TO/*; {} is the language
+  local from=$1 into=$2 file
+  shift 2
+  for file in {train,valid,test}.{"${pair%-*}","${pair#*-}"}; do
+    to "$work/$into/$file" "${@//\{\}/${file##*.}}" <"$work/$from/$file"
+  done
+}
+
+clean() { # FOLDER LIMIT...: WORK/clean, FOLDER's text with only the training pairs within the limits
+  mkdir -p "$work/clean" && cp "$work/$1"/{valid,test}.* "$work/clean"
+  python "$prep/check_corpus.py" "$work/$1/train".{"${pair%-*}","${pair#*-}"} \
+    --clean "$work/clean/train".{"${pair%-*}","${pair#*-}"} "${@:2}"
+}
+
+binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} with one dictionary of both languages
+  fairseq-preprocess --source-lang "${pair%-*}" --target-lang "${pair#*-}" --joined-dictionary --destdir "$work/data-bin" \
+    --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --workers "$(nproc 2>/dev/null || echo 2)" "${@:2}"
+}
+
+train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
+  local each=$((gpus > 0 ? gpus : 1)) tiny=() command
+  if is_tiny; then tiny=(--max-update 20 --max-tokens 2048 --update-freq 1); fi
+  if is_tiny && [[ $* != *--lr-scheduler* ]]; then tiny+=(--warmup-updates 10); fi
+  if ((node_rank == 0)) && [[ -n $is_new && -d $work/checkpoints ]]; then mv "$work/checkpoints" "$work/checkpoints.$(date +%s)"; fi
+  command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
+    --no-progress-bar --log-format json --log-interval 10 ${device[@]+"${device[@]}"} "$@"
+    ${tiny[@]+"${tiny[@]}"} ${extra[@]+"${extra[@]}"})
+  if ((nodes > 1)); then
+    command=(torchrun --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$each"
+      --master-addr "${master%:*}" --master-port "${master##*:}" --rdzv-conf timeout=43200 --no-python "${command[@]}")
+  elif ((each > 1)); then
+    command+=(--distributed-world-size "$each")
+  fi
+  "${command[@]}" | python "$root/recipes/progress.py" 2>&3 3>&-
+}
+
+translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, in its order
+  to "$work/generate.txt" fairseq-generate "$work/data-bin" --user-dir "$plugin" --task vaswani_translation \
+    --path "$work/averaged.pt" --max-tokens 8192 ${device[@]+"${device[@]}"} "$@"
+  sed -n 's/^H-//p' "$work/generate.txt" | sort -n | cut -f3- >"$work/test.tok"
+}
+
+score() { # MODEL FLAG...: WORK/test.tok as running text, by Moses' rules or a model of word pieces
+  local model=$1
+  shift
+  if [[ $model == moses ]]; then
+    to "$work/test.out" python "$prep/normalize_tokenize.py" --language "${pair#*-}" --detokenize --input "$work/test.tok"
+  else
+    to "$work/test.out" python "$prep/wordpiece.py" undo --model "$model" --input "$work/test.tok"
+  fi
+  to "$work/bleu.json" vaswani bleu --format json --hypothesis "$work/test.out" --reference "$work/raw/test.${pair#*-}" "$@"
+}
+
+bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are preprocessing.json's
+  python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" --pair "$pair" \
+    --output "$work/model" aggressive_dash_splits=false "$@"
+}
+
+finish() { # TITLE FILE...: WORK/result.json of the scores in these files, and a line for people
+  [[ -z $from || $from == , ]] || die "--from $from: no such step"
+  if [[ -n $dry_run ]] || ((node_rank > 0)); then return; fi
+  python "$root/recipes/result.py" "$work" "$recipe" "$@"
+  if [[ -d $work/model ]]; then vaswani card --model "$work/model" --result "$work/result.json" >/dev/null; fi
+}

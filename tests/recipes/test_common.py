@@ -1,0 +1,194 @@
+"""recipes/common.sh: steps, options, files, one training on several nodes."""
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.support.scripts import ROOT, quick_environment, run_bash
+
+RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.sh") if path.stem != "common")
+RECIPE = f"""#!/usr/bin/env bash
+# A recipe of the tests.
+recipe=made name=one files='' options='name files'
+source {shlex.quote(str(ROOT / "recipes" / "common.sh"))}
+begin "$@"
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Write a recipe with these steps, and run it in a work folder with an odd name."""
+
+    def run(steps: str, *args: object, **environment: str) -> subprocess.CompletedProcess:
+        script = tmp_path / "made.sh"
+        script.write_text(RECIPE + steps, encoding="utf-8")
+        return run_bash(script, "--work", tmp_path / "-work ü", *args, **environment)
+
+    return run
+
+
+def test_steps_are_done_once_and_from_a_step_on_again(recipe, tmp_path):
+    steps = "for n in a b c; do step $n bash -c \"echo $n >>'$work/done'\"; done\n"
+    done = tmp_path / "-work ü" / "done"
+    assert recipe(steps).returncode == 0
+    assert recipe(steps).returncode == 0
+    assert done.read_text() == "a\nb\nc\n"
+    assert recipe(steps, "--from", "b").returncode == 0
+    assert done.read_text() == "a\nb\nc\nb\nc\n"
+    assert recipe(steps, "--from", "a", "--until", "a").returncode == 0
+    assert done.read_text() == "a\nb\nc\nb\nc\na\n"
+
+
+@pytest.mark.parametrize(
+    "changed", ["step a echo 2", "f() { echo 2; }\nstep a f"], ids=["a command", "a function"]
+)
+def test_a_changed_step_is_refused(recipe, changed):
+    """The body of a function counts, too."""
+    first = changed.replace("2", "1")
+    assert recipe(first).returncode == 0
+    refused = recipe(changed)
+    assert refused.returncode == 1
+    assert "step a was done by another command" in refused.stderr and "--from a" in refused.stderr
+    assert recipe(changed, "--from", "a").returncode == 0
+
+
+def test_a_failure_is_told_and_goes_on_there(recipe, tmp_path):
+    steps = 'step a touch "$work/a$(date +%N)"\nstep b bash -c "echo lost >&2; exit 3"\n'
+    failed = recipe(steps.replace("$(date +%N)", ""))
+    assert failed.returncode == 3
+    assert "lost" in failed.stderr and "step b ended with exit code 3" in failed.stderr
+    (tmp_path / "-work ü" / "a").unlink()
+    assert recipe('step a touch "$work/a"\nstep b true\n').returncode == 1  # another command
+    mended = recipe('step a touch "$work/a"\nstep b true\n', "--from", "b")
+    assert mended.returncode == 0
+    assert not (tmp_path / "-work ü" / "a").exists(), "a was done before"
+
+
+def test_a_file_appears_when_it_is_whole(recipe, tmp_path):
+    failed = recipe('step a to "$work/out" bash -c "echo half; exit 1"\n')
+    assert failed.returncode == 1
+    assert not (tmp_path / "-work ü" / "out").exists()
+
+
+def test_options(recipe):
+    steps = 'printf "%s|" "$name" "$files" "$scale" "$workers" "${extra[*]}"\n'
+    done = recipe(steps, "--name", "two", "--files", "x y", "z", "--cpu", "--", "--seed", "2")
+    assert done.stdout == "two|x y\nz|full|1|--seed 2|"
+    other = recipe(steps, "--name", "three", "--cpu")
+    assert other.returncode == 1 and "made with other options" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (("--nam", "x"), "--nam: no option of this recipe"),
+        (("--name",), "--name: needs a value"),
+        (("--scale", "huge"), "--scale huge: must be tiny or full"),
+        (("--data", "/nowhere"), "--data /nowhere: no such folder"),
+        (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
+    ],
+)
+def test_mistaken_options_are_one_line(recipe, args, part):
+    done = recipe("step a true\n", *args)
+    assert done.returncode == 1 and done.stdout == ""
+    (line,) = done.stderr.strip().split("\n")
+    assert line.startswith("made: error: ") and part in line
+
+
+def test_two_at_once(recipe, tmp_path):
+    """The second one waits a little, then says so, and the first one ends well."""
+    (tmp_path / "slow.sh").write_text(RECIPE + "step a sleep 8\n", encoding="utf-8")
+    command = ["bash", tmp_path / "slow.sh", "--work", tmp_path / "-work ü"]
+    first = subprocess.Popen(command, env=quick_environment(), stderr=subprocess.DEVNULL)
+    while not (tmp_path / "-work ü" / ".steps" / "a.begun").exists():
+        time.sleep(0.05)
+    second = recipe("step a sleep 8\n")
+    assert second.returncode == 1 and "another run is at work there" in second.stderr
+    assert first.wait() == 0
+
+
+def test_a_killed_step_is_done_again(recipe, tmp_path):
+    steps = "step a bash -c \"echo x >>'$work/x'; [[ -f '$work/go' ]] || sleep 60\"\n"
+    (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
+    work = tmp_path / "-work ü"
+    command = ["bash", tmp_path / "made.sh", "--work", work]
+    first = subprocess.Popen(
+        command, env=quick_environment(), stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not (work / "x").exists():
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    (work / "go").touch()
+    assert recipe(steps).returncode == 0
+    assert (work / "x").read_text() == "x\nx\n"
+
+
+def test_downloads_are_checked(recipe, tmp_path):
+    """Against the first download, where no sum is published."""
+    source = tmp_path / "site" / "text.gz"
+    source.parent.mkdir()
+    source.write_bytes(b"one")
+    steps = f"step a download {source.as_uri()}\n"
+    assert recipe(steps).returncode == 0
+    file = tmp_path / "-work ü" / "download" / "text.gz"
+    assert file.read_bytes() == b"one"
+    file.write_bytes(b"two")
+    refused = recipe(steps, "--from", "a")
+    assert refused.returncode == 1 and "is not the published file" in refused.stderr
+    file.unlink()
+    assert recipe(steps.replace("text.gz", "none.gz"), "--from", "a").returncode == 1
+
+
+def test_published_sums_are_well_formed():
+    lines = (ROOT / "recipes" / "SHA256SUMS").read_text().split("\n")[:-1]
+    names = [line.split("  ")[1] for line in lines]
+    assert len(set(names)) == len(names)
+    assert all(len(line.split("  ")[0]) == 64 for line in lines)
+
+
+def test_a_node_trains_and_does_nothing_else(recipe, tmp_path):
+    """Each node runs torchrun with its rank; node 0 does all steps, the others wait for it."""
+    (tmp_path / "bin").mkdir()
+    torchrun = tmp_path / "bin" / "torchrun"
+    torchrun.write_text('#!/bin/sh\necho torchrun "$@"\n')
+    torchrun.chmod(0o755)
+    steps = 'PATH="$bin:$PATH"\nstep raw echo raw\nstep train train --arch x\n'
+    nodes = ("--nodes", 2, "--gpus", 4, "--master", "host:1")
+    for rank in (1, 0):
+        done = recipe(steps, *nodes, "--node-rank", rank, bin=str(tmp_path / "bin"))
+        assert done.returncode == 0, done.stderr
+        logs = tmp_path / "-work ü" / "logs"
+        words = (
+            (logs / f"train{'.node1' if rank else ''}.log")
+            .read_text()
+            .split("torchrun ")[-1]
+            .split()
+        )
+        assert words[words.index("--node-rank") + 1] == str(rank)
+        assert words[words.index("--nproc-per-node") + 1] == "4"
+        assert ("raw:" in done.stderr or "made: raw" in done.stderr) == (rank == 0)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_prints_its_commands_and_its_help(name, tmp_path):
+    """A dry run makes nothing, not even the work folder."""
+    script = ROOT / "recipes" / f"{name}.sh"
+    work = tmp_path / "work"
+    data = {"own_text": ("--train", "a.de", "a.en"), "seq2seq": ("--data", tmp_path)}
+    data["translation_as_completion"] = ("--data", tmp_path)
+    arguments = data.get(name, ())
+    if name == "own_text":
+        for file in arguments[1:]:
+            (tmp_path / file).touch()
+    done = run_bash(script, "--dry-run", "--cpu", "--work", work, *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not work.exists()
+    assert "train: train " in done.stdout or "train-forwards: lstm " in done.stdout
+    shown = run_bash(script, "--help")
+    assert shown.returncode == 0 and f"bash recipes/{name}.sh" in shown.stdout
+    assert "--scale tiny" in shown.stdout
