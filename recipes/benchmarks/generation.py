@@ -13,7 +13,7 @@ from measurement import ROOT, Command, Measurement, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError, run
-from vaswani_plugin.inference.engines import engine_of
+from vaswani_plugin.inference.engine import engine_of
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.outputs import write_atomically, write_json
 

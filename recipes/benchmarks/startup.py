@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from vaswani_plugin.errors import UserError, run  # noqa: E402
-from vaswani_plugin.inference.engines import engine_of  # noqa: E402
+from vaswani_plugin.inference.engine import engine_of  # noqa: E402
 
 MEASURE = "import torch"
 TEXTS = {

@@ -21,8 +21,7 @@ from vaswani_plugin.export.fairseq_engine import FairseqEngine
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
-from vaswani_plugin.inference.engine import Decoded, Engine
-from vaswani_plugin.inference.engines import load_engine
+from vaswani_plugin.inference.engine import Decoded, Engine, load_engine
 from vaswani_plugin.search.options import SearchOptions
 
 if find_spec("ctranslate2") is None:

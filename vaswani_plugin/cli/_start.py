@@ -60,7 +60,7 @@ def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Tra
         OSError: a file can't be read.
     """
     from vaswani_plugin.export import foreign
-    from vaswani_plugin.inference.engines import engine_of
+    from vaswani_plugin.inference.engine import engine_of
 
     chosen = {"fairseq": "torch"}.get(engine, engine) or engine_of(args.model)
     if chosen == "ctranslate2":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
-from vaswani_plugin.inference.engines import dtype_of
+from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.text.pipeline import Pipeline
 

@@ -1,10 +1,21 @@
-"""The interface of engines, which decode batches of subwords for a `Translator`."""
+"""The interface of engines, which decode batches of subwords for a `Translator`, and their choice.
+
+An engine is imported when it is chosen: torch takes a second to import, and CTranslate2's engine
+needs none.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
+from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
+
+if TYPE_CHECKING:
+    import torch
 
 Tokens = Sequence[str]
 
@@ -68,3 +79,91 @@ class Engine(Protocol):
         Raises:
             UserError: the model has none that can be shown.
         """
+
+
+ENGINES = ("torch", "ctranslate2", "onnxruntime")
+MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
+"""The engine of a bundle that holds this file."""
+LOAD_FOREIGN = "load it by vaswani_plugin.export.foreign.load_translator"
+
+
+def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":
+    """PyTorch's type of a name.
+
+    Args:
+        dtype: such as "bfloat16" or "torch.bfloat16"; a type, and None, is returned as it is.
+
+    Raises:
+        UserError: there is no such type, or it is none of weights.
+    """
+    import torch
+
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.")
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UserError(f"dtype is {name!r}, which is no type of weights: give float16")
+    return found
+
+
+def engine_of(folder: Path) -> str:
+    """The engine, one of `ENGINES`, that a bundle was made for."""
+    return next((MADE_FOR[name] for name in MADE_FOR if (folder / name).is_file()), "torch")
+
+
+def load_engine(
+    bundle: Bundle,
+    name: str | None,
+    device: "str | torch.device",
+    dtype: "str | torch.dtype | None",
+    threads: int | None,
+) -> Engine:
+    """Load a bundle's model into an engine; see `Translator.from_pretrained`.
+
+    Args:
+        bundle: of a translation model.
+        name: one of `ENGINES`; None: the one that the bundle was made for.
+        device: where to decode, such as "cpu" or "cuda".
+        dtype: of the weights, such as "float16"; None: as they are stored.
+        threads: of the CPU; None: the engine's choice.
+
+    Raises:
+        ForeignModel: only fairseq builds the model; a note names the function that loads it.
+        ValueError: no engine of that name, or one that can't load the bundle.
+        OSError: a file can't be read.
+    """
+    if name not in (None, *ENGINES):
+        raise UserError(f"engine is {name!r}; it must be one of {', '.join(ENGINES)}")
+    precision = None if dtype is None else str(dtype).removeprefix("torch.")
+    name = name or engine_of(bundle.folder)
+    if name == "ctranslate2":
+        from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
+
+        return CTranslate2Engine(bundle.folder, str(device), precision or "default", threads or 0)
+    if name == "onnxruntime":
+        if not str(device).startswith("cpu") or precision is not None:
+            raise UserError(
+                "onnxruntime computes on the CPU, in the export's own precision: give --cpu "
+                "(device='cpu' in Python) and no other precision"
+            )
+        from vaswani_plugin.inference.onnx_engine import OnnxEngine
+
+        return OnnxEngine(bundle, threads)
+    return _load_torch_engine(bundle, str(device), precision, threads)
+
+
+def _load_torch_engine(
+    bundle: Bundle, device: str, precision: str | None, threads: int | None
+) -> Engine:
+    import torch
+
+    from vaswani_plugin.inference.search_engine import SearchEngine
+
+    place = torch.device(device)
+    dtype = dtype_of(precision)
+    try:
+        return SearchEngine(bundle.load_transformer(), place, dtype, threads)
+    except ForeignModel as foreign:
+        foreign.add_note(LOAD_FOREIGN)
+        raise

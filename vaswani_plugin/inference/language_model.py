@@ -29,7 +29,7 @@ from vaswani_plugin.inference.completion import (
     Prompt,
     TextCoder,
 )
-from vaswani_plugin.inference.engines import dtype_of
+from vaswani_plugin.inference.engine import dtype_of
 from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
 from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import require_at_least

@@ -18,8 +18,7 @@ from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.batching import batches_by_length, one_or_many, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import Decoded
-from vaswani_plugin.inference.engines import dtype_of
+from vaswani_plugin.inference.engine import Decoded, dtype_of
 from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import require_at_least
 from vaswani_plugin.inference.search_engine import TokenDictionary, decode, source_rows

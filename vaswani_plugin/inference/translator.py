@@ -20,8 +20,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_into_buffers
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import Decoded, Engine
-from vaswani_plugin.inference.engines import dtype_of, load_engine
+from vaswani_plugin.inference.engine import Decoded, Engine, dtype_of, load_engine
 from vaswani_plugin.inference.loading import LoadedFromFiles
 from vaswani_plugin.inference.options import (
     TranslateOptions,
@@ -84,7 +83,7 @@ class Translator(LoadedFromFiles):
             device: where to decode, such as "cpu" or "cuda".
             dtype: of the weights, such as torch.bfloat16 or "bfloat16"; None: as they are stored.
             threads: of the CPU, for each call; None: the engine's choice.
-            engine: one of `engines.ENGINES`; None: the one that the bundle was made for.
+            engine: one of `engine.ENGINES`; None: the one that the bundle was made for.
 
         Raises:
             ForeignModel: only fairseq builds this model: `export.foreign.load_translator` loads it.
