@@ -445,7 +445,7 @@ def test_half_precision_translates_much_the_same(folder, translator):
 
 
 def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):
-    def fail(*args):
+    def fail(*args, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Search, "run", fail)
