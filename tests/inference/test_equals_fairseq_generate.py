@@ -88,3 +88,8 @@ def test_all_of_the_n_best(trained, translator, lines):
     assert len(expected) == sum(len(t.hypotheses) for t in found) == 5 * len(some)
     flat = [h for t in found for h in t.hypotheses]
     require_equal(flat, expected)
+
+
+def test_the_bundle_tells_the_longest_sentence_of_the_training(trained, translator):
+    lengths = [translator.count_tokens(line) for line in trained.lines("train.src")]
+    assert translator.settings.longest_trained == max(lengths)
