@@ -1,7 +1,8 @@
 """One decoding step of `modules.transformer.Decoder` or `LanguageModel` with packed weights.
 
 Replaces the decoder's own `forward` in the search, for all beams of a batch at once.
-Gain: `vaswani_tiny` decodes several times as fast on a CPU (`recipes/benchmarks/decoding.sh`).
+Gain: `vaswani_tiny` decodes 2.1 times as fast in batches, 1.3 times one sentence at a time
+(Multi30k, beam 4, one thread of an Intel Xeon with AVX-512).
 
 A decoder is packed only if this file knows every part of it, by exact class and by the names of its
 attributes, and if nothing is hooked to a part. Everything else decodes with its own `forward`.
