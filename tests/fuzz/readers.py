@@ -124,7 +124,6 @@ _CORPORA = {
     "split_groups.py text.en text.de --output out --valid 1 --test 1": "text.en",
     "text_part.py text.en.gz --from 0.2 --to 0.9": "text.en.gz",
     "first_lines.py 3 text.en": "text.en",
-    "fetch.py --url text.en --no-checksum --output fetched": "text.en fetched.part.json",
 }
 _SUBWORDS = {
     "bpe.py learn --input words/train.en --output out --workers 1": "words/train.en",

@@ -181,8 +181,6 @@ def _runs(root: Path) -> None:
     (root / "run" / "result.json").write_text(json.dumps(RESULT), encoding="utf-8")
     (root / "bleu.json").write_text(json.dumps(SCORES), encoding="utf-8")
     (root / "cache.json").write_text(json.dumps({"x": [[1, 2, 3, 4], "0" * 64]}), encoding="utf-8")
-    part = {"url": "http://127.0.0.1:1/x", "version": "1"}
-    (root / "fetched.part.json").write_text(json.dumps(part), encoding="utf-8")
 
 
 def write_samples(root: Path) -> None:

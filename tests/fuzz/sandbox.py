@@ -111,8 +111,6 @@ class _Watch:
                 not all(path.startswith(self.inside) for path in paths)
                 or _FORBIDDEN.match(event) is not None
             )
-        if event == "urllib.Request":  # fetch.py, which takes local copies too
-            return not arguments[0].startswith("file:")
         return _FORBIDDEN.match(event) is not None
 
 

@@ -21,7 +21,7 @@ def test_a_message_is_one_printable_line():
 @pytest.mark.parametrize(
     "script",
     [
-        *("binarize.py", "bpe.py", "bundle.py", "check_corpus.py", "fetch.py"),
+        *("binarize.py", "bpe.py", "bundle.py", "check_corpus.py"),
         *("normalize_tokenize.py", "unpack.py", "wordpiece.py"),
     ],
 )
