@@ -33,10 +33,10 @@ else
   step europarl download http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz
   step commoncrawl download http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz
   step commentary download http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz
-  training_text() { # LANGUAGE; awk ends the last line of a file where the file doesn't
-    tar -xOf "$work/download/training-parallel-europarl-v7.tgz" "training/europarl-v7.de-en.$1" | awk 1
-    tar -xOf "$work/download/training-parallel-commoncrawl.tgz" "commoncrawl.de-en.$1" | awk 1
-    tar -xOf "$work/download/training-parallel-nc-v9.tgz" "training/news-commentary-v9.de-en.$1" | awk 1
+  training_text() { # LANGUAGE; no carriage returns inside lines, and every file ends its last line
+    tar -xOf "$work/download/training-parallel-europarl-v7.tgz" "training/europarl-v7.de-en.$1" | tr '\r' ' ' | awk 1
+    tar -xOf "$work/download/training-parallel-commoncrawl.tgz" "commoncrawl.de-en.$1" | tr '\r' ' ' | awk 1
+    tar -xOf "$work/download/training-parallel-nc-v9.tgz" "training/news-commentary-v9.de-en.$1" | tr '\r' ' ' | awk 1
   }
   for language in en de; do step "train.$language" to "$work/raw/train.$language" training_text "$language"; done
   step valid.en to "$work/raw/valid.en" sacrebleu -t wmt13 -l en-de --echo src

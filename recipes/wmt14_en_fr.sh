@@ -31,11 +31,11 @@ else
     step "download-${file##*/}" download "http://www.statmt.org/$file"
   done
   training_text() { # LANGUAGE
-    tar -xOf "$work/download/training-parallel-europarl-v7.tgz" "training/europarl-v7.fr-en.$1" | awk 1
-    tar -xOf "$work/download/training-parallel-commoncrawl.tgz" "commoncrawl.fr-en.$1" | awk 1
-    tar -xOf "$work/download/training-parallel-un.tgz" "un/undoc.2000.fr-en.$1" | awk 1
-    tar -xOf "$work/download/training-parallel-nc-v9.tgz" "training/news-commentary-v9.fr-en.$1" | awk 1
-    tar -xOf "$work/download/training-giga-fren.tar" "giga-fren.release2.fixed.$1.gz" | gzip -dc | awk 1
+    tar -xOf "$work/download/training-parallel-europarl-v7.tgz" "training/europarl-v7.fr-en.$1" | tr '\r' ' ' | awk 1
+    tar -xOf "$work/download/training-parallel-commoncrawl.tgz" "commoncrawl.fr-en.$1" | tr '\r' ' ' | awk 1
+    tar -xOf "$work/download/training-parallel-un.tgz" "un/undoc.2000.fr-en.$1" | tr '\r' ' ' | awk 1
+    tar -xOf "$work/download/training-parallel-nc-v9.tgz" "training/news-commentary-v9.fr-en.$1" | tr '\r' ' ' | awk 1
+    tar -xOf "$work/download/training-giga-fren.tar" "giga-fren.release2.fixed.$1.gz" | gzip -dc | tr '\r' ' ' | awk 1
   }
   for language in en fr; do step "train.$language" to "$work/raw/train.$language" training_text "$language"; done
   step valid.en to "$work/raw/valid.en" sacrebleu -t wmt13 -l en-fr --echo src
