@@ -25,6 +25,7 @@ from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 from vaswani_plugin.text import wordpiece
+from vaswani_plugin.text.characters import remove_invisible
 
 transformers = pytest.importorskip(
     "transformers", reason="Hugging Face's transformers is missing: pip install '.[huggingface]'"
@@ -135,7 +136,7 @@ def test_tokenizers_agree(exported):
         transformers.AutoTokenizer.from_pretrained(folder),
     )
     dictionary = Bundle.load(bundle).load_transformer().source
-    for line in LINES:
+    for line in map(remove_invisible, LINES):  # MarianTokenizer can't leave characters out
         pieces = pipeline.encode(line).split()
         assert tokenizer.tokenize(line) == pieces
         numbers = [*map(dictionary.index, pieces), dictionary.eos()]

@@ -22,6 +22,7 @@ from sacremoses.util import CJKChars
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import read_merges
+from vaswani_plugin.text.characters import MEANINGLESS
 from vaswani_plugin.text.coding import LETTERS, NOTHING, decode_characters
 from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, Dictionary
 from vaswani_plugin.text.settings import Settings, TextSettings
@@ -252,7 +253,10 @@ def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> di
     merges = _merges(model / str(settings.codes))
     return {
         **_frame(dictionary),
-        "normalizer": {"type": "Sequence", "normalizers": words},
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [replace(MEANINGLESS.pattern, ""), *words],
+        },
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "post_processor": _template(dictionary, ends=True),
         "decoder": {

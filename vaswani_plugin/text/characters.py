@@ -31,7 +31,7 @@ _EMOJI = "\u2190-\u2bff\ufe0f\u20e3\U0001f000-\U0001faff"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\uaa60-\uaa7f"
 
 _ANY = re.compile(f"[{_NEVER}{_JOINERS}{_BREAK}{_DIRECTIONS}{_TAGS}]").search
-_MEANINGLESS = re.compile(
+MEANINGLESS = re.compile(
     f"[{_NEVER}]"
     f"|(?<![{_JOINING}{_EMOJI}{_JOINERS}])[{_JOINERS}]"
     f"|(?<![{_UNSPACED}]){_BREAK}|{_BREAK}(?![{_UNSPACED}])"
@@ -48,6 +48,6 @@ def remove_invisible(line: str) -> str:
     if not _LETTER_FROM_RIGHT(line):
         line = _DIRECTION.sub("", line)
     # Again, because one character may have been kept only by the one before it.
-    while (shorter := _MEANINGLESS.sub("", line)) != line:
+    while (shorter := MEANINGLESS.sub("", line)) != line:
         line = shorter
     return line
