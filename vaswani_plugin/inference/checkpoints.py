@@ -26,7 +26,6 @@ import torch
 from torch import _weights_only_unpickler
 
 from vaswani_plugin.errors import wants_traceback
-from vaswani_plugin.inference.safetensors_file import load_safetensors
 from vaswani_plugin.text.fork_lock import ForkLock
 
 Checkpoint = dict[str, Any]
@@ -89,6 +88,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
         ValueError: it would run code, is truncated, or is no fairseq checkpoint; names the file.
     """
     if path.suffix == ".safetensors":
+        # Training needs no safetensors, and this file serves it, too.
+        from vaswani_plugin.inference.safetensors_file import load_safetensors
+
         return load_safetensors(path)
     if claims_more_than_it_holds(path):
         raise ValueError(f"{path}: no fairseq checkpoint: its parts are larger than the file")
