@@ -97,7 +97,7 @@ step() { # NAME COMMAND...: does it once
   if ((node_rank > 0)) && [[ $name != train ]]; then return; fi
   if [[ -n $dry_run ]]; then printf '%s' "$name:" && printf ' %q' "$@" && echo && return; fi
   key=$(printf '%q ' "$@" && declare -f "$1" || true)
-  key=${key//"$work"/WORK} key=${key//"$root"/ROOT}
+  for file in "$work WORK" "$root ROOT"; do key=${key//"$(printf %q "${file% *}")"/${file##* }}; done
   if [[ $from == "$name" || $from == , ]]; then from=, && rm -f "$stamp" "$stamp.begun"; fi
   for file in "$stamp" "$stamp.begun"; do
     [[ ! -f $file || "$(<"$file")" == "$key" ]] ||
@@ -156,12 +156,13 @@ every() { # FROM TO COMMAND...: WORK/FROM/* through the command to WORK/TO/*; {}
   local from=$1 into=$2 file
   shift 2
   for file in {train,valid,test}.{"${pair%-*}","${pair#*-}"}; do
+    if [[ ! -f $work/$from/$file ]]; then continue; fi # IWSLT's validation set is cut off later
     to "$work/$into/$file" "${@//\{\}/${file##*.}}" <"$work/$from/$file"
   done
 }
 
 clean() { # FOLDER LIMIT...: WORK/clean, FOLDER's text with only the training pairs within the limits
-  mkdir -p "$work/clean" && cp "$work/$1"/{valid,test}.* "$work/clean"
+  mkdir -p "$work/clean" && cp "$work/$1"/*.* "$work/clean"
   python "$prep/check_corpus.py" "$work/$1/train".{"${pair%-*}","${pair#*-}"} \
     --clean "$work/clean/train".{"${pair%-*}","${pair#*-}"} "${@:2}"
 }

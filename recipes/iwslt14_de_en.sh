@@ -36,7 +36,6 @@ else
   for language in de en; do
     step "train.$language" to "$work/raw/train.$language" training_text "$archive" "$language"
     step "test.$language" to "$work/raw/test.$language" test_text "$archive" "$language"
-    step "valid.$language" to "$work/raw/valid.$language" true # is cut off below
   done
 fi
 step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {} --lowercase --no-normalize
