@@ -30,7 +30,7 @@ from vaswani_plugin.text.fork_lock import ForkLock
 
 Checkpoint = dict[str, Any]
 
-_MULTIARRAY = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
+_MULTIARRAY: Any = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray  # type: ignore[attr-defined]
 _NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
 HARMLESS_GLOBALS = (
     # a model that is registered without a dataclass keeps its flags in a Namespace
@@ -67,7 +67,7 @@ _BROKEN_ARCHIVE = (
     *(RuntimeError, ValueError, LookupError, OverflowError, MemoryError),
 )
 
-_GOOD: set[tuple] = set()
+_GOOD: set[tuple[Any, ...]] = set()
 """Files that this process found intact, by values that change when a file is written."""
 
 _SETTLED = 2.0
@@ -181,7 +181,7 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
         raise
 
 
-def claims_more_than_it_holds(path: str | os.PathLike) -> bool:
+def claims_more_than_it_holds(path: str | os.PathLike[str]) -> bool:
     """Return whether the parts of an archive are larger than its file, which costs memory to read.
 
     `torch.save` compresses nothing. False for other files, which `damage` judges.
@@ -200,7 +200,7 @@ def claims_more_than_it_holds(path: str | os.PathLike) -> bool:
         return claimed > os.fstat(file.fileno()).st_size
 
 
-def damage(path: str | os.PathLike) -> str | None:
+def damage(path: str | os.PathLike[str]) -> str | None:
     """Find damage in a file that `torch.save` wrote.
 
     A file that was found intact is not read again until it changes.
@@ -244,7 +244,7 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, *times
 
 
-def _wrong_sum(file) -> str | None:
+def _wrong_sum(file: Any) -> str | None:
     try:
         with zipfile.ZipFile(file) as archive:
             wrong = archive.testzip()

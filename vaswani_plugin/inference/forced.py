@@ -5,7 +5,7 @@ Axes: B sources, S source length, R pairs, T target length, D d_model, V vocabul
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -81,8 +81,8 @@ class ForcedTransformer:
     def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
         stacks = model.encoder, model.decoder
-        source, target = (stack.positions.max_positions for stack in stacks)
-        self.longest = source, target
+        positions: list[Any] = [stack.positions for stack in stacks]
+        self.longest: tuple[int, int] = (positions[0].max_positions, positions[1].max_positions)
 
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor

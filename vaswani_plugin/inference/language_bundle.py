@@ -162,7 +162,8 @@ class LanguageFiles:
             make, positions, sizes = _builder(family, cfg["model"], task, dictionary)
             if sizes is not None:
                 require_layers(path, state["model"], decoder=sizes.decoder_layers)
-            model = TextModel(with_weights(make, weights, path), positions)
+            decoder: Any = with_weights(make, weights, path)
+            model = TextModel(decoder, positions)
         return LoadedText(model, dictionary, task, sizes)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
 
 import torch
 
@@ -153,7 +153,8 @@ class Parser(LoadedFromFiles):
         threads: int | None = None,
     ) -> None:
         self.model, self.source, self.target, self.pipeline = model, source, target, pipeline
-        self.longest_source: int = model.encoder.positions.max_positions - 1
+        positions: Any = model.encoder.positions
+        self.longest_source: int = positions.max_positions - 1
         """Most units of a sentence."""
         assert isinstance(pipeline.settings, TreeSettings)
         self.settings = pipeline.settings

@@ -13,6 +13,7 @@ from vaswani_plugin.text.sentences import (
     join_sentences,
     split_sentences,
 )
+from vaswani_plugin.text.settings import Settings
 
 USUAL_LENGTH = 250
 """Subwords of a sentence, at most, where a bundle does not tell the longest one of its training."""
@@ -114,11 +115,13 @@ def read_source(
     """
     plain = check_text(text, f"text {number}").replace("\n", " ")
     most = longest
+    settings = pipeline.settings
+    assert isinstance(settings, Settings)
     if one_sentence or pipeline.is_tokenized:
         texts = [plain]
     else:
-        texts = split_sentences(plain, pipeline.settings.source_language)
-        most = min(longest, pipeline.settings.longest_trained or USUAL_LENGTH)
+        texts = split_sentences(plain, settings.source_language)
+        most = min(longest, settings.longest_trained or USUAL_LENGTH)
     borders = WORD_BORDERS[pipeline.subwords]
     sentences = []
     for sentence in texts:
@@ -137,6 +140,7 @@ def join_translation(
 
     A text without words is its own translation.
     """
+    assert isinstance(pipeline.settings, Settings)
     language = pipeline.settings.target_language
     parts: list[tuple[int, list[Decoded]]] = []
     shown: list[list[str]] = []  # of each sentence: the texts of its hypotheses

@@ -189,7 +189,8 @@ class StreamScorer:
     def _go_on(self, window: Window) -> Tensor:
         """(S,): the log-probabilities of the next window, from the state after those before it."""
         part = slice(window.first, window.stop)
-        model: RecurrentLanguageModel = self.model.decoder
+        model = self.model.decoder
+        assert isinstance(model, RecurrentLanguageModel)
         features, states = model.read(self.inputs[part][None].to(self.device), self.states)
         self.states = [(h.detach(), c.detach()) for h, c in states]
         vocabulary = model.embedding.weight.size(0)

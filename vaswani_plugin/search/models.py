@@ -98,7 +98,7 @@ class Model(Protocol):
     """
 
     decoder: Any
-    dictionary: Dictionary | None
+    dictionary: Any
     longest_target: int
 
     def prepare(self) -> tuple[Start, bool]:
