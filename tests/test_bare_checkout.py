@@ -148,7 +148,7 @@ def test_training_and_translating(bare, checkout, data, tmp_path, workers):
 
 def test_scripts_of_data_preparation(checkout, tmp_path):
     """With several workers, too."""
-    environment = make_environment(tmp_path / "environment", "subword-nmt", "numpy")
+    environment = make_environment(tmp_path / "environment", "subword-nmt", "numpy", "tokenizers")
     (tmp_path / "text").write_text("the cat sat on the mat\n" * 50, encoding="utf-8")
     script = os.path.relpath(checkout / "data-prep" / "bpe.py", tmp_path)
     run_here = (environment, tmp_path, "python")

@@ -1,4 +1,4 @@
-"""kernels.sh compares each kernel's absence with all of them; matrix_libraries.sh runs."""
+"""kernels.sh compares each kernel's absence with all of them."""
 
 import json
 import os
@@ -77,9 +77,3 @@ def test_it_runs(toy_data_bin, tmp_path):
         assert list(case["variants"]) == ["all", "without fused_loss", "plain"]
         assert all(row["speed"] > 0 for row in case["variants"].values())
     assert result["processor"] in done.stdout and result["lines"]["fused_loss.py"] > 50
-
-
-def test_matrix_libraries_are_measured():
-    small = ("--threads", 1, "--repetitions", 1, "--shapes", "tiny, d_ff")
-    done = run("matrix_libraries.sh", *small)
-    assert "tiny, d_ff" in done.stdout and "median of all" in done.stdout
