@@ -1,0 +1,32 @@
+"""Recipes run from end to end at --scale tiny."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.support.scripts import ROOT, run_bash
+from tests.support.toy_text import write_toy
+
+
+def run_recipe(name: str, work: Path, *args: object) -> subprocess.CompletedProcess:
+    """Run it to its end."""
+    script = ROOT / "recipes" / f"{name}.sh"
+    done = run_bash(script, "--scale", "tiny", "--cpu", "--work", work, *args, timeout=1500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def result_of(work: Path) -> dict:
+    """What holds of every result.json and its bundle; returns the result."""
+    result = json.loads((work / "result.json").read_text(encoding="utf-8"))
+    assert result["updates"] > 0 and result["parameters"] > 1000
+    assert result["versions"]["torch"] and result["versions"]["fairseq"]
+    assert all(entry["lines"] > 0 for entry in result["data"])
+    assert "not recorded" not in (work / "model" / "README.md").read_text("utf-8").lower()
+    return result
+
+
+def own(folder: Path) -> tuple:
+    """Two files of 600 pairs, as flags of own_text.sh."""
+    write_toy(folder, train=600)
+    return ("--train", folder / "train.en", folder / "train.de")
