@@ -10,7 +10,7 @@ from meta import ROWS, make_criterion, make_meta_model, make_meta_sample, make_m
 from model_factory import make_model, make_task, random_batch
 from search_setup import make_generator, make_peaked_model, make_sample, make_translation_task
 
-from vaswani_plugin.search import source_memory
+from vaswani_plugin.kernels import packed_layers
 
 MASKED, CAUSAL, FREE = "masked", "causal", "free"
 
@@ -76,13 +76,13 @@ def test_only_padded_sources_are_masked_in_the_search(
 ):
     """On a device, too, where a look at the padding would wait."""
     biases = []
-    read = source_memory.SourceMemory.__init__
+    read = packed_layers.SourceMemory.__init__
 
     def noted(self, weights, keys_values, padding):
         biases.append(padding)
         read(self, weights, keys_values, padding)
 
-    monkeypatch.setattr(source_memory.SourceMemory, "__init__", noted)
+    monkeypatch.setattr(packed_layers.SourceMemory, "__init__", noted)
     model = make_peaked_model(31)
     generator = make_generator(make_translation_task(31), [model], beam=3)
     found = generator.generate([], make_sample(sources))

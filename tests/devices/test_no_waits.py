@@ -20,7 +20,7 @@ from meta import (
     train_step,
 )
 
-from vaswani_plugin.fairseq_plugin.models import _recurrent
+from vaswani_plugin.fairseq_plugin.models import recurrent
 
 LENGTHS = {
     "no padding": [7, 7, 7],
@@ -40,7 +40,7 @@ def counted(monkeypatch):
         calls.append(padding)
         return torch.tensor([5, 7, 2], device="cpu")
 
-    monkeypatch.setattr(_recurrent, "lengths_on_cpu", count)
+    monkeypatch.setattr(recurrent, "lengths_on_cpu", count)
     return calls
 
 

@@ -29,7 +29,7 @@ class Reader:
     """A command and the file in its folder that is broken.
 
     Args:
-        command: `vaswani ...`, or a script of data-prep/ or recipes/lib/ with its arguments.
+        command: `vaswani ...`, or a script of data-prep/ or recipes/ with its arguments.
         fuzzed: the file, by its path among the samples.
     """
 
@@ -122,8 +122,6 @@ _CORPORA = {
     "summaries.py --format csv --input articles.csv --output out": "articles.csv",
     "summaries.py --format stories --input stories --output out": "stories/a.story",
     "split_groups.py text.en text.de --output out --valid 1 --test 1": "text.en",
-    "text_part.py text.en.gz --from 0.2 --to 0.9": "text.en.gz",
-    "first_lines.py 3 text.en": "text.en",
 }
 _SUBWORDS = {
     "bpe.py learn --input words/train.en --output out --workers 1": "words/train.en",
@@ -178,7 +176,6 @@ _SCORES = {
     "vaswani rouge --hypothesis text.en --references summaries.jsonl --lead 1": (
         "summaries.jsonl text.en"
     ),
-    "hypotheses.py --generate-output generate.txt --like text.en --output out": "generate.txt",
     "vaswani rescore --data translator --nbest moses.nbest --source short.en --reference text.de "
     "--bpe-codes codes --system a=translator/model.pt --output out --output-nbest out2 --cpu": (
         "moses.nbest short.en codes translator/model.pt translator/dict.de.txt"
@@ -234,12 +231,4 @@ _MODELS = {
 _RUNS = {
     "vaswani cost --run run": "run/result.json run/logs/train.log",
     "vaswani curves run --format json": "run/logs/train.log",
-    "result.py --work run --recipe r --arch a --train-log run/logs/train.log --data text.en "
-    "--path a=logs --tokenized bleu.json --sacrebleu bleu.json --output out.json": (
-        "run/logs/train.log bleu.json"
-    ),
-    "result.py --work run --recipe r --arch a --train-log run/logs/train.log --data text.en.gz "
-    "--scores ppl=bleu.json --output out.json": "bleu.json text.en.gz",
-    "summary.py run/result.json --title t": "run/result.json",
-    "digests.py --cache cache.json text.en text.de": "cache.json",
 }

@@ -1,4 +1,4 @@
-"""recipes/benchmarks/{training,scaling}: tiny runs, their arithmetic, and bad flags."""
+"""recipes/benchmarks/training: tiny runs, their arithmetic, and bad flags."""
 
 import json
 import sys
@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from fairseq.data import data_utils
 from fairseq.data.dictionary import Dictionary
-from torch.backends import mkldnn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import REPO
 from tests.support.scripts import assert_one_line_error, run_bash
@@ -18,7 +15,6 @@ from tests.support.scripts import assert_one_line_error, run_bash
 sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import matrix_rate  # noqa: E402
-import scaling  # noqa: E402
 import training  # noqa: E402
 import training_runs  # noqa: E402
 
@@ -196,64 +192,3 @@ def test_a_damaged_report_is_named(toy_data_bin: Path, tmp_path: Path) -> None:
     setting = training_runs.Setting(toy_data_bin, 100, 1, 0)
     with pytest.raises(UserError, match=r"runs/x\.json: not JSON .*: remove it"):
         training_runs.run_training(tmp_path, "x", "ours", "tiny", setting)
-
-
-def test_exponents() -> None:
-    assert scaling.exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2)
-    assert str(scaling.exponent([1, 2], [3.0, 3.0])) == "0.0"
-
-
-def counted_seconds(step, device, repetitions) -> float:
-    """In the place of the clock: a nanosecond for each operation that PyTorch counts."""
-    plain = sdpa_kernel(SDPBackend.MATH), mkldnn.flags(enabled=False)
-    with plain[0], plain[1], FlopCounterMode(display=False) as counter:
-        step().backward()
-    return counter.get_total_flops() / 1e9
-
-
-SMALL_SCALING = (
-    *("--arch", "vaswani_debug", "--lengths", "8", "32", "64", "--batches", "1", "4"),
-    *("--layers", "1", "4", "--vocabularies", "100", "3000", "--vocabulary", "50"),
-    *("--length", "8", "--tokens", "128", "--repetitions", "1"),
-)
-
-
-def test_scaling_measures_what_is_counted(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(scaling, "seconds", counted_seconds)
-    scaling.main([*SMALL_SCALING, "--work", str(tmp_path)])
-    axes = json.loads((tmp_path / "scaling.json").read_text())["axes"]
-    for name, found in axes.items():
-        assert found["measured_exponent"] == pytest.approx(found["expected_exponent"], abs=2e-3)
-        for point in found["points"]:
-            counted = 1e9 * point["seconds_per_token"]["model"]
-            assert point["flops_per_token"] == pytest.approx(counted), name
-    assert axes["length"]["measured_exponent"].keys() == {"model", *scaling.TABLE_1}
-
-
-def test_scaling_measures_and_draws(tmp_path: Path, capsys) -> None:
-    scaling.main([*SMALL_SCALING, "--work", str(tmp_path)])
-    axes = json.loads((tmp_path / "scaling.json").read_text())["axes"]
-    assert list(axes) == ["length", "batch", "layers", "vocabulary"]
-    points = [point for found in axes.values() for point in found["points"]]
-    assert all(0 < point["seconds_per_token"]["model"] < 1 for point in points)
-    assert [point["sentences"] for point in axes["length"]["points"]] == [16, 4, 2]
-    assert [point["sentences"] for point in axes["batch"]["points"]] == [1, 4]
-    assert axes["batch"]["expected_exponent"]["model"] == 0
-    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out.count("measured exponent") == 6
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--layers", "3"], "--layers: an exponent needs at least two values"),
-        (["--lengths", "0", "5"], "--lengths 0: must be at least 1"),
-        (["--vocabularies", "4", "50"], "--vocabularies 4: must be at least 5"),
-        (["--device", "gpu"], "--device gpu"),
-    ],
-)
-def test_bad_flags_of_scaling(flags: list[str], message: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(scaling.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match=message):
-        scaling.main([*flags, "--work", str(tmp_path / "work")])
-    assert not (tmp_path / "work").exists()
