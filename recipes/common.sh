@@ -167,9 +167,10 @@ clean() { # FOLDER LIMIT...: WORK/clean, FOLDER's text with only the training pa
     --clean "$work/clean/train".{"${pair%-*}","${pair#*-}"} "${@:2}"
 }
 
-binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} with one dictionary of both languages
-  fairseq-preprocess --source-lang "${pair%-*}" --target-lang "${pair#*-}" --joined-dictionary --destdir "$work/data-bin" \
-    --trainpref "$1/train" --validpref "$1/valid" --testpref "$1/test" --workers "$(nproc 2>/dev/null || echo 2)" "${@:2}"
+binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess binarizes them, sooner
+  rm -rf "$work/data-bin"
+  python "$prep/binarize.py" --pair "$pair" --output "$work/data-bin" \
+    --train "$1/train" --valid "$1/valid" --test "$1/test" "${@:2}"
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log

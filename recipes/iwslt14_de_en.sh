@@ -26,16 +26,15 @@ elif [[ -z $data ]] && is_tiny; then
 else
   if [[ -z $data ]]; then step download download http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz; fi
   archive=${data:-$work/download}/de-en.tgz
-  training_text() { tar -xOf "$1" "de-en/train.tags.de-en.$2" | awk '!/^</'; }
-  test_text() { # ARCHIVE LANGUAGE
-    local name
-    for name in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
-      tar -xOf "$1" "de-en/IWSLT14.$name.de-en.$2.xml" | sed -n 's/^ *<seg[^>]*> *\(.*[^ ]\) *<\/seg>.*/\1/p'
-    done | sed 's/&quot;/"/g; s/&apos;/'"'"'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'
-  }
+  tests=(TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012)
+  join_tests() { for name in "${tests[@]}"; do cat "$work/parts/$name.$1"; done; } # LANGUAGE
   for language in de en; do
-    step "train.$language" to "$work/raw/train.$language" training_text "$archive" "$language"
-    step "test.$language" to "$work/raw/test.$language" test_text "$archive" "$language"
+    members=(--member "de-en/train.tags.de-en.$language" --output "$work/raw/train.$language")
+    for name in "${tests[@]}"; do
+      members+=(--member "de-en/IWSLT14.$name.de-en.$language.xml" --output "$work/parts/$name.$language")
+    done
+    step "unpack.$language" python "$prep/unpack.py" --archive "$archive" "${members[@]}"
+    step "test.$language" to "$work/raw/test.$language" join_tests "$language"
   done
 fi
 step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {} --lowercase --no-normalize

@@ -66,7 +66,7 @@ else
   step dictionary python "$prep/wordpiece.py" dictionary --model "$model" --output "$dictionary"
 fi
 step pieces every raw pieces python "$prep/wordpiece.py" apply --model "$model"
-step binarize binarize "$work/pieces" --srcdict "$dictionary" --padding-factor 1
+step binarize binarize "$work/pieces" --dictionary "$dictionary" --padding-factor 1
 step train train "${training[@]}" --patience $patience --keep-best-checkpoints 5 --no-epoch-checkpoints \
   --save-interval 1000000 --validate-interval 1000000 --keep-interval-updates 1 \
   --save-interval-updates "$(or_tiny $interval 5)" --validate-interval-updates "$(or_tiny $interval 5)"

@@ -30,9 +30,7 @@ fi
 
 step raw raw "$data" train valid test
 step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {}
-step binarize fairseq-preprocess --source-lang "$source" --target-lang "$target" --destdir "$work/data-bin" \
-  --trainpref "$work/tok/train" --validpref "$work/tok/valid" --testpref "$work/tok/test" \
-  --nwordssrc "$source_rows" --nwordstgt "$target_rows"
+step binarize binarize "$work/tok" --source-rows "$source_rows" --target-rows "$target_rows"
 updates=0 # 7.5 epochs
 if [[ -z $dry_run ]]; then updates=$((15 * (($(wc -l <"$work/raw/train.$source") + 127) / 128) / 2)); fi
 lstm() { # NAME FLAG...

@@ -48,7 +48,7 @@ step learn-pieces python "$prep/wordpiece.py" learn --size "$(or_tiny 32000 400)
   --input "$work/clean/train.en" "$work/clean/train.fr"
 step dictionary python "$prep/wordpiece.py" dictionary --model "$work/pieces.model" --output "$work/dictionary"
 step pieces every clean pieces python "$prep/wordpiece.py" apply --model "$work/pieces.model"
-step binarize binarize "$work/pieces" --srcdict "$work/dictionary"
+step binarize binarize "$work/pieces" --dictionary "$work/dictionary"
 updates=100000 interval=1500 last=5
 if [[ $arch == *_big* ]]; then updates=300000 interval=600 last=20; fi
 step train train --arch "$(or_tiny "$arch" vaswani_debug)" --max-tokens 4096 --real-tokens "$(or_tiny 3125 500)" \
