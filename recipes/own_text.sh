@@ -22,6 +22,7 @@
 #   --valid, --test FILE [FILE]   the same (default: a part of the training text)
 #   --pair SRC-TGT          languages (default: the endings of the file names)
 #   --init-from BUNDLE      fine-tune this model, with its pieces and a lower rate (peak 5e-4)
+
 # shellcheck disable=SC2034 # read by their names
 recipe=own_text train='' valid='' test='' pair='' init_from='' options='train valid test pair init_from'
 # shellcheck source=recipes/common.sh
