@@ -181,6 +181,10 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
     --no-progress-bar --log-format json --log-interval 10 ${device[@]+"${device[@]}"} "$@"
     ${tiny[@]+"${tiny[@]}"} ${extra[@]+"${extra[@]}"})
+  # Freed blocks of 4 MiB and more go back to the system at once; holes would take half as much again.
+  if [[ " ${command[*]} " == *" --checkpoint-activations "* ]]; then
+    export GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.mmap_threshold=4194304
+  fi
   if ((nodes > 1)); then
     command=(torchrun --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$each"
       --master-addr "${master%:*}" --master-port "${master##*:}" --rdzv-conf timeout=43200 --no-python "${command[@]}")

@@ -10,7 +10,7 @@ from training_runs import ARCHS, PLUGIN, configuration, stock_flags
 from vaswani_plugin.text.lines import read_lines
 
 PEAK_RATE = 2.5e-3
-"""Peak learning rate of the tiny model, as in recipes/benchmarks/stock_translation.sh."""
+"""Peak learning rate of the tiny model, as in recipes/experiments/stock.tsv."""
 
 
 def size_of(name: str) -> dict[str, Any]:

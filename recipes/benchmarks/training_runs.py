@@ -33,7 +33,7 @@ ARCHS = {
 PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 PLUGIN = ROOT / "vaswani_plugin"
 SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
-"""GLIBC_TUNABLES with --checkpoint-activations, as recipes/lib/launch.sh sets it."""
+"""GLIBC_TUNABLES with --checkpoint-activations, as recipes/common.sh sets it."""
 
 # Log-normal sentence lengths, with the spreads of newstest2014's lengths in words. A quarter is
 # added for punctuation and subwords.

@@ -2,8 +2,8 @@
 
     python recipes/config/make_configs.py
 
-Run it after changing a row; tests/test_architectures.py compares the files with what the flags of
-`fairseq-train` give.
+Run it after changing a row; tests/model/test_architectures.py compares the files with what the
+flags of `fairseq-train` give.
 """
 
 import sys
