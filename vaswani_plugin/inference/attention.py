@@ -119,6 +119,11 @@ class Attention:
         """See `HeadWeights.merged`."""
         return replace(self, kinds={k: a.merged(subwords) for k, a in self.kinds.items()})
 
+    def _repr_html_(self) -> str:
+        from vaswani_plugin.inference.notebook import attention_html
+
+        return attention_html(self)
+
 
 def merge_tokens(tokens: list[str], subwords: str) -> list[str]:
     """Returns the words of subwords, as `HeadWeights.merged` labels them.

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
-from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -77,4 +76,8 @@ def one_or_many(
         return next(stream([texts]))
     lines = list(texts)
     found = stream(lines) if progress else stream(lines, buffer=max(1, len(lines)))
-    return list(tqdm(found, total=len(lines), unit=f" {unit}", disable=not progress))
+    if not progress:
+        return list(found)
+    from tqdm.auto import tqdm  # a widget in a notebook
+
+    return list(tqdm(found, total=len(lines), unit=f" {unit}"))

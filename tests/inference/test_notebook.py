@@ -1,0 +1,72 @@
+"""What a notebook shows of results, read back by an HTML parser."""
+
+import numpy as np
+import pytest
+from lxml import html
+from nltk.tree import Tree
+
+from vaswani_plugin.inference.attention import Attention, HeadWeights
+from vaswani_plugin.inference.batching import one_or_many
+from vaswani_plugin.inference.parsing import Parse, ParsedSentence
+from vaswani_plugin.inference.results import Hypothesis, Translation
+
+HOSTILE = '<script>alert("1")</script> & \u0e01'
+
+
+def cells(text: str) -> list[list[str]]:
+    """The texts of a table's cells, row by row."""
+    return [[cell.text_content() for cell in row] for row in html.fromstring(text).iter("tr")]
+
+
+def test_a_translation_is_a_table_of_its_hypotheses():
+    found = [Hypothesis(f"{HOSTILE}{n}", -n, (), (), ()) for n in (1, 2)]
+    shown = Translation(HOSTILE, (), tuple(found))._repr_html_()
+    expected = [
+        ["source", "", HOSTILE],
+        ["1", "-1.00", f"{HOSTILE}1"],
+        ["2", "-2.00", f"{HOSTILE}2"],
+    ]
+    assert cells(shown) == expected
+    assert "<script" not in shown
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder"])
+def test_attention_is_a_heat_map_of_the_last_layer(kind):
+    weights = np.random.default_rng(1).dirichlet(np.ones(3), size=(2, 4, 2))  # (N, H, T, S)
+    heads = HeadWeights(["a", "</s>"], ["x", HOSTILE, "</s>"], weights)
+    table = html.fromstring(Attention("x", "a", {kind: heads})._repr_html_())
+    assert table.xpath("//tr[1]/th//text()") == heads.keys
+    for row, query, expected in zip(
+        table.xpath("//tr")[1:], heads.queries, weights[1].mean(axis=0), strict=True
+    ):
+        assert row.xpath("th/text()") == [query]
+        styles = row.xpath("td/@style")
+        opacity = [float(style.rpartition(",")[2].rstrip(")")) for style in styles]
+        np.testing.assert_allclose(opacity, expected, atol=5e-4)
+    assert "layer 2 of 2, mean of 4 heads" in table.text_content()
+
+
+def tree_of(cell) -> Tree:
+    """The tree that a cell shows: a label above a table of parts, or a tag above a word."""
+    tables = cell.findall("table")
+    if not tables:
+        return Tree(cell.text, [cell.find("br").tail])
+    return Tree(cell.findtext("b"), [tree_of(part) for part in tables[0].find("tr")])
+
+
+def test_a_tree_is_nested_tables():
+    line = "(TOP (S (NP (DT the) (NN <b>&)) (VP (VBZ barks) (ADVP (RB twice)))))"
+    sentence = ParsedSentence(("the", "<b>&", "barks"), (Parse(line, -1.0, (), ()),))
+    shown = html.fromstring(sentence._repr_html_())
+    assert tree_of(shown.find("tr/td")) == Tree.fromstring(line)
+    assert ParsedSentence((), ())._repr_html_() is None
+
+
+def test_a_bar_only_where_it_is_asked_for(capsys):
+    def stream(texts, buffer=1):
+        return iter([text.upper() for text in texts])
+
+    assert one_or_many(["a", "b"], stream, "lines", False) == ["A", "B"]
+    assert capsys.readouterr().err == ""
+    assert one_or_many(["a", "b"], stream, "lines", True) == ["A", "B"]
+    assert "2/2" in capsys.readouterr().err
