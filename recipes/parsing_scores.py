@@ -23,8 +23,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from vaswani_plugin.errors import UserError, run  # noqa: E402
-from vaswani_plugin.metrics.evalb import COLLINS, SentenceScore, Totals, compare  # noqa: E402
-from vaswani_plugin.metrics.published import TABLE_4  # noqa: E402
+from vaswani_plugin.metrics.evalb import (  # noqa: E402
+    COLLINS,
+    TABLE_4,
+    SentenceScore,
+    Totals,
+    compare,
+)
 from vaswani_plugin.text.lines import read_lines  # noqa: E402
 from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
 from vaswani_plugin.text.trees import (  # noqa: E402

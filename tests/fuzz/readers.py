@@ -229,6 +229,5 @@ _MODELS = {
     "vaswani attention --model translator --corpus short.en short.en": "short.en",
 }
 _RUNS = {
-    "vaswani cost --run run": "run/result.json run/logs/train.log",
     "vaswani curves run --format json": "run/logs/train.log",
 }

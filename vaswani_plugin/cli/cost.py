@@ -1,8 +1,7 @@
-"""`vaswani cost`: Table 2, training FLOPs by the paper's method, by counting, and of our runs."""
+"""`vaswani cost`: Table 2, training FLOPs by the paper's method, and by counting."""
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from vaswani_plugin.cli._flags import add_format
@@ -10,8 +9,8 @@ from vaswani_plugin.metrics import cost as report
 from vaswani_plugin.metrics.cost import DEVICES
 from vaswani_plugin.model.architectures import PAPER_VOCABULARY
 
-HELP = "Table 2: training cost in FLOPs, from the time, from the model's size or from a run's log"
-EXAMPLE = "vaswani cost --arch vaswani_base --run work/multi30k --device H100"
+HELP = "Table 2: training cost in FLOPs, from the time or from the model's size"
+EXAMPLE = "vaswani cost --arch vaswani_base --hours 12 --devices 8 --device P100"
 
 
 COUNTED = {
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     time.add_argument("--hours", type=float, metavar="H", help="training time in hours")
     time.add_argument("--devices", type=int, metavar="N", help="number of devices (default: 1)")
     rate = time.add_mutually_exclusive_group()
-    device = f"one of {', '.join(DEVICES)} (with --run, default: the device in its log)"
+    device = f"one of {', '.join(DEVICES)}"
     rate.add_argument("--device", choices=DEVICES, metavar="NAME", help=device)
     teraflops = "for another device: its sustained TFLOP/s"
     rate.add_argument("--teraflops", type=float, metavar="T", help=teraflops)
@@ -40,8 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         count.add_argument(flag, type=int, metavar="N", help=f"{what} (default: {default})")
     updates = "training updates (default: the paper's, 100,000, or 300,000 for vaswani_big)"
     count.add_argument("--updates", type=int, metavar="N", help=updates)
-    runs = "finished runs: a recipe's work folder, its result.json, or a log of fairseq-train"
-    parser.add_argument("--run", type=Path, nargs="+", default=[], metavar="PATH", help=runs)
     add_format(parser)
 
 
@@ -49,12 +46,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the costs asked for, then Table 2.
 
     Raises:
-        ValueError: flags that don't fit, numbers that make no cost, a file that is no log.
-        OSError: a file can't be read.
+        ValueError: flags that don't fit, numbers that make no cost.
     """
     by_time = args.device, args.teraflops, args.devices
-    if args.hours is None and not args.run and any(value is not None for value in by_time):
-        raise ValueError("--devices, --device and --teraflops need --hours or --run")
+    if args.hours is None and any(value is not None for value in by_time):
+        raise ValueError("--devices, --device and --teraflops need --hours")
     counted = {name: getattr(args, name) for name in (*COUNTED, "updates")}
     if args.arch is None and any(value is not None for value in counted.values()):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in counted)
@@ -68,14 +64,9 @@ def run(args: argparse.Namespace) -> int:
             default if counted[name] is None else counted[name]
             for name, (default, _) in COUNTED.items()
         )
-        from vaswani_plugin.figures.flops import by_counting  # imports torch, as below
+        from vaswani_plugin.figures.flops import by_counting  # imports torch
 
         result["by_counting"] = by_counting(args.arch, vocab, tuple(batch), args.updates)
-    result["runs"] = []
-    if args.run:
-        from vaswani_plugin.figures.flops import run_cost
-
-        result["runs"] = [run_cost(path, *rate, args.devices) for path in args.run]
     result["table_2"] = report.table_2()
     result["devices"] = [vars(device) for device in DEVICES.values()]
     print(json.dumps(result) if args.format == "json" else report.as_text(result))

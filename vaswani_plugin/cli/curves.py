@@ -16,7 +16,7 @@ EXAMPLE = "vaswani curves work/multi30k other/train.log --label ours theirs --ou
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
-    log = "a log of fairseq-train (--log-format json or simple), or a recipe's work folder"
+    log = "a log of fairseq-train (--log-format json), or a recipe's work folder"
     add("log", type=Path, nargs="+", metavar="LOG", help=log)
     label = "a name for each log, in the same order (default: the paths)"
     add("--label", nargs="+", default=[], metavar="NAME", help=label)

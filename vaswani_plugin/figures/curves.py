@@ -84,8 +84,9 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
         )
     curves = read_curves(read_lines(log, returns_inside=True), str(log))
     # Log intervals are finer than epochs, but a short run logs epochs alone.
-    training = curves.pop("train_inner", None) or curves.get("train", [])
-    anchors = sorted(training + curves.pop("train", []), key=lambda point: point["num_updates"])
+    epochs = curves.pop("train", [])
+    training = curves.pop("train_inner", epochs)
+    anchors = sorted([*training, *epochs], key=lambda point: point["num_updates"])
     series = []
     for subset, curve in {"": training, **curves}.items():
         # Only loss and perplexity of validation are curves, not its speed or learning rate.

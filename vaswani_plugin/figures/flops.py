@@ -6,11 +6,8 @@ are matrix products and convolutions; sums, softmax and LayerNorm are about 1% m
 Axes: B sentences, S source positions, T target positions.
 """
 
-import ast
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +16,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.metrics.cost import DEVICES, Device, flops_by_time, printed_bleu
-from vaswani_plugin.metrics.segments import read_lines
 from vaswani_plugin.model.architectures import FAMILIES
 from vaswani_plugin.model.build import (
     build,
@@ -38,8 +33,6 @@ from vaswani_plugin.model.configuration import (
     RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
 )
-from vaswani_plugin.text.lines import read_json
-from vaswani_plugin.text.training_log import LOG_OF_RECIPE, TrainingRun, read_training
 
 PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000
@@ -204,98 +197,3 @@ def by_counting(
         "flops_per_update": TRAINING_PASSES * forward,
         "flops": TRAINING_PASSES * forward * updates,
     }
-
-
-def run_cost(
-    path: Path, device: str | None, teraflops: float | None, devices: int | None
-) -> dict[str, Any]:
-    """The training cost of a run: one element of the key "runs".
-
-    Args:
-        path: a recipe's work folder, its result.json, or a log of fairseq-train.
-        device: name of the device; None: the one that the log names.
-        teraflops: rate of a device that has no name here.
-        devices: number of devices; None: as many as the log names.
-
-    Raises:
-        ValueError: no log of a training; a recipe's result without its log; a number that is not
-            positive.
-        OSError: a file can't be read.
-    """
-    log, scores, name = _find_log(path)
-    run = read_training(read_lines(log, returns_inside=True), str(log))
-    counted = _counted_flops(run)
-    known = DEVICES[device] if device else _named_device(run) if teraflops is None else None
-    rate = known.teraflops if known else teraflops
-    count = devices if devices is not None else run.devices
-    result = {
-        "run": name,
-        "arch": run.arch,
-        "pair": run.pair,
-        "parameters": run.parameters,
-        "updates": run.updates,
-        "hours": run.seconds / 3600,
-        "devices": count,
-        "device": known.name if known else None,
-        "teraflops": rate,
-        "kind": known.kind if known else None if rate is None else "given",
-        "flops_counted": counted,
-        "flops_by_time": None if rate is None else flops_by_time(run.seconds, count, rate),
-        "bleu": scores,
-    }
-    return result
-
-
-def _find_log(path: Path) -> tuple[Path, dict[str, Any] | None, str]:
-    """The log, the recipe's BLEU scores (None if there are none), and a name for the run."""
-    if path.is_dir():
-        path = path / "result.json"
-    if path.suffix != ".json":
-        return path, None, str(path)
-    try:
-        result = read_json(path, "give the result of a recipe")
-        recipe, scores = str(result["recipe"]), result.get("bleu")
-        _check_number(printed_bleu(scores or {}))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: no result.json of a recipe: {error!r}") from error
-    log = path.parent / LOG_OF_RECIPE
-    if not log.is_file():
-        raise UserError(f"{path}: no {LOG_OF_RECIPE} beside it; give a log of fairseq-train")
-    return log, scores, recipe
-
-
-def _check_number(score: Any) -> None:
-    if not isinstance(score, (int, float, type(None))):
-        raise TypeError(f"BLEU {score!r}")
-
-
-def _named_device(run: TrainingRun) -> Device | None:
-    words = re.split(r"[\s-]+", run.device_name or "")
-    return next((device for name, device in DEVICES.items() if name in words), None)
-
-
-def _counted_flops(run: TrainingRun) -> float | None:
-    """FLOPs by counting; None for a model that isn't ours.
-
-    The log has only target tokens and sentences, so each source is assumed to be as long as its
-    target, and padding is not counted.
-    """
-    row = row_settings(run.arch)
-    if run.target_vocabulary is None or row is None:
-        return None
-    settings = {name: _value(text) for name, text in run.model.items()}
-    length = max(1, round(run.tokens / run.sentences))
-    try:
-        # Count one sentence of (rounded) mean length, then scale by the number of tokens.
-        forward = forward_flops(row[0], settings, run.target_vocabulary, (1, length, length))
-    except (TypeError, ValueError, ArithmeticError, RuntimeError):  # no sizes of a model
-        return None
-    return TRAINING_PASSES * forward / length * run.tokens * run.updates
-
-
-def _value(text: str) -> Any:
-    """A setting as a log prints it."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
