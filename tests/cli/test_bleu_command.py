@@ -66,8 +66,8 @@ def test_flags_are_frozen() -> None:
     flags = {f for action in command_parser("bleu")._actions for f in action.option_strings}
     assert flags == {
         *("-h", "--help", "--hypothesis", "--generate-output", "--reference", "--lowercase"),
-        *("--language", "--tokenized", "--compound-split", "--remove-bpe", "--confidence"),
-        *("--baseline", "--source", "--training-source", "--plot", "--format"),
+        *("--language", "--tokenized", "--compound-split", "--remove-bpe"),
+        *("--source", "--training-source", "--plot", "--format"),
         "--sacrebleu-tokenizer",
     }
 
@@ -84,18 +84,11 @@ def test_json_has_the_frozen_keys_of_what_is_asked_for(
     files: dict, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     source = write(tmp_path / "source", SOURCES)
-    flags = ["--baseline", str(files["reference"]), "--source", source]
-    result = as_json(files, capsys, *flags, "--training-source", source)
+    result = as_json(files, capsys, "--source", source, "--training-source", source)
     tables = ["by_length", "by_average_rank", "by_rarest_word"]
-    assert list(result) == [*KEYS, "confidence", "baseline", *tables]
-    assert list(result["confidence"]) == ["samples", "sacrebleu", "chrf"]
-    assert list(result["baseline"]) == ["sacrebleu", "chrf", "confidence", "p_values"]
-    intervals = [result["confidence"]["chrf"], result["baseline"]["confidence"]["sacrebleu"]]
-    assert [list(interval) for interval in intervals] == 2 * [["mean", "half_width"]]
-    assert list(result["baseline"]["p_values"]) == ["sacrebleu", "chrf"]
+    assert list(result) == [*KEYS, *tables]
     for table in tables:
-        assert list(result[table][0]) == ["bucket", "sentences", "sacrebleu", "baseline"]
-    assert list(as_json(files, capsys, "--confidence")) == [*KEYS, "confidence"]
+        assert list(result[table][0]) == ["bucket", "sentences", "sacrebleu"]
 
 
 @pytest.mark.parametrize("tokenizer", ["zh", "char"])
@@ -110,12 +103,11 @@ def test_text_without_blanks_between_words(
     write(files["hypothesis"], lines)
     write(files["reference"], golds)
     flags = ("--sacrebleu-tokenizer", tokenizer)
-    result = as_json(files, capsys, *flags, "--confidence")
+    result = as_json(files, capsys, *flags)
     words = [[" ".join(line) for line in side] for side in (lines, golds)]
     assert result["sacrebleu"] == pytest.approx(tokenized_score(words[0], [words[1]]))
     assert f"tok:{tokenizer}" in result["signature"]
     assert as_json(files, capsys)["sacrebleu"] < result["sacrebleu"]
-    assert abs(result["confidence"]["sacrebleu"]["mean"] - result["sacrebleu"]) < 20
     source = write(tmp_path / "source", ["a b c", "d e f"])
     rows = as_json(files, capsys, *flags, "--source", source)["by_length"]
     assert rows[0]["sacrebleu"] == pytest.approx(result["sacrebleu"])
@@ -175,24 +167,6 @@ def test_text_shows_score_signature_and_reading(files: dict, capsys: pytest.Capt
     assert "chrF            100.00  nrefs:1|" in shown
     assert "often better than human" in shown
     assert "compound-split" not in shown
-
-
-def test_baseline_is_told_apart(files: dict, capsys: pytest.CaptureFixture) -> None:
-    count = 40
-    write(files["hypothesis"], HYPOTHESES * count)
-    write(files["reference"], REFERENCES * count)
-    baseline = files["hypothesis"].with_name("baseline")
-    write(baseline, ["Der Hund schläft.", "Sie kauft Auto ein rotes.", "Wir."] * count)
-    flags = command(files, "--baseline", str(baseline))
-    assert main(flags) == 0
-    shown = capsys.readouterr().out
-    (row,) = [line for line in shown.splitlines() if line.startswith("this system")]
-    assert "±" in row and "0.0010" in row  # 1 / (samples + 1)
-    result = as_json(files, capsys, "--baseline", str(baseline))
-    assert result["baseline"]["sacrebleu"] < result["sacrebleu"]
-    for system in (result, result["baseline"]):
-        interval = system["confidence"]["sacrebleu"]
-        assert abs(interval["mean"] - system["sacrebleu"]) < interval["half_width"] < 10
 
 
 def test_tables_and_plot(files: dict, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -460,7 +434,6 @@ def test_flags_that_do_not_fit(files: dict, tmp_path: Path, capsys: pytest.Captu
         (["--source", source, "--plot", "x.docx"], "x.docx: a plot ends in .png or .svg"),
         (["--source", source, "--plot", "nowhere/x.png"], "nowhere: No such folder"),
         (["--source", short], f"has 3 segments, {short} has 1"),
-        (["--baseline", short], f"has 3 segments, {short} has 1"),
         (["--source", source, "--training-source", empty], f"{empty}: the file is empty"),
         (["--source", source, "--training-source", "absent"], "absent: No such file"),
     ):

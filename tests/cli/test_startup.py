@@ -17,13 +17,11 @@ FILES = {
     "hyp": "a cat sat .\nthe dog runs .\n",
     "ref": "the cat sat .\na dog runs .\n",
     "trees": "(S (NP (D the) (N cat)) (VP (V sat)))\n",
-    "log": "2026 | INFO | train_inner | epoch 001:     1 / 124 loss=8, ppl=8, wps=500, wpb=100, "
-    "bsz=10, num_updates=10, lr=1e-07, gnorm=3, train_wall=1, wall=2\n",
+    "log": '2026 | INFO | train_inner | {"epoch": 1, "loss": "8", "num_updates": "1"}\n',
 }
 LIGHT = {
     "bleu": ("bleu", "--hypothesis", "hyp", "--reference", "ref"),
     "bleu of words": ("bleu", "--hypothesis", "hyp", "--reference", "ref", "--language", "de"),
-    "bleu, compared": ("bleu", "--hypothesis", "hyp", "--reference", "ref", "--baseline", "ref"),
     "evalb": ("evalb", "trees", "trees"),
     "rouge": ("rouge", "--hypothesis", "hyp", "--references", "ref"),
     "complexity": ("complexity",),

@@ -47,10 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compound-split", action="store_true", help=compounds)
     pieces = 'with --generate-output: join "@@ " subwords'
     add("--remove-bpe", action="store_true", help=pieces)
-    intervals = "95%% confidence intervals by bootstrap resampling"
-    add("--confidence", action="store_true", help=intervals)
-    baseline = "another system's translations; tests the difference by paired bootstrap"
-    add("--baseline", type=Path, metavar="FILE", help=baseline)
     source = "the source sentences; also prints BLEU by their length"
     add("--source", type=Path, metavar="FILE", help=source)
     add("--training-source", type=Path, metavar="FILE", help=TRAINING)
@@ -89,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from vaswani_plugin.metrics import bleu_report as report  # imports sacreBLEU
     from vaswani_plugin.metrics.bleu import tokenizer_of
 
-    paths = args.hypothesis, args.generate_output, args.reference, args.baseline, args.source
+    paths = args.hypothesis, args.generate_output, args.reference, args.source
     options = {"tokenized": args.tokenized, "join_bpe": args.remove_bpe}
     segments = read_segments(*paths, **options, language=args.language)
     tokenizer = args.sacrebleu_tokenizer
@@ -102,8 +98,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"vaswani bleu: {warning}", file=sys.stderr)
     lowercase, split = args.lowercase, args.compound_split or args.language == "de"
     result = report.score(segments, lowercase, args.language, split, tokenizer)
-    if args.confidence or args.baseline:
-        result |= report.compare(segments, lowercase, tokenizer)
     if args.source:
         result |= report.by_bucket(segments, lowercase, args.training_source, tokenizer)
     if args.plot:

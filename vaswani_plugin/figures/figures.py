@@ -53,7 +53,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
 
 
 def draw_buckets(result: dict[str, Any], path: Path) -> None:
-    """Draw BLEU by sentence length and by rarity, as Sutskever et al. (2014): a line a system.
+    """Draw BLEU by sentence length and by rarity, as Sutskever et al. (2014).
 
     Args:
         result: has the tables of `bleu_report.by_bucket` under their keys.
@@ -69,18 +69,13 @@ def draw_buckets(result: dict[str, Any], path: Path) -> None:
     panels = figure.subplots(1, len(tables), squeeze=False)[0]
     for panel, name in zip(panels, tables, strict=True):
         rows = result[name]
-        for system, marker in (("sacrebleu", "o"), ("baseline", "s")):
-            if system in rows[0]:
-                label = "baseline" if system == "baseline" else "system"
-                panel.plot([row[system] for row in rows], marker=marker, label=label)
+        panel.plot([row["sacrebleu"] for row in rows], marker="o")
         ticks = [f"{row['bucket']}\n({row['sentences']})" for row in rows]
         panel.set_xticks(range(len(rows)), ticks, fontsize=8)
         panel.set_xlabel(f"{TITLES[name][1]} (sentences)")
         panel.set_ylabel("sacreBLEU")
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)
-        if "baseline" in rows[0]:
-            panel.legend()
     save_figure(figure, path)
 
 

@@ -13,15 +13,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from tabulate import tabulate
 
 from vaswani_plugin.metrics.bleu import (
     WITHOUT_SPACES,
-    References,
     chrf_metric,
     corpus_score,
     make_scoring_tokenizer,
@@ -34,8 +30,6 @@ from vaswani_plugin.metrics.bleu import (
 from vaswani_plugin.metrics.segments import Segments, part_characters
 from vaswani_plugin.text.lines import read_text
 
-SAMPLES = 1000
-"""Number of resampled test sets; the seed is sacreBLEU's (SACREBLEU_SEED, or 12345)."""
 TITLES = {
     "by_length": ("source words", "source length in words"),
     "by_average_rank": ("average rank", "average frequency rank of the source words"),
@@ -85,44 +79,6 @@ def score(
             systems = [[tokenize(replace_unicode_punctuation(x)) for x in s] for s in systems]
         split = [list(map(split_compounds, side)) for side in systems]
         result["compound_split"] = tokenized_score(split[0], split[1:], lowercase)
-    return result
-
-
-def compare(
-    segments: Segments, lowercase: bool = False, tokenizer: str = "13a", samples: int = SAMPLES
-) -> dict[str, Any]:
-    """How sure the scores are: sacreBLEU's bootstrap resampling over the test set (Koehn 2004).
-
-    Returns:
-        The key "confidence": 95% of the samples lie between mean - half_width and mean +
-        half_width. With a baseline, "baseline": its scores, and the probability of a difference at
-        least this large if the systems were equal.
-    """
-    outputs = [segments.hypotheses]
-    if segments.baseline is not None:
-        outputs.insert(0, segments.baseline)
-    systems: list[tuple[str, Sequence[str]]] = [(str(n), list(x)) for n, x in enumerate(outputs)]
-    references = [list(lines) for lines in segments.references]
-    metrics: dict[str, Metric] = {
-        "sacrebleu": sacrebleu_metric(lowercase, tokenizer),
-        "chrf": chrf_metric(lowercase),
-    }
-    found: dict[str, Any] = {}
-    for name, metric in metrics.items():
-        test = PairedTest(systems, {name: metric}, references, test_type="bs", n_samples=samples)
-        (found[name],) = (column for title, column in test()[1].items() if title != "System")
-
-    def intervals(system: int) -> dict[str, dict[str, float]]:
-        return {
-            name: {"mean": float(column[system].mean), "half_width": float(column[system].ci)}
-            for name, column in found.items()
-        }
-
-    result: dict[str, Any] = {"confidence": {"samples": samples} | intervals(-1)}
-    if segments.baseline is not None:
-        result["baseline"] = {name: column[0].score for name, column in found.items()}
-        result["baseline"]["confidence"] = intervals(0)
-        result["baseline"]["p_values"] = {n: column[-1].p_value for n, column in found.items()}
     return result
 
 
@@ -203,18 +159,6 @@ def group_evenly(values: Sequence[float], count: int) -> list[Bucket]:
     ]
 
 
-def bucket_scores(
-    buckets: Sequence[Bucket], hypotheses: Sequence[str], references: References, metric: BLEU
-) -> list[float]:
-    """Corpus BLEU (0 to 100) of each bucket by itself."""
-    scores = []
-    for bucket in buckets:
-        chosen = [hypotheses[number] for number in bucket.members]
-        golds = [[lines[number] for number in bucket.members] for lines in references]
-        scores.append(corpus_score(metric, chosen, golds).score)
-    return scores
-
-
 def by_bucket(
     segments: Segments,
     lowercase: bool = False,
@@ -240,22 +184,15 @@ def by_bucket(
         rarest = [min((seen[word] for word in words), default=-1) for words in sources]
         groups["by_rarest_word"] = group(rarest, FREQUENCIES)
     metric = sacrebleu_metric(lowercase, tokenizer)
-    return {name: _rows(buckets, segments, metric) for name, buckets in groups.items()}
+    hypotheses, references = segments.hypotheses, segments.references
 
+    def row(bucket: Bucket) -> dict[str, Any]:
+        chosen = [hypotheses[number] for number in bucket.members]
+        golds = [[lines[number] for number in bucket.members] for lines in references]
+        found = corpus_score(metric, chosen, golds).score
+        return {"bucket": bucket.label, "sentences": len(bucket.members), "sacrebleu": found}
 
-def _rows(groups: list[Bucket], segments: Segments, metric: BLEU) -> list[dict]:
-    systems = {"sacrebleu": segments.hypotheses}
-    if segments.baseline is not None:
-        systems["baseline"] = segments.baseline
-    columns = {
-        name: bucket_scores(groups, lines, segments.references, metric)
-        for name, lines in systems.items()
-    }
-    return [
-        {"bucket": bucket.label, "sentences": len(bucket.members)}
-        | {name: column[number] for name, column in columns.items()}
-        for number, bucket in enumerate(groups)
-    ]
+    return {name: list(map(row, buckets)) for name, buckets in groups.items()}
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -267,8 +204,6 @@ def as_text(result: dict[str, Any]) -> str:
     lines.append(f"sacreBLEU       {result['sacrebleu']:.2f}  {result['signature']}")
     lines.append(f"chrF            {result['chrf']:.2f}  {result['chrf_signature']}")
     lines.append(f"reading         {result['reading']}")
-    if "confidence" in result:
-        lines += ["", _comparison(result)]
     for name, (title, _) in TITLES.items():
         if name in result:
             rows = [
@@ -276,20 +211,3 @@ def as_text(result: dict[str, Any]) -> str:
             ]
             lines += ["", tabulate(rows, headers="keys", floatfmt=".2f", stralign="right")]
     return "\n".join(lines)
-
-
-def _comparison(result: dict[str, Any]) -> str:
-    systems = [("this system", result)]
-    if "baseline" in result:
-        systems.insert(0, ("baseline", result["baseline"]))
-    rows = []
-    for title, scores in systems:
-        row = {f"95% of {result['confidence']['samples']} samples": title}
-        for name in ("sacrebleu", "chrf"):
-            mean, width = scores["confidence"][name].values()
-            row[name] = f"{scores[name]:.2f} ({mean:.2f} ± {width:.2f})"
-            if "baseline" in result:
-                p_value = result["baseline"]["p_values"][name]
-                row[f"p ({name})"] = "" if title == "baseline" else f"{p_value:.4f}"
-        rows.append(row)
-    return tabulate(rows, headers="keys", disable_numparse=True)

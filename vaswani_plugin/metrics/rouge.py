@@ -10,10 +10,8 @@ of one line is split after full stops.
 """
 
 import re
-import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -25,22 +23,6 @@ KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLs
 OVER = ("best", "mean")
 SHORTEST_STEMMED = 4  # letters, as in the library
 _LATIN = re.compile("[a-z0-9]")
-
-
-@contextmanager
-def _light_nltk() -> Iterator[None]:
-    """Hide SciPy and scikit-learn, which nltk imports where they are installed, but not for ROUGE.
-
-    Without them `vaswani rouge` starts in 0.6 s, with them in 2.5 s.
-    """
-    hidden = [name for name in ("scipy", "sklearn") if "nltk" not in sys.modules]
-    hidden = [name for name in hidden if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: can't be imported
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 class _AnyScript:
@@ -91,9 +73,9 @@ def rouge(
     if not hypotheses or len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} summaries and references of {len(references)}")
     try:
-        with _light_nltk():
-            from nltk.stem.porter import PorterStemmer
-            from rouge_score.rouge_scorer import RougeScorer
+        # Imported here: nltk takes up to two seconds where SciPy and scikit-learn are installed.
+        from nltk.stem.porter import PorterStemmer
+        from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise ValueError(f"ROUGE needs rouge-score ({error}): pip install rouge-score") from error
     stem = PorterStemmer().stem if stemming else None

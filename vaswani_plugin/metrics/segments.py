@@ -135,13 +135,12 @@ def _check_complete(path: Path, kind: str, texts: dict[int, str], total: int) ->
 class Segments:
     """The text to score, as lists of equal length.
 
-    references: one or more lists. baseline, sources: None where they aren't given. tokenized: the
-    words are separated by spaces. warnings: what a reader of the scores must know.
+    references: one or more lists. sources: None where they aren't given. tokenized: the words are
+    separated by spaces. warnings: what a reader of the scores must know.
     """
 
     hypotheses: list[str]
     references: list[list[str]]
-    baseline: list[str] | None = None
     sources: list[str] | None = None
     tokenized: bool = False
     warnings: list[str] = field(default_factory=list)
@@ -151,7 +150,6 @@ def read_segments(
     hypothesis: Path | None,
     generate_output: Path | None,
     references: Sequence[Path] | None,
-    baseline: Path | None = None,
     source: Path | None = None,
     *,
     tokenized: bool = False,
@@ -167,7 +165,6 @@ def read_segments(
         hypothesis: file with one translation a line.
         generate_output: output of fairseq-generate, instead of `hypothesis`.
         references: a file for each list of references; None: the T lines of `generate_output`.
-        baseline: translations of another system.
         source: the source text.
         tokenized: score the H lines of `generate_output`.
         join_bpe: join "@@ " pieces of `generate_output`.
@@ -219,9 +216,8 @@ def read_segments(
                 "fairseq-generate writes for words that its dictionary lacks: this is no score of "
                 "the text; give the references themselves with --reference FILE"
             )
-    others = None if baseline is None else _read_matching(baseline, name, hypotheses)
     sources = None if source is None else _read_matching(source, name, hypotheses)
-    segments = Segments(hypotheses, golds, others, sources, tokenized, warnings)
+    segments = Segments(hypotheses, golds, sources, tokenized, warnings)
     found = {str(name): looks_tokenized(hypotheses)}
     found |= {place: looks_tokenized(side) for place, side in zip(places, golds, strict=True)}
     if not tokenized and any(found.values()):
@@ -248,7 +244,6 @@ def _settle_tokenized(
 
         segments.hypotheses = running(segments.hypotheses)
         segments.references = list(map(running, segments.references))
-        segments.baseline = segments.baseline and running(segments.baseline)
     elif not all(found.values()):
         (other, *_) = (name for name, is_it in found.items() if not is_it)
         way = "--language LL detokenizes it" if generated else "detokenize it"
