@@ -33,7 +33,7 @@ COMMANDS = {
     "--help": 0.15,
     "bleu --hypothesis hyp --reference ref": 0.3,
     "evalb trees trees": 0.3,
-    "rouge --hypothesis hyp --references ref": 0.3,
+    "rouge --hypothesis hyp --references ref": 1.0,
     "archs --help": 0.3,
     "translate --help": 0.3,
     "cost --hours 3 --device H100": 0.3,

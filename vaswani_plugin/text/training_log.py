@@ -55,10 +55,11 @@ def read_curves(lines: Iterable[str], name: str) -> dict[str, Curve]:
     before = wall = 0.0  # seconds: of earlier starts, of this one
     begun = 0  # updates at this start
     for line in lines:
-        start, record = _START.search(line), statistics(line)
-        if not (start or record):
+        start = _START.search(line)
+        record = ("", {"num_updates": start[1] or "0"}) if start else statistics(line)
+        if record is None:
             continue
-        kind, fields = ("", {"num_updates": start[1] or "0"}) if start else record
+        kind, fields = record
         point = {key: float(text) for key, text in fields.items() if _is_number(text)}
         update, points = int(fields["num_updates"]), curves.setdefault(kind, {})
         if start or point.get("wall", wall) < wall:  # fairseq's clock restarts
