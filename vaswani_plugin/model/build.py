@@ -38,6 +38,7 @@ from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentL
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 
 Matrix = TypeVar("Matrix", bound=nn.Module)
+Model = TypeVar("Model", bound=nn.Module)
 Words = tuple[Tensor, Tensor]
 """Which source tokens end a word, and which target symbols stand for a word; each boolean (V,)."""
 
@@ -104,7 +105,7 @@ def build(
     of_decoder = of_target, _positions(cfg, cfg.max_target_positions)
     layers = (decoder_layer(cfg) for _ in range(cfg.decoder_layers))
     decodes = decoder(*of_decoder, layers, cfg.dropout, cfg.attention_window, projection, next_word)
-    return EncoderDecoder(encodes, decodes)
+    return _initialize(cfg, EncoderDecoder(encodes, decodes))
 
 
 def build_language_model(
@@ -125,7 +126,8 @@ def build_language_model(
     embedding = _embedding(cfg, dictionary)
     positions = _positions(cfg, cfg.max_target_positions)
     layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
-    return kind(embedding, positions, layers, dropout=cfg.dropout, window=cfg.attention_window)
+    model = kind(embedding, positions, layers, dropout=cfg.dropout, window=cfg.attention_window)
+    return _initialize(cfg, model)
 
 
 def build_one_layer(
@@ -219,6 +221,23 @@ def _feed_forward(cfg: Configuration) -> FeedForward:
 def _add_norm(cfg: Configuration) -> AddNorm:
     """Section 3.1."""
     return AddNorm(cfg.d_model, cfg.dropout, cfg.layer_norm_eps)
+
+
+def _initialize(cfg: Configuration, model: Model) -> Model:
+    """Draw all weights anew as `initial_weights` says; "own" keeps what the modules have drawn."""
+    if cfg.initial_weights == "own":
+        return model
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            if cfg.initial_weights == "xavier":
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                nn.init.normal_(module.weight, std=0.02)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, Embedding) and cfg.initial_weights == "normal":
+            nn.init.normal_(module.weight, std=0.02)
+            nn.init.zeros_(module.weight[module.padding_idx])
+    return model
 
 
 def _embedding(cfg: Configuration, dictionary: SizedDictionary) -> Embedding:

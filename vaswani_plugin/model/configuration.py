@@ -15,6 +15,7 @@ POSITIONS = ("sinusoidal", "sinusoidal-fairseq", "learned")
 SHARING = ("all", "decoder", "none")
 RECURRENT_ATTENTIONS = ("dot", "scaled-dot", "additive", "mean", "none")
 ATTENTION_SCALES = ("sqrt", "none")
+INITIAL_WEIGHTS = ("own", "xavier", "normal")
 _KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
 
 
@@ -140,6 +141,13 @@ class Configuration(Checkpointed):
         "in the paper)",
     )
     layer_norm_eps: float = option(1e-6, "epsilon of LayerNorm (authors' code: 1e-6)")
+    initial_weights: str = option(
+        "own",
+        "initial weights, of which the paper says nothing: each layer's own, Xavier's for all "
+        "linear maps (xavier, the authors' code), or everything from N(0, 0.02) (normal, Marian in "
+        "transformers)",
+        INITIAL_WEIGHTS,
+    )
     checkpoint_activations: bool = option(
         False,
         "keep each layer's input only and compute the rest again in the backward pass: less "
