@@ -27,10 +27,11 @@ def run(folder: Path, *command: object) -> str:
 
 
 TRAININGS = {
-    "vaswani_debug": "translation",
-    "vaswani_lm_debug": "language_modeling",
-    "vaswani_seq2seq_lstm_tiny": "translation_lstm",
+    "vaswani_tiny": "translation",
+    "vaswani_lm_tiny": "language_modeling",
+    "vaswani_seq2seq_lstm": "translation_lstm",
 }
+WIDTH = 32
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +52,14 @@ def trained(request, toy_data_bin, text_data_bin, tmp_path_factory):
         *("--config-name", training, f"model={name}", f"task.data={data}"),
         *(f"checkpoint.save_dir={by_hydra}", f"optimization.max_update={UPDATES}"),
         *("common.cpu=true", "dataset.max_tokens=200", "dataset.num_workers=0"),
+        f"model.d_model={WIDTH}",
     )
     other = run(
         by_flags,
         *("fairseq_cli.train", data, "--user-dir", PLUGIN, "--arch", name),
         *("--task", f"vaswani_{training.removesuffix('_lstm')}", "--save-dir", by_flags),
         *("--max-update", UPDATES, "--cpu", "--max-tokens", 200, "--num-workers", 0),
+        *("--d-model", WIDTH),
     )
     last = "checkpoint_last.pt"
     return name, (output, torch.load(by_hydra / last)), (other, torch.load(by_flags / last))
@@ -70,7 +73,7 @@ def test_the_log_names_the_defaults_once(trained):
             for line in output.splitlines()
             if "paper defaults in force" in line
         }
-        smoothing = 0.1 if name == "vaswani_debug" else 0.0
+        smoothing = 0.1 if name == "vaswani_tiny" else 0.0
         clipping = 5.0 if "lstm" in name else 0.0
         assert "optimizer=vaswani_adam" in line and "lr_scheduler.warmup_updates=4000" in line
         assert f"criterion.label_smoothing={smoothing}" in line and "changed" not in line
@@ -85,8 +88,8 @@ def test_both_ways_train_the_same_weights(trained):
 
 
 def test_the_checkpoint_is_complete(trained):
-    name, *runs = trained
+    _, *runs = trained
     for _, checkpoint in runs:
         assert checkpoint["optimizer_history"][-1]["num_updates"] == UPDATES
         assert checkpoint["optimizer_history"][-1]["optimizer_name"] == "VaswaniAdam"
-        assert checkpoint["cfg"]["model"]["d_model"] == (192 if "lstm" in name else 32)
+        assert checkpoint["cfg"]["model"]["d_model"] == WIDTH
