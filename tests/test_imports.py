@@ -29,7 +29,6 @@ EXCEPTIONS = {
 WITHOUT_TORCH = {"errors", "processor", "text", "metrics"}
 WITH_FAIRSEQ = {"fairseq_plugin"}
 KNOW_FAIRSEQ = {
-    "export/fairseq_engine.py": "fairseq builds its own models",
     "export/stock_fairseq.py": "reads and writes fairseq's own transformer",
 }
 

@@ -15,13 +15,15 @@ from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.export import foreign
 from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_model
-from vaswani_plugin.export.fairseq_engine import FairseqEngine
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference import ctranslate2_engine
+from vaswani_plugin.inference.checkpoint_models import Loaded
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine, load_engine
+from vaswani_plugin.inference.search_engine import SearchEngine
+from vaswani_plugin.inference.translator import Translator
+from vaswani_plugin.model.build import build
+from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.options import SearchOptions
 
 if find_spec("ctranslate2") is None:
@@ -89,7 +91,7 @@ def make_engines(
     end: float = 0.0,
     **search: float,
 ) -> tuple[Decoder, Decoder]:
-    """fairseq's engine and CTranslate2's, of one model.
+    """Our own engine and CTranslate2's, of one model.
 
     Args:
         folder: where the CTranslate2 model goes.
@@ -106,11 +108,14 @@ def make_engines(
         rows -= torch.outer(rows @ shift, shift) / shift.square().sum()
         rows[EOS] += end * shift / shift.square().sum()
         model.decoder.layers[-1].feed_forward_norm.norm.bias.add_(shift)
-    symbols = task.source_dictionary.symbols
-    cfg = VaswaniTransformerConfig(**SIZES, **CHANGES)
+    dictionary = task.source_dictionary
+    symbols = dictionary.symbols
+    cfg = Configuration(**SIZES, **CHANGES)
+    plain = build(cfg, dictionary, dictionary).eval()
+    plain.load_state_dict(model.state_dict())
     spec = transformer_spec(model.state_dict(), cfg, symbols, symbols)
     write_model(spec, folder, None, [])
-    stock = FairseqEngine(model, task, torch.device("cpu"))
+    stock = SearchEngine(Loaded(plain, cfg, dictionary, dictionary), torch.device("cpu"))
     ctranslate2 = CTranslate2Engine(folder, "cpu", "default", 1)
     return Decoder(stock, **search), Decoder(ctranslate2, **search)
 
@@ -332,13 +337,13 @@ def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gp
     assert cli.main(list(map(str, [*export, tmp_path / "ct2"]))) == 0
     asked = {}
 
-    def load_translator(folder: Path, **options: object) -> None:
+    def load(folder: Path, **options: object) -> None:
         asked.update(options)
         raise ValueError("this is enough")
 
     monkeypatch.setattr(ctranslate2_engine, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: not has_gpu)
-    monkeypatch.setattr(foreign, "load_translator", load_translator)
+    monkeypatch.setattr(Translator, "from_pretrained", load)
     flags = ["--port", "0"] if command == "serve" else []
     assert cli.main([command, "--model", str(tmp_path / "ct2"), *flags]) == 1
     assert str(asked["device"]) == device

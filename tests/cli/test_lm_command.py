@@ -593,7 +593,7 @@ BAD = {
     "dictionary": (["--model", "LETTERS", "--data-bin", "DATA"], "another dictionary than that of"),
     "shuffled": (["--model", "OURS", "--data-bin", "SHUFFLED"], "is not the one that the checkp"),
     "short": (["--model", "OURS", "--data-bin", "SHORT"], "dictionary"),
-    "foreign": (["--model", "STOCK", "--data-bin", "DATA"], "let fairseq-interactive or fairseq-"),
+    "foreign": (["--model", "STOCK", "--data-bin", "DATA"], "fairseq-eval-lm scores by it"),
     "no dictionary": (["--model", "OURS", "--data-bin", "FOLDER"], "has no dict.txt"),
     "translation": (["--model", "PAIRS", "--data-bin", "DATA"], "trained by --task vaswani_trans"),
     "its bundle": (

@@ -77,7 +77,7 @@ def test_attention_statistics_of_the_one_there_is(bundles, capsys, tmp_path):
 def test_no_pictures_of_a_model_without_attention(bundles, capsys):
     assert main(["attention", "--model", str(bundles[ARCHS[0]]), "--source", "A cat."]) == 1
     error = capsys.readouterr().err
-    assert "VaswaniSeq2SeqLSTM has no per-head weights to show" in error
+    assert "this model has no attention to show" in error
     assert len(error.splitlines()) == 1
 
 

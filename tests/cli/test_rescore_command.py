@@ -20,10 +20,10 @@ from without_fairseq import run_without_fairseq
 
 from tests.conftest import REPO
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export.foreign import load_scorer
+from vaswani_plugin.cli.rescore import load_foreign
 from vaswani_plugin.figures.rescoring import Lists, bleu_of, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.inference.forced import batches_of_pairs
+from vaswani_plugin.inference.forced import batches_of_pairs, load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14
@@ -130,7 +130,7 @@ def test_scores_are_log_probabilities_of_the_models(world, names, max_tokens):
     paths = [getattr(world, name) for name in names]
     texts = [[text for text, _ in row] for row in world.lists]
     texts[3][0] = ""  # nothing but its end
-    scorer = load_scorer(paths, world.folder, torch.device("cpu"))
+    scorer = load_scorer(paths, world.folder, torch.device("cpu"), load_foreign)
     lists = Lists(world.moses, world.folder / "source")
     lists.texts = [text for row in texts for text in row]
     assert lists.add("own", scorer, max_tokens) == []

@@ -14,17 +14,15 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from toy_bundle import POSITIONS, SENTENCES, load_by_fairseq, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export import fairseq_engine
-from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.batching import batches_by_length
-from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -308,7 +306,7 @@ def test_json(translate, bundle):
 
 def test_alignments_are_the_models_own(bundle, translator):
     """By a full forward pass: the source with the highest attention of the last layer's mean."""
-    model, task = FairseqBundle(bundle.folder, bundle.pipeline).load_model()
+    model, task = load_by_fairseq(bundle.folder)
     line = bundle.pipeline.encode("the cat and the bird")
     hypothesis = translator.translate("the cat and the bird", align=True)
     source = task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
@@ -406,11 +404,6 @@ def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
     assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
 
 
-def refuse_to_load(bundle: Bundle) -> None:
-    raise ForeignModel("as if only fairseq could build it")
-
-
-@pytest.mark.parametrize("is_foreign", [False, True])
 @pytest.mark.parametrize(
     ("flags", "device", "dtype"),
     [
@@ -420,7 +413,7 @@ def refuse_to_load(bundle: Bundle) -> None:
         (["--cpu"], "cpu", None),
     ],
 )
-def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype, is_foreign):
+def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, dtype):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     chosen = []
 
@@ -429,9 +422,6 @@ def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, d
         raise ValueError("chosen")
 
     monkeypatch.setattr(search_engine, "SearchEngine", engine)
-    monkeypatch.setattr(fairseq_engine, "build_engine", engine)
-    if is_foreign:
-        monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
     assert main(["translate", "--model", str(bundle.folder), *flags]) == 1
     assert chosen == [(torch.device(device), dtype)]
 
@@ -460,30 +450,25 @@ FLAGS = [
 
 
 @pytest.mark.parametrize("flags", FLAGS)
-def test_it_translates_the_same_where_fairseq_is_missing(folder, flags, tmp_path, monkeypatch):
-    """Byte for byte what fairseq's own model and task give."""
+def test_it_translates_the_same_where_fairseq_is_missing(folder, flags, tmp_path):
     (tmp_path / "in").write_bytes(encoded([*SENTENCES, *ODD]))
     arguments = ["translate", "--model", str(folder), "--cpu", *flags, str(tmp_path / "in")]
     done = run_without_fairseq(*arguments)
     assert (done.returncode, done.stderr) == (0, b"")
-
-    monkeypatch.setattr(Bundle, "load_transformer", refuse_to_load)
     assert main([*arguments, "--output", str(tmp_path / "out")]) == 0
     assert done.stdout == (tmp_path / "out").read_bytes() != b""
 
 
-def test_a_model_that_only_fairseq_builds_needs_fairseq(folder, tmp_path):
-    """It also shows that the block of the test above blocks."""
+def test_a_model_that_only_fairseq_builds_is_left_to_its_commands(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "model")
     state = torch.load(tmp_path / "model" / MODEL)
     state["cfg"]["model"]["_name"] = "fconv"
     torch.save(state, tmp_path / "model" / MODEL)
     arguments = ["translate", "--model", str(tmp_path / "model"), "--cpu", os.devnull]
-    done = run_without_fairseq(*arguments)
-    error = done.stderr.decode()
-    assert (done.returncode, done.stdout) == (1, b"") and error.count("\n") == 1
-    assert "model.pt holds 'fconv', which only fairseq builds" in error
-    assert "fairseq can't be imported (No module named 'fairseq" in error
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "model.pt holds 'fconv', which only fairseq builds: fairseq-interactive" in error
+    assert error.count("\n") == 1
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))

@@ -20,7 +20,7 @@ from meta import (
     train_step,
 )
 
-from vaswani_plugin.fairseq_plugin.models import recurrent
+from vaswani_plugin.modules import recurrent
 
 LENGTHS = {
     "no padding": [7, 7, 7],

@@ -237,9 +237,9 @@ class TestRefusals:
 
     def test_another_model(self, refused, other):
         state = torch.load(other / "model.pt")
-        state["cfg"]["model"]["_name"] = "vaswani_attention_lstm"
+        state["cfg"]["model"]["_name"] = "fconv"
         torch.save(state, other / "model.pt")
-        refused("'vaswani_attention_lstm', which only fairseq builds: let", other)
+        refused("holds 'fconv', which only fairseq builds", other)
 
     def test_a_language_model(self, refused, other):
         shutil.copy(other / "dict.en.txt", other / "dict.txt")

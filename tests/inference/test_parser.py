@@ -10,7 +10,6 @@ import torch
 from toy_parser import FLAGS, TESTED, TREES, write_parser_bundle
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.parsing import ParsedSentence, Parser
 from vaswani_plugin.text.linearization import linearize
 from vaswani_plugin.text.trees import parse_tree
@@ -143,9 +142,9 @@ def test_progress_is_shown_where_it_is_asked_for(parser, capsys):
     assert "1/1" in capsys.readouterr().err
 
 
-def test_a_parser_that_only_fairseq_builds(tmp_path):
+def test_a_recurrent_parser_is_refused(tmp_path):
     arch = ("--arch", "vaswani_attention_lstm", "--d-model", "16", "--layers", "1")
     flags = ("--task", "vaswani_parsing", *arch, "--share-embeddings", "none")
     folder = write_parser_bundle(tmp_path, model=flags)
-    with pytest.raises(ForeignModel, match="only fairseq builds: let fairseq-interactive"):
+    with pytest.raises(UserError, match="holds a recurrent model: a vaswani_transformer is"):
         Parser.from_pretrained(folder)

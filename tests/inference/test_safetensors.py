@@ -13,7 +13,6 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from tests.inference.test_native_bundle import MODELS, require_same, search
-from vaswani_plugin.export.fairseq_engine import FairseqBundle
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
 from vaswani_plugin.inference.checkpoints import load_checkpoint
 from vaswani_plugin.inference.safetensors_file import save_safetensors
@@ -53,15 +52,6 @@ def test_it_is_the_same_model(name, tmp_path):
     assert list(ours) == list(theirs) and found.sizes == expected.sizes
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
     require_same(search([found.model], found.target), search([expected.model], expected.target))
-
-
-def test_fairseq_builds_it_too(toy, alone):
-    expected, _ = FairseqBundle.load(toy).load_model()
-    found, task = FairseqBundle.load(alone).load_model()
-    theirs, ours = expected.state_dict(), found.state_dict()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    assert task.cfg.source_lang == "en" and task.cfg.length_penalty == "paper"
 
 
 def test_tied_weights_are_stored_once_and_stay_tied(toy, alone):

@@ -1,27 +1,22 @@
-"""`Translator.score` and `.attention`: the model's own numbers, whichever way it was loaded.
+"""`Translator.score` and `.attention`: the model's own numbers, of Transformers and LSTMs.
 
 fairseq's `SequenceScorer` and a full forward pass are the references.
 """
 
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from argparse import Namespace
 
 import numpy as np
 import pytest
 import torch
 from fairseq.sequence_scorer import SequenceScorer
-from foreign_models import make_convolutional, make_lstm
-from search_setup import EOS, make_sample, make_translation_task
-from toy_bundle import POSITIONS, SENTENCES, write_toy_bundle
+from search_setup import make_sample
+from toy_bundle import POSITIONS, SENTENCES, load_by_fairseq, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.fairseq_engine import FairseqBundle, FairseqEngine
-from vaswani_plugin.export.foreign import load_translator
 from vaswani_plugin.inference.bundle import ForeignModel
-from vaswani_plugin.search.options import SearchOptions
 
 PAIRS = [
     ("The old doctor's friends.", "The tired farmer was happy."),
@@ -39,18 +34,18 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lstm(tmp_path_factory):
-    """A bundle whose model only fairseq builds."""
+    """A bundle of a recurrent ancestor."""
     return write_toy_bundle(tmp_path_factory.mktemp("lstm"), model=LSTM)
 
 
 @pytest.fixture(scope="module", params=["transformer", "lstm"])
 def translator(request, folder, lstm):
-    return load_translator(folder if request.param == "transformer" else lstm)
+    return Translator.from_pretrained(folder if request.param == "transformer" else lstm)
 
 
 def by_fairseq(folder, translator, source, target):
     """Token scores of fairseq's own scorer."""
-    model, task = FairseqBundle.load(folder).load_model()
+    model, task = load_by_fairseq(folder)
     ids = [
         [side.index(token) for token in pipeline.encode(text).split()]
         for side, text, pipeline in (
@@ -67,8 +62,8 @@ def by_fairseq(folder, translator, source, target):
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 4096])
-def test_scores_are_those_of_fairseqs_scorer(translator, folder, lstm, batch_tokens):
-    own = folder if hasattr(translator.engine, "searched") else lstm
+def test_scores_are_those_of_fairseqs_scorer(translator, batch_tokens):
+    own = translator.pipeline.folder
     found = translator.score(PAIRS, batch_tokens=batch_tokens)
     for (source, target), score in zip(PAIRS, found, strict=True):
         expected = by_fairseq(own, translator, source, target)
@@ -99,9 +94,9 @@ def test_pairs_that_do_not_fit_are_named(translator):
     assert translator.score([]) == []
 
 
-def test_attention_is_that_of_a_full_pass(translator, folder, lstm):
-    own = folder if hasattr(translator.engine, "searched") else lstm
-    model, task = FairseqBundle.load(own).load_model()
+def test_attention_is_that_of_a_full_pass(translator):
+    own = translator.pipeline.folder
+    model, task = load_by_fairseq(own)
     attention = translator.attention("the cat and a bird", "the tired farmer")
     cross = attention.kinds["cross"]
     source = torch.tensor([[task.source_dictionary.index(token) for token in cross.keys]])
@@ -131,32 +126,20 @@ def test_attention_counts_unknown_tokens(translator):
     assert translator.attention("\u0e01 bird", "\u0e01 pear \u0e02").unknown == (1, 2)
 
 
-def test_a_foreign_model_from_eight_threads(lstm):
-    """fairseq's generators change the model: they take turns."""
-    translator = load_translator(lstm)
-    expected = [translator.translate(SENTENCES, long="split", align=a) for a in (False, True)]
-    barrier = threading.Barrier(8)
-
-    def work(number):
-        barrier.wait()
-        return translator.translate(SENTENCES, long="split", align=bool(number % 2))
-
-    with ThreadPoolExecutor(8) as pool:
-        for number, found in enumerate(pool.map(work, range(8))):
-            wanted = expected[number % 2]
-            assert [t.tokens for t in found] == [t.tokens for t in wanted]
-            assert [t.alignment for t in found] == [t.alignment for t in wanted]
-
-
-def test_samples_of_a_foreign_model_repeat_with_a_seed(lstm):
-    translator = load_translator(lstm)
-    sample = [translator.translate("a bird", sampling=True, nbest=3, seed=n) for n in (5, 5, 6)]
-    assert sample[0] == sample[1] != sample[2]
-
-
-def test_a_foreign_model_is_refused_with_the_remedy(lstm):
-    with pytest.raises(ForeignModel, match="load_translator"):
-        Translator.from_pretrained(lstm)
+def test_a_recurrent_ancestor_translates_as_its_fairseq_model_does(lstm):
+    """Our search over `modules` finds what fairseq's generator finds over the registered model."""
+    model, task = load_by_fairseq(lstm)
+    translator = Translator.from_pretrained(lstm)
+    options = {"beam": 3, "nbest": 3, "align": True, "one_sentence": True, "long": "truncate"}
+    generator = task.build_generator([model], Namespace(beam=3, print_alignment="hard"))
+    for found in translator.translate(SENTENCES, **options):
+        tokens = found.source_tokens[: translator.longest_source]
+        sample = make_sample([[task.source_dictionary.index(token) for token in tokens]])
+        (expected,) = task.inference_step(generator, [model], sample)
+        for mine, theirs in zip(found.hypotheses, expected, strict=True):
+            words = task.target_dictionary.string(theirs["tokens"]).split()
+            assert (list(mine.tokens), mine.score) == (words, pytest.approx(float(theirs["score"])))
+            assert [list(pair) for pair in mine.alignment] == [list(p) for p in theirs["alignment"]]
 
 
 def test_everything_works_without_fairseq(folder):
@@ -215,26 +198,3 @@ def test_another_dictionary_of_the_same_size_is_refused(folder, tmp_path):
         (tmp_path / name).write_text("\n".join(reversed(rows)) + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match="source dictionary .* is not the one that"):
         Translator.from_checkpoint(folder / "model.pt", tmp_path)
-
-
-@pytest.mark.parametrize("make", [lambda task: make_convolutional(task, 3), make_lstm])
-def test_fairseqs_own_models_of_other_kinds(make):
-    """Scores of several sources in a batch are fairseq's of each alone, in whatever order."""
-    task = make_translation_task(20)
-    model = make(task)
-    engine = FairseqEngine(model, task, torch.device("cpu"))
-    sources = [["w5", "w6", "w7", "w8", "w9", "w1"], ["w1", "w2", "w3"], ["w4"]]
-    found = engine.decode(sources, SearchOptions(beam=3))
-    best = [hypotheses[0] for hypotheses in found[::-1]]
-    sources.reverse()
-    scores = engine.score(sources, [hypothesis.tokens for hypothesis in best])
-    dictionary = task.target_dictionary
-    for source, hypothesis, row in zip(sources, best, scores, strict=True):
-        assert row == pytest.approx(hypothesis.token_scores, abs=1e-4)
-        ids = [dictionary.index(token) for token in hypothesis.tokens]
-        sample = make_sample([[dictionary.index(token) for token in source]])
-        sample["target"] = torch.tensor([[*ids, EOS]])
-        sample["net_input"]["prev_output_tokens"] = torch.tensor([[EOS, *ids]])
-        ((expected,),) = SequenceScorer(dictionary).generate([model], sample)
-        assert row == pytest.approx(expected["positional_scores"].tolist(), abs=1e-4)
-    assert engine.longest_source > 0 and engine.longest_target > 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 from bundle import make_bundle, parse_settings
-from fairseq import tasks
+from fairseq import checkpoint_utils, tasks
 from fairseq_flags import training_config
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 from vaswani_plugin.text import bpe
 from vaswani_plugin.text.pipeline import Pipeline
@@ -90,3 +90,17 @@ def write_toy_bundle(folder: Path, **checkpoint) -> Path:
     settings = parse_settings(pairs, "en", "de")
     make_bundle(folder / "averaged.pt", folder, settings, folder / "model")
     return folder / "model"
+
+
+def load_by_fairseq(folder: Path) -> tuple:
+    """The model of a bundle as fairseq builds it, and the task that decodes as the paper does."""
+    path = folder / "model.pt"
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    cfg = state["cfg"].task
+    with open_dict(cfg):
+        cfg._name, cfg.data, cfg.length_penalty = "vaswani_translation", str(folder), "paper"
+    task = tasks.setup_task(cfg, from_checkpoint=True)
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(path)], task=task, state=state
+    )
+    return model.eval(), task

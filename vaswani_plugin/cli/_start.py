@@ -1,6 +1,7 @@
 """The start of a command that needs a model."""
 
 import argparse
+import logging
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -20,10 +21,12 @@ FASTER = (
 
 def start_fairseq() -> None:
     """Import fairseq with the plugin registered, and keep the level of the log."""
-    from vaswani_plugin.export.foreign import unchanged_log_level
-
-    with unchanged_log_level():
+    root = logging.getLogger()
+    level = root.level
+    try:
         register()
+    finally:
+        root.setLevel(level)  # fairseq sets it to DEBUG for every library
 
 
 def chosen_precision(args: argparse.Namespace, on_gpu: bool, by_torch: bool) -> str | None:
@@ -59,8 +62,8 @@ def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Tra
         ValueError: flags that don't fit, or a bundle that can't be used.
         OSError: a file can't be read.
     """
-    from vaswani_plugin.export import foreign
     from vaswani_plugin.inference.engine import engine_of
+    from vaswani_plugin.inference.translator import Translator
 
     chosen = {"fairseq": "torch"}.get(engine, engine) or engine_of(args.model)
     if chosen == "ctranslate2":
@@ -72,7 +75,7 @@ def load_translator(args: argparse.Namespace, engine: str | None = None) -> "Tra
         if chosen == "torch" and engine is None and device == "cpu":
             _suggest_ctranslate2()
     precision = chosen_precision(args, device == "cuda", chosen == "torch")
-    return foreign.load_translator(
+    return Translator.from_pretrained(
         args.model, device=device, dtype=precision, threads=args.threads, engine=chosen
     )
 

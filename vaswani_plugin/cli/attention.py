@@ -61,18 +61,18 @@ def run(args: argparse.Namespace) -> int:
     if args.corpus is None and args.output is None:
         args.output = [Path("attention.png")] if args.format == "text" else []
     _check_flags(args)
-    from vaswani_plugin.export.foreign import load_checkpoint_translator, load_translator
     from vaswani_plugin.figures import attention_report as report
     from vaswani_plugin.figures.attention_statistics import (
         as_table,
         corpus_statistics,
         write_statistics,
     )
+    from vaswani_plugin.inference.translator import Translator
 
     if args.model is not None:
-        translator = load_translator(args.model)
+        translator = Translator.from_pretrained(args.model)
     else:
-        translator = load_checkpoint_translator(args.path, args.data, args.bpe_codes)
+        translator = Translator.from_checkpoint(args.path, args.data, args.bpe_codes)
     merge = translator.pipeline.subwords if args.words else None
     if args.corpus is not None:
         pairs = report.read_corpus(args.corpus)

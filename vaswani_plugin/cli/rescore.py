@@ -10,10 +10,17 @@ import math
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vaswani_plugin.cli import _flags as flags
+from vaswani_plugin.cli._start import start_fairseq
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.outputs import check_outputs
+
+if TYPE_CHECKING:
+    import torch
+
+    from vaswani_plugin.inference.forced import LoadedForced
 
 HELP = "rescore n-best lists with models or ensembles, by weights that give the best BLEU"
 EXAMPLE = (
@@ -101,6 +108,14 @@ def read_weights(given: list[str], names: list[str]) -> dict[str, float]:
     return weights
 
 
+def load_foreign(path: Path, data: Path, device: "torch.device") -> "LoadedForced":
+    """Load a model that only fairseq builds, for `forced.load_scorer`."""
+    start_fairseq()
+    from vaswani_plugin.fairseq_plugin.generator import load_forced
+
+    return load_forced(path, data, device)
+
+
 def run(args: argparse.Namespace) -> int:
     """Rescore; returns 0.
 
@@ -118,14 +133,14 @@ def run(args: argparse.Namespace) -> int:
     fixed = read_weights(args.weights, ["score", "words", *systems])
     if fixed and args.dev_nbest:
         raise UserError("--weights fixes what --dev-nbest would search for: leave one out")
-    from vaswani_plugin.export.foreign import load_scorer
     from vaswani_plugin.figures import rescoring  # importing torch takes a second
+    from vaswani_plugin.inference.forced import load_scorer
 
     test = rescoring.Lists(args.nbest, args.source, args.reference, args.bpe_codes)
     dev = rescoring.Lists(*of_dev, args.bpe_codes) if args.dev_nbest else None
     device, notes = flags.chosen_device(args), []
     for name, paths in systems.items():
-        scorer = load_scorer(paths, args.data, device)
+        scorer = load_scorer(paths, args.data, device, load_foreign)
         for lists in filter(None, (test, dev)):
             notes += lists.add(name, scorer, args.max_tokens)
     is_searched = dev is not None and not args.average

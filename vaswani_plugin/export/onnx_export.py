@@ -29,7 +29,7 @@ from vaswani_plugin.export.exported_model import (
     unknown_options,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
-from vaswani_plugin.inference.bundle import TRANSFORMER, Bundle, ForeignModel
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.checkpoints import untrusted
 from vaswani_plugin.inference.onnx_engine import (
     DECODER,
@@ -250,10 +250,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
     bundle = Bundle.load(model)
     settings = bundle.pipeline.settings
     assert isinstance(settings, Settings)
-    try:
-        loaded = bundle.load_transformer()
-    except ForeignModel as error:
-        raise UserError(f"{error}: the ONNX export takes a {TRANSFORMER}") from error
+    loaded = bundle.load_transformer()
     sizes, weights = loaded.sizes, loaded.model.state_dict()
     with untrusted(path):
         require_finite(weights)

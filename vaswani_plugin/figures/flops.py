@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES
 from vaswani_plugin.model.build import (
     build,
-    build_attention_lstm,
     build_language_model,
     build_one_layer,
+    build_recurrent,
     build_recurrent_language_model,
-    build_seq2seq,
 )
 from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
@@ -114,7 +112,12 @@ def forward_flops(
         texts = torch.zeros(sentences, source, dtype=torch.long)
         shifted = torch.zeros(sentences, target, dtype=torch.long)
         if isinstance(cfg, RecurrentConfiguration):
-            return _recurrent_flops(cfg, vocabulary, texts, shifted)
+            recurrent = build_recurrent(cfg, rows, rows).eval()
+            lengths = torch.full((sentences,), source, device="cpu")
+            read, decoder = recurrent.encoder.read, recurrent.decoder
+            return count_flops(
+                lambda: decoder.project(decoder.read(shifted, read(texts, lengths)).features)
+            )
         if isinstance(cfg, OneLayerConfiguration):
             one_layer = build_one_layer(cfg, rows, target).eval()
             return count_flops(lambda: one_layer.project(one_layer(shifted)))
@@ -128,24 +131,6 @@ def forward_flops(
         words = (of_words, of_words) if cfg.next_word else None
         transformer = build(cfg, rows, rows, words).eval()
         return count_flops(lambda: transformer(texts, shifted))
-
-
-def _recurrent_flops(
-    cfg: RecurrentConfiguration, vocabulary: int, source: Tensor, target: Tensor
-) -> int:
-    """Of encoder, decoder and projection; states that are read in order need no products."""
-    of_seq2seq = isinstance(cfg, Seq2SeqConfiguration)
-    encoder, decoder = build_seq2seq(cfg) if of_seq2seq else build_attention_lstm(cfg)
-    encoder.eval(), decoder.eval()
-    embedding = nn.Embedding(vocabulary, cfg.d_model)
-    lengths = torch.full((len(source),), source.size(1), device="cpu")
-
-    def run() -> None:
-        memory, state = encoder(embedding(source), source != source, lengths)
-        states, *_ = decoder(embedding(target), state, memory)
-        nn.functional.linear(states, embedding.weight)
-
-    return count_flops(run)
 
 
 def flops_of_lengths(count: Callable[[int, int], float], sums: Mapping[str, float]) -> float:

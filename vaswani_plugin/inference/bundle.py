@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.text.linearization import SYMBOLS, WORDS
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
@@ -17,7 +16,7 @@ from vaswani_plugin.text.settings import (
 )
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.checkpoint_models import Loaded
+    from vaswani_plugin.inference.checkpoint_models import Loaded, LoadedRecurrent
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
@@ -28,14 +27,16 @@ KINDS = {
 }
 """For each type of settings: what its bundle holds, and the commands that read it."""
 TRANSFORMER = "vaswani_transformer"
-ROWS = names_of(TRANSFORMER)
 
-USE_FAIRSEQ = ": let fairseq-interactive or fairseq-eval-lm read it"
+USE_FAIRSEQ = (
+    ": fairseq-interactive translates with it, fairseq-eval-lm scores by it, and `vaswani import` "
+    "takes fairseq's own Transformer"
+)
 """The remedy for a model that only fairseq builds."""
 
 
 class ForeignModel(UserError):
-    """A checkpoint whose model is not the one of `modules.transformer`: fairseq has to build it."""
+    """A checkpoint whose model is none of this plugin's: fairseq has to build it."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,11 @@ class Bundle:
                 f"{KINDS[type(self.pipeline.settings)][0]}"
             )
 
-    def load_transformer(self) -> "Loaded":
+    def load_model(self) -> "Loaded | LoadedRecurrent":
         """Load the model and its dictionaries, with torch alone.
 
         Raises:
-            ForeignModel: the model is not the Transformer of `modules`.
+            ForeignModel: the model is none of this plugin's.
             ValueError: the checkpoint can't be used, or was trained with other dictionaries.
             OSError: a file can't be read.
         """
@@ -106,3 +107,18 @@ class Bundle:
         from vaswani_plugin.inference.checkpoint_models import load_from_bundle
 
         return load_from_bundle(self)
+
+    def load_transformer(self) -> "Loaded":
+        """The same for a Transformer.
+
+        Raises:
+            UserError: the model is another one.
+        """
+        from vaswani_plugin.inference.checkpoint_models import Loaded
+
+        loaded = self.load_model()
+        if not isinstance(loaded, Loaded):
+            raise UserError(
+                f"{weights_path(self.folder)} holds a recurrent model: a {TRANSFORMER} is needed"
+            )
+        return loaded

@@ -1,7 +1,7 @@
-"""Loads a checkpoint's Transformer, from a bundle or with the data of its training."""
+"""Loads a checkpoint's encoder-decoder, from a bundle or with the data of its training."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -10,11 +10,24 @@ import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.inference.bundle import ROWS, TASK, USE_FAIRSEQ, Bundle, ForeignModel
+from vaswani_plugin.inference.bundle import (
+    TASK,
+    TRANSFORMER,
+    USE_FAIRSEQ,
+    Bundle,
+    ForeignModel,
+)
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
 from vaswani_plugin.model.acceleration import accelerated
-from vaswani_plugin.model.build import build
-from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.model.architectures import names_of
+from vaswani_plugin.model.build import build, build_recurrent
+from vaswani_plugin.model.configuration import (
+    AttentionLSTMConfiguration,
+    Configuration,
+    RecurrentConfiguration,
+    Seq2SeqConfiguration,
+)
+from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.well_formed import Grammar
 from vaswani_plugin.text.dictionary import Dictionary, dictionary_name, languages_of
@@ -27,6 +40,12 @@ DIGESTS = "dictionary_sha256"
 """Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
 
 
+RECURRENT_SIZES: dict[str, type[RecurrentConfiguration]] = {
+    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
+    "vaswani_attention_lstm": AttentionLSTMConfiguration,
+}
+
+
 class Parts(NamedTuple):
     """The sizes of a model, and its dictionaries."""
 
@@ -36,7 +55,7 @@ class Parts(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A model in evaluation mode, on the CPU, its configuration and its dictionaries."""
+    """A Transformer in evaluation mode, on the CPU, its configuration and its dictionaries."""
 
     model: EncoderDecoder
     sizes: Configuration
@@ -44,20 +63,44 @@ class Loaded(NamedTuple):
     target: Dictionary
 
 
-def load_from_bundle(bundle: Bundle) -> Loaded:
-    """See `Bundle.load_transformer`."""
+class LoadedRecurrent(NamedTuple):
+    """The same of a recurrent model."""
+
+    model: RecurrentEncoderDecoder
+    sizes: RecurrentConfiguration
+    source: Dictionary
+    target: Dictionary
+
+
+def longest_of(sizes: Configuration | RecurrentConfiguration) -> tuple[int, int]:
+    """Longest source and target of a model in tokens, the ends of sentence included."""
+    return sizes.max_source_positions, sizes.max_target_positions
+
+
+def load_from_bundle(bundle: Bundle) -> Loaded | LoadedRecurrent:
+    """See `Bundle.load_model`."""
     path = weights_path(bundle.folder)
     with untrusted(path):
         state = load_checkpoint(path)
         cfg = read_configuration(path, state)
         bundle.require_task(cfg["task"].get("_name"))
-        require_own(path, cfg["model"], ROWS)
-        parts = read_parts(state, bundle.folder, bundle.languages)
-        model = make_transformer(*parts, state["model"], path)
-    return Loaded(model, *parts)
+        return _build(path, state, bundle.folder, bundle.languages)
 
 
-def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
+def _build(
+    path: Path, state: Checkpoint, folder: Path, languages: tuple[str, str]
+) -> Loaded | LoadedRecurrent:
+    family = family_of(path, state["cfg"]["model"], (TRANSFORMER, *RECURRENT_SIZES))
+    if family == TRANSFORMER:
+        parts = read_parts(state, folder, languages)
+        return Loaded(make_transformer(*parts, state["model"], path), *parts)
+    cfg = RECURRENT_SIZES[family].from_checkpoint(state["cfg"]["model"], state["cfg"]["task"])
+    source, target = load_dictionaries(state, folder, languages)
+    model = with_weights(lambda: build_recurrent(cfg, source, target), state["model"], path)
+    return LoadedRecurrent(model, cfg, source, target)
+
+
+def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tuple[str, str]]:
     """Load the model and its dictionaries, and its source and target language.
 
     Args:
@@ -65,8 +108,8 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
         data: folder of the dictionaries.
 
     Raises:
-        ForeignModel: the model is not the Transformer of `modules`, belongs to another task, or
-            doesn't say its languages.
+        ForeignModel: the model is none of this plugin's, belongs to another task, or doesn't say
+            its languages.
         FileNotFoundError: the file or the folder is missing.
         ValueError: the checkpoint can't be used, or was trained with other dictionaries.
     """
@@ -80,14 +123,12 @@ def load_with_data(path: Path, data: Path) -> tuple[Loaded, tuple[str, str]]:
         source, target = task.get("source_lang"), task.get("target_lang")
         # If fairseq-train was not told, it found them by the names of the files.
         languages = (source, target) if source and target else languages_of(data)
-        require_own(path, cfg["model"], ROWS)
+        family_of(path, cfg["model"], (TRANSFORMER, *RECURRENT_SIZES))
         if task.get("_name") not in (TASK, "translation"):
-            raise ForeignModel(f"{path} has the task {task.get('_name')!r}, which fairseq sets up")
+            raise ForeignModel(f"{path} has the task {task.get('_name')!r}{USE_FAIRSEQ}")
         if languages is None:
             raise ForeignModel(f"neither {path} nor the names in {data} say one pair of languages")
-        parts = read_parts(state, data, languages)
-        model = make_transformer(*parts, state["model"], path)
-    return Loaded(model, *parts), languages
+        return _build(path, state, data, languages), languages
 
 
 def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> Parts:
@@ -103,10 +144,18 @@ def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> P
             the wrong type.
         OSError: a dictionary can't be read.
     """
+    cfg = state["cfg"]
+    dictionaries = load_dictionaries(state, folder, languages)
+    return Parts(Configuration.from_checkpoint(cfg["model"], cfg["task"]), *dictionaries)
+
+
+def load_dictionaries(
+    state: Checkpoint, folder: Path, languages: tuple[str, str]
+) -> tuple[Dictionary, Dictionary]:
+    """The dictionaries of source and target; see `read_parts`."""
     source, target = (Dictionary.load(folder / dictionary_name(side)) for side in languages)
     check_digests(folder, state, source=source, target=target)
-    cfg = state["cfg"]
-    return Parts(Configuration.from_checkpoint(cfg["model"], cfg["task"]), source, target)
+    return source, target
 
 
 def check_digests(folder: Path, state: Checkpoint, **dictionaries: Dictionary) -> None:
@@ -129,20 +178,22 @@ def read_configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
     raise ForeignModel(f"{path} holds flags of a model that only fairseq builds{USE_FAIRSEQ}")
 
 
-def require_own(path: Path, model: Mapping[str, Any], names: frozenset[str]) -> None:
-    """Refuse a checkpoint of another model than the one of `modules`.
+def family_of(path: Path, model: Mapping[str, Any], families: Iterable[str]) -> str:
+    """The family of a checkpoint's model.
 
     Args:
         path: the checkpoint, for messages.
         model: the model's part of its configuration.
-        names: of the model, see `architectures.names_of`.
+        families: of models, such as "vaswani_transformer".
 
     Raises:
-        ForeignModel: it has another name.
+        ForeignModel: it is of another one.
     """
-    if model.get("_name") not in names:
-        name = model.get("_name")
+    name = model.get("_name")
+    found = next((family for family in families if name in names_of(family)), None)
+    if found is None:
         raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds{USE_FAIRSEQ}")
+    return found
 
 
 def require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
 
@@ -84,7 +84,6 @@ class Engine(Protocol):
 ENGINES = ("torch", "ctranslate2", "onnxruntime")
 MADE_FOR = {CTRANSLATE2_MODEL: "ctranslate2", ONNX_ENCODER: "onnxruntime"}
 """The engine of a bundle that holds this file."""
-LOAD_FOREIGN = "load it by vaswani_plugin.export.foreign.load_translator"
 
 
 def dtype_of(dtype: "str | torch.dtype | None") -> "torch.dtype | None":
@@ -129,7 +128,7 @@ def load_engine(
         threads: of the CPU; None: the engine's choice.
 
     Raises:
-        ForeignModel: only fairseq builds the model; a note names the function that loads it.
+        ForeignModel: only fairseq builds the model; names the commands that read it.
         ValueError: no engine of that name, or one that can't load the bundle.
         OSError: a file can't be read.
     """
@@ -161,9 +160,4 @@ def _load_torch_engine(
     from vaswani_plugin.inference.search_engine import SearchEngine
 
     place = torch.device(device)
-    dtype = dtype_of(precision)
-    try:
-        return SearchEngine(bundle.load_transformer(), place, dtype, threads)
-    except ForeignModel as foreign:
-        foreign.add_note(LOAD_FOREIGN)
-        raise
+    return SearchEngine(bundle.load_model(), place, dtype_of(precision), threads)

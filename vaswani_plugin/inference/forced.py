@@ -5,13 +5,17 @@ Axes: B sources, S source length, R pairs, T target length, D d_model, V vocabul
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.bundle import ForeignModel
+from vaswani_plugin.inference.checkpoint_models import load_with_data, longest_of
+from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.models import Dictionary
 
@@ -75,25 +79,38 @@ def projected_log_probabilities(
     return torch.cat(found)
 
 
-class ForcedTransformer:
-    """`ForcedModel` over a Transformer of `modules`."""
+class ForcedEncoderDecoder:
+    """`ForcedModel` over an encoder-decoder of `modules`.
 
-    def __init__(self, model: EncoderDecoder) -> None:
-        self.model = model
-        stacks = model.encoder, model.decoder
-        positions: list[Any] = [stack.positions for stack in stacks]
-        self.longest: tuple[int, int] = (positions[0].max_positions, positions[1].max_positions)
+    Args:
+        model: in evaluation mode.
+        longest: source and target; see `ForcedModel`.
+    """
+
+    def __init__(
+        self, model: EncoderDecoder | RecurrentEncoderDecoder, longest: tuple[int, int]
+    ) -> None:
+        self.model, self.longest = model, longest
 
     def token_log_probabilities(
         self, sources: Tensor, rows: Tensor, previous: Tensor, target: Tensor
     ) -> Tensor:
         """See `ForcedModel`."""
-        memory, decoder = self.model.encode(sources).select(rows), self.model.decoder
-        features = self.model.decode(previous, memory, right_padded=True).features  # (R, T, D)
+        model: Any = self.model
+        memory, decoder = model.encode(sources).select(rows), model.decoder
+        features = model.decode(previous, memory, right_padded=True).features  # (R, T, D)
         rows, gold = features.flatten(0, 1), target.flatten()
         vocabulary = decoder.projection.weight.size(0)
         log_p = projected_log_probabilities(rows, gold, decoder.project, vocabulary)
         return log_p.view(target.shape)
+
+
+class LoadedForced(NamedTuple):
+    """A model on the CPU and its dictionaries."""
+
+    model: ForcedModel
+    source: Dictionary
+    target: Dictionary
 
 
 class ForcedScorer:
@@ -190,6 +207,36 @@ class ForcedScorer:
         pairs = zip(rows, filled, strict=True)
         whole = [[*more, *row] if on_the_left else [*row, *more] for row, more in pairs]
         return torch.tensor(whole, device=self.device)
+
+
+def load_scorer(
+    paths: Sequence[Path],
+    data: Path,
+    device: torch.device,
+    load_foreign: Callable[[Path, Path, torch.device], LoadedForced],
+) -> ForcedScorer:
+    """Load a model, or an ensemble of models with the same dictionaries.
+
+    Args:
+        paths: checkpoints.
+        data: the folder of the dictionaries.
+        device: where to compute.
+        load_foreign: loads a checkpoint with its data whose model is none of this plugin's.
+
+    Raises:
+        ValueError: a checkpoint has no encoder-decoder, or was trained with other dictionaries.
+        OSError: a file is missing or can't be read.
+    """
+    found = []
+    for path in paths:
+        try:
+            loaded, _ = load_with_data(path, data)
+        except ForeignModel:
+            found.append(load_foreign(path, data, device))
+            continue
+        model = ForcedEncoderDecoder(loaded.model.to(device), longest_of(loaded.sizes))
+        found.append(LoadedForced(model, loaded.source, loaded.target))
+    return ForcedScorer([each.model for each in found], *found[-1][1:], device)
 
 
 def batches_of_pairs(

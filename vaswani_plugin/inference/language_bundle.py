@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import KINDS, USE_FAIRSEQ, ForeignModel
+from vaswani_plugin.inference.bundle import KINDS
 from vaswani_plugin.inference.checkpoint_models import (
     check_digests,
+    family_of,
     read_configuration,
     require_layers,
     with_weights,
 )
 from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
-from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.build import (
     build_language_model,
     build_one_layer,
@@ -38,7 +38,7 @@ from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import SETTINGS, TextSettings, read_settings_file, weights_path
 
 TASKS = ("language_modeling", "vaswani_language_modeling")
-ROWS = {name: names_of(name) for name in ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")}
+FAMILIES = ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")
 
 
 class LoadedText(NamedTuple):
@@ -152,10 +152,7 @@ class LanguageFiles:
             state = load_checkpoint(path)
             cfg = read_configuration(path, state)
             task = TextTask.of(cfg["task"], path)
-            name = cfg["model"].get("_name")
-            family = next((family for family, names in ROWS.items() if name in names), None)
-            if family is None:
-                raise ForeignModel(f"{path} holds {name!r}, which only fairseq builds{USE_FAIRSEQ}")
+            family = family_of(path, cfg["model"], FAMILIES)
             dictionary = load_text_dictionary(self.folder)
             check_digests(self.folder, state, target=dictionary)
             weights = {k.removeprefix("decoder."): v for k, v in state["model"].items()}

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.attention import KINDS, RawAttention, Weights
-from vaswani_plugin.inference.checkpoint_models import Loaded
+from vaswani_plugin.inference.attention import KINDS, RawAttention
+from vaswani_plugin.inference.checkpoint_models import Loaded, LoadedRecurrent, longest_of
 from vaswani_plugin.inference.engine import Decoded, Tokens
-from vaswani_plugin.inference.forced import ForcedModel, ForcedScorer, ForcedTransformer
+from vaswani_plugin.inference.forced import ForcedEncoderDecoder, ForcedModel, ForcedScorer
 from vaswani_plugin.inference.threads import use_threads
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import Dictionary, Model, TransformerModel
+from vaswani_plugin.search.models import Dictionary, Model, RecurrentModel, TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
 
@@ -93,7 +93,7 @@ class OwnSearch:
 
 
 class SearchEngine(OwnSearch):
-    """Our search over a Transformer of `modules`.
+    """Our search over an encoder-decoder of `modules`.
 
     Args:
         loaded: the model and its dictionaries.
@@ -104,20 +104,44 @@ class SearchEngine(OwnSearch):
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: Loaded | LoadedRecurrent,
         device: torch.device,
         dtype: torch.dtype | None = None,
         threads: int | None = None,
     ) -> None:
-        self.model = loaded.model.to(device=device, dtype=dtype)
-        both = TransformerModel(self.model), ForcedTransformer(self.model)
-        super().__init__(*both, loaded.source, loaded.target, device, threads)
+        self.model = model = loaded.model.to(device=device, dtype=dtype)
+        longest = longest_of(loaded.sizes)
+        searched: Model
+        if isinstance(model, EncoderDecoder):
+            searched = TransformerModel(model)
+        else:
+            searched = RecurrentModel(model, longest[1])
+        forced = ForcedEncoderDecoder(model, longest)
+        super().__init__(searched, forced, loaded.source, loaded.target, device, threads)
 
+    @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
-        """See `Engine`."""
+        """See `Engine`.
+
+        Raises:
+            UserError: the model has no attention.
+        """
         use_threads(self.threads)
         ids = encode_pair(source, target, self.source, self.target)
-        return RawAttention(attention_weights(self.model, ids.source, ids.read), ids.unknown)
+        tokens, read = (torch.tensor([row], device=self.device) for row in (ids.source, ids.read))
+        model = self.model
+        if isinstance(model, EncoderDecoder):
+            encoded = model.encoder(tokens, need_weights=True)
+            decoded = model.decode(read, model.encode(tokens), need_weights=True)
+            layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
+            found = dict(zip(KINDS, map(torch.cat, layers), strict=True))  # (N, H, T, S)
+        else:
+            weights = model.decode(read, model.encode(tokens)).weights  # (1, T, S)
+            if weights is None:
+                raise UserError("this model has no attention to show: its decoder has none")
+            found = {"cross": weights[None]}
+        arrays = {kind: weights.float().cpu().numpy() for kind, weights in found.items()}
+        return RawAttention(arrays, ids.unknown)
 
 
 def score_pairs(
@@ -203,29 +227,3 @@ def make_decoded(hypothesis: dict[str, Any], dictionary: TokenDictionary) -> Dec
         token_scores=tuple(hypothesis["positional_scores"].float().tolist()),
         alignment=tuple((int(s), int(t)) for s, t in hypothesis["alignment"]),
     )
-
-
-@torch.no_grad()
-def attention_weights(
-    model: EncoderDecoder, source: Sequence[int], read: Sequence[int]
-) -> dict[str, Weights]:
-    """The weights of the three attentions.
-
-    Args:
-        model: in evaluation mode.
-        source: numbers of the source's tokens, with its end.
-        read: numbers of the decoder's input tokens: the target shifted right.
-
-    Returns:
-        (N, H, T, S) of each kind.
-    """
-    device = model.decoder.projection.weight.device
-    tokens = torch.tensor([source], device=device)
-    encoded = model.encoder(tokens, need_weights=True)
-    target = torch.tensor([read], device=device)
-    decoded = model.decode(target, model.encode(tokens), need_weights=True)
-    layers = encoded.self_weights, decoded.self_weights, decoded.cross_weights
-    return {
-        kind: torch.cat(found).float().cpu().numpy()  # of each layer (1, H, T, S)
-        for kind, found in zip(KINDS, layers, strict=True)
-    }

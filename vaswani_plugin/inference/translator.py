@@ -86,7 +86,7 @@ class Translator(LoadedFromFiles):
             engine: one of `engine.ENGINES`; None: the one that the bundle was made for.
 
         Raises:
-            ForeignModel: only fairseq builds this model: `export.foreign.load_translator` loads it.
+            ForeignModel: only fairseq builds this model; names the commands that read it.
             ValueError: the folder is not a bundle of a translation model, or a file in it can't be
                 used; names it.
             OSError: a file can't be read.
@@ -107,7 +107,7 @@ class Translator(LoadedFromFiles):
         dtype: "str | torch.dtype | None" = None,
         threads: int | None = None,
     ) -> "Translator":
-        """Load a checkpoint of the Transformer with its data; it takes tokenized text.
+        """Load a checkpoint with its data; it takes tokenized text.
 
         Args:
             path: the checkpoint.

@@ -15,6 +15,7 @@ from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
     Configuration,
     OneLayerConfiguration,
+    RecurrentConfiguration,
     RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
     head_sizes,
@@ -33,6 +34,9 @@ from vaswani_plugin.modules.recurrent import (
     MeanContext,
     RecurrentDecoder,
     RecurrentEncoder,
+    RecurrentEncoderDecoder,
+    SourceReader,
+    TargetReader,
 )
 from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentLanguageModel
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
@@ -172,28 +176,45 @@ def build_recurrent_language_model(
         return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
 
 
-def build_seq2seq(cfg: Seq2SeqConfiguration) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-    """Build the LSTMs of Sutskever et al. (2014)."""
-    sizes = cfg.d_model, cfg.layers, cfg.dropout
-    encoder = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
-    return encoder, RecurrentDecoder(*sizes)
+def build_recurrent(
+    cfg: RecurrentConfiguration,
+    source: SizedDictionary,
+    target: SizedDictionary,
+    encoder: type[SourceReader] = SourceReader,
+    decoder: type[TargetReader] = TargetReader,
+) -> RecurrentEncoderDecoder:
+    """Build the LSTMs of Sutskever et al. (2014), or those with attention to the source.
 
-
-def build_attention_lstm(
-    cfg: AttentionLSTMConfiguration,
-) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-    """Build a bidirectional encoder and a decoder that attends to it.
+    Args:
+        cfg: the configuration of one of the two.
+        source, target: dictionaries.
+        encoder, decoder: classes of the two halves.
 
     Raises:
-        UserError: --input-feeding without attention, or a width that can't be halved.
+        UserError: a size or a dropout is out of range, all embeddings are to be shared and the
+            dictionaries differ, --input-feeding without attention, or a width that can't be halved.
     """
+    cfg.check()
+
+    def embedding(dictionary: SizedDictionary) -> nn.Embedding:
+        return nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad())
+
+    of_source, *of_target = shared_embeddings(cfg.share_embeddings, source, target, embedding)
     sizes = cfg.d_model, cfg.layers, cfg.dropout
-    if cfg.attention == "none" and cfg.input_feeding:
-        raise UserError("--input-feeding feeds attention back; --attention none has none")
-    attention = ATTENTIONS[cfg.attention](cfg.d_model) if cfg.attention != "none" else None
-    with value_errors_as_user_errors():
-        encoder = RecurrentEncoder(*sizes, both_ways=True)
-    return encoder, RecurrentDecoder(*sizes, attention, cfg.input_feeding)
+    if isinstance(cfg, AttentionLSTMConfiguration):
+        if cfg.attention == "none" and cfg.input_feeding:
+            raise UserError("--input-feeding feeds attention back; --attention none has none")
+        attention = ATTENTIONS[cfg.attention](cfg.d_model) if cfg.attention != "none" else None
+        with value_errors_as_user_errors():
+            reads = RecurrentEncoder(*sizes, both_ways=True)
+        writes = RecurrentDecoder(*sizes, attention, cfg.input_feeding)
+    else:
+        assert isinstance(cfg, Seq2SeqConfiguration)
+        reads = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
+        writes = RecurrentDecoder(*sizes)
+    return RecurrentEncoderDecoder(
+        encoder(of_source, reads, cfg.dropout), decoder(*of_target, writes, cfg.dropout)
+    )
 
 
 def encoder_layer(cfg: Configuration) -> EncoderLayer:

@@ -5,10 +5,13 @@ step has its own context c_i = sum_j alpha_ij h_j, where alpha_i is the softmax 
 s_i . h_j (Luong et al. 2015), s_i . h_j / sqrt(D), or v . tanh(W s_i + U h_j) (Bahdanau et al.
 2014). A third kind of decoder has the same context at every step, the mean of the h_j.
 
-Axes: B batch, S source length, T target length, D units of a layer, N layers.
+Axes: B batch, S source length, T target length, D units of a layer, N layers, V vocabulary.
 """
 
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -288,3 +291,127 @@ class RecurrentDecoder(nn.Module):
         if self.attention is None:
             return states, None, state
         return *self.attention(states, memory, padding), state
+
+
+class RecurrentMemory(NamedTuple):
+    """What a decoder reads of a batch of sources."""
+
+    states: Tensor  # of the encoder's last layer, (B, S, D), 0 at padding
+    padding: Tensor | None  # (B, S), True at padding; None: there is no padding
+    final: State  # of each sentence
+
+    def select(self, rows: Tensor) -> "RecurrentMemory":
+        """Return the rows of these numbers, (B',); a number may occur repeatedly."""
+        padding = None if self.padding is None else self.padding.index_select(0, rows)
+        h, c = (state.index_select(1, rows) for state in self.final)
+        return RecurrentMemory(self.states.index_select(0, rows), padding, (h, c))
+
+
+class RecurrentOutput(NamedTuple):
+    """Result of a decoder."""
+
+    features: Tensor  # (B, T, D)
+    weights: Tensor | None  # of its attention, (B, T, S)
+    state: State  # after the last token
+
+
+class SourceReader(nn.Module):
+    """Embeds sources and runs the encoder's LSTM over them.
+
+    Args:
+        embedding: V x D.
+        layers: the LSTM.
+        dropout: on the embeddings.
+    """
+
+    def __init__(self, embedding: nn.Embedding, layers: RecurrentEncoder, dropout: float) -> None:
+        super().__init__()
+        self.padding_idx, self.dropout = embedding.padding_idx, dropout
+        self.embedding, self.layers = embedding, layers
+
+    def read(self, tokens: Tensor, lengths: Tensor | None = None) -> RecurrentMemory:
+        """Encode tokens (B, S), padded on either side.
+
+        Args:
+            tokens: (B, S).
+            lengths: of the sentences, (B,), on the CPU; None: they are counted on the device.
+        """
+        padding = tokens.eq(self.padding_idx)
+        lengths = lengths_on_cpu(padding) if lengths is None else lengths
+        x = F.dropout(self.embedding(tokens), self.dropout, self.training)
+        states, final = self.layers(x, padding, lengths)
+        is_padded = bool((lengths < tokens.size(1)).any())
+        return RecurrentMemory(states, padding if is_padded else None, final)
+
+
+class TargetReader(nn.Module):
+    """Embeds targets, runs the decoder's LSTM over them, and projects.
+
+    Args:
+        embedding: V x D.
+        projection: V x D; only its weight is used.
+        layers: the LSTM, with or without attention.
+        dropout: on the embeddings and before the projection.
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        projection: nn.Embedding,
+        layers: RecurrentDecoder,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.padding_idx, self.dropout = embedding.padding_idx, dropout
+        self.embedding, self.projection, self.layers = embedding, projection, layers
+
+    def read(
+        self,
+        tokens: Tensor,
+        memory: RecurrentMemory,
+        state: State | None = None,
+        fed: Tensor | None = None,
+        right_padded: bool = True,
+    ) -> RecurrentOutput:
+        """Compute the features of each next token, without the dropout before the projection.
+
+        Args:
+            tokens: the target shifted right, (B, T).
+            memory: of the sources.
+            state: before the first token; None: the encoder's final states.
+            fed: for input feeding, the feature before the first token, (B, 1, D); None: zeros.
+            right_padded: padding only follows the tokens; else it is put there first.
+        """
+        x = F.dropout(self.embedding(tokens), self.dropout, self.training)
+        if not right_padded:
+            order = reading_order(tokens.eq(self.padding_idx))
+            x = reordered(x, order)
+        seen = memory[:2] if self.layers.attention is not None else (None, None)
+        output = RecurrentOutput(*self.layers(x, state or memory.final, *seen, fed))
+        if not right_padded:
+            back = order.argsort(dim=1)
+            weights = None if output.weights is None else reordered(output.weights, back)
+            output = RecurrentOutput(reordered(output.features, back), weights, output.state)
+        return output
+
+    def project(self, features: Tensor) -> Tensor:
+        """(..., D) -> logits (..., V)."""
+        return F.linear(features, self.projection.weight)
+
+
+class RecurrentEncoderDecoder(nn.Module):
+    """An LSTM that reads the source, and one that writes the target."""
+
+    def __init__(self, encoder: SourceReader, decoder: TargetReader) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, source: Tensor) -> RecurrentMemory:
+        """Encode sources (B, S), padded on either side."""
+        return self.encoder.read(source)
+
+    def decode(
+        self, target: Tensor, memory: RecurrentMemory, right_padded: bool = True
+    ) -> RecurrentOutput:
+        """Compute the features of each next token of targets shifted right, (B, T)."""
+        return self.decoder.read(target, memory, right_padded=right_padded)

@@ -23,6 +23,12 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.acceleration import packing
 from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
+from vaswani_plugin.modules.recurrent import (
+    RecurrentEncoderDecoder,
+    RecurrentMemory,
+    RecurrentOutput,
+    TargetReader,
+)
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, Memory
 
@@ -131,6 +137,29 @@ class TransformerModel:
             return CachedBeams(self.model, memory, with_attention)
 
         return start, packed is not None
+
+
+class RecurrentModel:
+    """A recurrent encoder-decoder of `modules` for searches, in evaluation mode.
+
+    Args:
+        model: encoder and decoder.
+        longest: greatest length of an output, the end of sentence included.
+    """
+
+    dictionary = None
+
+    def __init__(self, model: RecurrentEncoderDecoder, longest: int) -> None:
+        self.model, self.decoder, self.longest_target = model.eval(), model.decoder, longest
+
+    def prepare(self) -> tuple[Start, bool]:
+        """See `Model`."""
+
+        def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
+            lengths = torch.as_tensor(sources.lengths, device="cpu")
+            return TargetBeams(self.decoder, self.model.encoder.read(sources.tokens, lengths))
+
+        return start, False
 
 
 class TextModel:
@@ -274,6 +303,33 @@ class RereadBeams(RowBeams):
         """See `RowBeams`."""
         self.text, self.lengths = self.text[rows], self.lengths[rows]
         self.features = self.features[rows]
+
+
+class TargetBeams(RowBeams):
+    """`Beams` for a recurrent encoder-decoder: a step reads one token, from the states so far."""
+
+    def __init__(self, decoder: TargetReader, memory: RecurrentMemory) -> None:
+        self.decoder, self.memory = decoder, memory
+        self.output: RecurrentOutput | None = None
+
+    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
+        """See `Beams`."""
+        self.follow(tokens, parents)
+        fed, _, state = self.output or (None, None, None)
+        self.output = self.decoder.read(tokens.reshape(-1, 1), self.memory, state, fed)
+        weights = self.output.weights  # (R, 1, S)
+        return None if weights is None else weights[:, 0].unflatten(0, (-1, self.beams))
+
+    def logits(self, sentences: slice) -> Tensor:
+        """See `Beams`."""
+        features = self.output.features[:, 0].unflatten(0, (-1, self.beams))
+        return self.decoder.project(features[sentences])
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `RowBeams`."""
+        features, _, (h, c) = self.output
+        self.memory = self.memory.select(rows)
+        self.output = RecurrentOutput(features[rows], None, (h[:, rows], c[:, rows]))
 
 
 class RecurrentBeams(RowBeams):

@@ -9,19 +9,12 @@ Axes: B batch, S source length, T target length, D d_model, N layers, V vocabula
 """
 
 import argparse
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
-from fairseq.models import (
-    FairseqEncoder,
-    FairseqEncoderDecoderModel,
-    FairseqIncrementalDecoder,
-    register_model,
-)
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, register_model
 from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
@@ -32,54 +25,38 @@ from vaswani_plugin.fairseq_plugin.configurations import (
 )
 from vaswani_plugin.fairseq_plugin.defaults import set_recurrent_defaults
 from vaswani_plugin.fairseq_plugin.models._common import (
+    CausalDecoder,
     ProjectedLoss,
     pads_right,
-    refuse_retained_dropout,
     register_rows,
 )
 from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS
-from vaswani_plugin.model.build import build_attention_lstm, build_seq2seq, shared_embeddings
+from vaswani_plugin.model.build import build_recurrent
 from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
     RecurrentConfiguration,
     Seq2SeqConfiguration,
 )
 from vaswani_plugin.modules.recurrent import (
-    RecurrentDecoder,
-    RecurrentEncoder,
+    RecurrentMemory,
+    SourceReader,
+    TargetReader,
     initialize_uniformly,
-    lengths_on_cpu,
-    reading_order,
-    reordered,
 )
 
 CACHE = "recurrent"
 
 
-class LSTMEncoder(FairseqEncoder):
-    """Embeds the source and runs the LSTM over it.
+class _FairseqEncoder(FairseqEncoder):
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)  # set by the model
 
-    Args:
-        dictionary: of the source.
-        embedding: V x D.
-        layers: the LSTM.
-        cfg: of the model.
-    """
 
-    def __init__(
-        self,
-        dictionary: Dictionary,
-        embedding: nn.Embedding,
-        layers: RecurrentEncoder,
-        cfg: RecurrentConfiguration,
-    ) -> None:
-        super().__init__(dictionary)
-        self.padding_idx = embedding.padding_idx
-        self.dropout = cfg.dropout
-        self.max_source_positions = cfg.max_source_positions
-        self.embedding = embedding
-        self.layers = layers
+class LSTMEncoder(SourceReader, _FairseqEncoder):
+    """`modules.recurrent.SourceReader` as fairseq's models expect it."""
+
+    max_source_positions: int
 
     def forward(
         self,
@@ -99,18 +76,12 @@ class LSTMEncoder(FairseqEncoder):
             `encoder_out` [(S, B, D)], `encoder_padding_mask` [(B, S), True at padding], or [] if
             there is no padding, and `state` [h, c], each (N, B, D): each sentence's final states.
         """
-        padding = src_tokens.eq(self.padding_idx)
-        if known_lengths is None:
-            lengths = lengths_on_cpu(padding)
-        else:
-            lengths = torch.as_tensor(known_lengths, device="cpu")
-        x = F.dropout(self.embedding(src_tokens), self.dropout, self.training)
-        states, state = self.layers(x, padding, lengths)
-        is_padded = bool((lengths < src_tokens.size(1)).any())
+        lengths = None if known_lengths is None else torch.as_tensor(known_lengths, device="cpu")
+        memory = self.read(src_tokens, lengths)
         return {
-            "encoder_out": [states.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
-            "encoder_padding_mask": [padding] if is_padded else [],
-            "state": list(state),
+            "encoder_out": [memory.states.transpose(0, 1)],  # (B, S, D) -> (S, B, D)
+            "encoder_padding_mask": [] if memory.padding is None else [memory.padding],
+            "state": list(memory.final),
         }
 
     def reorder_encoder_out(
@@ -129,35 +100,8 @@ class LSTMEncoder(FairseqEncoder):
         return self.max_source_positions
 
 
-class LSTMDecoder(FairseqIncrementalDecoder):
-    """Predicts the target from the encoder's final states and, if it has one, by attention.
-
-    Args:
-        dictionary: of the target.
-        embedding: V x D.
-        projection: V x D; only its weight is used.
-        layers: the LSTM, with or without attention.
-        cfg: of the model.
-        trains_right_padded: whether training batches are padded on the right only.
-    """
-
-    def __init__(
-        self,
-        dictionary: Dictionary,
-        embedding: nn.Embedding,
-        projection: nn.Embedding,
-        layers: RecurrentDecoder,
-        cfg: RecurrentConfiguration,
-        trains_right_padded: bool,
-    ) -> None:
-        super().__init__(dictionary)
-        self.padding_idx = embedding.padding_idx
-        self.dropout = cfg.dropout
-        self.max_target_positions = cfg.max_target_positions
-        self.trains_right_padded = trains_right_padded
-        self.embedding = embedding
-        self.projection = projection
-        self.layers = layers
+class LSTMDecoder(TargetReader, CausalDecoder):
+    """`modules.recurrent.TargetReader` as fairseq's models expect it."""
 
     def forward(
         self,
@@ -181,51 +125,30 @@ class LSTMDecoder(FairseqIncrementalDecoder):
             positions; and a dictionary of `attn` [(B, T', S), or None without attention].
         """
         cache = (incremental_state or {}).get(CACHE)
-        if cache is None:
-            tokens, state, fed = prev_output_tokens, tuple(encoder_out["state"]), None
-        else:
+        tokens, state, fed = prev_output_tokens, None, None
+        if cache is not None:
             tokens, state = prev_output_tokens[:, -1:], (cache["h"], cache["c"])
             fed = cache["output"].transpose(0, 1)
-        is_ordered = tokens.size(1) == 1 or (self.training and self.trains_right_padded)
-        x = F.dropout(self.embedding(tokens), self.dropout, self.training)
-        if not is_ordered:  # padding may be on either side
-            order = reading_order(tokens.eq(self.padding_idx))
-            x = reordered(x, order)
-        outputs, weights, state = self.layers(x, state, *self._memory(encoder_out), fed)
-        if not is_ordered:
-            back = order.argsort(dim=1)
-            outputs = reordered(outputs, back)
-            weights = None if weights is None else reordered(weights, back)
+        padding = encoder_out["encoder_padding_mask"]
+        memory = RecurrentMemory(
+            encoder_out["encoder_out"][0].transpose(0, 1),
+            padding[0] if padding else None,
+            tuple(encoder_out["state"]),
+        )
+        is_ordered = tokens.size(1) == 1 or self.right_padded
+        outputs, weights, state = self.read(tokens, memory, state, fed, is_ordered)
         if incremental_state is not None:
             incremental_state[CACHE] = {
                 **{"h": state[0], "c": state[1]},
                 "output": outputs[:, -1:].transpose(0, 1),  # (1, B, D)
             }
         outputs = F.dropout(outputs, self.dropout, self.training)
-        return (outputs if features_only else self.output_layer(outputs)), {"attn": [weights]}
-
-    def _memory(self, encoder_out: dict[str, list[Tensor]]) -> tuple[Tensor | None, Tensor | None]:
-        if self.layers.attention is None:
-            return None, None
-        padding = encoder_out["encoder_padding_mask"]
-        return encoder_out["encoder_out"][0].transpose(0, 1), padding[0] if padding else None
-
-    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
-        """Refuse --retain-dropout; fairseq's commands call this before they generate.
-
-        Raises:
-            UserError: when dropout is to stay on.
-        """
-        refuse_retained_dropout(retain_dropout)
+        return (outputs if features_only else self.project(outputs)), {"attn": [weights]}
 
     @property
     def attention(self) -> nn.Module | None:
         """The attention to the source, or None; fairseq's LSTM has it under the same name."""
         return self.layers.attention
-
-    def output_layer(self, features: Tensor) -> Tensor:
-        """Project features (..., D) to logits (..., V)."""
-        return F.linear(features, self.projection.weight)
 
     def reorder_incremental_state(
         self, incremental_state: dict[str, dict[str, Tensor]], new_order: Tensor
@@ -240,10 +163,6 @@ class LSTMDecoder(FairseqIncrementalDecoder):
         for name, tensor in cache.items():
             cache[name] = tensor.index_select(1, new_order)
 
-    def max_positions(self) -> int:
-        """Longest target in tokens, the end-of-sentence token included."""
-        return self.max_target_positions
-
 
 class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
     """An LSTM encoder and an LSTM decoder; a subclass says which.
@@ -255,8 +174,6 @@ class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
     takes_known_lengths = True
 
     configuration: ClassVar[type[RecurrentConfiguration]]
-    make_layers: ClassVar[Callable[..., tuple[RecurrentEncoder, RecurrentDecoder]]]
-    """Builds the LSTMs of a configuration."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -277,19 +194,14 @@ class RecurrentModel(ProjectedLoss, FairseqEncoderDecoderModel):
                 different dictionaries.
         """
         cfg = configuration_of(cfg, cls.configuration)
-        cfg.check()
-        source, target = task.source_dictionary, task.target_dictionary
-        of_source, of_target, projection = shared_embeddings(
-            cfg.share_embeddings,
-            source,
-            target,
-            lambda dictionary: nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad()),
-        )
-        encoder_layers, decoder_layers = cls.make_layers(cfg)
-        model = cls(
-            LSTMEncoder(source, of_source, encoder_layers, cfg),
-            LSTMDecoder(target, of_target, projection, decoder_layers, cfg, pads_right(task)),
-        )
+        dictionaries = task.source_dictionary, task.target_dictionary
+        built = build_recurrent(cfg, *dictionaries, LSTMEncoder, LSTMDecoder)
+        encoder, decoder = built.encoder, built.decoder
+        encoder.dictionary, decoder.dictionary = dictionaries
+        encoder.max_source_positions = cfg.max_source_positions
+        decoder.max_target_positions = cfg.max_target_positions
+        decoder.trains_right_padded = pads_right(task)
+        model = cls(encoder, decoder)
         initialize_uniformly(model)
         return accelerated(model)
 
@@ -311,7 +223,6 @@ class VaswaniSeq2SeqLSTM(RecurrentModel):
     """The decoder starts from the final h and c of every encoder layer."""
 
     configuration = Seq2SeqConfiguration
-    make_layers = staticmethod(build_seq2seq)
 
 
 @register_model("vaswani_attention_lstm", dataclass=AttentionLSTMConfig)
@@ -319,7 +230,6 @@ class VaswaniAttentionLSTM(RecurrentModel):
     """The decoder starts from the final states of the encoder's two directions."""
 
     configuration = AttentionLSTMConfiguration
-    make_layers = staticmethod(build_attention_lstm)
 
     @torch.no_grad()
     def attention_weights(
