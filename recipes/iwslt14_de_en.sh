@@ -26,15 +26,12 @@ elif [[ -z $data ]] && is_tiny; then
 else
   if [[ -z $data ]]; then step download download http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz; fi
   archive=${data:-$work/download}/de-en.tgz
-  tests=(TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012)
-  join_tests() { for name in "${tests[@]}"; do cat "$work/parts/$name.$1"; done; } # LANGUAGE
+  step unpack tar -xzf "$archive" -C "$work"
+  tests=({TED.dev2010,TEDX.dev2012,TED.tst2010,TED.tst2011,TED.tst2012}.de-en)
   for language in de en; do
-    members=(--member "de-en/train.tags.de-en.$language" --output "$work/raw/train.$language")
-    for name in "${tests[@]}"; do
-      members+=(--member "de-en/IWSLT14.$name.de-en.$language.xml" --output "$work/parts/$name.$language")
-    done
-    step "unpack.$language" python "$prep/unpack.py" --archive "$archive" "${members[@]}"
-    step "test.$language" to "$work/raw/test.$language" join_tests "$language"
+    step "train.$language" python "$prep/sentences.py" "$work/de-en/train.tags.de-en.$language" --output "$work/raw/train.$language"
+    files=("${tests[@]/#/$work/de-en/IWSLT14.}")
+    step "test.$language" python "$prep/sentences.py" "${files[@]/%/.$language.xml}" --output "$work/raw/test.$language"
   done
 fi
 step tokenize every raw tok python "$prep/normalize_tokenize.py" --language {} --lowercase --no-normalize

@@ -43,8 +43,7 @@ def arguments(material: Path, text: Path, out: Path) -> dict[str, tuple]:
     return {
         "check_corpus.py": (text, other, "--clean", out / "o.en", out / "o.de"),
         "check_corpus.py, packed": (text, other, "--clean", out / "o.en.gz", out / "o.de.gz"),
-        "unpack.py": ("--archive", text, "--output", out / "o"),
-        "unpack.py, columns": ("--archive", text, "--format", "column:1", "--output", out / "o"),
+        "sentences.py": (text, "--output", out / "o"),
         "normalize_tokenize.py": ("--language", "en", *plain),
         "bpe.py, learn": ("learn", "--input", text, "--operations", 5000, "--output", out / "o"),
         "bpe.py, apply": ("apply", "--codes", material / "codes", *plain),

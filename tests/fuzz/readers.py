@@ -104,18 +104,9 @@ def readers() -> tuple[Reader, ...]:
 
 
 _CORPORA = {
-    "check_corpus.py text.en text.de": "text.en",
-    "check_corpus.py text.en.gz text.de --format json": "text.en.gz",
     "check_corpus.py text.en text.de --clean out.en out.de --drop-duplicates": "text.de",
-    "unpack.py --archive archive.tgz --member text.en --output out": "archive.tgz",
-    "unpack.py --archive archive.tgz --member text.en.gz --output out.gz": "archive.tgz",
-    "unpack.py --archive archive.tar --member test.sgm --output out": "archive.tar",
-    "unpack.py --archive archive.zip --member text.en --output out": "archive.zip",
-    "unpack.py --archive archive.zip --member text.en.gz --output out": "archive.zip",
-    "unpack.py --archive text.en.gz --output out": "text.en.gz",
-    "unpack.py --archive test.sgm --output out": "test.sgm",
-    "unpack.py --archive train.tags.en --output out": "train.tags.en",
-    "unpack.py --archive columns.tsv --format column:2 --output out": "columns.tsv",
+    "sentences.py test.sgm --output out": "test.sgm",
+    "sentences.py train.tags.en --output out": "train.tags.en",
     "normalize_tokenize.py --language en --input text.en --output out --workers 1": "text.en",
     "summaries.py --format jsonl --input summaries.jsonl --output out": "summaries.jsonl",
     "summaries.py --format scitldr --input scitldr.jsonl --output out": "scitldr.jsonl",

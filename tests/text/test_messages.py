@@ -22,7 +22,7 @@ def test_a_message_is_one_printable_line():
     "script",
     [
         *("binarize.py", "bpe.py", "bundle.py", "check_corpus.py"),
-        *("normalize_tokenize.py", "unpack.py", "wordpiece.py"),
+        *("normalize_tokenize.py", "sentences.py", "wordpiece.py"),
     ],
 )
 def test_help_works_from_anywhere(tmp_path, script):
@@ -32,5 +32,5 @@ def test_help_works_from_anywhere(tmp_path, script):
 
 
 def test_a_missing_file_is_one_line(tmp_path):
-    done = run_script("data-prep/check_corpus.py", tmp_path / "none.en", tmp_path / "none.de")
-    assert_one_line_error(done, "check_corpus.py: error:", "none.en", "No such file")
+    done = run_script("data-prep/sentences.py", tmp_path / "none.en")
+    assert_one_line_error(done, "sentences.py: error:", "none.en", "No such file")

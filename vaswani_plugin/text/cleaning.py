@@ -1,16 +1,14 @@
 """Cleans text by few rules, divides it into train, valid and test, and reports what was dropped.
 
-`check` and `clean` are for a published corpus: the rules on lengths are those of Moses'
-clean-corpus-n.perl, in words, and no line is rewritten. `prepare_pairs` and `prepare_lines` are for
-a user's own text in any script: lengths are in characters or bytes, because many languages write no
-blanks between words, and invisible characters are removed (characters.py). For more rules there is
-OpusFilter.
+`clean` is for a published corpus: the rules on lengths are those of Moses' clean-corpus-n.perl, in
+words, and no line is rewritten. `prepare_pairs` is for a user's own text in any script: lengths are
+in characters or bytes, because many languages write no blanks between words, and invisible
+characters are removed (characters.py). For more rules there is OpusFilter.
 
 Two sentences are the same if they are equal in Unicode's form NFC, apart from spaces and case.
 """
 
 import hashlib
-import tempfile
 import unicodedata
 from array import array
 from collections import Counter
@@ -26,7 +24,7 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.characters import remove_invisible
-from vaswani_plugin.text.lines import read_lines, read_pairs, read_text
+from vaswani_plugin.text.lines import read_pairs, read_text
 from vaswani_plugin.text.outputs import write_atomically
 
 MAX_WORD_CHARACTERS = 1000
@@ -34,16 +32,11 @@ MAX_WORD_CHARACTERS = 1000
 MOST_DROPPED = 0.5
 """Share of a file that a rule may drop; if it drops more, the file is wrong."""
 LEAST_PAIRS = 20
-"""Fewer pairs (or lines) are too few to train and test."""
+"""Fewer pairs are too few to train and test."""
 SAMPLE = 10_000
 """Pairs from which the usual ratio of the sides' lengths is learned."""
 SHORT = 10
 """Characters added to both lengths before the comparison: short sentences vary most."""
-LONG_LINE = 30
-"""Length in characters from which a line of a language model's text should not occur twice."""
-LONGEST_WORDS = 15
-"""Characters between two blanks, on average, above which a text has no blanks between words: German
-has 7, Finnish 8, Japanese and Thai 20 and more."""
 
 EMPTY, ONE_COLUMN, TOO_LONG = "empty", "only one column", "too long"
 COPY, UNEVEN = "the same text on both sides", "lengths that don't fit"
@@ -80,22 +73,13 @@ class WordRules:
         UserError: no pair can satisfy the limits.
     """
 
-    min_length: int = 1
     max_length: int = 250
     max_ratio: float = 1.5  # longer side over shorter
     drop_duplicates: bool = False
 
     def __post_init__(self) -> None:
-        least = max(1, self.min_length)
-        for name, bad in (
-            ("min_length", self.min_length < 1),
-            ("max_length", self.max_length < least),
-            ("max_ratio", not self.max_ratio >= 1),  # also refuses nan
-        ):
-            if bad:
-                flag, value = f"--{name.replace('_', '-')}", getattr(self, name)
-                lowest = least if name == "max_length" else 1
-                raise UserError(f"{flag} {value:g}: must be at least {lowest}")
+        """Checks the limits."""
+        _check_limits(self.max_length, self.max_ratio)
 
     def broken(self, left: str, right: str) -> str | None:
         """Returns the first rule that a pair breaks, or None."""
@@ -107,8 +91,6 @@ class WordRules:
         low, high = sorted((len(words), len(others)))
         if high > self.max_length:
             return f"longer than {self.max_length} words"
-        if low < self.min_length:
-            return f"shorter than {self.min_length} words"
         if high / low > self.max_ratio:
             return f"length ratio over {self.max_ratio:g}"
         if len(left) > MAX_WORD_CHARACTERS or len(right) > MAX_WORD_CHARACTERS:
@@ -117,45 +99,18 @@ class WordRules:
         return None
 
 
+def _check_limits(max_length: int, max_ratio: float) -> None:
+    if max_length < 1:
+        raise UserError(f"--max-length {max_length}: must be at least 1")
+    if not max_ratio >= 1:  # also refuses nan
+        raise UserError(f"--max-ratio {max_ratio:g}: must be at least 1")
+
+
 def has_controls(line: str) -> bool:
     """Whether a line has control characters other than the tab: binary data, or a wrong coding."""
     return not line.isprintable() and any(
         unicodedata.category(c) == "Cc" and c != "\t" for c in line
     )
-
-
-def _with_bar(pairs: Iterable[Pair], label: str) -> Iterator[Pair]:
-    from tqdm import tqdm
-
-    yield from tqdm(pairs, desc=label, unit=" pairs", disable=None)
-
-
-def check(source: str, target: str) -> dict[str, int]:
-    """Reads both files to the end; returns counts of lines, words and characters.
-
-    Args:
-        source: the source side, plain or `.gz`.
-        target: the target side.
-
-    Raises:
-        UserError: the corpus is unusable; names the first problem with its file and line.
-    """
-    counts: Counter[str] = Counter(lines=0)
-    for left, right in _with_bar(read_pairs(source, target), f"checking {source}"):
-        counts["lines"] += 1
-        for path, line, side in ((source, left, "source"), (target, right, "target")):
-            words = len(line.split())
-            if not words:
-                raise UserError(
-                    f"{path}:{counts['lines']}: empty side: run again with --clean OUT_SOURCE "
-                    "OUT_TARGET to drop such lines from both sides"
-                )
-            counts[f"{side}_words"] += words
-            counts[f"{side}_characters"] += len(line)
-            counts[f"{side}_longest"] = max(counts[f"{side}_longest"], words)
-            if has_controls(line):
-                counts[f"{side}_with_control_characters"] += 1
-    return dict(counts)
 
 
 def clean(source: str, target: str, outputs: Pair, rules: WordRules) -> dict[str, Any]:
@@ -170,12 +125,14 @@ def clean(source: str, target: str, outputs: Pair, rules: WordRules) -> dict[str
     Raises:
         UserError: the corpus can't be read as pairs, or no pair remains.
     """
+    from tqdm import tqdm
+
     removed: Counter[str] = Counter()
     seen: set[bytes] = set()
     kept = 0
     with write_atomically(outputs[0]) as write_left, write_atomically(outputs[1]) as write_right:
         pairs = read_pairs(source, target, returns_inside=True)  # such lines are dropped
-        for left, right in _with_bar(pairs, f"cleaning {source}"):
+        for left, right in tqdm(pairs, desc=f"cleaning {source}", unit=" pairs", disable=None):
             rule = rules.broken(left, right)
             if rule is None and rules.drop_duplicates:
                 # A line holds no "\n", so no two different pairs give the same text here.
@@ -250,10 +207,8 @@ class OwnRules:
     drop_copies: bool = True
 
     def __post_init__(self) -> None:
-        if self.max_length < 1:
-            raise UserError(f"--max-length {self.max_length}: must be at least 1")
-        if not self.max_ratio >= 1:  # also refuses nan
-            raise UserError(f"--max-ratio {self.max_ratio:g}: must be at least 1")
+        """Checks the limits."""
+        _check_limits(self.max_length, self.max_ratio)
 
     def broken(self, left: str, right: str, proportion: float) -> str | None:
         """Returns the first rule that a pair breaks, or None.
@@ -274,14 +229,13 @@ class OwnRules:
 
 @dataclass
 class Dropped:
-    """Counts the dropped pairs (or lines) of a file by rule, with the first place of each rule."""
+    """Counts the dropped pairs of a file by rule, with the first place of each rule."""
 
-    unit: str = "pairs"
     read: int = 0
     rules: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def keeps(self, rule: str | None, place: str) -> bool:
-        """Counts a pair (or line) and the rule that it breaks; returns whether it is kept."""
+        """Counts a pair and the rule that it breaks; returns whether it is kept."""
         self.read += 1
         if rule is not None:
             count, first = self.rules.get(rule, (0, place))
@@ -293,11 +247,11 @@ class Dropped:
         for rule, (count, first) in self.rules.items():
             if rule in REMEDIES and count > MOST_DROPPED * self.read:
                 raise UserError(
-                    f"{first}: {rule}: {count:,} of {self.read:,} {self.unit}, first here: "
+                    f"{first}: {rule}: {count:,} of {self.read:,} pairs, first here: "
                     f"{REMEDIES[rule]}"
                 )
         if not self.as_json()["kept"]:
-            raise UserError(f"no {self.unit} are left: {self.rules}")
+            raise UserError(f"no pairs are left: {self.rules}")
 
     def as_json(self) -> dict[str, Any]:
         """Returns the counts for the report."""
@@ -306,60 +260,43 @@ class Dropped:
         return {"read": self.read, "kept": kept, "dropped": rules}
 
 
-@dataclass(frozen=True)
-class OwnCorpus:
-    """The files and sizes of a user's corpus of pairs.
-
-    Args:
-        train: the training text; a split that is None is taken from it.
-        valid: validation text, or None.
-        test: test text, or None.
-        old: older training text to mix in, or None.
-        mix_ratio: number of old pairs for each new pair, at most.
-        keep_out: text with which no training pair may share a sentence.
-        valid_size: validation pairs to hold out; None means `held_out_size`.
-        test_size: test pairs to hold out; None means `held_out_size`.
-    """
-
-    train: PairFiles
-    valid: PairFiles | None = None
-    test: PairFiles | None = None
-    old: PairFiles | None = None
-    mix_ratio: float = 1.0
-    keep_out: PairFiles | None = None
-    valid_size: int | None = None
-    test_size: int | None = None
-
-
 def held_out_size(pairs: int) -> int:
     """Size of a validation or test set: 1/20 of the pairs, from 50 to 2,000, at most 1/10."""
     return min(max(pairs // 20, 50), 2000, pairs // 10)
 
 
-def prepare_pairs(corpus: OwnCorpus, rules: OwnRules, output: Path) -> dict[str, Any]:
+def prepare_pairs(
+    files: dict[str, PairFiles], rules: OwnRules, sizes: dict[str, int | None], output: Path
+) -> dict[str, Any]:
     """Cleans a corpus and divides it into OUTPUT/SPLIT.LANGUAGE; returns the report.
 
     No sentence of held-out text is in the training text, on either side. Held-out pairs are those
     whose sentences occur once, in the order of a hash: the same pairs in any order give the same
     sets, and a few new pairs change them little. The text is not kept in memory.
 
+    Args:
+        files: "train", and "valid" and "test" if they are not to be taken from it.
+        rules: the limits.
+        sizes: pairs to hold out for "valid" and "test"; None means `held_out_size`.
+        output: the folder.
+
     Raises:
         UserError: the text can't be used; names the file, the line if known, and the remedy.
         OSError: a file can't be read or written.
     """
-    languages = corpus.train.languages
+    train = files["train"]
     held_out: tuple[set[int], set[int]] = set(), set()
     dropped: dict[str, Dropped] = {}
-    counts: dict[str, int] = {}
-    sample = ((left, right) for _, left, right in corpus.train.read() if left and right)
+    counts: Counter[str] = Counter()
+    sample = ((left, right) for _, left, right in train.read() if left and right)
     ratios = [len(right) / len(left) for left, right in islice(sample, SAMPLE)]
     proportion = median(ratios or [1.0])
 
-    def kept(name: str, files: PairFiles) -> Iterator[tuple[Pair, tuple[int, int]]]:
+    def kept(name: str) -> Iterator[tuple[Pair, tuple[int, int]]]:
         """Yields the pairs that break no rule, with their keys."""
         found = dropped[name] = Dropped()
         seen = set()
-        for place, left, right in files.read():
+        for place, left, right in files[name].read():
             rule = ONE_COLUMN if right is None else rules.broken(left, right, proportion)
             keys = sentence_key(left), sentence_key(right or "")
             if rule is None and keys in seen:
@@ -371,67 +308,45 @@ def prepare_pairs(corpus: OwnCorpus, rules: OwnRules, output: Path) -> dict[str,
                 yield (left, right or ""), keys
         found.check()
 
-    def hold(keys: tuple[int, int]) -> None:
-        held_out[0].add(keys[0])
-        held_out[1].add(keys[1])
-
     with ExitStack() as stack:
         writers: dict[str, list[Callable[[str], None]]] = {}
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=output)))
 
         def write(name: str, pair: Pair) -> None:
             if name not in writers:
-                paths = [output / f"{name}.{language}" for language in languages]
+                paths = [output / f"{name}.{language}" for language in train.languages]
                 writers[name] = [stack.enter_context(write_atomically(path)) for path in paths]
-            counts[name] = counts.get(name, 0) + 1
+            counts[name] += 1
             for put, sentence in zip(writers[name], pair, strict=True):
                 put(sentence)
 
         # The test set first: its sentences are excluded from the other splits.
-        for name, files in (("test", corpus.test), ("valid", corpus.valid)):
-            if files is not None:
-                pairs = list(kept(name, files))
-                for pair, keys in pairs:
-                    write(name, pair)
-                    hold(keys)
-        # After the held-out files, which may hold the same sentences: only training pairs go.
-        for _, left, right in corpus.keep_out.read() if corpus.keep_out else ():
-            hold((sentence_key(left), sentence_key(right or "")))
+        for name in ("test", "valid"):
+            for pair, keys in list(kept(name)) if name in files else ():
+                write(name, pair)
+                for side, key in zip(held_out, keys, strict=True):
+                    side.add(key)
         columns = array("Q"), array("Q")
-        cleaned = [folder / f"clean.{language}" for language in languages]
-        with ExitStack() as inner:
-            puts = [inner.enter_context(write_atomically(path)) for path in cleaned]
-            for pair, keys in kept("train", corpus.train):
-                for put, sentence, column, key in zip(puts, pair, columns, keys, strict=True):
-                    put(sentence)
-                    column.append(key)
+        for _, keys in kept("train"):
+            for column, key in zip(columns, keys, strict=True):
+                column.append(key)
         total = len(columns[0])
         if total < LEAST_PAIRS:
             raise UserError(
-                f"{corpus.train.paths[0]}: {total} pairs are too few to learn from: give at least "
+                f"{train.paths[0]}: {total} pairs are too few to learn from: give at least "
                 f"{LEAST_PAIRS} (dropped: {dropped['train'].rules})"
             )
-        wanted = (
-            ("test", corpus.test, corpus.test_size),
-            ("valid", corpus.valid, corpus.valid_size),
-        )
-        sizes = {n: size or held_out_size(total) for n, files, size in wanted if files is None}
-        names = choose_held_out(*columns, sizes)
-        for number, pair in enumerate(read_pairs(*cleaned)):
-            name = names.get(number, "train")
-            write(name, pair)
-            if name != "train":
-                hold((columns[0][number], columns[1][number]))
-        if corpus.old is not None:
-            most = round(counts["train"] * corpus.mix_ratio)
-            order = sorted((keys, n) for n, (_, keys) in enumerate(kept("old", corpus.old)))
-            chosen = {number for _, number in order[:most]}
-            for number, (pair, _) in enumerate(kept("old", corpus.old)):
-                if number in chosen:
-                    write("train", pair)
-            counts["old"] = len(chosen)
-    paths = {language: output / f"train.{language}" for language in languages}
-    return _report(counts, paths, dropped)
+        wanted = {
+            name: sizes.get(name) or held_out_size(total)
+            for name in ("test", "valid")
+            if name not in files
+        }
+        names = choose_held_out(*columns, wanted)
+        for number, (pair, _) in enumerate(kept("train")):
+            write(names.get(number, "train"), pair)
+    return {
+        "splits": dict(counts),
+        "files": {name: found.as_json() for name, found in dropped.items()},
+    }
 
 
 def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[int, str]:
@@ -465,127 +380,3 @@ def choose_held_out(left: array, right: array, sizes: dict[str, int]) -> dict[in
         raise UserError(f"{asked}: nothing is left to train on: ask for fewer")
     names = [name for name, size in sizes.items() for _ in range(size)]
     return dict(zip(candidates[:wanted].tolist(), names, strict=True))
-
-
-def prepare_lines(
-    train: str,
-    valid: str | None,
-    test: str | None,
-    valid_size: int | None,
-    test_size: int | None,
-    output: Path,
-    keep_out: str | None = None,
-) -> dict[str, Any]:
-    """Cleans a language model's text and divides it into OUTPUT/SPLIT.txt; returns the report.
-
-    The text keeps its order: the last lines are held out, first those for valid, then those for
-    test. Empty lines and repeated long lines are dropped, so that no long line is in two splits;
-    repeated short lines (a speaker's name, a refrain) are kept.
-
-    Args:
-        train: the text.
-        valid: a separate validation text, or None.
-        test: a separate test text, or None.
-        valid_size: validation lines to hold out; None means `held_out_size`.
-        test_size: test lines to hold out; None means `held_out_size`.
-        output: the folder for train.txt, valid.txt and test.txt.
-        keep_out: text whose long lines the training text may not hold, nor what is held out from
-            it; or None.
-
-    Raises:
-        UserError: the text can't be used; names the file, the line if known, and the remedy.
-        OSError: a file can't be read or written.
-    """
-    dropped: dict[str, Dropped] = {}
-    counts: dict[str, int] = {}
-    seen: set[int] = set()
-
-    def kept(name: str, path: str) -> Iterator[str]:
-        found = dropped[name] = Dropped("lines")
-        for number, line in enumerate(map(remove_invisible, read_text(path)), start=1):
-            rule = None if line.strip() else EMPTY
-            if rule is None and len(line) >= LONG_LINE:
-                key = sentence_key(line)
-                rule = REPEATED if key in seen else None
-                seen.add(key)
-            if found.keeps(rule, f"{path}:{number}"):
-                yield line
-        found.check()
-
-    def write(name: str, lines: Iterable[str]) -> None:
-        counts[name] = 0
-        with write_atomically(output / f"{name}.txt") as put:
-            for line in lines:
-                put(line)
-                counts[name] += 1
-
-    for name, path in (("test", test), ("valid", valid)):
-        if path is not None:
-            write(name, kept(name, path))
-    if keep_out is not None:
-        seen.update(sentence_key(line) for line in read_text(keep_out) if len(line) >= LONG_LINE)
-    before = set(seen)
-    total = sum(1 for _ in kept("train", train))
-    if total < LEAST_PAIRS:
-        raise UserError(
-            f"{train}: {total} lines are too few to learn from: give at least {LEAST_PAIRS} "
-            f"(dropped: {dropped['train'].rules})"
-        )
-    sizes = {
-        name: 0 if given else size or held_out_size(total)
-        for name, given, size in (("valid", valid, valid_size), ("test", test, test_size))
-    }
-    rest = total - sum(sizes.values())
-    if rest < 1:
-        raise UserError(
-            f"--valid-size {sizes['valid']} --test-size {sizes['test']}: nothing is left to train "
-            f"on of {total} lines: ask for fewer"
-        )
-    seen.clear()
-    seen.update(before)
-    lines = kept("train", train)
-    for name, size in {"train": rest, **sizes}.items():
-        if size:
-            write(name, islice(lines, size))
-    assert next(lines, None) is None
-    return _report(counts, {"text": output / "train.txt"}, dropped)
-
-
-def _report(
-    counts: dict[str, int], train: dict[str, Path], dropped: dict[str, Dropped]
-) -> dict[str, Any]:
-    """Returns the report on prepared text: counts by split, the sides' sizes, what was dropped."""
-    letters: set[str] = set()
-    sides: list[dict[str, Any]] = []
-    tokenizer = "13a"
-    for language, path in train.items():
-        characters = words = 0
-        for line in read_lines(path):
-            letters.update(line)
-            characters += len(line)
-            words += len(line.split())
-        sides.append({"language": language, "characters": characters, "words": words})
-        tokenizer = sacrebleu_tokenizer(language, characters, words)
-    return {
-        "splits": counts,
-        "letters": len(letters),
-        "sides": sides,
-        "sacrebleu_tokenizer": tokenizer,
-        "files": {name: found.as_json() for name, found in dropped.items()},
-    }
-
-
-def sacrebleu_tokenizer(language: str, characters: int, words: int) -> str:
-    """Returns the name of the sacreBLEU tokenizer that suits the target text.
-
-    Args:
-        language: code of the target language.
-        characters: number of characters of the text.
-        words: number of words between blanks.
-
-    Returns:
-        "zh" for Chinese; "char" for other text without blanks between words; otherwise "13a".
-    """
-    if language.casefold().replace("-", "_").split("_")[0] in ("zh", "yue"):
-        return "zh"
-    return "char" if characters > LONGEST_WORDS * words else "13a"
