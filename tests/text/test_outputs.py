@@ -136,10 +136,10 @@ def test_only_binarized_data_is_replaced(tmp_path):
             with outputs.new_data_folder(output, []):
                 pass
         (output / held).unlink()
-    with pytest.raises(ValueError, match="lies in it"):
+    with pytest.raises(ValueError, match="holds dict.txt"):
         with outputs.new_data_folder(output, [output / "dict.txt"]):
             pass
     (output / "dict.txt").rename(output / "notes.txt")
-    with pytest.raises(ValueError, match="no folder of binarized data"):
+    with pytest.raises(ValueError, match="it exists; only"):
         with outputs.new_data_folder(output, []):
             pass

@@ -9,8 +9,6 @@ them, end the line there.
 import gzip
 import io
 import json
-import os
-import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -28,36 +26,6 @@ MOST_DIGITS = 18
 """The most digits of a number in a file, so that it fits into 64 bits."""
 
 
-class _Expanded(io.RawIOBase):
-    """The bytes of a compressed stream, up to a limit."""
-
-    def __init__(self, stream: Any, most: int, name: str) -> None:
-        super().__init__()
-        self._stream, self._left, self._name = stream, most, name
-
-    def readable(self) -> bool:
-        """Always true."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Same as `RawIOBase.readinto`; raises UserError beyond the limit."""
-        data = self._stream.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            raise UserError(f"{self._name}: expands to over 200 times its size: no text")
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def expanded(stream: Any, size: int, name: str) -> io.BufferedReader:
-    """Returns a decompressing stream that fails beyond 200 times `size`, and 64 MB at least.
-
-    gzip compresses very repetitive text to a fiftieth, zeros to a thousandth: a file of some
-    megabytes can hold gigabytes of them.
-    """
-    return io.BufferedReader(_Expanded(stream, max(1 << 26, 200 * size), name), 1 << 18)
-
-
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file for reading bytes; `.gz` is decompressed, `-` is standard input.
@@ -69,12 +37,9 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == "-":
         yield sys.stdin.buffer
     elif str(path).endswith(".gz"):
-        with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
-            status = os.fstat(packed.fileno())
-            is_file = stat.S_ISREG(status.st_mode)  # the size of a pipe is unknown
+        with gzip.open(path) as stream:
             try:
-                text: Any = expanded(stream, status.st_size, str(path)) if is_file else stream
-                yield text
+                yield io.BufferedReader(stream, 1 << 18)
             except GZIP_ERRORS as error:
                 raise UserError(f"{path}: broken .gz file ({error}): fetch it again") from error
     else:

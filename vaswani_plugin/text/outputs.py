@@ -232,7 +232,15 @@ def new_data_folder(output: Path, inputs: Iterable[str | Path]) -> Iterator[tupl
             folder or an input.
         OSError: a folder can't be made or replaced.
     """
-    _check_replaceable(output, inputs)
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        inside = [p for p in inputs if Path(p).resolve().is_relative_to(output.resolve())]
+        others = [p for p in output.glob("*") if p.is_dir() or any(map(p.match, MODEL_FILES))]
+        if not any(output.glob("dict*.txt")) or inside or others:
+            what = f"holds {Path([*inside, *others][0]).name}" if inside or others else "exists"
+            raise UserError(
+                f"--output {output}: it {what}; only a folder of nothing but binarized data is "
+                "replaced: give a new folder"
+            )
     output = Path(os.path.realpath(output))
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as parent:
@@ -243,22 +251,3 @@ def new_data_folder(output: Path, inputs: Iterable[str | Path]) -> Iterator[tupl
         if output.exists():
             shutil.rmtree(output)
         os.replace(folder, output)
-
-
-def _check_replaceable(output: Path, inputs: Iterable[str | Path]) -> None:
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if not (output.is_dir() and any(output.glob("dict*.txt"))):
-        raise UserError(
-            f"--output {output}: it exists and is no folder of binarized data, which alone is "
-            "replaced: give a new folder"
-        )
-    for path in inputs:
-        if Path(path).resolve().is_relative_to(output.resolve()):
-            raise UserError(f"--output {output}: {path} lies in it: give another folder")
-    for path in output.iterdir():
-        if path.is_dir() or any(map(path.match, MODEL_FILES)):
-            raise UserError(
-                f"--output {output}: it holds {path.name}, so it is more than binarized data, and "
-                "would be deleted: give another --output"
-            )
