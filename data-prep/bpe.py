@@ -10,19 +10,21 @@ A joint table can produce subwords that the training text of a language does not
 subword-nmt advises, count the subwords of each language, then apply the codes again with a
 threshold:
 
-    bpe.py vocabulary --input train.bpe.en --output vocabulary.en
+    subword-nmt get-vocab --input train.bpe.en --output vocabulary.en
     bpe.py apply --codes codes --vocabulary vocabulary.en --vocabulary-threshold 50 \\
         --input train.en --output train.bpe.en
 
-BPE-dropout (Provilkov et al. 2020), for training texts only: `apply --dropout 0.1 --seed 1`.
+BPE-dropout (Provilkov et al. 2020), for training texts only: `subword-nmt apply-bpe --dropout 0.1`.
 """
 
 import os
+from functools import partial
 
 from checkout import at_least, parser, run
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.bpe import apply, learn, write_vocabulary
+from vaswani_plugin.text.bpe import learn, make_encoder
+from vaswani_plugin.text.parallel import process_file
 
 
 def main() -> None:
@@ -36,31 +38,22 @@ def main() -> None:
     add("--min-frequency", type=int, default=2, help="merge no rarer pair (default: 2)")
     add = (applying := commands.add_parser("apply", help="split words into subwords")).add_argument
     add("--codes", required=True, help="the output of `learn`")
-    add("--vocabulary", help="use only subwords in this file, of `vocabulary`")
+    add("--vocabulary", help="use only subwords in this file, of get-vocab")
     add("--vocabulary-threshold", type=int, default=0, help="and as frequent (default: 0)")
-    add("--dropout", type=float, default=0, help="probability of skipping a merge (default: 0)")
-    add("--seed", type=int, default=1, help="seed of --dropout (default: 1)")
-    counting = commands.add_parser("vocabulary", help="count the subwords of a text")
-    for command in (applying, counting):
-        command.add_argument("--input", default="-", help="plain or .gz (default: standard input)")
-        command.add_argument("--output", default="-", help="file (default: standard output)")
-    for command in (learning, applying, counting):
+    add("--input", default="-", help="plain or .gz (default: standard input)")
+    add("--output", default="-", help="file (default: standard output)")
+    for command in (learning, applying):
         command.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     args = flags.parse_args()
     at_least(args, workers=1, operations=1, min_frequency=1)
     if args.command == "learn":
         count = learn(args.input, args.operations, args.min_frequency, args.output, args.workers)
         print(f"{count} merge operations: {args.output}")
-    elif args.command == "vocabulary":
-        write_vocabulary(args.input, args.output, args.workers)
     else:
-        if not 0 <= args.dropout <= 1:
-            raise UserError(f"--dropout {args.dropout}: a probability, from 0 to 1")
         if args.vocabulary_threshold and not args.vocabulary:
             raise UserError("--vocabulary-threshold: needs --vocabulary FILE")
-        limits = {"vocabulary": args.vocabulary, "threshold": args.vocabulary_threshold}
-        dropping = {"dropout": args.dropout, "seed": args.seed}
-        apply(args.codes, args.input, args.output, **limits, **dropping, workers=args.workers)
+        factory = partial(make_encoder, args.codes, args.vocabulary, args.vocabulary_threshold)
+        process_file(factory, args.input, args.output, args.workers)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ step clean clean tok --max-length 250 --max-ratio inf
 step learn-bpe python "$prep/bpe.py" learn --operations 37000 --output "$work/codes" \
   --input "$work/clean/train.en" "$work/clean/train.de"
 step bpe-all every clean bpe-all python "$prep/bpe.py" apply --codes "$work/codes"
-step count.en python "$prep/bpe.py" vocabulary --input "$work/bpe-all/train.en" --output "$work/vocabulary.en"
-step count.de python "$prep/bpe.py" vocabulary --input "$work/bpe-all/train.de" --output "$work/vocabulary.de"
+step count.en subword-nmt get-vocab --input "$work/bpe-all/train.en" --output "$work/vocabulary.en"
+step count.de subword-nmt get-vocab --input "$work/bpe-all/train.de" --output "$work/vocabulary.de"
 step bpe every clean bpe python "$prep/bpe.py" apply --codes "$work/codes" \
   --vocabulary "$work/vocabulary.{}" --vocabulary-threshold "$(or_tiny 50 5)"
 step binarize binarize "$work/bpe"

@@ -41,24 +41,6 @@ def binarize(text: Path, *flags: object):
     )
 
 
-def test_round_trip_through_fairseq(text):
-    from fairseq.data import Dictionary, data_utils
-
-    done = binarize(text, "--workers", 1)
-    assert done.returncode == 0, done.stderr
-    output = text.parent / "data bin"
-    assert (output / "dict.en.txt").read_bytes() == (output / "dict.de.txt").read_bytes()
-    dictionary = Dictionary.load(str(output / "dict.en.txt"))
-    assert f"types {len(dictionary)}" in done.stdout
-    assert len(dictionary) % 8 == 0
-    for split in ("train", "valid"):
-        for language, lines in zip(("en", "de"), SENTENCES[split], strict=True):
-            dataset = data_utils.load_indexed_dataset(
-                str(output / f"{split}.en-de.{language}"), dictionary
-            )
-            assert [dictionary.string(tokens) for tokens in dataset] == lines
-
-
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory) -> Path:
     """A corpus with everything that fairseq could count or number differently, in many blocks."""
@@ -81,6 +63,9 @@ def strange(tmp_path_factory) -> Path:
             content = "".join(f"{line()}\n" for _ in range(count))
             (folder / f"{split}.{language}").write_bytes(content.encode("utf-8"))
     assert (folder / "train.en").stat().st_size > 2 * BLOCK_BYTES
+    (folder / "dict").write_text(
+        "".join(f"{x} 1\n" for x in "\u2581a <0x0A> a b never c d e".split())
+    )
     return folder
 
 
@@ -110,20 +95,35 @@ def fairseq_preprocess(*flags: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "factor", "workers"), [(0, 8, 1), (20, 1000, 2), (2, 70_000, 1)]
+    ("theirs", "flags"),
+    [
+        ("--joined-dictionary --padding-factor 8", "--workers 1"),
+        (
+            "--joined-dictionary --thresholdsrc 20 --padding-factor 1000",
+            "--threshold 20 --padding-factor 1000 --workers 2",
+        ),
+        (
+            "--joined-dictionary --thresholdsrc 2 --padding-factor 70000",
+            "--threshold 2 --padding-factor 70000 --workers 1",
+        ),
+        ("--nwordssrc 160 --nwordstgt 80", "--source-rows 160 --target-rows 80 --workers 2"),
+        (
+            "--nwordssrc 5 --nwordstgt 2000 --thresholdsrc 3 --thresholdtgt 3 --padding-factor 1",
+            "--source-rows 5 --target-rows 2000 --threshold 3 --padding-factor 1 --workers 2",
+        ),
+        # Symbols that the text lacks keep their rows, and the text's others are unknown.
+        ("--joined-dictionary --srcdict dict", "--dictionary dict --padding-factor 4 --workers 1"),
+    ],
 )
-def test_files_are_those_of_fairseq(strange, ours, tmp_path, threshold, factor, workers):
-    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
-    fairseq_preprocess(
-        "--source-lang", "en", "--target-lang", "de", *prefixes, "--joined-dictionary",
-        "--thresholdsrc", threshold, "--padding-factor", factor,
-        "--destdir", tmp_path / "theirs", "--workers", 1,
-    )  # fmt: skip
-    splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
-    ours(
-        "--pair", "en-de", *splits, "--threshold", threshold,
-        "--padding-factor", factor, "--workers", workers, "--output", tmp_path / "ours",
-    )  # fmt: skip
+def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs, flags):
+    monkeypatch.chdir(strange)
+    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", split)]
+    pair = ("--source-lang", "en", "--target-lang", "de", "--workers", 1)
+    fairseq_preprocess(*pair, *prefixes, *theirs.split(), "--destdir", tmp_path / "theirs")
+    splits = [part for split in SENTENCES for part in (f"--{split}", split)]
+    said = ours("--pair", "en-de", *splits, *flags.split(), "--output", tmp_path / "ours")
+    rows = 4 + (tmp_path / "ours" / "dict.en.txt").read_bytes().count(b"\n")
+    assert f"types {rows}" in said or f"types.en {rows}" in said
     names = sorted(path.name for path in (tmp_path / "ours").iterdir())
     assert len(names) == 14  # two dictionaries, .bin and .idx of three splits in two languages
     assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
@@ -131,80 +131,41 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, threshold, factor, 
         assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
 
 
-@pytest.mark.parametrize(("rows", "factor", "threshold"), [((160, 80), 8, 0), ((5, 2000), 1, 3)])
-def test_dictionaries_of_the_most_frequent_words_are_those_of_fairseq(
-    strange, ours, tmp_path, rows, factor, threshold
-):
-    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
-    fairseq_preprocess(
-        "--source-lang", "en", "--target-lang", "de", *prefixes,
-        "--nwordssrc", rows[0], "--nwordstgt", rows[1],
-        "--thresholdsrc", threshold, "--thresholdtgt", threshold, "--padding-factor", factor,
-        "--destdir", tmp_path / "theirs", "--workers", 1,
-    )  # fmt: skip
-    splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
-    said = ours(
-        "--pair", "en-de", *splits, "--source-rows", rows[0],
-        "--target-rows", rows[1], "--threshold", threshold, "--padding-factor", factor,
-        "--workers", 2, "--output", tmp_path / "ours",
-    )  # fmt: skip
-    assert f"types.en {rows[0]}" in said
-    names = sorted(path.name for path in (tmp_path / "ours").iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
-    for name in names:
-        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
-
-
 @pytest.mark.parametrize(
-    ("flags", "part"),
+    ("files", "flags", "part"),
     [
-        (["--source-rows", 9], "--source-rows and --target-rows go together"),
-        (["--source-rows", 9, "--target-rows", 9, "--dictionary", "x"], "--dictionary: leave out"),
-        (["--source-rows", 9, "--target-rows", 4], "--target-rows 4: must be at least 5"),
+        ({}, "--source-rows 9", "--source-rows and --target-rows go together"),
+        ({}, "--source-rows 9 --target-rows 9 --dictionary x", "--dictionary: leave out"),
+        ({}, "--source-rows 9 --target-rows 4", "--target-rows 4: must be at least 5"),
+        ({}, "--dictionary x --threshold 2", "--dictionary: leave out --threshold"),
+        ({"dict": b"a 1\nb\n"}, "--dictionary dict", "dict:2: must be a symbol, a space and a"),
+        ({"dict": b"a 1\na 2\n"}, "--dictionary dict", "dict:2: 'a' is in the dictionary already"),
+        ({"dict": b""}, "--dictionary dict", "dict: the file is empty"),
+        ({"valid.de": None}, "", "--valid valid: valid.de does not exist"),
+        ({"test.en": b"a\nb\n"}, "", "test.en and test.de differ in length"),
+        ({"train.en": b"a\n\xff\nc\n"}, "", "train.en:2: invalid UTF-8"),
+        ({"valid.en": b"", "valid.de": b""}, "", "both files are empty"),
+        ({"train.en": b""}, "--pair en", "--pair en: two different languages"),
+        ({"out/model.pt": b"", "out/dict.en.txt": b""}, "", "--output out: it holds model.pt"),
+        ({"out/text": b""}, "", "--output out: it exists"),
     ],
 )
-def test_mistaken_rows(text, flags, part):
-    assert_one_line_error(binarize(text, *flags), part)
-    assert not (text.parent / "data bin").exists()
+def test_mistakes_write_nothing(text, files, flags, part):
+    for name, content in files.items():
+        (text / name).parent.mkdir(exist_ok=True)
+        (text / name).unlink() if content is None else (text / name).write_bytes(content)
+    before = sorted(text.rglob("*"))
+    splits = [word for split in SENTENCES for word in (f"--{split}", split)]
+    flags = ["--pair", "en-de", *splits, "--output", "out", *flags.split()]
+    assert_one_line_error(run_script("data-prep/binarize.py", *flags, cwd=text), part)
+    assert sorted(text.rglob("*")) == before
 
 
-def test_files_with_a_given_dictionary_are_those_of_fairseq(strange, ours, tmp_path):
-    """Symbols that the text lacks keep their rows, and the text's others are unknown."""
-    symbols = ["\u2581a", "<0x0A>", "a", "b", "never", "c", "d", "e"]
-    (tmp_path / "dict").write_text("".join(f"{symbol} 1\n" for symbol in symbols))
-    prefixes = [part for split in SENTENCES for part in (f"--{split}pref", strange / split)]
-    fairseq_preprocess(
-        "--source-lang", "en", "--target-lang", "de", *prefixes, "--joined-dictionary",
-        "--srcdict", tmp_path / "dict", "--destdir", tmp_path / "theirs", "--workers", 1,
-    )  # fmt: skip
-    splits = [part for split in SENTENCES for part in (f"--{split}", strange / split)]
-    ours(
-        "--pair", "en-de", *splits, "--dictionary", tmp_path / "dict",
-        "--padding-factor", 4, "--workers", 1, "--output", tmp_path / "ours",
-    )  # fmt: skip
-    names = sorted(path.name for path in (tmp_path / "ours").iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "theirs").iterdir())
-    for name in names:
-        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        ("a 1\nb\n", ["dict:2", "must be a symbol, a space and a count"]),
-        ("a 1\na 2\n", ["dict:2", "already"]),
-        ("<pad> 1\n", ["dict:1", "already"]),
-        ("", ["dict: the file is empty"]),
-    ],
-)
-def test_a_bad_dictionary_is_named(text, content, parts):
-    (text / "dict").write_text(content)
-    assert_one_line_error(binarize(text, "--dictionary", text / "dict", "--workers", 1), *parts)
-    assert not (text.parent / "data bin").exists()
-
-
-def test_a_given_dictionary_has_no_threshold(text):
-    assert_one_line_error(binarize(text, "--dictionary", "x", "--threshold", 2), "--threshold")
+def test_a_second_run_replaces_the_first(text):
+    for _ in range(2):
+        assert binarize(text, "--workers", 1).returncode == 0
+        (stale := text.parent / "data bin" / "stale").write_text("")
+    assert binarize(text, "--workers", 1).returncode == 0 and not stale.exists()
 
 
 def test_the_index_is_that_of_the_formats_description(tmp_path):
@@ -217,94 +178,6 @@ def test_the_index_is_that_of_the_formats_description(tmp_path):
     assert (tmp_path / "out.idx").read_bytes() == expected
     tokens = np.fromfile(tmp_path / "out.bin", dtype="<u2")
     assert tokens.tolist() == [token for size in sizes for token in [4] * (size - 1) + [2]]
-
-
-def test_padding_factor(text):
-    from fairseq.data import Dictionary
-
-    assert binarize(text, "--padding-factor", 1, "--workers", 1).returncode == 0
-    # a b c d e x y z, and four special symbols
-    assert len(Dictionary.load(str(text.parent / "data bin" / "dict.en.txt"))) == 12
-
-
-def test_a_second_run_replaces_the_first(text):
-    assert binarize(text, "--workers", 1).returncode == 0
-    stale = text.parent / "data bin" / "stale"
-    stale.write_text("")
-    assert binarize(text, "--workers", 1).returncode == 0
-    assert not stale.exists()
-
-
-def test_other_files_are_never_replaced(text):
-    """Neither a folder of something else, nor one with the texts in it."""
-
-    def binarize_into(output):
-        prefixes = [part for name in SENTENCES for part in (f"--{name}", text / name)]
-        script = ("data-prep/binarize.py", "--pair", "en-de", "--workers", 1)
-        return run_script(*script, *prefixes, "--output", output)
-
-    before = {path.name: path.read_bytes() for path in text.iterdir()}
-    assert_one_line_error(binarize_into(text), "is no folder of binarized data")
-    (text / "dict.en.txt").write_text("a 1\n")
-    assert_one_line_error(binarize_into(text), "train.en lies in it: give another folder")
-    (text / "dict.en.txt").unlink()
-    assert_one_line_error(binarize_into(text / "train.en"), "is no folder of binarized data")
-    assert {path.name: path.read_bytes() for path in text.iterdir()} == before
-    (text.parent / "empty").mkdir()
-    assert binarize_into(text.parent / "empty").returncode == 0
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["model.pt", "checkpoint_best.pt", "model.safetensors", "model.bin", "m.onnx", "folder/"],
-)
-def test_a_bundle_is_never_replaced(text, name):
-    """It has dictionaries, too."""
-    assert binarize(text, "--workers", 1).returncode == 0
-    extra = text.parent / "data bin" / name
-    extra.mkdir() if name.endswith("/") else extra.write_bytes(b"weights")
-    before = sorted(path.name for path in extra.parent.iterdir())
-    said = f"it holds {extra.name}, so it is more", "give another --output"
-    assert_one_line_error(binarize(text, "--workers", 1), *said)
-    assert sorted(path.name for path in extra.parent.iterdir()) == before
-    assert name.endswith("/") or extra.read_bytes() == b"weights"
-
-
-def test_a_link_keeps_its_target(text, tmp_path):
-    """A link to nothing, then to what the first run wrote."""
-    target, link = tmp_path / "disk" / "bin", text.parent / "data bin"
-    link.symlink_to(target)
-    for stale in (False, True):
-        if stale:
-            (target / "stale").write_text("")
-        done = binarize(text, "--workers", 1)
-        assert done.returncode == 0, done.stderr
-        assert link.is_symlink() and (target / "train.en-de.en.bin").is_file()
-        assert not (target / "stale").exists()
-    assert [path.name for path in target.parent.iterdir()] == ["bin"]
-
-
-@pytest.mark.parametrize(
-    ("spoil", "parts"),
-    [
-        (lambda text: (text / "valid.de").unlink(), ["--valid", "valid.de does not exist"]),
-        (lambda text: (text / "test.en").write_text("a\nb\n"), ["differ in length"]),
-        (lambda text: (text / "train.en").write_bytes(b"a\n\xff\nc\n"), ["train.en:2: invalid"]),
-        (lambda text: [(text / f"valid.{x}").write_text("") for x in ("en", "de")], ["are empty"]),
-    ],
-)
-def test_mistakes(text, spoil, parts):
-    spoil(text)
-    assert_one_line_error(binarize(text), *parts)
-    assert [path.name for path in text.parent.iterdir()] == ["my text"]
-
-
-def test_bad_pair(text):
-    done = run_script(
-        "data-prep/binarize.py", "--pair", "en", "--output", text / "out",
-        "--train", "a", "--valid", "b", "--test", "c",
-    )  # fmt: skip
-    assert_one_line_error(done, "--pair en")
 
 
 def test_sizes_are_read_back_or_the_index_is_refused(tmp_path):

@@ -120,7 +120,6 @@ _SUBWORDS = {
     "bpe.py apply --codes codes --input text.en.gz --output out --workers 1": "text.en.gz",
     "bpe.py apply --codes codes --vocabulary vocabulary --vocabulary-threshold 2 --input text.en "
     "--output out --workers 1": "vocabulary codes",
-    "bpe.py vocabulary --input words/train.de --output out --workers 1": "words/train.de",
     "wordpiece.py apply --model pieces.model --input text.en --output out --workers 1": (
         "pieces.model text.en"
     ),

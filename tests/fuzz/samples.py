@@ -7,6 +7,7 @@ import os
 import shutil
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -122,8 +123,11 @@ def _translation(root: Path) -> None:
     shutil.copytree(toy_bundle.write_toy_bundle(made), root / "translator")
     shutil.copy(made / "codes", root)
     _text(root / "words" / "train.en", (made / "words").read_text("utf-8").split("\n")[:-1])
-    bpe.apply(str(root / "codes"), str(made / "words"), str(root / "words" / "train.de"))
-    bpe.write_vocabulary(str(root / "words" / "train.de"), str(root / "vocabulary"))
+    split = bpe.make_encoder(str(root / "codes"))
+    units = [split(line) for line in (made / "words").read_text("utf-8").split("\n")[:-1]]
+    _text(root / "words" / "train.de", units)
+    counts = Counter(unit for line in units for unit in line.split())
+    _text(root / "vocabulary", [f"{unit} {count}" for unit, count in counts.most_common()])
     for kind, name in (("ctranslate2", "ct2"), ("safetensors", "safe")):
         arguments = ["--model", root / "translator", "--output", root / name]
         assert vaswani(["export", "--to", kind, *map(str, arguments)]) == 0

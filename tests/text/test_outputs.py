@@ -139,7 +139,12 @@ def test_only_binarized_data_is_replaced(tmp_path):
     with pytest.raises(ValueError, match="holds dict.txt"):
         with outputs.new_data_folder(output, [output / "dict.txt"]):
             pass
-    (output / "dict.txt").rename(output / "notes.txt")
+    link = tmp_path / "link"
+    link.symlink_to(output)
+    with outputs.new_data_folder(link, []) as (folder, _):
+        (folder / "dict.en.txt").write_text("a 1\n")
+    assert link.is_symlink() and [path.name for path in output.iterdir()] == ["dict.en.txt"]
+    (output / "dict.en.txt").rename(output / "notes.txt")
     with pytest.raises(ValueError, match="it exists; only"):
         with outputs.new_data_folder(output, []):
             pass

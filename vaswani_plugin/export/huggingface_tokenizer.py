@@ -379,10 +379,7 @@ def require_one_dictionary(share_embeddings: str) -> None:
 
 
 def _merges(codes: Path) -> list[tuple[str, str]]:
-    version, merges = read_merges(str(codes))
-    if version != "0.2":
-        raise _refused(f"is split by codes of subword-nmt's old format, {codes.name}")
-    return list(dict.fromkeys(merges))
+    return list(dict.fromkeys(read_merges(str(codes))))
 
 
 def _subwords(dictionary: Dictionary) -> list[str]:

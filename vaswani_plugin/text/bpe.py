@@ -4,25 +4,21 @@ Codes are learned by subword-nmt's own functions, so they are equal byte for byt
 for the most frequent pair, which goes through all pairs for every merge, is a heap here (8 against
 66 seconds for 37,000 merges of 200,000 lines). Codes are applied by Hugging Face's `tokenizers`,
 which gives the same units as subword-nmt in a third of the time, and in little more than linear
-time for a word of any length. BPE-dropout and a vocabulary that limits the units are subword-nmt's.
+time for a word of any length. A vocabulary that limits the units is subword-nmt's; its command also
+has BPE-dropout (`subword-nmt apply-bpe --dropout 0.1`).
 """
 
 import heapq
 import io
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import MOST_DIGITS, read_lines
 from vaswani_plugin.text.outputs import write_atomically
-from vaswani_plugin.text.parallel import Block, map_blocks, process_file, write_results
-
-if TYPE_CHECKING:
-    from subword_nmt.apply_bpe import BPE
+from vaswani_plugin.text.parallel import Block, map_blocks
 
 Pair = tuple[str, str]
 
@@ -168,45 +164,14 @@ def learn(
     return learned
 
 
-def write_vocabulary(source: str, output: str, workers: int = 1) -> int:
-    """Writes the units of a text with their counts, most frequent first; returns how many units."""
-    counts = count_words([source], workers)
-    with write_atomically(output) as write:
-        for word, count in counts.most_common():
-            write(f"{word} {count}")
-    return len(counts)
-
-
-def read_vocabulary(path: str, threshold: int) -> set[str]:
-    """Reads the units of a vocabulary that occur at least `threshold` times.
-
-    Raises:
-        UserError: the file is no vocabulary; the message names the line.
-    """
-    units = set()
-    for number, line in enumerate(read_lines(path), start=1):
-        unit, _, count = line.strip("\r\n ").partition(" ")
-        if not unit or not re.fullmatch(rf"[0-9]{{1,{MOST_DIGITS}}}", count):
-            raise UserError(
-                f"{path}:{number}: a line of a vocabulary holds a unit and its frequency, not "
-                f"{line!r}: make it with `bpe.py vocabulary`"
-            )
-        if int(count) >= threshold:
-            units.add(unit)
-    if not units:
-        raise UserError(f"{path}: no unit occurs {threshold} times: lower --vocabulary-threshold")
-    return units
-
-
-def read_merges(path: str) -> tuple[str, list[Pair]]:
-    """Reads a table of merge operations; returns its version, "0.1" or "0.2", and the pairs.
+def read_merges(path: str) -> list[Pair]:
+    """Reads a table of merge operations.
 
     Raises:
         UserError: the file is no such table; the message names the line.
     """
     lines = read_lines(path)
-    version = next(lines, "").split()
-    if version not in (["#version:", "0.1"], ["#version:", "0.2"]):
+    if next(lines, "").split() != ["#version:", "0.2"]:
         raise UserError(f"{path}: not BPE codes (first line must be '#version: 0.2')")
     pairs: list[Pair] = []
     for number, line in enumerate(lines, start=2):
@@ -216,27 +181,14 @@ def read_merges(path: str) -> tuple[str, list[Pair]]:
         pairs.append((units[0], units[1]))
     if not pairs:
         raise UserError(f"{path}: no merge in it: learn the codes again, from more text")
-    return version[1], pairs
-
-
-def _subword_nmt(path: str, vocabulary: str | None, threshold: int) -> "BPE":
-    from subword_nmt.apply_bpe import BPE
-
-    version, pairs = read_merges(path)
-    units = read_vocabulary(vocabulary, threshold) if vocabulary else None
-    text = "\n".join([f"#version: {version}", *map(" ".join, pairs)])
-    return BPE(io.StringIO(text + "\n"), vocab=units)
+    return pairs
 
 
 def _word_splitter(path: str) -> Callable[[str], str]:
     """Returns the function from a word to its units, by Hugging Face's tokenizers."""
     from tokenizers.models import BPE
 
-    version, pairs = read_merges(path)
-    if version == "0.1":  # the end of a word is a symbol of its own: no tokenizers' BPE
-        table = _subword_nmt(path, None, 0)
-        return lambda word: " ".join(table.segment_tokens([word]))
-    first: dict[Pair, None] = dict.fromkeys(pairs)  # of a pair given twice, the first counts
+    first: dict[Pair, None] = dict.fromkeys(read_merges(path))  # a pair given twice: the first
     units = {"\0": 0}
     for left, right in first:
         for unit in (left, right, left + right):
@@ -247,6 +199,32 @@ def _word_splitter(path: str) -> Callable[[str], str]:
         raw = word.encode()
         places = (token.offsets for token in model.tokenize(word))
         return "@@ ".join(raw[start:end].decode() for start, end in places)
+
+    return split
+
+
+def _limited_splitter(path: str, vocabulary: str, threshold: int) -> Callable[[str], str]:
+    """Returns the function from a word to its units of a vocabulary, by subword-nmt."""
+    from subword_nmt.apply_bpe import BPE, read_vocabulary
+
+    read_merges(path)  # refuses what is no table
+    lines = list(read_lines(vocabulary))
+    for number, line in enumerate(lines, start=1):
+        if not re.fullmatch(rf"[^ ]+ [0-9]{{1,{MOST_DIGITS}}}", line.strip("\r\n ")):
+            raise UserError(
+                f"{vocabulary}:{number}: a line of a vocabulary holds a unit and its frequency, "
+                f"not {line!r}: make it with `subword-nmt get-vocab`"
+            )
+    units = read_vocabulary(lines, threshold)
+    if not units:
+        raise UserError(
+            f"{vocabulary}: no unit occurs {threshold} times: lower --vocabulary-threshold"
+        )
+    table = BPE(io.StringIO("\n".join([*read_lines(path), ""])), vocab=units)
+
+    def split(word: str) -> str:
+        table.cache.clear()  # it would grow without end
+        return " ".join(table.segment_tokens([word]))
 
     return split
 
@@ -262,16 +240,10 @@ def make_encoder(
             `threshold`, is split again until all its parts are in the vocabulary.
         threshold: the lowest count of a unit that is not split again.
     """
-    if vocabulary is not None:
-        table = _subword_nmt(path, vocabulary, threshold)
-
-        def process(line: str) -> str:
-            if len(table.cache) > 1 << 18:
-                table.cache.clear()
-            return table.process_line(line)
-
-        return process
-    split = lru_cache(1 << 16)(_word_splitter(path))
+    splitter = (
+        _limited_splitter(path, vocabulary, threshold) if vocabulary else _word_splitter(path)
+    )
+    split = lru_cache(1 << 16)(splitter)
 
     def encode(line: str) -> str:
         words = line.strip(" ")
@@ -282,53 +254,3 @@ def make_encoder(
         return f"{line[:before]}{units}{line[before + len(words) :]}"
 
     return encode
-
-
-def _make_dropping_encoder(
-    path: str, vocabulary: str | None, threshold: int, dropout: float, seed: int
-) -> Callable[[Block], list[str]]:
-    table = _subword_nmt(path, vocabulary, threshold)
-
-    def encode(block: Block) -> list[str]:
-        # subword-nmt draws from this global generator. The seed depends on the block, not on the
-        # worker: any number of workers gives the same units.
-        random.seed(f"{seed} {block.first}")
-        lines = [table.process_line(line, dropout) for line in block.lines()]
-        table.cache.clear()
-        return lines
-
-    return encode
-
-
-def apply(
-    codes: str,
-    source: str,
-    output: str,
-    *,
-    vocabulary: str | None = None,
-    threshold: int = 0,
-    dropout: float = 0,
-    seed: int = 1,
-    workers: int = 1,
-) -> int:
-    """Splits the words of a file into units; returns the number of lines.
-
-    Args:
-        codes: the table of merge operations.
-        source: the text, plain or `.gz`.
-        output: file for the units.
-        vocabulary: as in `make_encoder`.
-        threshold: as in `make_encoder`.
-        dropout: probability of leaving out a merge (BPE-dropout, Provilkov et al. 2020). Each
-            occurrence of a word is then split separately. For training text only.
-        seed: of the dropout. The same seed and text give the same units with any number of workers.
-        workers: number of processes.
-
-    Raises:
-        UserError: codes, vocabulary or text are invalid.
-    """
-    options = (codes, vocabulary, threshold)
-    if not dropout:
-        return process_file(partial(make_encoder, *options), source, output, workers)
-    factory = partial(_make_dropping_encoder, *options, dropout, seed)
-    return write_results(map_blocks(factory, source, workers), source, output)

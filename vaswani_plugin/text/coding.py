@@ -141,7 +141,7 @@ def bpe_units(codes: str) -> list[str]:
     from vaswani_plugin.text.bpe import read_merges
 
     units = [unit for letter in LETTERS.values() for unit in (letter, f"{letter}@@")]
-    for left, right in dict.fromkeys(read_merges(codes)[1]):
+    for left, right in dict.fromkeys(read_merges(codes)):
         end = right.endswith(_WORD_END)
         units.append(left + right.removesuffix(_WORD_END) if end else f"{left}{right}@@")
     return [NOTHING, *dict.fromkeys(units)]

@@ -113,27 +113,6 @@ def map_blocks(
         pool.shutdown(cancel_futures=True)
 
 
-def write_results(results: Iterator[list[str]], source: str, output: str) -> int:
-    """Writes lists of lines to a file; returns the number of lines.
-
-    Args:
-        results: the lists.
-        source: the file that they come from, for messages.
-        output: the file to write.
-
-    Raises:
-        UserError: there are no lines, because `source` is empty.
-    """
-    count = 0
-    with write_atomically(output) as write:
-        for lines in results:
-            write("\n".join(lines))
-            count += len(lines)
-        if count == 0:
-            raise UserError(f"{source}: the file is empty")
-    return count
-
-
 class _LineByLine:
     """Makes a block function of a line function; a class, because workers unpickle it."""
 
@@ -159,4 +138,11 @@ def process_file(
     Raises:
         UserError: the file is empty or can't be read as text.
     """
-    return write_results(map_blocks(_LineByLine(factory), source, workers), source, output)
+    count = 0
+    with write_atomically(output) as write:
+        for lines in map_blocks(_LineByLine(factory), source, workers):
+            write("\n".join(lines))
+            count += len(lines)
+        if count == 0:
+            raise UserError(f"{source}: the file is empty")
+    return count
