@@ -60,7 +60,7 @@ PROGRAMS = {
     *("fairseq-train", "fairseq-generate", "fairseq-preprocess", "fairseq-eval-lm"),
     *("fairseq-hydra-train", "fairseq-interactive", "fairseq-validate", "fairseq-score", "curl"),
     *("pip", "pre-commit", "sbatch", "source", "echo", "torchrun", "git", "mkdir", "cp"),
-    *("awk", "export", "sort", "uv"),
+    *("awk", "export", "jupyter", "jupytext", "sort", "uv"),
 }
 """Programs of others, and of the shell."""
 

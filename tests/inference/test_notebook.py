@@ -5,6 +5,7 @@ import pytest
 from lxml import html
 from nltk.tree import Tree
 
+from vaswani_plugin.figures.attention_page import Explorer, page
 from vaswani_plugin.inference.attention import Attention, HeadWeights
 from vaswani_plugin.inference.batching import one_or_many
 from vaswani_plugin.inference.parsing import Parse, ParsedSentence
@@ -44,6 +45,14 @@ def test_attention_is_a_heat_map_of_the_last_layer(kind):
         opacity = [float(style.rpartition(",")[2].rstrip(")")) for style in styles]
         np.testing.assert_allclose(opacity, expected, atol=5e-4)
     assert "layer 2 of 2, mean of 4 heads" in table.text_content()
+
+
+def test_the_explorer_is_its_page_in_a_frame():
+    heads = HeadWeights(["a", "b"], ["x", "y"], np.full((1, 2, 2, 2), 0.5))
+    found = Attention(HOSTILE, "a b", {"encoder": heads})
+    frame = html.fromstring(Explorer(found)._repr_html_())
+    start = {"kind": "encoder", "layer": 1, "heads": [1, 2], "word": None}
+    assert frame.tag == "iframe" and frame.get("srcdoc") == page(found, start)
 
 
 def tree_of(cell) -> Tree:

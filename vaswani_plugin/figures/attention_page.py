@@ -6,6 +6,7 @@ It contains the weights as 16-bit integers (65,535 is a weight of 1) in base64.
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -85,6 +86,26 @@ def write_page(attention: Attention, start: dict[str, Any], output: Path) -> Non
     """
     with write_bytes_atomically(output) as stream:
         stream.write(page(attention, start).encode("utf-8"))
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """The page in a cell of a notebook, which shows it where a cell ends with `Explorer(...)`.
+
+    Args:
+        attention: what to show; first the last layer's attention from decoder to encoder.
+        height: of the frame, in pixels.
+    """
+
+    attention: Attention
+    height: int = 560
+
+    def _repr_html_(self) -> str:
+        kind = "cross" if "cross" in self.attention.kinds else next(iter(self.attention.kinds))
+        layers, heads = self.attention.kinds[kind].weights.shape[:2]
+        start = {"kind": kind, "layer": layers, "heads": [*range(1, heads + 1)], "word": None}
+        style = f"width: 100%; height: {self.height}px; border: 0"
+        return f'<iframe srcdoc="{escape(page(self.attention, start))}" style="{style}"></iframe>'
 
 
 def _packed(weights: np.ndarray) -> str:

@@ -4,7 +4,7 @@ Axes: N layers, H heads, T queries, S keys.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ class HeadWeights:
 
     queries: list[str]
     keys: list[str]
-    weights: Weights
+    weights: Weights = field(repr=False)
 
     def merged(self, subwords: str) -> "HeadWeights":
         """Merge subwords into words: sum weights over keys, average them over queries.

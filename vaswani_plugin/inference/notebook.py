@@ -52,18 +52,18 @@ def heat_map(weights: Weights, queries: Sequence[str], keys: Sequence[str], titl
 
 def tree_html(tree: Tree) -> str:
     """A tree as tables within tables: a constituent's label above its parts, tags above words."""
+    cell = "vertical-align: top; text-align: center; border-top: 1px solid"
     parts = []
     for symbol in tree:
         if isinstance(symbol, Open):
             label = f"<b>{escape(symbol.label)}</b>"
-            parts.append(f"<td style='vertical-align: top'>{label}<table><tr>")
+            parts.append(f"<td style='{cell}'>{label}<table style='margin: auto'><tr>")
         elif isinstance(symbol, Leaf):
             word = escape(unescape_brackets(symbol.word))
-            parts.append(f"<td style='vertical-align: top'>{escape(symbol.tag)}<br>{word}</td>")
+            parts.append(f"<td style='{cell}'>{escape(symbol.tag)}<br>{word}</td>")
         else:
             parts.append("</tr></table></td>")
-    style = "text-align: center; border-top: 1px solid"
-    return f"<table style='{style}'><tr>{''.join(parts)}</tr></table>"
+    return f"<table><tr>{''.join(parts)}</tr></table>"
 
 
 def _cell(text: str, align: str) -> str:
