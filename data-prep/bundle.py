@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import checkout  # noqa: F401
+import numpy as np
 
 from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.text.binary import read_sizes
@@ -136,6 +137,14 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(stream, copied)
 
 
+def usual_length(sizes: np.ndarray) -> int:
+    """The subwords that at most 1 % of sentences exceed; `sizes` count the end of sentence, too.
+
+    Not the greatest length: one odd line would let every long sentence pass uncut.
+    """
+    return int(np.quantile([2, *sizes], 0.99, method="inverted_cdf")) - 1
+
+
 def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path) -> list[str]:
     """Writes a bundle; codes and vocabulary in `settings` are the paths of files to copy.
 
@@ -160,8 +169,7 @@ def make_bundle(model: Path, data_bin: Path, settings: AnySettings, output: Path
             names["codes"] = CODES_NAMES[settings.subwords]
         train = data_bin / f"train.{source}-{target}.{source}"
         if settings.longest_trained is None and train.with_name(f"{train.name}.idx").is_file():
-            longest = int(read_sizes(train).max(initial=2)) - 1  # without the end of sentence
-            settings = replace(settings, longest_trained=longest)
+            settings = replace(settings, longest_trained=usual_length(read_sizes(train)))
         if settings.vocabulary:
             names["vocabulary"] = f"vocabulary.{source}"
     sources = {MODEL: model}

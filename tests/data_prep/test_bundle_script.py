@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import bundle
+import numpy as np
 import pytest
 import torch
 from fairseq.data import Dictionary as FairseqDictionary
@@ -271,3 +272,9 @@ def test_a_full_disk_leaves_no_bundle(parts, tmp_path):
     )
     assert_one_line_error(done, "model.pt", "File too large")
     assert not any(output.rglob("model.pt")) and not (output / "preprocessing.json").exists()
+
+
+def test_an_odd_line_does_not_say_how_long_sentences_are():
+    """`sizes` count the end of sentence."""
+    assert bundle.usual_length(np.array([10] * 300 + [1000])) == 9
+    assert bundle.usual_length(np.array([10] * 300 + [20] * 30)) == 19

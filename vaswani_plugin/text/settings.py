@@ -83,7 +83,8 @@ class Settings(_Fields):
             writes only these subwords.
         vocabulary_threshold: subwords with a lower count are ignored.
         beam: the beam with which the model was scored.
-        longest_trained: subwords of the longest source sentence in training.
+        longest_trained: 99 % of the training's source sentences have at most as many subwords;
+            a longer sentence of a text is translated in pieces.
     """
 
     source_language: str
