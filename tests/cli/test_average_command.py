@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 import vaswani_plugin
 from tests.conftest import RunFairseq
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.export.average import choose_best
+from vaswani_plugin.export.average import select
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 Save = Callable[..., Path]
@@ -109,7 +109,7 @@ def test_best_goes_by_the_metrics_direction(
     save("checkpoint_best.pt", 100.0)
     assert averaged(tmp_path, "--best", 2) == expected
     assert averaged(tmp_path, "--best", 4) == 5.75
-    best = choose_best(list(tmp_path.rglob("checkpoint.best_*.pt")), 4)[-1]
+    best = select([tmp_path / "in"], best=4)[-1]
     assert best.name == f"checkpoint.best_loss_{10.0 if maximize else 2.0:.3f}.pt"
 
 

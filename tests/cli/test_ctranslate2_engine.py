@@ -15,7 +15,7 @@ from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
-from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_model
+from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_spec
 from vaswani_plugin.inference import ctranslate2_engine
 from vaswani_plugin.inference.checkpoint_models import Loaded
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
@@ -114,7 +114,8 @@ def make_engines(
     plain = build(cfg, dictionary, dictionary).eval()
     plain.load_state_dict(model.state_dict())
     spec = transformer_spec(model.state_dict(), cfg, symbols, symbols)
-    write_model(spec, folder, None, [])
+    folder.mkdir()
+    write_spec(spec, folder)
     stock = SearchEngine(Loaded(plain, cfg, dictionary, dictionary), torch.device("cpu"))
     ctranslate2 = CTranslate2Engine(folder, "cpu", "default", 1)
     return Decoder(stock, **search), Decoder(ctranslate2, **search)

@@ -11,12 +11,17 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from model_factory import SIZES, make_model
+from omegaconf import OmegaConf
 from reference_weights import shake
 
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export.ctranslate2_export import import_ctranslate2
-from vaswani_plugin.export.stock_fairseq import checkpoint_of, make_task
+from vaswani_plugin.export.stock_fairseq import checkpoint_of
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
+from vaswani_plugin.fairseq_plugin.tasks.translation import (
+    VaswaniTranslationConfig,
+    VaswaniTranslationTask,
+)
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
 
 SEARCH = ("--beam", "3", "--lenpen", "1.2", "--max-len-b", "12", "--cpu", "--max-tokens", "200")
@@ -29,7 +34,8 @@ CTRANSLATE2 = pytest.mark.skipif(
 def checkpoint(toy_data_bin, tmp_path_factory) -> Path:
     """A checkpoint of ours over the toy dictionaries, with random weights."""
     changes = {"layer_norm_eps": 1e-5, "share_embeddings": "none"}
-    task = make_task(toy_data_bin, {})
+    cfg = OmegaConf.structured(VaswaniTranslationConfig(data=str(toy_data_bin)))
+    task = VaswaniTranslationTask.setup_task(cfg)
     model = shake(make_model(task, seed=5, **changes), size=0.3)
     state = checkpoint_of(
         model.state_dict(),
@@ -162,10 +168,10 @@ def test_from_safetensors_to_the_others(bundle, tmp_path):
 
 @CTRANSLATE2
 @pytest.mark.parametrize("quantization", ["int8", "int8_float32", "bfloat16", "float16"])
-def test_a_checkpoint_with_its_dictionaries(checkpoint, toy_data_bin, tmp_path, quantization):
-    flags = ["--data-bin", toy_data_bin, "--quantization", quantization]
-    assert export("ctranslate2", checkpoint, tmp_path / "small", *flags) == 0
-    assert export("ctranslate2", checkpoint, tmp_path / "large", *flags[:2]) == 0
+def test_quantized_weights_are_smaller(bundle, tmp_path, quantization):
+    flags = ["--quantization", quantization]
+    assert export("ctranslate2", bundle, tmp_path / "small", *flags) == 0
+    assert export("ctranslate2", bundle, tmp_path / "large") == 0
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("small", "large")]
     assert sizes[0] < 0.7 * sizes[1]
     assert (tmp_path / "small" / "dict.src.txt").is_file()
@@ -197,21 +203,18 @@ class TestRefusals:
         refused(f"{model}: fairseq's", "--d-v 4", "--layer-norm-eps 1e-06", model=model)
 
     @CTRANSLATE2
-    def test_what_ctranslate2_lacks(self, refused, checkpoint, toy_data_bin, tmp_path):
-        model = self.variant(checkpoint, tmp_path / "m.pt", attention_window=3)
-        flags = ["--data-bin", toy_data_bin]
-        refused("--attention-window 3", to="ctranslate2", model=model, flags=flags)
+    def test_what_ctranslate2_lacks(self, refused, checkpoint, bundle):
+        self.variant(checkpoint, bundle / "model.pt", attention_window=3)
+        refused("--attention-window 3", to="ctranslate2", model=bundle)
 
     def test_flags_of_the_other(self, refused):
         refused("--quantization means nothing with --to fairseq", flags=["--quantization", "int8"])
-        refused("--data-bin means nothing with --to fairseq", flags=["--data-bin", "x"])
         flag = "--allow-layer-norm-eps"
         refused(f"{flag} means nothing with --to ctranslate2", to="ctranslate2", flags=[flag])
 
     @CTRANSLATE2
     def test_dictionaries(self, refused, checkpoint, bundle, toy_data_bin, tmp_path):
-        refused("--data-bin, or a bundle", to="ctranslate2")
-        refused("a bundle has its", to="ctranslate2", model=bundle, flags=["--data-bin", "x"])
+        refused("is not a bundle: make one", to="ctranslate2")
         lines = (bundle / "dict.tgt.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
         changed = "\n".join(reversed(lines)) + "\n"
         (bundle / "dict.tgt.txt").write_text(changed, encoding="utf-8")

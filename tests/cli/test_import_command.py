@@ -96,7 +96,7 @@ def test_missing_and_broken_files(refused, stock_checkpoint, toy_data_bin, tmp_p
     refused("dict.src.txt: No such file", data=broken)
     for content in (b"no count\xff\n", b"word\n", b"word 1\nword 2\n"):
         (broken / "dict.src.txt").write_bytes(content)
-        refused(f"{broken}/dict.src.txt: not a dictionary", data=broken)
+        refused(f"{broken}/dict.src.txt:", "not a dictionary", data=broken)
 
 
 def changed(checkpoint: Path, output: Path, change) -> Path:

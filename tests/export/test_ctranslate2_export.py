@@ -17,7 +17,7 @@ from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.ctranslate2_export import (
     import_ctranslate2,
     transformer_spec,
-    write_model,
+    write_spec,
 )
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.inference import ctranslate2_engine
@@ -33,6 +33,11 @@ def config(**changes) -> VaswaniTransformerConfig:
 
 def spec_of(model, symbols: list[str], **changes):
     return transformer_spec(model.state_dict(), config(**changes), symbols, symbols)
+
+
+def write(spec, folder: Path, quantization: str | None = None) -> None:
+    folder.mkdir()
+    write_spec(spec, folder, quantization)
 
 
 def sentences(batch: dict, name: str, symbols: list[str]) -> list[list[str]]:
@@ -78,7 +83,7 @@ def greatest_difference(folder: Path, model, task) -> float:
 def test_every_model_of_ours_is_computed_alike(tmp_path, changes):
     task = make_task()
     model = shake(make_model(task, **changes))
-    write_model(spec_of(model, task.source_dictionary.symbols, **changes), tmp_path / "m", None, [])
+    write(spec_of(model, task.source_dictionary.symbols, **changes), tmp_path / "m")
     assert greatest_difference(tmp_path / "m", model, task) < 1e-4
 
 
@@ -87,7 +92,7 @@ def test_half_precision_weights_are_read(tmp_path):
     model = shake(make_model(task))
     rounded = {name: tensor.bfloat16() for name, tensor in model.state_dict().items()}
     symbols = task.source_dictionary.symbols
-    write_model(transformer_spec(rounded, config(), symbols, symbols), tmp_path / "m", None, [])
+    write(transformer_spec(rounded, config(), symbols, symbols), tmp_path / "m")
     assert greatest_difference(tmp_path / "m", model, task) > 1e-2
     model.load_state_dict(rounded)
     assert greatest_difference(tmp_path / "m", model, task) < 1e-4
@@ -101,7 +106,7 @@ def test_quantization_makes_it_smaller_and_hardly_worse(tmp_path, quantization, 
     task = make_task()
     model = make_model(task, d_ff=2048)  # nearly all of it matrices
     spec = spec_of(model, task.source_dictionary.symbols, d_ff=2048)
-    write_model(spec, tmp_path / "m", quantization, [])
+    write(spec, tmp_path / "m", quantization)
     size = (tmp_path / "m" / "model.bin").stat().st_size
     weights = sum(parameter.numel() for parameter in model.parameters())
     assert bytes_a_weight * weights < size < 1.3 * bytes_a_weight * weights
@@ -136,9 +141,7 @@ def test_an_int8_model_that_may_overflow_is_computed_in_float32(tmp_path, monkey
 def test_new_int8_models_are_computed_in_int8_without_vnni(tmp_path, monkeypatch):
     monkeypatch.setattr(ctranslate2_engine, "has_vnni", lambda: False)
     task = make_task()
-    write_model(
-        spec_of(make_model(task), task.source_dictionary.symbols), tmp_path / "m", "int8", []
-    )
+    write(spec_of(make_model(task), task.source_dictionary.symbols), tmp_path / "m", "int8")
     engine = CTranslate2Engine(tmp_path / "m", "cpu", "default", 1)
     assert engine.translator.compute_type.startswith("int8")
 
@@ -147,7 +150,7 @@ def test_int8_weights_fit_sums_of_two_products_in_16_bits(tmp_path):
     """The products of two neighbouring weights with any inputs from 0 to 255, by enumeration."""
     task = make_task()
     spec = spec_of(shake(make_model(task)), task.source_dictionary.symbols)
-    write_model(spec, tmp_path / "m", "int8", [])
+    write(spec, tmp_path / "m", "int8")
     matrices = [v.numpy() for v in spec.variables().values() if not isinstance(v, str)]
     matrices = [m.astype(int) for m in matrices if m.ndim == 2 and m.dtype == "int8"]
     assert len(matrices) > 10
@@ -165,29 +168,20 @@ def test_different_dictionaries_keep_their_sides(tmp_path):
     spec = transformer_spec(
         model.state_dict(), config(share_embeddings="decoder"), source.symbols, target.symbols
     )
-    write_model(spec, tmp_path / "m", None, [])
+    write(spec, tmp_path / "m")
     for side, dictionary in (("source", source), ("target", target)):
         vocabulary = json.loads((tmp_path / "m" / f"{side}_vocabulary.json").read_text())
         assert vocabulary == ["<blank>" if s == "<pad>" else s for s in dictionary.symbols]
 
 
-def test_attention_window_is_refused():
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [({"attention_window": 3}, "--attention-window 3"), ({"next_word": True}, "--next-word")],
+)
+def test_what_ctranslate2_lacks_is_refused(changes, flag):
     task = make_task()
-    model = make_model(task, attention_window=3)
-    with pytest.raises(ValueError, match="no counterpart of --attention-window 3"):
-        spec_of(model, task.source_dictionary.symbols, attention_window=3)
-
-
-def test_the_next_word_is_refused():
-    task = make_task()
-    with pytest.raises(ValueError, match="no counterpart of --next-word"):
-        spec_of(make_model(task), task.source_dictionary.symbols, next_word=True)
-
-
-def test_another_dictionary_is_refused():
-    task = make_task()
-    with pytest.raises(ValueError, match="embeds 27 words and the dictionary has 26"):
-        spec_of(make_model(task), task.source_dictionary.symbols[:-1])
+    with pytest.raises(UserError, match=f"no counterpart of {flag}"):
+        spec_of(make_model(task), task.source_dictionary.symbols, **changes)
 
 
 def test_a_word_that_is_there_twice_is_refused():
@@ -215,38 +209,3 @@ def test_without_ctranslate2_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ValueError, match=r"not installed.*pip install '\.\[ctranslate2\]'"):
         import_ctranslate2()
-
-
-class TestWriting:
-    """All or nothing; `spec` is written to a folder beside a file `kept`."""
-
-    @pytest.fixture
-    def spec(self):
-        task = make_task()
-        return spec_of(make_model(task), task.source_dictionary.symbols)
-
-    def test_files_are_copied_and_an_empty_folder_is_taken(self, spec, tmp_path):
-        (tmp_path / "codes").write_text("c", encoding="utf-8")
-        (tmp_path / "out").mkdir()
-        write_model(spec, tmp_path / "out", None, [tmp_path / "codes"])
-        assert (tmp_path / "out" / "codes").read_text(encoding="utf-8") == "c"
-        assert (tmp_path / "out" / "model.bin").is_file()
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["codes", "out"]
-
-    @pytest.mark.parametrize("kind", ["file", "folder"])
-    def test_what_is_there_stays(self, spec, tmp_path, kind):
-        output = tmp_path / "out"
-        if kind == "file":
-            output.write_text("kept", encoding="utf-8")
-        else:
-            output.mkdir()
-            (output / "model.bin").write_text("kept", encoding="utf-8")
-        with pytest.raises(ValueError, match="out exists and is not an empty folder"):
-            write_model(spec, output, None, [])
-        file = output if kind == "file" else output / "model.bin"
-        assert file.read_text(encoding="utf-8") == "kept"
-
-    def test_a_failure_leaves_nothing(self, spec, tmp_path):
-        with pytest.raises(FileNotFoundError):
-            write_model(spec, tmp_path / "out", None, [tmp_path / "absent"])
-        assert list(tmp_path.iterdir()) == []

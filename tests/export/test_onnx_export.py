@@ -265,7 +265,7 @@ class TestRefusals:
         refused("onnxruntime has no --quantization bfloat16; give int8", flags=flags)
 
     def test_flags_of_another_target(self, refused):
-        refused("--data-bin means nothing with --to onnx", flags=["--data-bin", "x"])
+        refused("--without-tokenizer means nothing", flags=["--without-tokenizer"])
 
     def test_a_folder_that_holds_something(self, refused, bundle):
         refused("is not an empty folder", output=bundle)

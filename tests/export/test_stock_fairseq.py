@@ -16,7 +16,6 @@ from stock_checkpoints import as_checkpoint, as_old_checkpoint, make_stock
 
 from vaswani_plugin.export.exported_model import require_finite
 from vaswani_plugin.export.stock_fairseq import (
-    MODEL,
     checkpoint_of,
     import_weights,
     our_config,
@@ -28,6 +27,7 @@ from vaswani_plugin.export.stock_fairseq import (
 )
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
+from vaswani_plugin.inference.bundle import TRANSFORMER
 from vaswani_plugin.inference.safetensors_file import updates_of
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
@@ -176,7 +176,7 @@ def test_what_changes_no_output_is_accepted(changes):
         (argparse.Namespace(arch="transformer_lm"), "holds transformer_lm;"),
         (argparse.Namespace(arch="transformer_align"), "holds transformer_align;"),
         ({"_name": "vaswani_base"}, "holds vaswani_base, which is ours already"),
-        ({"_name": MODEL}, f"holds {MODEL}, which is ours already"),
+        ({"_name": TRANSFORMER}, f"holds {TRANSFORMER}, which is ours already"),
         ({}, "holds a model without a name"),
     ],
 )
@@ -262,7 +262,7 @@ def test_import_and_export_back_are_bit_equal(learned, sharing):
     task = make_task()
     stock = make_stock(task, **changes)
     weights, config = convert(as_checkpoint(stock, **changes), task)
-    back = exported({"cfg": {"model": {"_name": MODEL, **config}}, "model": weights})["model"]
+    back = exported({"cfg": {"model": {"_name": TRANSFORMER, **config}}, "model": weights})["model"]
     for name, tensor in stock.state_dict().items():
         if name.endswith("embed_positions.weight"):
             tensor, back[name] = tensor[2:], back[name][2:]  # no token reads the first two rows

@@ -10,7 +10,6 @@ from vaswani_plugin.cli._start import start_fairseq
 HELP = "convert a model for stock fairseq, CTranslate2, Hugging Face or ONNX, or to safetensors"
 EXAMPLE = "vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2"
 ONLY_FOR = {
-    "data_bin": ("ctranslate2",),
     "quantization": ("ctranslate2", "onnx"),
     "allow_layer_norm_eps": ("fairseq",),
     "without_tokenizer": ("huggingface",),
@@ -25,12 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     to = "the program that will load the model"
     add("--to", choices=TARGETS, required=True, help=to)
-    model = {"type": Path, "required": True, "metavar": "PATH", "help": "a bundle or a checkpoint"}
-    add("--model", "--checkpoint", **model)
-    output = "a checkpoint file for fairseq; otherwise a new folder (a bundle, if --model is one)"
+    model = "a bundle; with --to fairseq also a checkpoint"
+    add("--model", "--checkpoint", type=Path, required=True, metavar="PATH", help=model)
+    output = "a checkpoint file for fairseq; otherwise a new folder"
     add("--output", type=Path, required=True, metavar="PATH", help=output)
-    data = "ctranslate2: the folder of the dictionaries, if --model is a checkpoint"
-    add("--data-bin", type=Path, metavar="DIR", help=data)
     quantization = "ctranslate2: the type of the weights; onnx: int8 (default: float32)"
     add("--quantization", choices=QUANTIZATIONS, help=quantization)
     epsilon = "fairseq: export even if the model's LayerNorm epsilon is not fairseq's 1e-5"
@@ -60,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.to == "ctranslate2":
         from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
 
-        given = args.data_bin, args.quantization
-        source = export_to_ctranslate2(args.model, args.output, *given)
+        source = export_to_ctranslate2(args.model, args.output, args.quantization)
     elif args.to == "huggingface":
         from vaswani_plugin.export.huggingface_export import export_to_huggingface
 

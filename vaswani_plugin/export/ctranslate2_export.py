@@ -1,14 +1,18 @@
-"""Our Transformer as a CTranslate2 model, by CTranslate2's specification API.
+"""Our Transformer as a CTranslate2 model.
+
+CTranslate2's converter of fairseq's models reads modules by fairseq's names of their parts. Here it
+reads our weights under those names, so that it needs neither fairseq nor a checkpoint of its own.
 
 CTranslate2's heads have one width for queries, keys and values. If d_k and d_v differ, the narrower
 projections are padded with rows of zeros, and W^O with columns of zeros. This changes no dot
 product and no output. The scores are still divided by the sqrt(d_k) of the model.
 
-Axes: H heads, D d_model, V vocabulary, P positions.
+Axes: H heads, D d_model, P positions.
 """
 
 import math
-import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,67 +21,62 @@ import torch
 from torch import Tensor
 
 from vaswani_plugin.export.exported_model import (
+    SIDES,
+    Weights,
     check_new_folder,
+    copy_bundle_files,
     departures,
-    languages_of_data,
-    model_options,
     new_folder,
-    other_bundle_files,
-    require_finite,
-    require_known_modules,
-    translation_settings,
+    read_model,
+    refuse,
+    to_fairseq_weights,
 )
-from vaswani_plugin.export.fairseq_weights import Weights
-from vaswani_plugin.inference.checkpoint_models import make_transformer, read_parts
-from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
-from vaswani_plugin.inference.ctranslate2_engine import (
-    INT8_FITS,
-    PADDING,
-    import_ctranslate2,
-)
-from vaswani_plugin.model.build import fairseq_sinusoids
+from vaswani_plugin.inference.ctranslate2_engine import INT8_FITS, PADDING, import_ctranslate2
+from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION, fairseq_sinusoids
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
-from vaswani_plugin.text.dictionary import dictionary_name
-from vaswani_plugin.text.settings import weights_path
 
 INT8 = ("int8", "int8_float32")
 
 
-def transformer_spec(weights: Weights, cfg: Configuration, source: list[str], target: list[str]):
+def transformer_spec(
+    weights: Mapping[str, Tensor], cfg: Configuration, source: list[str], target: list[str]
+) -> Any:
     """The model as a `ctranslate2.specs.TransformerSpec`.
 
     Args:
-        weights: a state dictionary of `vaswani_transformer`.
+        weights: a state dictionary of `modules.transformer`.
         cfg: its sizes.
         source: the symbols of the source dictionary, in order.
         target: the symbols of the target dictionary.
 
     Raises:
-        ValueError: CTranslate2 can't express the model, or a dictionary doesn't fit it.
+        UserError: CTranslate2 can't express the model.
+        ValueError: a dictionary holds a symbol twice.
     """
     specs = import_ctranslate2().specs  # imported when it is first used
-    if found := departures(cfg):
-        raise ValueError(f"CTranslate2 has no counterpart of {found[0]}")
+    from ctranslate2.converters import fairseq as converter
+
+    refuse("CTranslate2", departures(cfg))
     width = max(head_sizes(cfg))
-    given = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
+    given: dict[str, Any] = {"pre_norm": False, "activation": specs.common_spec.Activation.RELU}
     if width * cfg.heads != cfg.d_model:
         given["head_dim"] = width
+    sides = specs.transformer_spec
     spec = specs.TransformerSpec(
-        specs.transformer_spec.TransformerEncoderSpec(cfg.encoder_layers, cfg.heads, **given),
-        specs.transformer_spec.TransformerDecoderSpec(
-            cfg.decoder_layers,
-            cfg.heads,
-            alignment_heads=0,  # the mean of all heads
-            **given,
-        ),
+        sides.TransformerEncoderSpec(cfg.encoder_layers, cfg.heads, **given),
+        # Without alignment heads, attention is the mean of all heads.
+        sides.TransformerDecoderSpec(cfg.decoder_layers, cfg.heads, alignment_heads=0, **given),
     )
-    writer = _Writer(weights, cfg, width)
-    for side in ("encoder", "decoder"):
-        writer.write_side(getattr(spec, side), side)
-    spec.decoder.projection.weight = writer.array("decoder.projection.weight")
-    spec.register_source_vocabulary(_vocabulary(source, weights["encoder.embedding.weight"]))
-    spec.register_target_vocabulary(_vocabulary(target, weights["decoder.embedding.weight"]))
+    modules = _modules(weights, cfg, width)
+    converter.set_transformer_encoder(spec.encoder, modules.encoder)
+    converter.set_transformer_decoder(spec.decoder, modules.decoder)
+    for layer in (*spec.encoder.layer, *spec.decoder.layer):
+        for attention in (layer.self_attention, getattr(layer, "attention", None)):
+            if attention is not None:
+                attention.queries_scale = head_sizes(cfg)[0] ** -0.5
+    spec.register_source_vocabulary(_vocabulary(source))
+    spec.register_target_vocabulary(_vocabulary(target))
     spec.config.decoder_start_token = spec.config.eos_token
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = cfg.layer_norm_eps
@@ -88,87 +87,66 @@ def transformer_spec(weights: Weights, cfg: Configuration, source: list[str], ta
     return spec
 
 
-def _vocabulary(symbols: list[str], embedding: Tensor) -> list[str]:
-    if len(symbols) != len(embedding):
-        raise ValueError(
-            f"the model embeds {len(embedding)} words and the dictionary has {len(symbols)}; "
-            "give the dictionaries that it was trained with"
-        )
+def _vocabulary(symbols: list[str]) -> list[str]:
     vocabulary = [PADDING if symbol == "<pad>" else symbol for symbol in symbols]
-    seen = set()
-    for symbol in vocabulary:
-        if symbol in seen:
+    for symbol, count in Counter(vocabulary).items():
+        if count > 1:
             raise ValueError(f"the dictionary holds {symbol!r} twice, CTranslate2 takes it once")
-        seen.add(symbol)
     return vocabulary
 
 
-class _Writer:
-    """Writes weights into a specification."""
+class _Module:
+    """Weights by the parts of their dotted names, and what else the converter looks for."""
 
-    def __init__(self, weights: Weights, cfg: Configuration, width: int) -> None:
-        self.weights = weights
-        self.cfg = cfg
-        self.width = width  # of a head
+    bias = layer_norm = layernorm_embedding = project_in_dim = project_out_dim = None
 
-    def array(self, name: str) -> np.ndarray:
-        # A copy, because CTranslate2 quantizes in place.
-        return self.weights[name].detach().float().numpy().copy()
+    def __iter__(self) -> Iterator[Any]:
+        """The layers of a list, in order."""
+        return (vars(self)[number] for number in sorted(vars(self), key=int))
 
-    def write_side(self, spec, side: str) -> None:
-        embeddings = spec.embeddings[0] if side == "encoder" else spec.embeddings
-        embeddings.weight = self.array(f"{side}.embedding.weight")
-        spec.scale_embeddings = math.sqrt(self.cfg.d_model)
-        spec.position_encodings.encodings = self.positions(side)
-        for number, layer in enumerate(spec.layer):
-            self.write_layer(layer, f"{side}.layers.{number}")
 
-    def positions(self, side: str) -> np.ndarray:
-        """The table of positional encodings (P, D)."""
-        if self.cfg.positions == "learned":
-            return self.array(f"{side}.positions.weight")
-        encoding = sinusoids if self.cfg.positions == "sinusoidal" else fairseq_sinusoids
-        encoder = side == "encoder"
-        rows = self.cfg.max_source_positions if encoder else self.cfg.max_target_positions
-        return encoding(torch.arange(rows, device="cpu"), self.cfg.d_model).float().numpy()
+def _modules(weights: Mapping[str, Tensor], cfg: Configuration, width: int) -> Any:
+    """fairseq's modules of our model, with heads of one width."""
+    root: Any = _Module()
+    for name, tensor in to_fairseq_weights(_with_wide_heads(weights, cfg, width)).items():
+        *owners, last = name.split(".")
+        owner = root
+        for part in owners:
+            owner = vars(owner).setdefault(part, _Module())
+        setattr(owner, last, tensor)
+    for side in SIDES:
+        module = getattr(root, side)
+        module.embed_scale = math.sqrt(cfg.d_model)
+        if cfg.positions != "learned":
+            module.embed_positions = _Module()
+            encoding = sinusoids if cfg.positions == "sinusoidal" else fairseq_sinusoids
+            rows = cfg.max_source_positions if side == "encoder" else cfg.max_target_positions
+            table = encoding(torch.arange(rows, device="cpu"), cfg.d_model).float()
+            unread = table.new_zeros(FAIRSEQ_FIRST_POSITION, cfg.d_model)
+            module.embed_positions.weight = torch.cat((unread, table))
+        module.embed_positions.weights = module.embed_positions.weight
+        module.embed_positions.padding_idx = FAIRSEQ_FIRST_POSITION - 1
+    return root
 
-    def write_layer(self, spec, layer: str) -> None:
-        self.write_attention(spec.self_attention, f"{layer}.self_attention", fuse_query=True)
-        if hasattr(spec, "attention"):
-            self.write_attention(spec.attention, f"{layer}.cross_attention", fuse_query=False)
-        self.write_norm(spec.ffn.layer_norm, f"{layer}.feed_forward_norm.norm")
-        for linear, name in ((spec.ffn.linear_0, "w_1"), (spec.ffn.linear_1, "w_2")):
-            linear.weight = self.array(f"{layer}.feed_forward.{name}.weight")
-            linear.bias = self.array(f"{layer}.feed_forward.{name}.bias")
 
-    def write_norm(self, spec, norm: str) -> None:
-        spec.gamma = self.array(f"{norm}.weight")
-        spec.beta = self.array(f"{norm}.bias")
+def _with_wide_heads(weights: Mapping[str, Tensor], cfg: Configuration, width: int) -> Weights:
+    """Copies in float32 with rows of zeros below each head's; CTranslate2 quantizes in place."""
 
-    def write_attention(self, spec, attention: str, fuse_query: bool) -> None:
-        """Self-attention has one matrix for Q, K, V; cross-attention one for Q and one for K, V."""
-        parts = {name: self.widened(attention, name) for name in ("query", "key", "value")}
-        groups = [["query", "key", "value"]] if fuse_query else [["query"], ["key", "value"]]
-        for linear, group in zip(spec.linear, groups, strict=False):
-            linear.weight = np.concatenate([parts[name][0] for name in group])
-            linear.bias = np.concatenate([parts[name][1] for name in group])
-        output = self.array(f"{attention}.output.weight").T  # (H d_v, D)
-        spec.linear[-1].weight = self.pad_heads(output).T.copy()
-        spec.linear[-1].bias = self.array(f"{attention}.output.bias")
-        spec.queries_scale = head_sizes(self.cfg)[0] ** -0.5
-        self.write_norm(spec.layer_norm, f"{attention}_norm.norm")
+    def widened(rows: Tensor) -> Tensor:
+        """(H narrow, N) or (H narrow,) -> (H width, N) or (H width,)."""
+        heads = rows.unflatten(0, (cfg.heads, -1))
+        more = heads.new_zeros(cfg.heads, width - heads.size(1), *heads.shape[2:])
+        return torch.cat((heads, more), dim=1).flatten(0, 1)
 
-    def widened(self, attention: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """A projection's weight (H width, D) and bias (H width,)."""
-        weight = self.array(f"{attention}.{name}.weight")
-        bias = self.array(f"{attention}.{name}.bias")
-        return self.pad_heads(weight), self.pad_heads(bias[:, None])[:, 0]
-
-    def pad_heads(self, rows: np.ndarray) -> np.ndarray:
-        """Pad (H narrow, N) to (H width, N) with rows of zeros below each head's rows."""
-        heads = rows.reshape(self.cfg.heads, -1, rows.shape[1])
-        missing = self.width - heads.shape[1]
-        return np.pad(heads, ((0, 0), (0, missing), (0, 0))).reshape(-1, rows.shape[1])
+    wide = {}
+    for name, tensor in weights.items():
+        copy = tensor.detach().float().clone()
+        if "_attention.output.weight" in name:
+            copy = widened(copy.T).T.contiguous()  # (D, H d_v)
+        elif "_attention." in name and "output" not in name:
+            copy = widened(copy)
+        wide[name] = copy
+    return wide
 
 
 def to_int8(spec: Any) -> None:
@@ -196,20 +174,14 @@ def to_int8(spec: Any) -> None:
     specs.visit_spec(spec, quantize)
 
 
-def write_model(spec, output: Path, quantization: str | None, files: list[Path]) -> None:
-    """Write a CTranslate2 model and copies of `files` into a new folder, completely or not at all.
+def write_spec(spec: Any, folder: Path, quantization: str | None = None) -> None:
+    """Write a specification into a folder.
 
     Args:
         spec: the result of `transformer_spec`.
-        output: the folder; it may exist if it is empty.
+        folder: an existing one.
         quantization: CTranslate2's name of it, such as "int8"; None for float32.
-        files: the files that make the folder a bundle.
-
-    Raises:
-        ValueError: `output` is not empty.
-        OSError: it can't be written.
     """
-    check_new_folder(output)
     spec.validate()
     if quantization in INT8:
         spec.optimize()
@@ -217,51 +189,30 @@ def write_model(spec, output: Path, quantization: str | None, files: list[Path])
         spec.config.add_attribute(INT8_FITS, True)
     else:
         spec.optimize(quantization=quantization)
-    with new_folder(output) as folder:
-        spec.save(str(folder))
-        for file in files:
-            shutil.copyfile(file, folder / file.name)
+    spec.save(str(folder))
 
 
-def export_to_ctranslate2(
-    model: Path, output: Path, data_bin: Path | None = None, quantization: str | None = None
-) -> Path:
-    """Write a trained model for CTranslate2; from a bundle, the folder becomes a bundle, too.
+def export_to_ctranslate2(model: Path, output: Path, quantization: str | None = None) -> Path:
+    """Write the bundle of a translation model as a bundle for CTranslate2.
 
     Args:
-        model: a bundle or a checkpoint.
+        model: the bundle.
         output: the folder to make.
-        data_bin: with a checkpoint: the folder of its dictionaries.
-        quantization: as in `write_model`.
+        quantization: as in `write_spec`.
 
     Returns:
         The file that the weights were read from.
 
     Raises:
-        ValueError: CTranslate2 is not installed or can't express the model, or the files don't fit
-            together.
+        ValueError: CTranslate2 is not installed or can't express the model, or a file can't be
+            used.
         OSError: a file can't be read or written.
     """
     import_ctranslate2()  # if it is missing, fail before any work
-    is_bundle = model.is_dir()
-    path = weights_path(model) if is_bundle else model
-    state = load_checkpoint(path)
-    with untrusted(path):
-        model_options(state)  # refuses other models
-        require_finite(state["model"])
-        if is_bundle:
-            if data_bin is not None:
-                raise ValueError("--data-bin goes with a checkpoint; a bundle has its dictionaries")
-            folder, settings = model, translation_settings(model)
-            languages = settings.source_language, settings.target_language
-            files = other_bundle_files(folder, settings)
-        else:
-            if data_bin is None:
-                raise ValueError("give its dictionaries with --data-bin, or a bundle as --model")
-            folder, languages = data_bin, languages_of_data(data_bin, state["cfg"]["task"])
-            files = [folder / dictionary_name(language) for language in sorted(set(languages))]
-        sizes, source, target = read_parts(state, folder, languages)
-        require_known_modules(make_transformer(sizes, source, target, state["model"], path))
-        spec = transformer_spec(state["model"], sizes, source.symbols, target.symbols)
-        write_model(spec, output, quantization, files)
-    return path
+    check_new_folder(output)
+    found = read_model(model)
+    spec = transformer_spec(found.weights, found.sizes, found.source.symbols, found.target.symbols)
+    with new_folder(output) as folder:
+        copy_bundle_files(model, found.settings, folder)
+        write_spec(spec, folder, quantization)
+    return found.path

@@ -1,4 +1,4 @@
-"""What all exports share: checks of the model, and folders that are complete or do not exist.
+"""What all exports share: reading and checking the model, fairseq's names, complete folders.
 
 `--to safetensors` needs no more than that, so it stands here.
 """
@@ -10,15 +10,16 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import TRANSFORMER
-from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint
-from vaswani_plugin.inference.safetensors_file import Weights, save_safetensors
-from vaswani_plugin.model.architectures import ARCHITECTURES
+from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
+from vaswani_plugin.inference.safetensors_file import save_safetensors
+from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
@@ -27,7 +28,7 @@ from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
 from vaswani_plugin.modules.positions import MOST_ROWS, LearnedPositions, SinusoidalPositions
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
-from vaswani_plugin.text.dictionary import BOS, EOS, PAD
+from vaswani_plugin.text.dictionary import BOS, EOS, PAD, Dictionary
 from vaswani_plugin.text.settings import (
     CARD,
     MODEL,
@@ -38,6 +39,9 @@ from vaswani_plugin.text.settings import (
     read_settings,
     weights_path,
 )
+
+Weights = dict[str, Tensor]
+SIDES = ("encoder", "decoder")
 
 EXPRESSED = frozenset(
     (
@@ -54,32 +58,54 @@ KNOWN_MODULES = (
     *(SinusoidalPositions, LearnedPositions, nn.Linear, nn.LayerNorm, nn.ModuleList),
 )
 
-_BINARIZED = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\..+")
+
+class TranslationModel(NamedTuple):
+    """A bundle's model for an export: its weights by our names, shared ones as one tensor."""
+
+    path: Path
+    settings: Settings
+    sizes: Configuration
+    source: Dictionary
+    target: Dictionary
+    weights: Weights
 
 
-def model_options(state: Checkpoint) -> dict[str, Any]:
-    """The model's part of a checkpoint's configuration, for a translation model of ours.
+def read_model(folder: Path) -> TranslationModel:
+    """Read the bundle of a translation model that other programs may express.
 
     Raises:
-        ValueError: the checkpoint holds another model.
+        UserError: the folder is no such bundle, a file in it can't be used, a weight is NaN or
+            infinite, or the model has a part that no export knows.
+        OSError: a file can't be read.
     """
-    section = (state.get("cfg") or {}).get("model")
-    options = section if isinstance(section, dict) else {}
-    arch = options.get("_name") or "another model"
-    if arch != TRANSFORMER and arch not in {row.name for row in ARCHITECTURES}:
-        raise ValueError(f"it holds {arch}; export takes a {TRANSFORMER}")
-    return options
+    require_bundle(folder)
+    bundle = Bundle.load(folder)
+    settings = bundle.pipeline.settings
+    assert isinstance(settings, Settings)
+    path = weights_path(folder)
+    model, sizes, source, target = bundle.load_transformer()
+    weights = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    with untrusted(path):
+        require_finite(weights)
+        require_known_modules(model)
+    return TranslationModel(path, settings, sizes, source, target, weights)
 
 
-def require_finite(weights: Weights) -> None:
+def require_bundle(folder: Path) -> None:
+    """Refuse what is no folder."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a bundle: make one with data-prep/bundle.py")
+
+
+def require_finite(weights: Mapping[str, Tensor]) -> None:
     """Refuse weights that are NaN or infinite.
 
     Raises:
-        ValueError: names the weight.
+        UserError: names the weight.
     """
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
-            raise ValueError(
+            raise UserError(
                 f"{name} holds NaN or infinity: the training has diverged; use an earlier one"
             )
 
@@ -136,46 +162,96 @@ def uneven_heads(sizes: Configuration) -> list[str]:
     return [f"--d-k {d_k} --d-v {d_v} --heads {sizes.heads} with --d-model {sizes.d_model}"]
 
 
-def other_bundle_files(folder: Path, settings: AnySettings) -> list[Path]:
-    """The files of a bundle beside the weights, its model card included if it has one."""
+def refuse(program: str, options: list[str], remedy: str = "") -> None:
+    """Refuse a model with options that a program can't express.
+
+    Args:
+        program: the one that has no counterpart.
+        options: flags with values; [] passes.
+        remedy: added to the message.
+
+    Raises:
+        UserError: names the options.
+    """
+    if options:
+        raise UserError(f"{program} has no counterpart of {', '.join(options)}{remedy}")
+
+
+# ---- fairseq's names of weights, which Hugging Face took over
+
+_FAIRSEQ_PARTS = {
+    "embedding": "embed_tokens",
+    "positions": "embed_positions",
+    "projection": "output_projection",
+    "self_attention_norm.norm": "self_attn_layer_norm",
+    "cross_attention_norm.norm": "encoder_attn_layer_norm",
+    "feed_forward_norm.norm": "final_layer_norm",
+    "feed_forward.w_1": "fc1",
+    "feed_forward.w_2": "fc2",
+    **{
+        f"{ours}.{our_part}": f"{theirs}.{their_part}"
+        for ours, theirs in (("self_attention", "self_attn"), ("cross_attention", "encoder_attn"))
+        for our_part, their_part in (
+            *(("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "out_proj")),
+        )
+    },
+}
+"""Parts of a side or layer: our names, and fairseq's. Each weight of one model is one of the other,
+bit for bit, but for learned positions."""
+_WEIGHT = re.compile(r"((?:encoder|decoder)\.(?:layers\.\d+\.)?)(.+)\.(weight|bias)")
+
+
+def to_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
+    """Our model's weights under fairseq's names.
+
+    Args:
+        weights: a state dictionary of `modules.transformer`.
+
+    Returns:
+        The same tensors. Learned positions (P, D) become (2 + P, D): fairseq's table begins with an
+        unread row for each number up to that of padding.
+
+    Raises:
+        UserError: fairseq has no place for one of them.
+    """
+    named = _renamed(weights, _FAIRSEQ_PARTS)
+    for name in (f"{side}.embed_positions.weight" for side in SIDES):
+        if name in named:
+            unread = named[name].new_zeros(FAIRSEQ_FIRST_POSITION, named[name].size(1))
+            named[name] = torch.cat((unread, named[name]))
+    return named
+
+
+def from_fairseq_weights(weights: Mapping[str, Tensor]) -> Weights:
+    """The inverse of `to_fairseq_weights`, with the same errors."""
+    named = _renamed(weights, {theirs: ours for ours, theirs in _FAIRSEQ_PARTS.items()})
+    for name in (f"{side}.positions.weight" for side in SIDES):
+        if name in named:
+            named[name] = named[name][FAIRSEQ_FIRST_POSITION:].clone()
+    return named
+
+
+def _renamed(weights: Mapping[str, Tensor], parts: Mapping[str, str]) -> Weights:
+    named = {}
+    for name, tensor in weights.items():
+        match = _WEIGHT.fullmatch(name)
+        if match is None or match[2] not in parts:
+            raise UserError(f"the weight {name} has no counterpart in the other Transformer")
+        named[f"{match[1]}{parts[match[2]]}.{match[3]}"] = tensor
+    return named
+
+
+# ---- files
+
+
+def copy_bundle_files(folder: Path, settings: AnySettings, output: Path) -> None:
+    """Copy the files of a bundle beside the weights, its model card included if it has one."""
     names = [*settings.files(), SETTINGS]
     if (folder / CARD).is_file():
         names.append(CARD)
-    return [folder / name for name in names if name != MODEL]
-
-
-def translation_settings(folder: Path) -> Settings:
-    """The settings of a translation model's bundle.
-
-    Raises:
-        ValueError: the folder is no such bundle; names it.
-    """
-    settings = read_settings(folder)
-    if not isinstance(settings, Settings):
-        raise ValueError(f"{folder} is not a bundle of a translation model")
-    return settings
-
-
-def languages_of_data(folder: Path, task: Mapping[str, Any]) -> tuple[str, str]:
-    """Source and target language of a data folder, from the task's options or the files' names.
-
-    Args:
-        folder: the folder of the dictionaries.
-        task: options of the task.
-
-    Raises:
-        ValueError: neither gives the languages.
-    """
-    given = task.get("source_lang"), task.get("target_lang")
-    named = (_BINARIZED.fullmatch(path.name) for path in sorted(folder.iterdir()))
-    pairs = (match.groups() for match in named if match)
-    found = given if all(given) else next(pairs, None)
-    if found is None:
-        raise ValueError(
-            f"neither the checkpoint nor the files of {folder} name its languages; give a bundle, "
-            f"or the folder that fairseq-preprocess wrote"
-        )
-    return found
+    for name in names:
+        if name != MODEL:
+            shutil.copyfile(folder / name, output / name)
 
 
 def generation_defaults() -> dict[str, Any]:
@@ -198,12 +274,12 @@ def check_new_folder(output: Path) -> None:
     """Refuse a folder that is not empty.
 
     Raises:
-        ValueError: `output` exists and is no empty folder, or it is the current one.
+        UserError: `output` exists and is no empty folder, or it is the current one.
     """
     if output.exists() and output.samefile("."):
-        raise ValueError(f"{output} is the current folder; give the name of a new one as --output")
+        raise UserError(f"{output} is the current folder; give the name of a new one as --output")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ValueError(f"{output} exists and is not an empty folder; give another --output")
+        raise UserError(f"{output} exists and is not an empty folder; give another --output")
 
 
 @contextlib.contextmanager
@@ -214,7 +290,7 @@ def new_folder(output: Path) -> Iterator[Path]:
         output: the final name; the folder may exist if it is empty.
 
     Raises:
-        ValueError: `output` exists and is no empty folder, or it is the current one.
+        UserError: `output` exists and is no empty folder, or it is the current one.
         OSError: it can't be written.
     """
     check_new_folder(output)
@@ -242,15 +318,13 @@ def export_to_safetensors(model: Path, output: Path) -> Path:
         The file that the weights were read from.
 
     Raises:
-        ValueError: `model` is not a bundle or can't be used, or `output` is not empty.
+        UserError: `model` is not a bundle or can't be used, or `output` is not empty.
         OSError: a file can't be read or written.
     """
-    if not model.is_dir():
-        raise ValueError(f"{model} is not a bundle: make one with data-prep/bundle.py")
+    require_bundle(model)
     settings, path = read_settings(model), weights_path(model)
     state = load_checkpoint(path)
     with new_folder(output) as folder:
-        for file in other_bundle_files(model, settings):
-            shutil.copyfile(file, folder / file.name)
+        copy_bundle_files(model, settings, folder)
         save_safetensors(state, folder / SAFETENSORS)
     return path

@@ -28,16 +28,20 @@ from torch import Tensor
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
+    SIDES,
+    TranslationModel,
+    Weights,
     departures,
+    from_fairseq_weights,
     generation_defaults,
-    model_options,
     new_folder,
-    require_finite,
-    require_known_modules,
+    read_model,
+    refuse,
+    require_bundle,
+    to_fairseq_weights,
     uneven_heads,
     write_card,
 )
-from vaswani_plugin.export.fairseq_weights import OUR_PARTS, PARTS, Weights, renamed
 from vaswani_plugin.export.huggingface_language_model import export_language_model
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import (
@@ -45,8 +49,6 @@ from vaswani_plugin.export.huggingface_tokenizer import (
     require_one_dictionary,
     tokenizer_config,
 )
-from vaswani_plugin.inference.checkpoint_models import make_transformer, read_parts
-from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
 from vaswani_plugin.inference.model_card import front_matter
 from vaswani_plugin.inference.safetensors_file import shared_owners
 from vaswani_plugin.model.configuration import Configuration
@@ -59,15 +61,10 @@ from vaswani_plugin.text.settings import (
     TextSettings,
     TreeSettings,
     read_settings,
-    weights_path,
 )
 
-_EMBEDDINGS = {
-    "encoder.embedding.weight": "model.encoder.embed_tokens.weight",
-    "decoder.embedding.weight": "model.decoder.embed_tokens.weight",
-    "decoder.projection.weight": "lm_head.weight",
-}
-_OUR_EMBEDDINGS = {theirs.removeprefix("model."): ours for ours, theirs in _EMBEDDINGS.items()}
+_PROJECTION, _HEAD = "decoder.output_projection.weight", "lm_head.weight"
+_EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 _COMPUTED = {
     "model.encoder.embed_positions.weight",
     "model.decoder.embed_positions.weight",
@@ -89,11 +86,14 @@ def to_marian(weights: Weights, epsilon: float) -> Weights:
         The same model under Marian's names. Weights that share memory still do.
 
     Raises:
-        ValueError: Marian has no place for one of them.
+        UserError: Marian has no place for one of them.
     """
     order = sines_first(weights["decoder.embedding.weight"].size(1))
     factor = stream_factor(epsilon)
-    named = {_marian_name(name): tensor for name, tensor in weights.items()}
+    named = {
+        _HEAD if name == _PROJECTION else f"model.{name}": tensor
+        for name, tensor in to_fairseq_weights(weights).items()
+    }
     return _converted(named, order, factor)
 
 
@@ -110,7 +110,11 @@ def from_marian(weights: Weights, epsilon: float = MARIANS_EPSILON) -> Weights:
     width = weights["model.decoder.layers.0.fc1.weight"].size(1)
     kept = {name: tensor for name, tensor in weights.items() if name not in _COMPUTED}
     back = _converted(kept, sines_first(width).argsort(), 1 / stream_factor(epsilon))
-    return {_our_name(name): tensor for name, tensor in back.items()}
+    named = {
+        _PROJECTION if name == _HEAD else name.removeprefix("model."): tensor
+        for name, tensor in back.items()
+    }
+    return from_fairseq_weights(named)
 
 
 def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
@@ -124,11 +128,11 @@ def with_more_rows(weights: Weights, rows: int, unknown: int) -> Weights:
     Returns:
         The weights with the longer matrix, and a bias that rules the new symbols out.
     """
-    matrix = weights["lm_head.weight"]
+    matrix = weights[_HEAD]
     more = rows - len(matrix)
     longer = torch.cat((matrix, matrix[unknown].expand(more, -1)))  # (V + more, D)
     bias = torch.cat((matrix.new_zeros(len(matrix)), matrix.new_full((more,), NEVER)))
-    changed = dict.fromkeys(_EMBEDDINGS.values(), longer)
+    changed = dict.fromkeys((*_EMBEDDINGS, _HEAD), longer)
     return {**weights, **changed, "final_logits_bias": bias[None]}
 
 
@@ -144,7 +148,7 @@ def stream_factor(epsilon: float) -> float:
 
 
 def _converted(weights: Weights, order: Tensor, factor: float) -> Weights:
-    last = {side: _last_norm(weights, side) for side in ("encoder", "decoder")}
+    last = {side: _last_norm(weights, side) for side in SIDES}
     done: dict[int, Tensor] = {}
     result = {}
     for name, tensor in weights.items():
@@ -187,17 +191,6 @@ def _exponent(name: str, last_norm: dict[str, str]) -> int:
     return 1  # out_proj, fc2 and the norms
 
 
-def _marian_name(name: str) -> str:
-    if name in _EMBEDDINGS:
-        return _EMBEDDINGS[name]
-    return f"model.{renamed(name, {}, PARTS)}"
-
-
-def _our_name(name: str) -> str:
-    return renamed(name.removeprefix("model."), _OUR_EMBEDDINGS, OUR_PARTS)
-
-
-SIDES = ("encoder", "decoder")
 MOST_POSITIONS = 512
 """Longest output of `generate` in tokens, as in Marian's published models."""
 
@@ -214,12 +207,11 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
         The file that the weights were read from.
 
     Raises:
-        ValueError: `model` is no bundle, Hugging Face has no such architecture or no tokenizer that
+        UserError: `model` is no bundle, Hugging Face has no such architecture or no tokenizer that
             splits text in the same way, or `output` is not empty.
         OSError: a file can't be read or written.
     """
-    if not model.is_dir():
-        raise UserError(f"{model} is not a bundle: make one with data-prep/bundle.py")
+    require_bundle(model)
     settings = read_settings(model)
     if isinstance(settings, TreeSettings):
         raise UserError(
@@ -228,40 +220,32 @@ def export_to_huggingface(model: Path, output: Path, with_tokenizer: bool = True
         )
     if isinstance(settings, TextSettings):
         return export_language_model(model, output, with_tokenizer)
-    return _export_translation_model(model, settings, output, with_tokenizer)
+    return _export_translation_model(read_model(model), output, with_tokenizer)
 
 
-def _export_translation_model(
-    model: Path, settings: Settings, output: Path, with_tokenizer: bool
-) -> Path:
-    path = weights_path(model)
-    state = load_checkpoint(path)
-    with untrusted(path):
-        model_options(state)  # refuses other models
-        require_finite(state["model"])
-        languages = settings.source_language, settings.target_language
-        sizes, source, target = read_parts(state, model, languages)
-        require_known_modules(make_transformer(sizes, source, target, state["model"], path))
-        _refuse_inexpressible(sizes)
-        weights = to_marian(state["model"], sizes.layer_norm_eps)
+def _export_translation_model(model: TranslationModel, output: Path, with_tokenizer: bool) -> Path:
+    path, settings, sizes, source, target, _ = model
+    _refuse_inexpressible(sizes)
+    weights = to_marian(model.weights, sizes.layer_norm_eps)
     tokenizer = None
     if with_tokenizer and not _has_raw_pieces(settings):
         require_one_dictionary(sizes.share_embeddings)
-        tokenizer = bpe_tokenizer(model, settings, source)
+        tokenizer = bpe_tokenizer(path.parent, settings, source)
         weights = with_more_rows(weights, len(tokenizer["model"]["vocab"]), UNK)
     with new_folder(output) as folder:
         _write_weights(weights, folder)
-        words = (len(weights[f"model.{side}.embed_tokens.weight"]) for side in SIDES)
+        words = (len(weights[name]) for name in _EMBEDDINGS)
         write_json(folder / "config.json", marian_config(sizes, *words))
         write_json(folder / "generation_config.json", generation_config(settings, sizes))
         write_json(folder / "vocab.json", numbered(source))
         if sizes.share_embeddings != "all":
             write_json(folder / "target_vocab.json", numbered(target))
         if with_tokenizer:
-            _write_tokenizer(model, settings, sizes, tokenizer, folder)
+            _write_tokenizer(path.parent, settings, sizes, tokenizer, folder)
         write_card(
             folder,
-            f"{languages[0]}-{languages[1]}, a Transformer of vaswani_plugin",
+            f"{settings.source_language}-{settings.target_language}, a Transformer of "
+            "vaswani_plugin",
             front_matter(settings, "translation", library_name="transformers"),
             f"{sizes.encoder_layers} + {sizes.decoder_layers} layers, d_model {sizes.d_model}, "
             f"d_ff {sizes.d_ff}, {sizes.heads} heads, exported as MarianMT. Between its "
@@ -302,10 +286,9 @@ def _refuse_inexpressible(sizes: Configuration) -> None:
     found += departures(sizes)
     if sizes.layer_norm_eps > MARIANS_EPSILON:
         found.append(f"--layer-norm-eps {sizes.layer_norm_eps:g}")
-    if found:
-        other = "fairseq" if "--positions" in found[0] else "ctranslate2"
-        also = "" if departures(sizes) else f"; --to {other} can"
-        raise UserError(f"Hugging Face's Marian has no counterpart of {found[0]}{also}")
+    other = "fairseq" if found and "--positions" in found[0] else "ctranslate2"
+    remedy = "" if departures(sizes) else f"; --to {other} can"
+    refuse("Hugging Face's Marian", found, remedy)
 
 
 def _write_weights(weights: Weights, folder: Path) -> None:
@@ -335,18 +318,10 @@ def marian_config(sizes: Configuration, source_words: int, target_words: int) ->
         "share_encoder_decoder_embeddings": sizes.share_embeddings == "all",
         "tie_word_embeddings": sizes.share_embeddings != "none",
         "d_model": sizes.d_model,
-        **{
-            f"{side}_{name}": value
-            for side, layers in (
-                ("encoder", sizes.encoder_layers),
-                ("decoder", sizes.decoder_layers),
-            )
-            for name, value in (
-                ("layers", layers),
-                ("ffn_dim", sizes.d_ff),
-                ("attention_heads", sizes.heads),
-            )
-        },
+        "encoder_layers": sizes.encoder_layers,
+        "decoder_layers": sizes.decoder_layers,
+        **{f"{side}_ffn_dim": sizes.d_ff for side in SIDES},
+        **{f"{side}_attention_heads": sizes.heads for side in SIDES},
         "max_position_embeddings": max(sizes.max_source_positions, sizes.max_target_positions),
         "activation_function": "relu",
         "scale_embedding": True,

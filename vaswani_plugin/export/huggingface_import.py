@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.export.exported_model import new_folder, require_finite
-from vaswani_plugin.export.fairseq_weights import Weights
+from vaswani_plugin.export.exported_model import Weights, new_folder, require_finite
 from vaswani_plugin.export.huggingface_export import MARIANS_EPSILON, from_marian
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoint_models import DIGESTS, make_transformer

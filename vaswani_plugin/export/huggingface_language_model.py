@@ -23,23 +23,24 @@ from torch import Tensor
 from vaswani_plugin.decoding import MAX_NEW_TOKENS
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
+    Weights,
     departures,
     generation_defaults,
     new_folder,
+    refuse,
     require_finite,
     require_known_modules,
     uneven_heads,
+    write_card,
 )
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
-from vaswani_plugin.inference.bundle import ForeignModel
 from vaswani_plugin.inference.language_bundle import LanguageFiles
-from vaswani_plugin.inference.safetensors_file import Weights
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json
-from vaswani_plugin.text.settings import SAFETENSORS, TextSettings
+from vaswani_plugin.text.settings import SAFETENSORS
 
 
 def export_language_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:
@@ -54,7 +55,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
         The file that the weights were read from.
 
     Raises:
-        ValueError: the bundle can't be used, that architecture can't express the model, or `output`
+        UserError: the bundle can't be used, that architecture can't express the model, or `output`
             is not empty.
         OSError: a file can't be read or written.
     """
@@ -65,20 +66,17 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
             "article; --to safetensors can"
         )
-    try:
-        built, dictionary, _, sizes = files.load_model()
-    except ForeignModel as error:
-        raise UserError(
-            f"{error}, and Hugging Face has no counterpart of it; --to safetensors can"
-        ) from error
+    built, dictionary, _, sizes = files.load_model()
     if sizes is None:
-        kind = type(built.decoder).__name__
         raise UserError(
-            f"{model} holds a {kind}, and Hugging Face has no counterpart of it; --to safetensors "
-            "can"
+            f"{model} holds a {type(built.decoder).__name__}, and Hugging Face has no counterpart "
+            "of it; --to safetensors can"
         )
     require_known_modules(built.decoder)
-    _refuse_other_models(sizes)
+    found = uneven_heads(sizes)
+    if sizes.d_ff > 4 * sizes.d_model:
+        found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
+    refuse("Hugging Face's OpenAI GPT", found + departures(sizes), "; --to safetensors can")
     weights = to_openai(built, sizes)
     require_finite(weights)
     with new_folder(output) as folder:
@@ -95,21 +93,15 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             config = {"bos_token": dictionary[EOS]}
             config |= tokenizer_config(sizes.max_target_positions)
             write_json(folder / "tokenizer_config.json", config)
-        card = _card(settings, sizes, with_tokenizer)
-        (folder / "README.md").write_text(card, encoding="utf-8")
-    return files.checkpoint
-
-
-def _refuse_other_models(sizes: Configuration) -> None:
-    """Refuse what OpenAI's GPT can't express; name the option."""
-    found = uneven_heads(sizes)
-    if sizes.d_ff > 4 * sizes.d_model:
-        found.append(f"--d-ff {sizes.d_ff} with --d-model {sizes.d_model}")
-    found += departures(sizes)
-    if found:
-        raise UserError(
-            f"Hugging Face's OpenAI GPT has no counterpart of {found[0]}; --to safetensors can"
+        write_card(
+            folder,
+            "A language model of vaswani_plugin",
+            "pipeline_tag: text-generation\nlibrary_name: transformers\n",
+            f"{sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff {sizes.d_ff}, "
+            f"{sizes.heads} heads, exported as OpenAI GPT. A text begins with `</s>`.",
+            _USE if with_tokenizer else f"`vocab.json` numbers the text's {settings.coding}.",
         )
+    return files.checkpoint
 
 
 def to_openai(model: TextModel, sizes: Configuration) -> Weights:
@@ -175,32 +167,13 @@ def openai_config(sizes: Configuration, vocabulary: int) -> dict[str, Any]:
     }
 
 
-def _card(settings: TextSettings, sizes: Configuration, with_tokenizer: bool) -> str:
-    """The model card."""
-    lines = [
-        "---",
-        "pipeline_tag: text-generation",
-        "library_name: transformers",
-        "---",
-        "",
-        "# A language model of vaswani_plugin",
-        "",
-        f"{sizes.decoder_layers} layers, d_model {sizes.d_model}, d_ff {sizes.d_ff}, {sizes.heads} "
-        "heads, exported as OpenAI GPT. A text begins with `</s>`.",
-        "",
-    ]
-    if with_tokenizer:
-        lines += [
-            "```python",
-            "from transformers import AutoModelForCausalLM, AutoTokenizer",
-            "",
-            'folder = "."',
-            "tokenizer = AutoTokenizer.from_pretrained(folder)",
-            "model = AutoModelForCausalLM.from_pretrained(folder)",
-            'batch = tokenizer("The beginning", return_tensors="pt")',
-            "tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)",
-            "```",
-        ]
-    else:
-        lines.append(f"`vocab.json` numbers the units of the text ({settings.coding}).")
-    return "\n".join([*lines, ""])
+_USE = """\
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = "."
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder)
+batch = tokenizer("The beginning", return_tensors="pt")
+tokenizer.decode(model.generate(**batch)[0], skip_special_tokens=True)
+```"""

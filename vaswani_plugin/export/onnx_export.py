@@ -10,7 +10,6 @@ V d_v; vocabulary is written out.
 """
 
 import logging
-import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,15 +21,13 @@ from torch import Tensor, nn
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
     check_new_folder,
+    copy_bundle_files,
     new_folder,
-    other_bundle_files,
-    require_finite,
-    require_known_modules,
+    read_model,
+    refuse,
     unknown_options,
 )
 from vaswani_plugin.export.huggingface_export import generation_config, marian_config
-from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.checkpoints import untrusted
 from vaswani_plugin.inference.onnx_engine import (
     DECODER,
     DECODER_WITH_PAST,
@@ -43,13 +40,12 @@ from vaswani_plugin.inference.onnx_engine import (
     past_names,
 )
 from vaswani_plugin.model.build import build
-from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.attention import KeyValueCache
 from vaswani_plugin.modules.masks import causal_mask
 from vaswani_plugin.modules.positions import add_positions
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 from vaswani_plugin.text.outputs import write_json
-from vaswani_plugin.text.settings import OURS, Settings, weights_path
+from vaswani_plugin.text.settings import OURS
 
 OPSET = 17
 """The first version of ONNX's operators that has LayerNormalization."""
@@ -246,24 +242,16 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
             "it out for float32"
         )
     check_new_folder(output)
-    path = weights_path(model)
-    bundle = Bundle.load(model)
-    settings = bundle.pipeline.settings
-    assert isinstance(settings, Settings)
-    loaded = bundle.load_transformer()
-    sizes, weights = loaded.sizes, loaded.model.state_dict()
-    with untrusted(path):
-        require_finite(weights)
-        require_known_modules(loaded.model)
-        _refuse_other_models(sizes)
+    path, settings, sizes, source, target, weights = read_model(model)
+    window = [f"--attention-window {sizes.attention_window}"] if sizes.attention_window else []
+    refuse("an ONNX export", unknown_options(sizes) + window)
     # Of the plain modules: a kernel may be none of the exporter's operators.
-    transformer = build(sizes, loaded.source, loaded.target).eval()
+    transformer = build(sizes, source, target).eval()
     transformer.load_state_dict(weights)
     _refuse_large_models(transformer)
     with new_folder(output) as folder:
-        for file in other_bundle_files(model, settings):
-            shutil.copyfile(file, folder / file.name)
-        config = marian_config(sizes, len(loaded.source), len(loaded.target))
+        copy_bundle_files(model, settings, folder)
+        config = marian_config(sizes, len(source), len(target))
         config[OURS] |= {name: getattr(sizes, name) for name in POSITIONS}
         write_json(folder / "config.json", config)
         write_json(folder / "generation_config.json", generation_config(settings, sizes))
@@ -273,15 +261,6 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
             _quantize(folder)
             check_graphs(transformer, folder, in_int8=True)
     return path
-
-
-def _refuse_other_models(sizes: Configuration) -> None:
-    """Refuse a model whose attention is computed in blocks, and options that came later."""
-    found = unknown_options(sizes)
-    if sizes.attention_window:
-        found.append(f"--attention-window {sizes.attention_window}")
-    if found:
-        raise UserError(f"an ONNX export has no counterpart of {found[0]}")
 
 
 def _refuse_large_models(model: EncoderDecoder) -> None:

@@ -10,27 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel, base_architecture
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.exported_model import (
+    SIDES,
+    Weights,
     departures,
-    model_options,
+    from_fairseq_weights,
+    refuse,
     require_finite,
     require_known_modules,
+    to_fairseq_weights,
 )
-from vaswani_plugin.export.fairseq_weights import Weights, from_fairseq_weights, to_fairseq_weights
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
-from vaswani_plugin.fairseq_plugin.tasks.translation import (
-    VaswaniTranslationConfig,
-    VaswaniTranslationTask,
-)
-from vaswani_plugin.inference.checkpoint_models import make_transformer
+from vaswani_plugin.inference.bundle import ROWS, TASK, TRANSFORMER
+from vaswani_plugin.inference.checkpoint_models import DIGESTS, make_transformer
 from vaswani_plugin.inference.checkpoints import (
     Checkpoint,
     load_checkpoint,
@@ -40,12 +38,14 @@ from vaswani_plugin.inference.checkpoints import (
 from vaswani_plugin.inference.safetensors_file import updates_of
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
-from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
-from vaswani_plugin.text.dictionary import Dictionary as Words
+from vaswani_plugin.text.dictionary import (
+    SPECIAL_SYMBOLS,
+    Dictionary,
+    dictionary_name,
+    languages_of,
+)
 from vaswani_plugin.text.settings import weights_path
 
-MODEL = "vaswani_transformer"
-TASK = "vaswani_translation"
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
 
 # Options that both fairseq's model and ours have (possibly under another name).
@@ -80,16 +80,15 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
     """The options of a stock `transformer`, with defaults for those that an old checkpoint lacks.
 
     Raises:
-        ValueError: the checkpoint holds another model.
+        UserError: the checkpoint holds another model.
     """
     sections = state.get("cfg") or {}
     found = sections.get("model") or state.get("args")
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
     arch = options.get("_name") or options.get("arch") or "a model without a name"
     if ARCH_MODEL_NAME_REGISTRY.get(arch) != "transformer":
-        ours = ARCH_MODEL_NAME_REGISTRY.get(arch) == MODEL or arch == MODEL
-        already = ", which is ours already" if ours else ""
-        raise ValueError(f"it holds {arch}{already}; import takes fairseq's own 'transformer'")
+        already = ", which is ours already" if arch in ROWS else ""
+        raise UserError(f"it holds {arch}{already}; import takes fairseq's own 'transformer'")
     args = argparse.Namespace(**options)
     for side in ("source", "target"):  # checkpoints of 2018 have one limit for both
         if getattr(args, f"max_{side}_positions", None) is None:
@@ -103,14 +102,14 @@ def stock_task(state: Checkpoint) -> dict[str, Any]:
     """The options of a checkpoint's translation task that the model needs: languages and padding.
 
     Raises:
-        ValueError: the model was trained for another task.
+        UserError: the model was trained for another task.
     """
     sections = state.get("cfg") or {}
     found = sections.get("task") or state.get("args") or {}
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found)
     task = options.get("_name") or options.get("task") or "translation"
     if task not in ("translation", "vaswani_translation"):
-        raise ValueError(f"it was trained for --task {task}; import takes --task translation")
+        raise UserError(f"it was trained for --task {task}; import takes --task translation")
     kept = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
     return {name: options[name] for name in kept if options.get(name) is not None}
 
@@ -122,7 +121,7 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         options: the result of `stock_options`.
 
     Raises:
-        ValueError: our model can't express it; names each option that prevents it.
+        UserError: our model can't express it; names each option that prevents it.
     """
     cfg = TransformerConfig.from_namespace(options)
     obstacles = [*_unexpressed(cfg), *(_flag(n) for n in _UNLISTED if getattr(options, n, False))]
@@ -135,11 +134,7 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         width = int(getattr(cfg.decoder, name))
         if width != cfg.decoder.embed_dim:
             obstacles.append(f"{_flag('decoder_' + name)} {width}")
-    if obstacles:
-        raise ValueError(
-            f"{MODEL} has no counterpart of {', '.join(obstacles)}; decode this model with "
-            "fairseq itself, or train one without"
-        )
+    refuse(TRANSFORMER, obstacles, "; decode this model with fairseq itself, or train one without")
     shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
     return {
         "d_model": cfg.encoder.embed_dim,
@@ -206,13 +201,13 @@ def import_weights(
         target: the target dictionary.
 
     Raises:
-        ValueError: the weights don't fit the options or the dictionaries.
+        UserError: the weights don't fit the options or the dictionaries.
     """
     weights = dict(state["model"])
     for side, dictionary in (("encoder", source), ("decoder", target)):
         embedding = weights.get(f"{side}.embed_tokens.weight")
         if embedding is not None and len(embedding) != len(dictionary):
-            raise ValueError(
+            raise UserError(
                 f"its {side} embeds {len(embedding)} words and the dictionary of --data-bin has "
                 f"{len(dictionary)}; give the folder with the dict.*.txt it was trained with"
             )
@@ -227,7 +222,7 @@ def import_weights(
         nn.Module.load_state_dict(stock, weights, assign=True)
     except RuntimeError as error:
         complaint = str(error).split("\n\t")[1]  # the first of PyTorch's list
-        raise ValueError(f"its weights don't fit its own options: {complaint}") from error
+        raise UserError(f"its weights don't fit its own options: {complaint}") from error
     buffers = {name for name, _ in stock.named_buffers()}
     kept = {name: t.detach() for name, t in stock.state_dict().items() if name not in buffers}
     return from_fairseq_weights(kept)
@@ -262,11 +257,14 @@ def our_model(state: Checkpoint) -> Configuration:
     """The configuration of a checkpoint of ours.
 
     Raises:
-        ValueError: the checkpoint holds another model.
+        UserError: the checkpoint holds another model.
     """
-    options = model_options(state)
-    known = {field.name for field in fields(Configuration)} - {"_name"}
-    return Configuration(**{k: v for k, v in options.items() if k in known})
+    section = (state.get("cfg") or {}).get("model")
+    options = section if isinstance(section, dict) else {}
+    name = options.get("_name") or "another model"
+    if name not in ROWS:
+        raise UserError(f"it holds {name}; export takes a {TRANSFORMER}")
+    return Configuration.from_checkpoint(options, state["cfg"].get("task") or {})
 
 
 def stock_model(
@@ -286,31 +284,25 @@ def stock_model(
         The weights under fairseq's names, and the options as `stock_options` returns them.
 
     Raises:
-        ValueError: fairseq can't express the model; names each option that prevents it.
+        UserError: fairseq can't express the model; names each option that prevents it.
     """
     _refuse_what_fairseq_lacks(cfg, allow_layer_norm_eps)
     weights = dict(weights)
     if cfg.positions == "sinusoidal":
         like = weights["encoder.embedding.weight"]
-        for side, rows in (
-            ("encoder", cfg.max_source_positions),
-            ("decoder", cfg.max_target_positions),
-        ):
+        lengths = cfg.max_source_positions, cfg.max_target_positions
+        for side, rows in zip(SIDES, lengths, strict=True):
             table = _paper_table(like.new_empty(rows, cfg.d_model))
             weights[f"{side}.positions.weight"] = table
     named = to_fairseq_weights(weights)
-    for side in ("encoder", "decoder"):
+    for side in SIDES:
         named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
-    learned = cfg.positions != "sinusoidal-fairseq"
+    both = {"embed_dim": cfg.d_model, "ffn_embed_dim": cfg.d_ff, "attention_heads": cfg.heads}
+    both["learned_pos"] = cfg.positions != "sinusoidal-fairseq"
     options = argparse.Namespace(
-        encoder_embed_dim=cfg.d_model,
-        encoder_ffn_embed_dim=cfg.d_ff,
+        **{f"{side}_{name}": value for side in SIDES for name, value in both.items()},
         encoder_layers=cfg.encoder_layers,
         decoder_layers=cfg.decoder_layers,
-        encoder_attention_heads=cfg.heads,
-        decoder_attention_heads=cfg.heads,
-        encoder_learned_pos=learned,
-        decoder_learned_pos=learned,
         dropout=cfg.dropout,
         attention_dropout=cfg.attention_dropout,
         activation_dropout=cfg.activation_dropout,
@@ -339,8 +331,7 @@ def _refuse_what_fairseq_lacks(cfg: Configuration, allow_layer_norm_eps: bool) -
             f"--layer-norm-eps {cfg.layer_norm_eps:g} (there always {FAIRSEQ_LAYER_NORM_EPS:g}; "
             "--allow-layer-norm-eps accepts slightly different outputs)"
         )
-    if obstacles:
-        raise ValueError(f"fairseq's transformer has no counterpart of {', '.join(obstacles)}")
+    refuse("fairseq's transformer", obstacles)
 
 
 def checkpoint_of(
@@ -401,103 +392,55 @@ def import_stock(
         The configuration of the model.
 
     Raises:
-        ValueError: the checkpoint can't be used, our model can't express it, the dictionaries are
+        UserError: the checkpoint can't be used, our model can't express it, the dictionaries are
             not those of the training, or `output` is a folder or the checkpoint; names the file.
         OSError: a file can't be read or written.
     """
-    if output.is_dir():
-        raise ValueError(f"--output {output} is a folder; name a file in it")
-    if output.exists() and output.samefile(checkpoint):
-        raise ValueError(f"--output {output} is the checkpoint itself and would be lost")
+    _check_output(output, checkpoint, "checkpoint")
     state = load_checkpoint(checkpoint)
     with untrusted(checkpoint):
-        imported, config = convert(state, data_bin, source_lang, target_lang)
+        options = stock_options(state)
+        config = our_config(options)
+        require_finite(state["model"])
+        found = stock_task(state)
+        languages = source_lang or found.get("source_lang"), target_lang or found.get("target_lang")
+        if not all(languages):
+            pairs = zip(languages, _languages_in(data_bin), strict=True)
+            languages = tuple(given or inferred for given, inferred in pairs)
+        paths = (data_bin / dictionary_name(str(language)) for language in languages)
+        source, target = map(Dictionary.load, paths)
+        weights = import_weights(state, options, source, target)
+        recognize_sinusoids(weights, config)
+        sizes = Configuration.from_checkpoint(config, {})
+        make_transformer(sizes, source, target, weights, checkpoint)  # do they fit?
+    task = {**found, "_name": TASK, "data": str(data_bin)}
+    task |= {"source_lang": languages[0], "target_lang": languages[1]}
+    task |= {name: config[name] for name in ("max_source_positions", "max_target_positions")}
+    digests = {"source": source.digest(), "target": target.digest()}
+    model = {"_name": TRANSFORMER, **config}
+    imported = checkpoint_of(weights, model, task, updates_of(state) or 0, {DIGESTS: digests})
     output.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(imported, output)
     return config
 
 
-def convert(
-    state: Checkpoint, data_bin: Path, source_lang: str | None, target_lang: str | None
-) -> tuple[Checkpoint, dict[str, Any]]:
-    """The checkpoint as one of ours, and the model's configuration.
-
-    Arguments and errors are those of `import_stock`.
-    """
-    options = stock_options(state)
-    config = our_config(options)
-    require_finite(state["model"])
-    languages = {"source_lang": source_lang, "target_lang": target_lang}
-    task_options = {
-        **stock_task(state),
-        **{name: language for name, language in languages.items() if language},
-        "max_source_positions": config["max_source_positions"],
-        "max_target_positions": config["max_target_positions"],
-    }
-    task = make_task(data_bin, task_options)
-    weights = import_weights(state, options, task.source_dictionary, task.target_dictionary)
-    recognize_sinusoids(weights, config)
-    with torch.device("meta"):  # checks that it fits, without initializing weights
-        cfg = OmegaConf.structured(VaswaniTransformerConfig(**config))
-        model = VaswaniTransformer.build_model(cfg, task)
-    nn.Module.load_state_dict(model, weights, assign=True)
-    imported = checkpoint_of(
-        weights,
-        {"_name": MODEL, **config},
-        {
-            "_name": TASK,
-            "data": str(data_bin),
-            **task_options,
-            "source_lang": task.cfg.source_lang,
-            "target_lang": task.cfg.target_lang,
-        },
-        updates_of(state) or 0,
-        task.state_dict(),
-    )
-    return imported, config
+def _check_output(output: Path, model: Path, what: str) -> None:
+    if output.is_dir():
+        raise UserError(f"--output {output} is a folder; name a file in it")
+    if output.exists() and output.samefile(model):
+        raise UserError(f"--output {output} is the {what} itself and would be lost")
 
 
-def make_task(data_bin: Path, options: dict[str, Any]) -> VaswaniTranslationTask:
-    """The task over the dictionaries of a folder.
-
-    Args:
-        data_bin: the folder; its files' names give the languages that `options` lacks.
-        options: options of the task.
-
-    Raises:
-        ValueError: a language is unknown, or a file is no dictionary.
-        OSError: a dictionary is missing.
-    """
+def _languages_in(data_bin: Path) -> tuple[str, str]:
     if not data_bin.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "no folder with dictionaries", str(data_bin))
-    found = data_utils.infer_language_pair(str(data_bin))
-    languages = {
-        name: options.get(name) or inferred
-        for name, inferred in zip(("source_lang", "target_lang"), found, strict=True)
-    }
-    if None in languages.values():
-        raise ValueError(
+    languages = languages_of(data_bin)
+    if languages is None:
+        raise UserError(
             f"neither the checkpoint nor the files of {data_bin} name its languages; "
             "`vaswani import` takes --source-lang and --target-lang"
         )
-    dictionaries = [
-        load_dictionary(data_bin / f"dict.{language}.txt") for language in languages.values()
-    ]
-    options = {**options, **languages, "data": str(data_bin)}
-    return VaswaniTranslationTask(
-        OmegaConf.structured(VaswaniTranslationConfig(**options)), *dictionaries
-    )
-
-
-def load_dictionary(path: Path) -> Dictionary:
-    """Read a dictionary of fairseq's.
-
-    Raises:
-        ValueError: the file is no dictionary; names it.
-        OSError: it can't be read.
-    """
-    path.read_bytes()  # raises OSError for a missing file
-    return Dictionary.load(str(path))
+    return languages
 
 
 def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = False) -> Path:
@@ -512,7 +455,7 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
         The file that the weights were read from.
 
     Raises:
-        ValueError: the model can't be used, fairseq can't express it, or a file would be
+        UserError: the model can't be used, fairseq can't express it, or a file would be
             overwritten.
         OSError: a file can't be read or written.
     """
@@ -521,32 +464,22 @@ def export_to_fairseq(model: Path, output: Path, allow_layer_norm_eps: bool = Fa
     with untrusted(path):
         cfg = our_model(state)
         require_finite(state["model"])
-        if output.is_dir():
-            raise ValueError(f"--output {output} is a folder; name a file in it")
-        if output.exists() and output.samefile(path):
-            raise ValueError(f"--output {output} is the model itself and would be lost")
+        _check_output(output, path, "model")
         weights, options = stock_model(state["model"], cfg, allow_layer_norm_eps)
-        _require_known_modules(cfg, state["model"], path)
+        # Any words will do to build the model and look at its parts.
+        counts = (len(state["model"][f"{side}.embedding.weight"]) for side in SIDES)
+        words = (Dictionary(map(str, range(count - len(SPECIAL_SYMBOLS)))) for count in counts)
+        require_known_modules(make_transformer(cfg, *words, state["model"], path))
         task = state["cfg"]["task"]
         kept = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
+        positions = {n: getattr(cfg, n) for n in ("max_source_positions", "max_target_positions")}
+        task = {name: task[name] for name in kept if task.get(name) is not None} | positions
         exported = checkpoint_of(
             weights,
             {"_name": "transformer", "arch": "transformer", **options},
-            {
-                "_name": "translation",
-                **{name: task[name] for name in kept if task.get(name) is not None},
-                "max_source_positions": cfg.max_source_positions,
-                "max_target_positions": cfg.max_target_positions,
-            },
+            {"_name": "translation", **task},
             updates_of(state) or 0,
         )
         output.parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(exported, output)
     return path
-
-
-def _require_known_modules(cfg: Configuration, weights: Weights, path: Path) -> None:
-    """Build the model, with any words, and check its parts."""
-    counts = (len(weights[f"{side}.embedding.weight"]) for side in ("encoder", "decoder"))
-    words = (Words([f"w{n}" for n in range(count - len(SPECIAL_SYMBOLS))]) for count in counts)
-    require_known_modules(make_transformer(cfg, *words, weights, path))
