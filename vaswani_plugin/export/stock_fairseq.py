@@ -27,7 +27,7 @@ from vaswani_plugin.export.exported_model import (
     require_known_modules,
     to_fairseq_weights,
 )
-from vaswani_plugin.inference.bundle import ROWS, TASK, TRANSFORMER
+from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
 from vaswani_plugin.inference.checkpoint_models import DIGESTS, make_transformer
 from vaswani_plugin.inference.checkpoints import (
     Checkpoint,
@@ -36,6 +36,7 @@ from vaswani_plugin.inference.checkpoints import (
     untrusted,
 )
 from vaswani_plugin.inference.safetensors_file import updates_of
+from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import (
@@ -87,7 +88,7 @@ def stock_options(state: Checkpoint) -> argparse.Namespace:
     options = dict(vars(found) if isinstance(found, argparse.Namespace) else found or {})
     arch = options.get("_name") or options.get("arch") or "a model without a name"
     if ARCH_MODEL_NAME_REGISTRY.get(arch) != "transformer":
-        already = ", which is ours already" if arch in ROWS else ""
+        already = ", which is ours already" if arch in names_of(TRANSFORMER) else ""
         raise UserError(f"it holds {arch}{already}; import takes fairseq's own 'transformer'")
     args = argparse.Namespace(**options)
     for side in ("source", "target"):  # checkpoints of 2018 have one limit for both
@@ -262,7 +263,7 @@ def our_model(state: Checkpoint) -> Configuration:
     section = (state.get("cfg") or {}).get("model")
     options = section if isinstance(section, dict) else {}
     name = options.get("_name") or "another model"
-    if name not in ROWS:
+    if name not in names_of(TRANSFORMER):
         raise UserError(f"it holds {name}; export takes a {TRANSFORMER}")
     return Configuration.from_checkpoint(options, state["cfg"].get("task") or {})
 
