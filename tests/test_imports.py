@@ -23,7 +23,6 @@ FLOORS = (
 EXCEPTIONS = {
     ("model/acceleration.py", "kernels"): "the only caller of the kernels",
     ("serving/app.py", "figures"): "the page of the attention explorer",
-    ("export/stock_fairseq.py", "fairseq_plugin"): "checks an imported model by building it",
 }
 # Everything else knows neither. `model` and up may know torch; `metrics` and `text` do not.
 WITHOUT_TORCH = {"errors", "processor", "text", "metrics"}
