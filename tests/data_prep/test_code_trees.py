@@ -155,7 +155,7 @@ def test_flags_that_do_not_fit(run, flags, message):
 
 def test_a_bad_tree_leaves_nothing(run, tmp_path):
     (tmp_path / "bad").write_text("(TOP (NN a))\n(TOP (NN a)\n(TOP (NN b))\n")
-    with pytest.raises(UserError, match="bad:2: not closed"):
+    with pytest.raises(UserError, match="bad:2: a closing bracket is missing"):
         run(train=tmp_path / "bad")
     (tmp_path / "bad").write_text("(TOP (NN a))\n(NN b)\n")
     with pytest.raises(UserError, match="a word without a constituent"):

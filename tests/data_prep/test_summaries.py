@@ -1,6 +1,5 @@
 """Articles and summaries out of every published layout, and the made-up ones."""
 
-import hashlib
 import json
 
 import pytest
@@ -13,23 +12,9 @@ from vaswani_plugin.text.summaries import (
     read_csv,
     read_examples,
     read_scitldr,
-    read_stories,
     split_sentences,
     write_examples,
 )
-
-STORY = """A fire broke out  in a mill.
-
-Nobody was hurt.\u2028It burned all night.
-
-@highlight
-
-A mill burned down
-
-@highlight
-
-Nobody was hurt!
-"""
 
 
 def write_lines(path, records) -> str:
@@ -58,34 +43,6 @@ def test_a_bad_line_is_named(tmp_path, line, part):
     with pytest.raises(UserError, match="train.jsonl:2: ") as caught:
         list(read_scitldr(str(path)))
     assert part in str(caught.value)
-
-
-def test_stories_of_a_folder_and_of_a_list(tmp_path):
-    urls = [f"http://news.example/{n}" for n in range(3)]
-    for number, url in enumerate(urls):
-        name = hashlib.sha1(url.encode()).hexdigest()
-        folder = tmp_path / "stories" / str(number % 2)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.story").write_text(f"Story {number}.\n{STORY}", "utf-8")
-    article = ["A fire broke out in a mill.", "Nobody was hurt. It burned all night."]
-    (tmp_path / "list").write_text(f"{urls[2]}\n{urls[0]}\n")
-    found = list(read_stories(str(tmp_path), str(tmp_path / "list")))
-    summary = ["A mill burned down .\nNobody was hurt!"]
-    assert found == [Example([f"Story {n}.", *article], summary) for n in (2, 0)]
-    assert len(list(read_stories(str(tmp_path)))) == 3
-    (tmp_path / "list").write_text(f"{urls[2]}\nhttp://news.example/gone\n")
-    with pytest.raises(UserError, match="list:2: .* the story of this address"):
-        list(read_stories(str(tmp_path), str(tmp_path / "list")))
-    with pytest.raises(UserError, match="no .story files"):
-        list(read_stories(str(tmp_path / "nowhere")))
-
-
-def test_stories_of_equal_name_in_two_folders(tmp_path):
-    for folder in ("b", "a"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "1.story").write_text(f"Story {folder}.\n{STORY}", "utf-8")
-    articles = [example.article[0] for example in read_stories(str(tmp_path))]
-    assert articles == ["Story a.", "Story b."]
 
 
 def test_a_table_whose_fields_hold_line_breaks(tmp_path):
@@ -125,7 +82,6 @@ def test_what_is_written_is_read(tmp_path):
     assert list(read_examples(str(tmp_path / "test.jsonl"))) == [
         examples[0], Example(["c d"], ["u"]),
     ]  # fmt: skip
-    assert write_examples(iter(examples), str(tmp_path / "test"), most=1) == (1, 0)
     with pytest.raises(UserError, match="no example with an article and a summary"):
         write_examples(iter(examples[1:3]), str(tmp_path / "empty"))
     assert not list(tmp_path.glob("*empty*"))
@@ -148,14 +104,8 @@ def test_the_toy_articles(tmp_path):
 
 def test_the_script(tmp_path):
     write_lines(tmp_path / "in.jsonl", [{"source": ["A."], "target": ["B"]}] * 3)
-    flags = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out", "--most", 2)
-    done = run_script("data-prep/summaries.py", "--format", "scitldr", *flags)
-    assert done.stdout == f"{tmp_path}/out: 2 articles with summaries\n", done.stderr
-    for more, part in (
-        (("--urls", "x"), "--urls goes with --format stories"),
-        (("--most", -1), "--most -1: must be at least 0"),
-        (("--output", tmp_path / "in"), "in.jsonl is an input"),
-    ):
-        done = run_script("data-prep/summaries.py", "--format", "csv", *flags, *more)
-        assert_one_line_error(done, part)
-    assert len(list(read_scitldr(str(tmp_path / "in.jsonl")))) == 3
+    flags = ("--format", "scitldr", "--input", tmp_path / "in.jsonl", "--output")
+    done = run_script("data-prep/summaries.py", *flags, tmp_path / "out")
+    assert done.stdout == f"{tmp_path}/out: 3 articles with summaries\n", done.stderr
+    done = run_script("data-prep/summaries.py", *flags, tmp_path / "in")
+    assert_one_line_error(done, "in.jsonl is an input")

@@ -111,7 +111,6 @@ _CORPORA = {
     "summaries.py --format jsonl --input summaries.jsonl --output out": "summaries.jsonl",
     "summaries.py --format scitldr --input scitldr.jsonl --output out": "scitldr.jsonl",
     "summaries.py --format csv --input articles.csv --output out": "articles.csv",
-    "summaries.py --format stories --input stories --output out": "stories/a.story",
     "split_groups.py text.en text.de --output out --valid 1 --test 1": "text.en",
 }
 _SUBWORDS = {
@@ -146,11 +145,7 @@ _SUBWORDS = {
 }
 _TREES = {
     "trees.py clean gold.trees --output out": "gold.trees",
-    "trees.py clean gold.trees --skip-bad --output out": "gold.trees",
-    "trees.py linearize gold.trees --source out.a --target out.b --keep-tags": "gold.trees",
-    "trees.py restore --source tree.words --target tree.symbols --output out": (
-        "tree.words tree.symbols"
-    ),
+    "trees.py linearize gold.trees --source out.a --target out.b": "gold.trees",
     "code_trees.py --train gold.trees --valid gold.trees --test gold.trees --operations 20 "
     "--output out --workers 1": "gold.trees",
     "vaswani evalb gold.trees gold.trees --summary": "gold.trees",

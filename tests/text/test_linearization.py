@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.random_trees import random_tree
-from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.text.linearization import (
     MAX_OPENINGS,
     escape_space,
@@ -135,59 +134,6 @@ def test_deep_trees_need_no_recursion():
     tree = parse_tree("(S " * depth + "(NN a)" + ")" * depth)
     words, symbols = linearize(tree, keep_tags=True)
     assert restore(symbols, words) == tree
-
-
-def test_script_there_and_back(tmp_path):
-    trees = [TREE, "(TOP (NP (NN Xpd TTD) (, ,)))"]
-    gold, source, target = (tmp_path / name for name in ("gold.trees", "words", "symbols"))
-    gold.write_text("\n".join(trees) + "\n")
-    options = ("--source", source, "--target", target)
-    done = run_script("data-prep/trees.py", "linearize", gold, *options, "--label-closings")
-    assert done.returncode == 0, done.stderr
-    assert source.read_text() == "the dog barks\nXpd\u242320;TTD ,\n"
-    assert target.read_text().endswith("\n(TOP (NP XX XX )NP )TOP\n")
-    done = run_script("data-prep/trees.py", "restore", *options, "--tags-from", gold)
-    assert done.stdout.split("\n") == [*trees, ""]
-    done = run_script("data-prep/trees.py", "restore", *options)
-    assert done.stdout.startswith("(TOP (S (NP (XX the) (XX dog)) (VP (XX barks))))\n")
-    gold.write_text(trees[1])
-    done = run_script("data-prep/trees.py", "restore", *options, "--tags-from", gold)
-    assert_one_line_error(done, "tree 1 hasn't the words", "words:1")
-
-
-def test_script_names_bad_sequences_and_keeps_lines_together(tmp_path):
-    source, target, output = (tmp_path / name for name in ("words", "symbols", "out"))
-    source.write_text("a\nb c\nd\n")
-    target.write_text("(S XX )\n(S XX )\n(S XX )\n")
-    options = ("--source", source, "--target", target, "--output", output)
-    done = run_script("data-prep/trees.py", "restore", *options)
-    assert_one_line_error(done, "symbols:2: 1 placeholders for 2 words", "--skip-bad")
-    assert not output.exists()
-    done = run_script("data-prep/trees.py", "restore", *options, "--skip-bad")
-    assert done.returncode == 0 and "1 of them empty" in done.stderr
-    assert output.read_text() == "(S (XX a))\n\n(S (XX d))\n"
-
-
-def test_script_leaves_out_bare_words(tmp_path):
-    (tmp_path / "gold").write_text(f"(NN a)\n{TREE}\n")
-    options = ("--source", tmp_path / "words", "--target", tmp_path / "symbols")
-    done = run_script("data-prep/trees.py", "linearize", tmp_path / "gold", *options)
-    assert_one_line_error(done, "gold: (NN a): a word without a constituent", "--skip-bad")
-    assert not (tmp_path / "words").exists() and not (tmp_path / "symbols").exists()
-    done = run_script("data-prep/trees.py", "linearize", tmp_path / "gold", *options, "--skip-bad")
-    assert "1 bad trees left out" in done.stderr
-    assert (tmp_path / "words").read_text() == "the dog barks\n"
-
-
-def test_script_refuses_one_file_for_both(tmp_path):
-    path = tmp_path / "same"
-    (tmp_path / "gold").write_text(TREE)
-    done = run_script(
-        *("data-prep/trees.py", "linearize", tmp_path / "gold"),
-        *("--source", path, "--target", tmp_path / "." / "same"),
-    )
-    assert_one_line_error(done, "--source and --target: ", "same is an input or another output")
-    assert not path.exists()
 
 
 @pytest.mark.shared_data

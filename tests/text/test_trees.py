@@ -10,7 +10,7 @@ import pytest
 import trees as script
 from nltk.tree import Tree as NltkTree
 
-from tests.support.random_trees import WORDS, random_tree
+from tests.support.random_trees import random_tree
 from tests.support.scripts import assert_one_line_error, run_script
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.trees import (
@@ -95,73 +95,22 @@ def test_random_trees_are_read_as_nltk_reads_them():
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("(S (NN a))\n(S (NP (NN b))\n(S (NN c))\n", 2, "not closed before line 3"),
-        ("(S (NN a))\n(S (NP\n  (NN b))\n", 2, "missing at the end of the file"),
-        ("(S (NN a)))\n", 1, "stands outside|too many"),
-        ("(S (NN a))\n)\n", 2, "too many"),
+        ("(S (NN a))\n(S (NP (NN b))\n(S (NN c))\n", 2, "closing bracket is missing .line 3."),
+        ("( (S (NN a)) )\n( (S (NN b))\n( (S (NN c)) )\n", 2, "no label .line 3."),
+        ("(S (NN a)))\n", 1, "stands outside"),
+        ("(S (NN a))\n)\n", 2, "stands outside"),
         ("(S (NP) (NN a))\n", 1, "holds nothing"),
         ("()\n", 1, "holds nothing"),
         ("(S ((NN a)))\n", 1, "no label"),
         ("(S (NP the (NN dog)))\n", 1, "'the' stands beside brackets"),
         ("(S (NN a) b)\n", 1, "'b' stands beside brackets"),
         ("\n\nhello\n", 3, "'hello' stands outside"),
-        (b"(S (NN a))\n(S (NN \xff))\n", 2, "invalid UTF-8"),
-        (b"(S (NN a\x00))\n", 1, r"U\+0000"),
-        (bytes(range(256)), 1, "U|UTF-8"),
     ],
 )
 def test_bad_trees_are_named_with_file_and_line(text, line, reason, tmp_path):
-    with pytest.raises(UserError, match=rf"trees\.mrg:{line}: .*({reason}).*: correct") as error:
+    with pytest.raises(UserError, match=rf"trees\.mrg:{line}: .*{reason}.*: correct") as error:
         read_text(text, tmp_path)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "kept", "bad"),
-    [
-        # An empty constituent, with and without white space in front, one or two trees a line.
-        ("(S (VP))\n(S (A a))", ["(S (A a))"], [1]),
-        (" (S (NP (A a)) (VP))\n (S (A b))\n", ["(S (A b))"], [1]),
-        ("(S (VP)) (S (A a))\n(S (A b))", ["(S (A a))", "(S (A b))"], [1]),
-        ("(S (A a)) (S (VP)) (S (A b))", ["(S (A a))", "(S (A b))"], [1]),
-        # Over several lines.
-        ("(S\n  (VP)\n  (A a))\n(S\n  (A b))\n", ["(S (A b))"], [1]),
-        ("  (S\n    (VP))\n  (S\n    (A b))\n", ["(S (A b))"], [1]),
-        # A missing bracket: the next line no further right begins another tree.
-        ("(S (A a)\n(S (A b))\n(S (A c))", ["(S (A b))", "(S (A c))"], [1]),
-        ("\t(S (A a)\n\t(S (A b))", ["(S (A b))"], [1]),
-        ("(S\n  (A a)\n(S (A b))\n(S (A c)", ["(S (A b))"], [1, 4]),
-        # A bracket too many, text outside, bytes that are no text.
-        ("(S (A a)))\n)(S (A b))", ["(S (A a))", "(S (A b))"], [1, 2]),
-        ("x\n  (S (A a)) y\n(S (A b))", ["(S (A a))", "(S (A b))"], [1, 2]),
-        (b"(S (A \xff)) (S (A a))\n\xfe\n(S (A \x00))\n(S (A b))", None, [1, 2, 3]),
-        # Words and labels where none can be.
-        ("(S (A a) b)\n(S ((A a)))\n(S c (A a))\n()\n(S (A b))", ["(S (A b))"], [1, 2, 3, 4]),
-    ],
-)
-def test_a_bad_tree_loses_no_other(text, kept, bad, tmp_path):
-    (tmp_path / "t").write_bytes(text.encode() if isinstance(text, str) else text)
-    messages: list[str] = []
-    found = [to_line(tree) for tree in read_trees(tmp_path / "t", messages.append)]
-    assert found == (["(S (A a))", "(S (A b))"] if kept is None else kept)
-    assert [int(re.search(r":(\d+):", message)[1]) for message in messages] == bad
-
-
-def test_one_bad_tree_among_random_ones_is_left_out_alone(tmp_path):
-    rng = random.Random(12)
-    broken = ["(S (X))", "(S (A a)", "(S ((A a)))", "(S b (A a))", "(A a) (S)"]
-    for _ in range(200):
-        margin, made = " " * rng.randrange(3), [random_tree(rng) for _ in range(6)]
-        texts = [nltk_tree(tree).pformat(margin=rng.choice([20, 999])) for tree in made]
-        place = rng.randrange(6)
-        texts[place] = rng.choice(broken)
-        lines = "\n".join(texts).replace("\n", "\n" + margin)
-        (tmp_path / "t").write_text(margin + lines + "\n")
-        messages: list[str] = []
-        found = list(read_trees(tmp_path / "t", messages.append))
-        whole = [Leaf("A", "a")]
-        expected = [tree for n, tree in enumerate(made) if n != place]
-        assert [tree for tree in found if tree != whole] == expected and len(messages) == 1
 
 
 def test_files_without_trees_and_broken_gzip(tmp_path):
@@ -171,6 +120,8 @@ def test_files_without_trees_and_broken_gzip(tmp_path):
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"(S (NN a))\n" * 99)[:-9])
     with pytest.raises(UserError, match=r"x\.gz: broken"):
         list(read_trees(tmp_path / "x.gz"))
+    with pytest.raises(UserError, match=r"trees\.mrg:2: invalid UTF-8"):
+        read_text(b"(S (NN a))\n(S (NN \xff))\n", tmp_path)
 
 
 def test_parse_tree_takes_one_tree():
@@ -290,27 +241,24 @@ def test_folders_stand_for_their_treebank_files(tmp_path):
         script.tree_files([str(tmp_path / "empty")])
 
 
-def test_script_skips_and_counts_bad_trees(tmp_path):
-    path = tmp_path / "bad.mrg"
-    path.write_text("( (S (NN a)) )\n( (S (NN b) )\n( (S (-NONE- *)) )\n( (NP-X (NN c)) )\n")
-    output = tmp_path / "out.trees"
+def test_script_cleans_and_linearizes(tmp_path):
+    path, output = tmp_path / "a.mrg", tmp_path / "out.trees"
+    path.write_text("( (S (NN a)) )\n( (S (-NONE- *)) )\n( (NP-X (NN Xpd TTD)\n (NN c)) )\n")
     done = run_script("data-prep/trees.py", "clean", path, "--output", output)
-    assert_one_line_error(done, "bad.mrg:2: not closed before line 3", "--skip-bad")
-    assert not output.exists()
-    done = run_script("data-prep/trees.py", "clean", path, "--output", output, "--skip-bad")
-    assert done.returncode == 0
-    assert output.read_text() == "(TOP (S (NN a)))\n(TOP (NP (NN c)))\n"
-    assert "bad.mrg:2: not closed" in done.stderr
-    assert "2 trees to" in done.stderr and "1 bad trees left out, 1 without words" in done.stderr
-
-
-def test_tags_of_words_between_several_blanks(tmp_path):
-    (tmp_path / "words").write_text(" a  b\n")
-    (tmp_path / "symbols").write_text("(S XX XX )\n")
-    (tmp_path / "gold").write_text("(S (DT a) (NN b))\n")
+    assert output.read_text() == "(TOP (S (NN a)))\n(TOP (NP (NN Xpd TTD) (NN c)))\n"
+    assert "2 trees, 1 without words left out" in done.stderr
     flags = ("--source", tmp_path / "words", "--target", tmp_path / "symbols")
-    done = run_script("data-prep/trees.py", "restore", *flags, "--tags-from", tmp_path / "gold")
-    assert done.stdout == "(S (DT a) (NN b))\n", done.stderr
+    done = run_script("data-prep/trees.py", "linearize", output, *flags)
+    assert (tmp_path / "words").read_text() == "a\nXpd\u242320;TTD c\n"
+    assert (tmp_path / "symbols").read_text() == "(TOP (S XX ) )\n(TOP (NP XX XX ) )\n"
+    for name in ("words", "symbols"):
+        (tmp_path / name).unlink()
+    output.write_text("(NN a)\n")
+    done = run_script("data-prep/trees.py", "linearize", output, *flags)
+    assert_one_line_error(done, "out.trees: (NN a): a word without a constituent")
+    done = run_script("data-prep/trees.py", "linearize", output, *flags[:3], tmp_path / "words")
+    assert_one_line_error(done, "--source and --target: ", "is an input or another output")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.mrg", "out.trees"]
 
 
 def test_junk_is_refused_or_read_but_never_breaks_the_reader(tmp_path):
@@ -326,8 +274,6 @@ def test_junk_is_refused_or_read_but_never_breaks_the_reader(tmp_path):
             continue
         outcomes.add("read")
         assert all(parse_tree(to_line(tree)) == tree for tree in trees)
-        kept = [to_line(tree) for tree in read_trees(tmp_path / "trees.mrg", lambda message: None)]
-        assert kept == [to_line(tree) for tree in trees]
     assert outcomes == {"refused", "read"}
 
 
@@ -356,9 +302,3 @@ def test_real_treebanks_are_cleaned_as_by_another_hand(name):
     expected = gzip.decompress(cleaned.read_bytes()).decode("utf-8")
     lines = [to_line(kept) for tree in read_trees(path) if (kept := clean(tree))]
     assert "".join(f"{line}\n" for line in lines) == expected
-
-
-def test_the_random_trees_hold_what_they_should():
-    rng = random.Random(3)
-    words = {symbol.word for _ in range(200) for symbol in random_tree(rng) if len(symbol) == 2}
-    assert words == set(WORDS)

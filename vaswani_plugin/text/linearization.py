@@ -132,7 +132,11 @@ def restore(
         elif not labels:
             raise BadTree(f"symbol {position}, {symbol}: no bracket is open")
         elif symbol.startswith(")"):
-            _check_closing(position, symbol, labels.pop(), tree)
+            label = labels.pop()
+            if isinstance(tree[-1], Open):
+                raise BadTree(f"symbol {position}, {symbol}: the constituent ({label} is empty")
+            if symbol not in (")", f"){label}"):
+                raise BadTree(f"symbol {position}, {symbol}: closes ({label}")
             tree.append(CLOSE)
         else:
             if count == len(words):
@@ -145,13 +149,6 @@ def restore(
     if count < len(words):
         raise BadTree(f"{count} placeholders for {len(words)} words")
     return tree
-
-
-def _check_closing(position: int, symbol: str, label: str, tree: Tree) -> None:
-    if isinstance(tree[-1], Open):
-        raise BadTree(f"symbol {position}, {symbol}: the constituent ({label} is empty")
-    if symbol not in (")", f"){label}"):
-        raise BadTree(f"symbol {position}, {symbol}: closes ({label}")
 
 
 def words_of(line: str) -> list[str]:

@@ -2,9 +2,7 @@
 
     scitldr   a JSON object a line (plain or .gz): `source`, the article's sentences, and `target`,
               its summaries (Cachola et al. 2020)
-    stories   a folder of *.story files: paragraphs, then each highlight after a line `@highlight`;
-              the highlights together are the summary (CNN/Daily Mail, Hermann et al. 2015)
-    csv       columns `article` and `highlights` (the same corpus as a table)
+    csv       columns `article` and `highlights` (CNN/Daily Mail as a table, Hermann et al. 2015)
     jsonl     the output of `write_examples`: `article`, its sentences, and `references`
 
 White space of any kind becomes single spaces. An article is one line; a summary in the .jsonl keeps
@@ -12,19 +10,16 @@ a line a sentence, where its source has it so, for ROUGE-Lsum.
 """
 
 import csv
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import join_words, read_lines
 from vaswani_plugin.text.outputs import write_atomically
 
-_HIGHLIGHT = "@highlight"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTENCE_END = re.compile(r"""(?<=[.!?])(["'”’)\]]*)\s+(?=["'“‘(\[]?[^\W_a-z])""")
 
@@ -102,50 +97,8 @@ def read_csv(path: str) -> Iterator[Example]:
         raise UserError(f"{path}:{rows.line_num}: not CSV ({error})") from error
 
 
-def read_story(path: Path) -> Example:
-    """Reads a .story file."""
-    article: list[str] = []
-    highlights: list[str] = []
-    current = article
-    for line in map(join_words, read_lines(path)):
-        if line == _HIGHLIGHT:
-            current = highlights
-        elif line:
-            current.append(line)
-    # Published highlights have no full stop.
-    summary = "\n".join(text if text[-1] in ".!?" else f"{text} ." for text in highlights)
-    return _cleaned(article, [summary])
-
-
-def read_stories(folder: str, urls: str | None = None) -> Iterator[Example]:
-    """Yields the stories below a folder, in the order of their paths.
-
-    Args:
-        folder: with the .story files.
-        urls: file with addresses, one a line. If given, only the stories of these addresses are
-            read, in this order. A story's name is the SHA-1 of its address. The corpus's published
-            splits are such lists.
-
-    Raises:
-        UserError: the folder has no story, or no story for an address.
-    """
-    paths = sorted(Path(folder).rglob("*.story"))
-    if not paths:
-        raise UserError(f"{folder}: no .story files")
-    if urls is None:
-        yield from map(read_story, paths)
-        return
-    by_name = {path.name: path for path in paths}
-    for number, url in enumerate(read_lines(urls), start=1):
-        name = f"{hashlib.sha1(url.strip().encode()).hexdigest()}.story"
-        if name not in by_name:
-            raise UserError(f"{urls}:{number}: {folder} has no {name}, the story of this address")
-        yield read_story(by_name[name])
-
-
 READERS: dict[str, Callable[[str], Iterator[Example]]] = {
     "scitldr": read_scitldr,
-    "stories": read_stories,
     "csv": read_csv,
     "jsonl": read_examples,
 }
@@ -156,13 +109,12 @@ def output_paths(prefix: str) -> list[str]:
     return [f"{prefix}.{ending}" for ending in ("article", "summary", "jsonl")]
 
 
-def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> tuple[int, int]:
+def write_examples(examples: Iterator[Example], prefix: str) -> tuple[int, int]:
     """Writes PREFIX.article, PREFIX.summary (the first reference) and PREFIX.jsonl (everything).
 
     Args:
         examples: the examples. Those without an article or a summary are left out.
         prefix: of the files.
-        most: number of examples to write, at most; 0 means all.
 
     Returns:
         The number of examples written, and the number left out.
@@ -184,8 +136,6 @@ def write_examples(examples: Iterator[Example], prefix: str, most: int = 0) -> t
             summary(join_words(example.references[0]))
             whole(json.dumps(asdict(example), ensure_ascii=False))
             written += 1
-            if written == most:
-                break
         if not written:
             raise UserError(f"{prefix}: no example with an article and a summary")
     return written, dropped

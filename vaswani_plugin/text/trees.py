@@ -10,14 +10,13 @@ over several lines; roots without a label; words with blanks in them. White spac
 a no-break space is part of its word.
 """
 
-import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.lines import open_binary
+from vaswani_plugin.text.lines import read_lines
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -45,12 +44,53 @@ Symbol = Open | Leaf | Close
 Tree = list[Symbol]
 
 _TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
-_BRACKET = re.compile(rb"[()]")
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
 
 class BadTree(ValueError):
     """Error: a text is no tree; the message gives the reason."""
+
+
+def _parse(lines: Iterable[str], name: str) -> Iterator[Tree]:
+    """Yields the trees of a text; raises BadTree, which names the line where its tree begins."""
+    tree: Tree = []
+    depth = number = first = 0
+    pending: list[str] | None = None  # the label, then words, between "(" and the next bracket
+
+    def bad(reason: str) -> BadTree:
+        return BadTree(f"{name}{first}: {reason}" + f" (line {number})" * (number > first))
+
+    for number, line in enumerate(lines, 1):
+        for token in _TOKEN.findall(line):
+            if not tree and pending is None:
+                first = number
+            if token == "(":
+                if pending is not None:
+                    if len(pending) > 1:
+                        raise bad(f"{pending[1]!r} stands beside brackets, not in one of its own")
+                    if not pending and depth:
+                        raise bad("a bracket inside of the tree has no label")
+                    tree.append(Open("".join(pending)))
+                    depth += 1
+                pending = []
+            elif token == ")" and pending is not None:
+                if len(pending) < 2:
+                    raise bad(f"the bracket '({''.join(pending)})' holds nothing")
+                tree.append(Leaf(pending[0], " ".join(pending[1:])))
+                pending = None
+            elif token == ")" and depth:
+                tree.append(CLOSE)
+                depth -= 1
+            elif pending is not None:
+                pending.append(token)
+            elif depth:
+                raise bad(f"{token!r} stands beside brackets, not in one of its own")
+            else:
+                raise bad(f"{token[:20]!r} stands outside of brackets")
+            if not depth and pending is None:
+                yield tree
+                tree = []
+    if depth or pending is not None:
+        raise bad("a closing bracket is missing")
 
 
 def parse_tree(text: str) -> Tree:
@@ -59,133 +99,27 @@ def parse_tree(text: str) -> Tree:
     Raises:
         BadTree: the text holds no tree, more than one, or something else.
     """
-    tree: Tree = []
-    depth = 0
-    pending: list[str] | None = None  # the label, then words, between "(" and the next bracket
-    for token in _TOKEN.findall(text):
-        if tree and not depth:
-            raise BadTree("one tree expected, more found")
-        if token == "(":
-            if pending is not None:
-                if len(pending) > 1:
-                    raise BadTree(f"{pending[1]!r} stands beside brackets, not in one of its own")
-                if not pending and depth:
-                    raise BadTree("a bracket inside of the tree has no label")
-                tree.append(Open("".join(pending)))
-                depth += 1
-            pending = []
-        elif token == ")" and pending is not None:
-            if len(pending) < 2:
-                raise BadTree(f"the bracket '({''.join(pending)})' holds nothing")
-            tree.append(Leaf(pending[0], " ".join(pending[1:])))
-            pending = None
-        elif token == ")" and depth:
-            tree.append(CLOSE)
-            depth -= 1
-        elif pending is not None:
-            pending.append(token)
-        elif depth:
-            raise BadTree(f"{token!r} stands beside brackets, not in one of its own")
-        else:
-            raise BadTree(f"{token[:20]!r} stands outside of brackets")
-    if depth or pending is not None:
-        raise BadTree("a closing bracket is missing")
-    if not tree:
-        raise BadTree("one tree expected, none found")
-    return tree
+    trees = list(_parse(text.split("\n"), "line "))
+    if len(trees) != 1:
+        raise BadTree(f"one tree expected, {len(trees)} found")
+    return trees[0]
 
 
-def read_trees(path: str | Path, on_bad: Callable[[str], None] | None = None) -> Iterator[Tree]:
+def read_trees(path: str | Path) -> Iterator[Tree]:
     """Yields the trees of a file, plain or `.gz`; `-` is standard input.
 
-    A bad tree ends where its brackets do. One that lacks a closing bracket ends before the next
-    line whose first character but blanks is a "(" that stands no further right than the first one
-    of the line on which the tree began.
-
-    Args:
-        path: the file.
-        on_bad: is called with the message of each bad tree, which is left out.
-
     Raises:
-        UserError: a bad tree (unless `on_bad` is given), a broken .gz file, or no tree at all;
-            names the file and the line.
+        UserError: a bad tree, bytes that are no text, or no tree at all; names file and line.
         OSError: the file can't be opened.
     """
-    is_empty = True
-
-    def tell(number: int, message: object) -> None:
-        nonlocal is_empty
-        is_empty = False
-        if on_bad is None:
-            raise UserError(f"{path}:{number}: {message}: correct the file")
-        on_bad(f"{path}:{number}: {message}")
-
-    with open_binary(path) as stream:
-        for number, text in _bracketed(stream, tell):
-            try:
-                tree = parse_tree(_decode(text))
-            except BadTree as error:
-                tell(number, error)
-            else:
-                is_empty = False
-                yield tree
-    if is_empty:
-        raise UserError(f"{path}: no trees in it; give bracketings such as (S (NN word))")
-
-
-def _bracketed(
-    lines: Iterable[bytes], tell: Callable[[int, object], None]
-) -> Iterator[tuple[int, bytes]]:
-    """Yields each text from an outermost bracket to the one that closes it, and its first line."""
-    parts: list[bytes] = []
-    depth = began = margin = 0
-    for number, line in enumerate(lines, 1):
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-        indent = len(line) - len(line.lstrip())
-        if depth and indent <= margin and line[indent : indent + 1] == b"(":
-            tell(began, f"not closed before line {number} begins another tree")
-            parts, depth = [], 0
-        start = 0
-        for found in _BRACKET.finditer(line):
-            place = found.start()
-            if depth:
-                depth += 1 if found[0] == b"(" else -1
-                if not depth:
-                    yield began, b"".join([*parts, line[start : place + 1]])
-                    parts, start = [], place + 1
-                continue
-            _check_between(number, line[start:place], tell)
-            if found[0] == b"(":
-                depth, began, margin, start = 1, number, indent, place
-            else:
-                tell(number, "a closing bracket too many")
-                start = place + 1
-        if depth:
-            parts.append(line[start:])
-        else:
-            _check_between(number, line[start:], tell)
-    if depth:
-        tell(began, "a closing bracket is missing at the end of the file")
-
-
-def _check_between(number: int, text: bytes, tell: Callable[[int, object], None]) -> None:
-    """Between two trees there is only white space."""
-    if text.strip():
-        try:
-            parse_tree(_decode(text))
-        except BadTree as error:
-            tell(number, error)
-
-
-def _decode(text: bytes) -> str:
+    tree = None
     try:
-        decoded = text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadTree(f"invalid UTF-8 (byte 0x{text[error.start]:02x})") from error
-    if found := _CONTROL.search(decoded):
-        raise BadTree(f"control character U+{ord(found[0]):04X}: is this a text file?")
-    return decoded
+        for tree in _parse(read_lines(path), f"{path}:"):  # noqa: B007
+            yield tree
+    except BadTree as error:
+        raise UserError(f"{error}: correct the file") from error
+    if tree is None:
+        raise UserError(f"{path}: no trees in it; give bracketings such as (S (NN word))")
 
 
 def to_line(tree: Iterable[Symbol]) -> str:
