@@ -50,14 +50,15 @@ class BadTree(ValueError):
     """Error: a text is no tree; the message gives the reason."""
 
 
-def _parse(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """Yields the trees of a text; raises BadTree, which names the line where its tree begins."""
+def _parse(lines: Iterable[str], path: str = "") -> Iterator[Tree]:
+    """Yields the trees of a file, or of a text; BadTree names the line where its tree begins."""
     tree: Tree = []
     depth = number = first = 0
     pending: list[str] | None = None  # the label, then words, between "(" and the next bracket
 
     def bad(reason: str) -> BadTree:
-        return BadTree(f"{name}{first}: {reason}" + f" (line {number})" * (number > first))
+        seen = f" (line {number})" if number > first else ""
+        return BadTree(f"{path}:{first}: {reason}{seen}" if path else reason)
 
     for number, line in enumerate(lines, 1):
         for token in _TOKEN.findall(line):
@@ -99,7 +100,7 @@ def parse_tree(text: str) -> Tree:
     Raises:
         BadTree: the text holds no tree, more than one, or something else.
     """
-    trees = list(_parse(text.split("\n"), "line "))
+    trees = list(_parse(text.split("\n")))
     if len(trees) != 1:
         raise BadTree(f"one tree expected, {len(trees)} found")
     return trees[0]
@@ -114,7 +115,7 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     """
     tree = None
     try:
-        for tree in _parse(read_lines(path), f"{path}:"):  # noqa: B007
+        for tree in _parse(read_lines(path), str(path)):  # noqa: B007
             yield tree
     except BadTree as error:
         raise UserError(f"{error}: correct the file") from error
