@@ -333,7 +333,7 @@ def test_translate_says_at_a_terminal_that_ctranslate2_is_faster(
 def test_ctranslate2_is_asked_for_its_gpu(tmp_path, monkeypatch, command, has_gpu, device):
     """PyTorch may see another one, or none."""
     if command == "serve":
-        pytest.importorskip("fastapi", reason="NOT TESTED: the extra serve is not installed")
+        pytest.importorskip("starlette", reason="NOT TESTED: the extra serve is not installed")
     export = ["export", "--to", "ctranslate2", "--model", write_toy_bundle(tmp_path), "--output"]
     assert cli.main(list(map(str, [*export, tmp_path / "ct2"]))) == 0
     asked = {}

@@ -7,7 +7,7 @@ from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.conftest import REPO
 
-pytest.importorskip("fastapi", reason="the service needs pip install '.[serve]'")
+pytest.importorskip("starlette", reason="the service needs pip install '.[serve]'")
 sys.path.insert(0, str(REPO / "recipes" / "benchmarks"))
 
 import serving  # noqa: E402

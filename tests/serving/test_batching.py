@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from vaswani_plugin.serving.batching import Batcher, Options
-from vaswani_plugin.serving.limits import Limits, Refusal
+from vaswani_plugin.serving.texts import Limits, Refusal
+from vaswani_plugin.serving.work import Batcher, Options
 
 
 class Model:

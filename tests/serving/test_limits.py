@@ -3,7 +3,8 @@
 import pytest
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.serving.limits import Gate, Refusal, read_keys
+from vaswani_plugin.serving.app import Gate, read_keys
+from vaswani_plugin.serving.texts import Refusal
 
 
 def test_keys_and_rates(tmp_path):

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vaswani_plugin.serving.limits import Limits, Refusal
-from vaswani_plugin.serving.texts import Languages, Layout, TranslationRequest
+from vaswani_plugin.serving.texts import (
+    Languages,
+    Layout,
+    Limits,
+    Refusal,
+    TranslationRequest,
+)
 
 ENGLISH_GERMAN = Languages("en", "de")
 
@@ -185,14 +190,16 @@ def test_what_is_wrong_is_said_in_the_words_of_libretranslate(fields, status, me
 
 
 def test_answers_have_the_shape_of_the_question():
-    assert read().answer([["Hallo"]], "en") == {"translatedText": "Hallo"}
-    assert read(q=["a", "b c"]).answer([["A"], ["B"]], "en") == {"translatedText": ["A", "B"]}
+    assert read().answer([["Hallo"]], ENGLISH_GERMAN) == {"translatedText": "Hallo"}
+    assert read(q=["a", "b c"]).answer([["A"], ["B"]], ENGLISH_GERMAN) == {
+        "translatedText": ["A", "B"]
+    }
     undetected = {"confidence": 0.0, "language": "en"}
-    assert read(q=["a"], source="auto").answer([["A"]], "en") == {
+    assert read(q=["a"], source="auto").answer([["A"]], ENGLISH_GERMAN) == {
         "translatedText": ["A"],
         "detectedLanguage": [undetected],
     }
-    assert read(source="auto").answer([["A"]], "en") == {
+    assert read(source="auto").answer([["A"]], ENGLISH_GERMAN) == {
         "translatedText": "A",
         "detectedLanguage": undetected,
     }
@@ -200,11 +207,11 @@ def test_answers_have_the_shape_of_the_question():
 
 def test_alternatives_of_several_lines():
     found = [["A", "A2", "A3"], ["B", "B2"]]
-    assert read(q="a\nb", alternatives="2").answer(found, "en") == {
+    assert read(q="a\nb", alternatives="2").answer(found, ENGLISH_GERMAN) == {
         "translatedText": "A\nB",
         "alternatives": ["A2\nB2", "A3\nB2"],
     }
-    assert read(q=["a", "😀"], alternatives=2).answer(found[:1], "en") == {
+    assert read(q=["a", "😀"], alternatives=2).answer(found[:1], ENGLISH_GERMAN) == {
         "translatedText": ["A", "😀"],
         "alternatives": [["A2", "A3"], []],
     }

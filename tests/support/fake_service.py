@@ -15,9 +15,10 @@ import numpy as np
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention, HeadWeights
-from vaswani_plugin.serving.limits import Limits
+from vaswani_plugin.serving.app import Gate
 from vaswani_plugin.serving.server import bound_socket, run
-from vaswani_plugin.serving.service import Service
+from vaswani_plugin.serving.texts import Limits
+from vaswani_plugin.serving.work import Service
 
 
 class FakeTranslator:
@@ -93,10 +94,7 @@ if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     print(json.dumps({"event": "process", "pid": os.getpid()}), file=sys.stderr, flush=True)
     service = Service(
-        FakeTranslator(**given.get("translator", {})),
-        4,
-        Limits(**given.get("limits", {})),
-        given.get("keys"),
+        FakeTranslator(**given.get("translator", {})), 4, Limits(**given.get("limits", {}))
     )
-    listener = bound_socket("127.0.0.1", 0)
-    run(service, listener, given.get("origins", []), given.get("proxies"))
+    gate = Gate(given.get("keys"), given.get("rate"))
+    run(service, gate, bound_socket("127.0.0.1", 0), given.get("origins", []), given.get("proxies"))

@@ -18,7 +18,7 @@ import preloaded
 import pytest
 
 REASON = "the service and its clients need pip install '.[serve]' and the dependency group test"
-pytest.importorskip("fastapi", reason=REASON)
+pytest.importorskip("starlette", reason=REASON)
 pytest.importorskip("uvicorn", reason=REASON)
 httpx = pytest.importorskip("httpx", reason=REASON)
 LibreTranslateAPI = pytest.importorskip("libretranslatepy", reason=REASON).LibreTranslateAPI

@@ -60,18 +60,20 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read.
     """
     try:
-        import fastapi  # noqa: F401
+        import babel  # noqa: F401
         import limits as _limits  # noqa: F401
         import lxml  # noqa: F401
         import prometheus_client  # noqa: F401
         import python_multipart  # noqa: F401
+        import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}: vaswani serve needs pip install '.[serve]'") from error
-    from vaswani_plugin.serving.limits import Limits, read_keys
+    from vaswani_plugin.serving.app import Gate, read_keys
     from vaswani_plugin.serving.server import bound_socket
     from vaswani_plugin.serving.server import run as serve
-    from vaswani_plugin.serving.service import Service
+    from vaswani_plugin.serving.texts import Limits
+    from vaswani_plugin.serving.work import Service
 
     keys = None if args.api_keys is None else read_keys(args.api_keys)
     limits = Limits(
@@ -83,11 +85,11 @@ def run(args: argparse.Namespace) -> int:
         batch_seconds=args.batch_wait,
         seconds=args.timeout,
         idle_seconds=args.keep_alive,
-        requests_per_minute=args.requests_per_minute,
     )
+    gate = Gate(keys, args.requests_per_minute)
     with bound_socket(args.host, args.port) as listener:
         translator = load_translator(args)
         beam = args.beam or translator.settings.beam or PAPER_DECODING["beam"]
-        service = Service(translator, beam, limits, keys)
-        serve(service, listener, args.allow_origin, args.trusted_proxies)
+        service = Service(translator, beam, limits)
+        serve(service, gate, listener, args.allow_origin, args.trusted_proxies)
     return 0

@@ -1,61 +1,233 @@
 """The routes: LibreTranslate's interface, requests of the page, health and metrics; and the page.
 
-The page is one HTML file. It gets texts as JSON and inserts them as text nodes only. The explorer
-of `vaswani attention` shows the attention.
+Starlette finds the route, reads forms and writes answers. The page is one HTML file. It gets texts
+as JSON and inserts them as text nodes only. The explorer of `vaswani attention` shows the
+attention.
 """
 
 import asyncio
 import hashlib
+import json
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.figures.attention_page import attention_data, explorer_parts, filled
-from vaswani_plugin.serving.batching import BUSY, Options
-from vaswani_plugin.serving.bodies import read_fields
-from vaswani_plugin.serving.limits import Refusal
-from vaswani_plugin.serving.monitoring import CONTENT_TYPE
-from vaswani_plugin.serving.service import Service
 from vaswani_plugin.serving.texts import (
     Layout,
+    Limits,
+    Refusal,
     TranslationRequest,
     check_size,
-    language_name,
     number_of,
     texts_of,
-    undetected,
 )
+from vaswani_plugin.serving.work import BUSY, Options, Service, log
 
 Answer = TypeVar("Answer")
 GONE = 499
 """Status of a request whose client has closed the connection, in the log and in the metrics."""
-METHODS = {"GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"}
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-BODIES = {
-    "/translate": "q source target format alternatives api_key",
-    "/detect": "q api_key",
-    "/hypotheses": "q nbest api_key",
-    "/attention": "q translation api_key",
-}
-"""Paths of requests with a body, and its fields."""
 TEMPLATE = Path(__file__).with_name("page.html")
+MOST_FIELDS = 1000
+DROPPED = 16
+"""A body that is too long is read up to this multiple of the limit."""
+
+
+# ---- who may ask
+
+
+def read_keys(path: Path) -> dict[str, int | None]:
+    """API keys and their requests a minute (None: any number).
+
+    Args:
+        path: of a file with a line for each key, `KEY` or `KEY REQUESTS_PER_MINUTE`; empty lines
+            and those that begin with `#` don't count.
+
+    Raises:
+        UserError: a line can't be used, or there is no key; names the file and the line.
+        OSError: the file can't be read.
+    """
+    keys: dict[str, int | None] = {}
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8; write the keys in plain text") from error
+    for number, line in enumerate(lines, start=1):
+        match = re.fullmatch(r"\s*([^#\s]\S*)(?:\s+0*([1-9][0-9]*))?\s*", line)
+        if match and match[1] not in keys:
+            keys[match[1]] = int(match[2]) if match[2] else None
+        elif line.strip() and not line.lstrip().startswith("#"):
+            raise UserError(
+                f"{path}:{number}: give a new key and, if wanted, its requests per minute"
+            )
+    if not keys:
+        raise UserError(f"{path}: no key in it; write one a line, or leave the flag out")
+    return keys
+
+
+class Gate:
+    """Lets a request pass, or refuses it.
+
+    Args:
+        keys: as `read_keys` gives them; None lets everyone pass.
+        requests_per_minute: of each client address if there are no keys; None: any number.
+    """
+
+    def __init__(self, keys: dict[str, int | None] | None, requests_per_minute: int | None) -> None:
+        # By digest, so that the time of a look-up tells nothing about the keys.
+        self.rates = None if keys is None else {_digest(key): rate for key, rate in keys.items()}
+        self.requests_per_minute = requests_per_minute
+        self._limiter = MovingWindowRateLimiter(MemoryStorage())
+
+    def check(self, key: Any, address: str) -> None:
+        """Count a request; raise a Refusal if it must not pass.
+
+        Args:
+            key: the request's `api_key`, None where it has none.
+            address: of the client.
+
+        Raises:
+            Refusal: the key is missing or wrong (403), or too many requests came (429).
+        """
+        client, rate = address, self.requests_per_minute
+        if self.rates is not None:
+            if not isinstance(key, str) or not key:
+                raise Refusal(403, "Please contact the server operator to get an API key")
+            client = _digest(key)
+            if client not in self.rates:
+                raise Refusal(403, "Invalid API key")
+            rate = self.rates[client]
+        if rate is None or self._limiter.hit(limit := RateLimitItemPerMinute(rate), client):
+            return
+        wait = self._limiter.get_window_stats(limit, client).reset_time - time()
+        seconds = str(max(1, int(wait) + 1))
+        raise Refusal(429, f"Slowdown: {rate} per 1 minute", {"Retry-After": seconds})
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# ---- the fields of a request
+
+
+async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
+    """The fields of a JSON object, a form (both encodings) or the query, by their names.
+
+    `q` is a list if a form has it more than once. A body that begins as a JSON object is one,
+    whatever its type is said to be.
+
+    Raises:
+        Refusal: too large (413), too slow (408), not readable (400).
+    """
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            body = await _read_body(request, limits.body_bytes)
+    except TimeoutError as error:
+        raise Refusal(408, "The request's body came too slowly", {"Connection": "close"}) from error
+    except ClientDisconnect as error:
+        raise Refusal(400, "Invalid request: the body is not complete") from error
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    is_form = kind == "multipart/form-data"
+    is_json = kind == "application/json" or kind.endswith("+json")
+    if not is_form and (is_json or body.lstrip().startswith(b"{")):
+        return _json_fields(body)
+    try:
+        query = _form_fields(parse_qsl(request.url.query, max_num_fields=MOST_FIELDS))
+        if is_form:
+            return query | _form_fields(await _multipart(request, body, limits))
+        # As browsers send it: UTF-8, "+" for a space. curl -d sends UTF-8 bytes as they are.
+        text, strict = body.decode("utf-8"), {"keep_blank_values": True, "errors": "strict"}
+        return query | _form_fields(parse_qsl(text, max_num_fields=MOST_FIELDS, **strict))
+    except (MultiPartException, ValueError, LookupError) as error:
+        raise Refusal(
+            400, f"Invalid request: not a form in UTF-8 of at most {MOST_FIELDS} fields"
+        ) from error
+
+
+async def _read_body(request: Request, most: int) -> bytes:
+    """The body; raises a Refusal if it is longer than `most` bytes.
+
+    Most clients read the answer only after they have sent the body. So one that is too long is read
+    and dropped, up to `DROPPED` times the limit.
+    """
+    message = f"Invalid request: the body exceeds {most} bytes"
+    refusal = Refusal(413, message, {"Connection": "close"})
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length[:18]) > DROPPED * most:
+        raise refusal
+    body, read = bytearray(), 0
+    async for block in request.stream():
+        read += len(block)
+        if read <= most:
+            body += block
+        elif read > DROPPED * most:
+            break
+    if read > most:
+        raise refusal
+    return bytes(body)
+
+
+def _json_fields(body: bytes) -> dict[str, Any]:
+    """The fields of a JSON object; null is as if the field were not there."""
+    try:
+        fields = json.loads(body)
+        # JSON allows half a surrogate pair, which is no text.
+        json.dumps(fields, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, "Invalid JSON format") from error
+    if not isinstance(fields, dict):
+        raise Refusal(400, "Invalid JSON format")
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+async def _multipart(request: Request, body: bytes, limits: Limits) -> list[tuple[str, str]]:
+    async def blocks() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    sizes = {"max_files": 0, "max_fields": MOST_FIELDS, "max_part_size": limits.body_bytes}
+    form = await MultiPartParser(request.headers, blocks(), **sizes).parse()
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+
+
+def _form_fields(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(pairs)
+    # Forms end lines with CR LF; texts in JSON keep their line ends.
+    texts = [value.replace("\r\n", "\n") for name, value in pairs if name == "q"]
+    if texts:
+        fields["q"] = texts if len(texts) > 1 else texts[0]
+    return fields
+
+
+# ---- the page
 
 
 @cache
@@ -81,6 +253,9 @@ def policy() -> str:
     # Scripts can't turn a string into markup or code.
     types = ["require-trusted-types-for 'script'", "trusted-types 'none'"]
     return "; ".join([*rules, "frame-ancestors 'none'", *types])
+
+
+# ---- the routes
 
 
 async def answer_with_timeout(
@@ -122,78 +297,67 @@ class Routes:
 
     Args:
         service: does the work.
+        gate: lets requests pass.
     """
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    def add_to(self, app: FastAPI) -> set[str]:
-        """Register the paths; returns them."""
-        kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
-        for path, fields in BODIES.items():
-            schema = {"type": "object", "properties": {name: {} for name in fields.split()}}
-            content = {kind: {"schema": schema} for kind in kinds}
-            body = {"requestBody": {"content": content}}
-            app.post(path, openapi_extra=body)(getattr(self, path[1:]))
-        plain = {
-            "/languages": self.languages,
-            "/frontend/settings": self.frontend_settings,
-            "/health": self.health,
-            "/metrics": self.metrics,
-            "/": self.front,
-        }
-        for path, method in plain.items():
-            app.get(path, include_in_schema=path != "/")(method)
-            app.head(path, include_in_schema=False)(method)
-        return {*BODIES, *plain, "/spec"}
+    def __init__(self, service: Service, gate: Gate) -> None:
+        self.service, self.gate, self.limits = service, gate, service.limits
+        posts = (self.translate, self.detect, self.hypotheses, self.attention)
+        gets = (self.languages, self.health, self.metrics)
+        self.all = [
+            *(Route(f"/{each.__name__}", each, methods=["POST"]) for each in posts),
+            *(Route(f"/{each.__name__}", each) for each in gets),  # and HEAD
+            Route("/frontend/settings", self.settings),
+            Route("/", self.front),
+        ]
 
     async def _read(self, request: Request) -> dict[str, Any]:
         """The fields of a request; raises a Refusal if the gate does not let it pass."""
-        fields = await read_fields(request, self.service.limits)
-        address = request.client.host if request.client else ""
-        self.service.gate.check(fields.get("api_key"), address)
+        fields = await read_fields(request, self.limits)
+        self.gate.check(fields.get("api_key"), request.client.host if request.client else "")
         return fields
 
     async def _search(self, request: Request, sentences: list[str], options: Options) -> list[Any]:
-        check_size(len(sentences), self.service.limits.queue)
+        check_size(len(sentences), self.limits.queue)
         self.service.batcher.admit(len(sentences))
         counts = {"lines": len(sentences), "characters": sum(map(len, sentences))}
         request.state.counts = counts
         work = self.service.translate(sentences, options)
-        found, subwords = await answer_with_timeout(request, self.service.limits.seconds, work)
-        counts["subwords"] = subwords
+        found, counts["subwords"] = await answer_with_timeout(request, self.limits.seconds, work)
         return found
 
     async def translate(self, request: Request) -> Response:
         """Translate `q`, a text or a list of texts."""
-        service = self.service
+        languages = self.service.languages
         fields = await self._read(request)
-        wanted = TranslationRequest.from_fields(fields, service.languages, service.limits)
-        options = Options(nbest=1 + wanted.alternatives)
-        found = await self._search(request, wanted.sentences, options)
+        wanted = TranslationRequest.from_fields(fields, languages, self.limits)
+        found = await self._search(request, wanted.sentences, Options(1 + wanted.alternatives))
         texts = [[hypothesis.text for hypothesis in each.hypotheses] for each in found]
-        return JSONResponse(wanted.answer(texts, service.languages.source))
+        return JSONResponse(wanted.answer(texts, languages))
 
     async def detect(self, request: Request) -> Response:
         """The model's source language with confidence 0: nothing here detects languages."""
-        texts_of(await self._read(request), self.service.limits)
-        return JSONResponse([undetected(self.service.languages.source)])
+        texts_of(await self._read(request), self.limits)
+        return JSONResponse([self.service.languages.undetected()])
 
-    async def languages(self) -> Response:
+    async def languages(self, request: Request) -> Response:
         """The languages of the model."""
         return JSONResponse(self.service.languages.listed())
 
-    async def frontend_settings(self) -> Response:
+    async def settings(self, request: Request) -> Response:
         """What a web page needs to know."""
-        service = self.service
-        codes = {side: getattr(service.languages, side) for side in ("source", "target")}
+        needs_key = self.gate.rates is not None
+        source, target = (
+            {name: each[name] for name in ("code", "name")}
+            for each in self.service.languages.listed()
+        )
         settings = {
-            "apiKeys": service.needs_key,
-            "charLimit": service.limits.characters,
+            "apiKeys": needs_key,
+            "charLimit": self.limits.characters,
             "filesTranslation": False,
             "frontendTimeout": 500,
-            "keyRequired": service.needs_key,
-            "language": {k: {"code": c, "name": language_name(c)} for k, c in codes.items()},
+            "keyRequired": needs_key,
+            "language": {"source": source, "target": target},
             "suggestions": False,
             "supportedFilesFormat": [],
         }
@@ -204,96 +368,82 @@ class Routes:
 
         `layout` tells where the sentences stand: their numbers, and the strings between them.
         """
-        limits = self.service.limits
         fields = await self._read(request)
-        layout = Layout("\n".join(texts_of(fields, limits)), self.service.languages)
-        nbest = max(1, number_of(fields, "nbest", 1, 1 + limits.alternatives))
+        layout = Layout("\n".join(texts_of(fields, self.limits)), self.service.languages)
+        nbest = max(1, number_of(fields, "nbest", 1, 1 + self.limits.alternatives))
         found = await self._search(request, layout.sentences, Options(nbest, align=True))
-        lines = [hypothesis_fields(each) for each in found]
+        names = ("text", "score", "tokens", "token_scores", "alignment")
+        lines = [
+            {
+                "source": each.source,
+                "source_tokens": list(each.source_tokens),
+                "hypotheses": [{name: getattr(h, name) for name in names} for h in each.hypotheses],
+            }
+            for each in found
+        ]
         return JSONResponse({"lines": lines, "layout": layout.parts})
 
     async def attention(self, request: Request) -> Response:
         """The weights of every layer and head for a line `q` and its `translation`."""
-        limits = self.service.limits
         fields = await self._read(request)
-        pair = [texts_of(fields, limits, name)[0] for name in ("q", "translation")]
+        pair = [texts_of(fields, self.limits, name)[0] for name in ("q", "translation")]
         work = self.service.attention(*(" ".join(text.split()) for text in pair))
-        found = await answer_with_timeout(request, limits.seconds, work)
+        found = await answer_with_timeout(request, self.limits.seconds, work)
         return JSONResponse({"attention": await asyncio.to_thread(attention_data, found)})
 
-    async def health(self) -> Response:
+    async def health(self, request: Request) -> Response:
         """Whether it takes requests: 200, or 503 when it stops. The model may be busy."""
-        if self.service.is_stopping:
-            return JSONResponse({"status": "stopping"}, 503)
-        is_alive = self.service.batcher.is_alive
-        return JSONResponse(
-            {"status": "ok" if is_alive else "the queue has stopped"}, 200 if is_alive else 503
-        )
+        status = "stopping" if self.service.is_stopping else "ok"
+        if status == "ok" and not self.service.batcher.is_alive:
+            status = "the queue has stopped"
+        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
 
-    async def metrics(self) -> Response:
+    async def metrics(self, request: Request) -> Response:
         """Counts in Prometheus' text format."""
-        return Response(self.service.monitor.text(), media_type=CONTENT_TYPE)
+        return Response(generate_latest(self.service.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def front(self) -> Response:
+    async def front(self, request: Request) -> Response:
         """The page."""
         return HTMLResponse(page(), headers={"Content-Security-Policy": policy()})
 
 
 async def refuse(request: Request, error: Exception) -> Response:
-    """The answer to a `Refusal`, or where there is no such path or method."""
+    """The answer to a `Refusal`, where there is no such path or method, and to a defect.
+
+    uvicorn logs defects.
+    """
     if isinstance(error, Refusal):
         return JSONResponse({"error": error.message}, error.status, error.headers)
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def fail(request: Request, error: Exception) -> Response:
-    """The answer to a defect; uvicorn logs it."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     return JSONResponse({"error": "Cannot translate text: the server has an error"}, 500)
 
 
-def create_app(service: Service, origins: list[str]) -> ASGIApp:
+def create_app(service: Service, gate: Gate, origins: list[str]) -> ASGIApp:
     """The ASGI application of the service.
 
     Args:
         service: does the work.
+        gate: lets requests pass.
         origins: web sites whose pages may call it, such as `https://example.org`; `*`: all.
     """
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         service.batcher.start()
         yield
         await service.batcher.stop(service.limits.stop_seconds)
 
-    app = FastAPI(
-        title="vaswani serve",
-        summary="Translation by a Transformer, with LibreTranslate's interface",
-        openapi_url="/spec",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+    cross = {"allow_origins": origins, "allow_methods": ["*"], "allow_headers": ["*"]}
+    routes = Routes(service, gate).all
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(CORSMiddleware, **cross)] if origins else [],
+        exception_handlers={Refusal: refuse, HTTPException: refuse, Exception: refuse},
         lifespan=lifespan,
-        exception_handlers={Refusal: refuse, HTTPException: refuse, Exception: fail},
     )
-    if origins:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
-        )
-    return Observed(app, service, Routes(service).add_to(app))
-
-
-def hypothesis_fields(translation: Any) -> dict[str, Any]:
-    """An `inference.results.Translation` as JSON."""
-    names = ("text", "score", "tokens", "token_scores", "alignment")
-    return {
-        "source": translation.source,
-        "source_tokens": list(translation.source_tokens),
-        "hypotheses": [
-            {name: getattr(hypothesis, name) for name in names}
-            for hypothesis in translation.hypotheses
-        ],
-    }
+    app.router.redirect_slashes = False
+    return Observed(app, service, {route.path for route in routes})
 
 
 class Observed:
@@ -301,7 +451,7 @@ class Observed:
 
     Args:
         app: the application.
-        service: has the counts and the log.
+        service: has the counts.
         paths: named in the counts and the log; any other path is "other" there.
     """
 
@@ -333,10 +483,9 @@ class Observed:
             seconds = perf_counter() - start
             path = scope["path"] if scope["path"] in self.paths else "other"
             counts = state.get("counts", {})
-            self.service.monitor.request_done(path, status, seconds, **counts)
-            method = scope["method"] if scope["method"] in METHODS else "other"
-            fields = {"id": number, "method": method, "path": path, "status": status}
-            self.service.log.write("request", **fields, seconds=round(seconds, 4), **counts)
+            self.service.request_done(path, status, seconds, **counts)
+            fields = {"id": number, "path": path, "status": status, "seconds": round(seconds, 4)}
+            log("request", **fields, **counts)
 
     def _headers(self, headers: list[tuple[bytes, bytes]], number: str) -> list[Any]:
         ours = HEADERS | {"X-Request-Id": number}

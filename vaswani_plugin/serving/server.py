@@ -6,17 +6,18 @@ import logging
 import os
 import signal
 import socket
+import traceback
+from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.serving.app import create_app
-from vaswani_plugin.serving.limits import Limits
-from vaswani_plugin.serving.service import Service
+from vaswani_plugin.serving.app import Gate, create_app
+from vaswani_plugin.serving.texts import Limits
+from vaswani_plugin.serving.work import Service, log
 
 HEADER_BYTES = 16 * 1024
 ON_ITS_WAY = 0.3
@@ -128,17 +129,33 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
+class LogHandler(logging.Handler):
+    """Writes records of a library to our log; of exceptions no message, for it may hold a text."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        fields = {"level": record.levelname.lower(), "logger": record.name}
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            log("message", message=record.getMessage(), **fields)
+            return
+        frames = traceback.extract_tb(error.__traceback__)
+        where = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames]
+        log("exception", error=type(error).__name__, trace=where, **fields)
+
+
 class Server(uvicorn.Server):
     """A server that logs its address, and tells the service when it has to stop.
 
     Args:
         config: of uvicorn.
-        service: learns of the stop; has the log.
+        service: learns of the stop.
+        needs_key: for the log.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, needs_key: bool) -> None:
         super().__init__(config)
-        self.service = service
+        self.service, self.needs_key = service, needs_key
         service.count_connections = lambda: len(self.server_state.connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -146,13 +163,9 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
-            self.service.log.write(
-                "ready",
-                url=f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/",
-                source=self.service.languages.source,
-                target=self.service.languages.target,
-                keys=self.service.needs_key,
-            )
+            name, languages = f"[{host}]" if ":" in host else host, self.service.languages
+            sides = {"source": languages.source, "target": languages.target}
+            log("ready", url=f"http://{name}:{port}/", **sides, keys=self.needs_key)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop: answer the accepted requests, then end."""
@@ -161,12 +174,17 @@ class Server(uvicorn.Server):
 
 
 def run(
-    service: Service, listener: socket.socket, origins: list[str], proxies: str | None = None
+    service: Service,
+    gate: Gate,
+    listener: socket.socket,
+    origins: list[str],
+    proxies: str | None = None,
 ) -> None:
     """Answer requests until SIGTERM or Ctrl-C, then finish the accepted ones.
 
     Args:
         service: does the work.
+        gate: lets requests pass.
         listener: as `bound_socket` makes it.
         origins: see `app.create_app`.
         proxies: addresses and networks whose X-Forwarded-For is believed, separated by commas.
@@ -175,29 +193,28 @@ def run(
         KeyboardInterrupt: Ctrl-C, after all is answered; a second one leaves requests unanswered.
     """
     limits = service.limits
-    settings: dict[str, Any] = {"proxy_headers": proxies is not None}
     config = uvicorn.Config(
-        create_app(service, origins),
+        create_app(service, gate, origins),
         http=connection_class(limits),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=proxies is not None,
         forwarded_allow_ips=proxies,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=limits.stop_seconds,
         h11_max_incomplete_event_size=HEADER_BYTES,
-        **settings,
     )
     logger = logging.getLogger("uvicorn.error")
-    logger.handlers, logger.propagate = [service.log], False
+    logger.handlers, logger.propagate = [LogHandler()], False
     logger.setLevel(logging.WARNING)
     # uvicorn raises the signal again after its stop; that must not end the process with an error.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
-        Server(config, service).run([listener])
+        Server(config, service, gate.rates is not None).run([listener])
     finally:
-        service.log.write("stopped")
+        log("stopped")
         if service.batcher.busy_since is not None:
             os._exit(0)  # the model's thread can't be ended, and Python would wait for it

@@ -1,4 +1,4 @@
-"""A request to translate, and the sentences of its texts, plain or in HTML."""
+"""What a client may ask for, and the sentences of its texts, plain or in HTML."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Self
 
+from babel import Locale, UnknownLocaleError
 from lxml import etree, html
 
-from vaswani_plugin.serving.limits import Limits, Refusal
 from vaswani_plugin.text.sentences import UNSPACED, has_words, split_sentences
 
 LONGEST_NAME = 40
@@ -19,30 +19,46 @@ VERBATIM = frozenset(
 """Elements of HTML whose content is no running text."""
 _DOCUMENT = re.compile(r"\s*<(?:!doctype|html)[\s>]", re.IGNORECASE)
 _NOT_IN_HTML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-NAMES = {
-    **{"af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian"},
-    **{"bg": "Bulgarian", "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech"},
-    **{"cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English"},
-    **{"eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian"},
-    **{"fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "gu": "Gujarati"},
-    **{"he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian"},
-    **{"id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese"},
-    **{"ka": "Georgian", "kk": "Kazakh", "km": "Khmer", "kn": "Kannada", "ko": "Korean"},
-    **{"ky": "Kyrgyz", "la": "Latin", "lo": "Lao", "lt": "Lithuanian", "lv": "Latvian"},
-    **{"mk": "Macedonian", "ml": "Malayalam", "mn": "Mongolian", "mr": "Marathi", "ms": "Malay"},
-    **{"my": "Burmese", "nb": "Norwegian Bokmål", "ne": "Nepali", "nl": "Dutch"},
-    **{"nn": "Norwegian Nynorsk", "no": "Norwegian", "pa": "Punjabi", "pl": "Polish"},
-    **{"pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "si": "Sinhala", "sk": "Slovak"},
-    **{"sl": "Slovenian", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili"},
-    **{"ta": "Tamil", "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish"},
-    **{"uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "zh": "Chinese"},
-}
-"""English names by ISO 639-1 codes."""
 
 
-def language_name(code: str) -> str:
-    """The English name of a language, or the code itself where it is not in the table."""
-    return NAMES.get(code, code)
+class Refusal(Exception):
+    """Refuses a request: the service answers with an error.
+
+    Args:
+        status: of HTTP.
+        message: for the client; never logged, as it may name what the client sent.
+        headers: of the answer.
+    """
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a request, of a batch, of the queue and of time (seconds)."""
+
+    # Of a request; more is answered by 413.
+    body_bytes: int = 1 << 20
+    characters: int = 10_000  # of all texts
+    subwords: int = 5_000  # of all texts
+    texts: int = 256  # in a list
+    alternatives: int = 7  # beside the best translation
+    attention_tokens: int = 128  # of a sentence whose attention is shown
+    # Of the queue and of a batch.
+    queue: int = 1024  # sentences that wait or are being translated; more are answered by 503
+    batch: int = 64  # sentences
+    batch_subwords: int = 2048  # a longer sentence is a batch of its own
+    batch_seconds: float = 0.003  # that a sentence waits for others to join it
+    # Of connections.
+    connections: int = 512  # open at once; requests on more are answered by 503
+    seconds: float = 60  # from the complete body to the answer; then it is 503
+    header_seconds: float = 10  # for a request line and headers; then the connection is closed
+    body_seconds: float = 10  # for a body; then the answer is 408
+    write_seconds: float = 20  # for a client to read what fills its connection; then it is closed
+    idle_seconds: float = 75  # between two requests
+    stop_seconds: float = 8  # for the accepted requests after SIGTERM
 
 
 @dataclass(frozen=True)
@@ -53,11 +69,13 @@ class Languages:
     target: str
 
     def listed(self) -> list[dict[str, Any]]:
-        """The answer of `/languages`."""
-        return [
-            {"code": self.source, "name": language_name(self.source), "targets": [self.target]},
-            {"code": self.target, "name": language_name(self.target), "targets": []},
-        ]
+        """The answer of `/languages`: the source, then the target language."""
+        pairs = ((self.source, [self.target]), (self.target, []))
+        return [{"code": code, "name": _name(code), "targets": to} for code, to in pairs]
+
+    def undetected(self) -> dict[str, Any]:
+        """The answer for an undetected language: the source language, with confidence 0."""
+        return {"confidence": 0.0, "language": self.source}
 
     def check(self, source: str, target: str) -> None:
         """Refuse other languages.
@@ -70,11 +88,16 @@ class Languages:
             if code not in codes:
                 raise Refusal(400, f"{code[:LONGEST_NAME]} is not supported")
         if source == self.target or target == self.source:
-            raise Refusal(
-                400,
-                f"{language_name(target)} ({target}) is not available as a target language from "
-                f"{language_name(source)} ({source})",
-            )
+            to, of = (f"{_name(code)} ({code})" for code in (target, source))
+            raise Refusal(400, f"{to} is not available as a target language from {of}")
+
+
+def _name(code: str) -> str:
+    """The English name of a language, or the code itself where it has none."""
+    try:
+        return Locale.parse(code).english_name or code
+    except (UnknownLocaleError, ValueError):
+        return code
 
 
 class Layout:
@@ -219,12 +242,12 @@ class TranslationRequest:
         """The sentences of all texts."""
         return [sentence for layout in self.layouts for sentence in layout.sentences]
 
-    def answer(self, found: Sequence[Sequence[str]], source: str) -> dict[str, Any]:
+    def answer(self, found: Sequence[Sequence[str]], languages: Languages) -> dict[str, Any]:
         """The answer of `/translate`.
 
         Args:
             found: translations of each of `sentences`, the best one first.
-            source: the model's source language.
+            languages: of the model.
         """
         texts: list[list[str]] = []
         start = 0
@@ -238,13 +261,8 @@ class TranslationRequest:
         if self.alternatives:
             answer["alternatives"] = [each[1:] for each in texts]
         if self.is_auto:
-            answer["detectedLanguage"] = [undetected(source)] * len(texts)
+            answer["detectedLanguage"] = [languages.undetected()] * len(texts)
         return answer if self.is_list else {name: value[0] for name, value in answer.items()}
-
-
-def undetected(source: str) -> dict[str, Any]:
-    """The answer for an undetected language: the model's source language, with confidence 0."""
-    return {"confidence": 0.0, "language": source}
 
 
 def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list[str]:
@@ -258,9 +276,8 @@ def texts_of(fields: Mapping[str, Any], limits: Limits, name: str = "q") -> list
         raise Refusal(400, f"Invalid request: missing {name} parameter")
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
-        raise Refusal(
-            400, f"Invalid request: {name} parameter is not a string or a list of strings"
-        )
+        message = f"Invalid request: {name} parameter is not a string or a list of strings"
+        raise Refusal(400, message)
     check_size(len(texts), limits.texts)
     check_size(sum(map(len, texts)), limits.characters)
     return texts
@@ -293,11 +310,9 @@ def number_of(fields: Mapping[str, Any], name: str, default: int, most: int) -> 
     """
     value = fields.get(name, default)
     try:
-        number = int(value) if isinstance(value, int | str) else None
-    except ValueError:
-        number = None
-    if number is None:
-        raise Refusal(400, f"Invalid request: {name} parameter is not a number")
+        number = int(value if isinstance(value, int | str) else "")
+    except ValueError as error:
+        raise Refusal(400, f"Invalid request: {name} parameter is not a number") from error
     if not 0 <= number <= most:
         raise Refusal(400, f"Invalid request: {name} parameter must be from 0 to {most}")
     return number
