@@ -139,7 +139,8 @@ def test_what_is_wrong_is_one_line(bundle, served, flags, place):
 def test_without_the_extra_it_says_how_to_get_it(bundle):
     code = (
         "import sys; sys.modules['starlette'] = None; "
-        f"from vaswani_plugin.cli.__main__ import main; sys.exit(main(['serve', '--model', {str(bundle)!r}]))"
+        "from vaswani_plugin.cli.__main__ import main; "
+        f"sys.exit(main(['serve', '--model', {str(bundle)!r}]))"
     )
     done = preloaded.run_with_torch(
         "-c", code, capture_output=True, text=True, env=fairseq_environment()
