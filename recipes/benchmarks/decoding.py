@@ -1,162 +1,327 @@
-"""Sentences a second of our search and of CTranslate2, without start-up; run by decoding.sh."""
+"""Speed of decoding: ours beside stock fairseq and CTranslate2; run by decoding.sh.
+
+First whole processes: `fairseq-generate` with the stock model and with ours, and, with --bundle,
+`vaswani translate` from raw text to raw text. Then the search alone, without start-up, each engine
+in a process of its own. The engines take turns; a row is a median.
+"""
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from measurement import ROOT, Command, measure
+from measurement import ROOT, Measurement, measure
 
 from vaswani_plugin import processor
-from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.outputs import write_json
 
-CTRANSLATE2 = "ctranslate2-float32"
-MODES = ("batch", "one")
-
-Batch = list[list[str]]
-Decode = Callable[[Batch], list[int]]
+BIN = Path(sys.executable).parent
+LENPEN = 0.6
+Decode = Callable[[list[list[str]]], list[int]]
 """Decodes a batch of sentences; returns the number of subwords of each output."""
 
 
+def take_sentences(args: argparse.Namespace) -> list[str]:
+    """The first sentences of the subset in subwords; WORK/data-bin has them as its test set."""
+    from fairseq.data import Dictionary, indexed_dataset
+
+    folder = args.work / "data-bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix = next(args.data_bin.glob(f"{args.subset}.*.idx"), None)
+    if prefix is None:
+        raise UserError(f"--data-bin {args.data_bin}: no {args.subset} set there")
+    source, target = prefix.name.split(".")[1].split("-")
+    for language in (source, target):
+        shutil.copy(args.data_bin / f"dict.{language}.txt", folder)
+    name = f"{source}-{target}.{source}"
+    stored = indexed_dataset.make_dataset(str(args.data_bin / f"{args.subset}.{name}"), "mmap")
+    dictionary = Dictionary.load(str(folder / f"dict.{source}.txt"))
+    rows = [stored[number] for number in range(min(args.sentences or len(stored), len(stored)))]
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(
+        str(folder / f"test.{name}.bin"), stored._index.dtype
+    )
+    for row in rows:
+        builder.add_item(row)
+    builder.finalize(str(folder / f"test.{name}.idx"))
+    return [dictionary.string(row) for row in rows]
+
+
+def lengths(args: argparse.Namespace) -> tuple[int, int, int]:
+    """Shortest output, and a and b of the longest: a times the source's length plus b."""
+    return (args.output_length, 0, args.output_length) if args.output_length else (1, 1, 50)
+
+
+def generate(args: argparse.Namespace, side: str) -> list[object]:
+    """fairseq-generate with the stock model, or with ours under the same length penalty."""
+    least, a, b = lengths(args)
+    command = [BIN / "fairseq-generate", args.work / "data-bin", "--gen-subset", "test"]
+    command += ["--beam", args.beam, "--lenpen", LENPEN, "--max-tokens", args.max_tokens]
+    command += ["--min-len", least, "--max-len-a", a, "--max-len-b", b]
+    command += [] if args.gpu else ["--cpu"]
+    if side == "stock":
+        return [*command, "--path", args.work / "stock.pt"]
+    command += ["--user-dir", ROOT / "vaswani_plugin", "--task", "vaswani_translation"]
+    return [*command, "--path", args.model, "--length-penalty", "fairseq"]
+
+
+def whole_processes(args: argparse.Namespace) -> dict[str, list[object]]:
+    """The commands by their names."""
+    commands = {f"fairseq-generate, {side}": generate(args, side) for side in ("stock", "ours")}
+    if args.bundle:
+        translate = [BIN / "vaswani", "translate", "--one-sentence-a-line", "--beam", args.beam]
+        translate += ["--batch-tokens", args.max_tokens, "--threads", args.threads]
+        translate += [] if args.gpu else ["--cpu"]
+        commands["vaswani translate"] = [*translate, "--model", args.bundle]
+        if processor.has_bfloat16() or args.gpu:
+            commands["vaswani translate, bf16"] = [*translate, "--model", args.bundle, "--bf16"]
+        exported = args.work / "bundle-ctranslate2"
+        commands["vaswani translate, CTranslate2"] = [*translate, "--model", exported]
+    return commands
+
+
+def export(args: argparse.Namespace) -> None:
+    """Our model for stock fairseq and for CTranslate2; the bundle for CTranslate2."""
+    command = [BIN / "vaswani", "export", "--model", args.model]
+    stock = ["--to", "fairseq", "--output", args.work / "stock.pt", "--allow-layer-norm-eps"]
+    measure([*command, *stock])
+    for name in ("ctranslate2", "bundle-ctranslate2"):
+        shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
+    to = ["--to", "ctranslate2", "--output"]
+    measure([*command, *to, args.work / "ctranslate2", "--data-bin", args.data_bin])
+    if args.bundle:
+        output = args.work / "bundle-ctranslate2"
+        measure([BIN / "vaswani", "export", "--model", args.bundle, *to, output])
+
+
+def stock_search(args: argparse.Namespace) -> Decode:
+    """fairseq's own generator over the stock model."""
+    import torch
+    from fairseq import checkpoint_utils, utils
+
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(args.work / "stock.pt")], {"data": str(args.data_bin)}
+    )
+    least, a, b = lengths(args)
+    for model in models:
+        model.to("cuda" if args.gpu else "cpu").eval().prepare_for_inference_(cfg)
+    wanted = argparse.Namespace(
+        beam=args.beam, lenpen=LENPEN, min_len=least, max_len_a=a, max_len_b=b
+    )
+    generator = task.build_generator(models, wanted)
+
+    def decode(batch: list[list[str]]) -> list[int]:
+        encode = task.source_dictionary.encode_line
+        rows = [encode(" ".join(words), add_if_not_exist=False).long() for words in batch]
+        dataset = task.build_dataset_for_inference(rows, [len(row) for row in rows])
+        sample = dataset.collater([dataset[number] for number in range(len(rows))])
+        with torch.no_grad():
+            sample = utils.move_to_cuda(sample) if args.gpu else sample
+            found = task.inference_step(generator, models, sample)
+        return [len(best[0]["tokens"]) - 1 for best in found]
+
+    return decode
+
+
 def our_search(args: argparse.Namespace, dtype: str) -> Decode:
-    """Our search over the bundle."""
+    """Our search, without fairseq."""
     from vaswani_plugin import Translator
     from vaswani_plugin.search.options import SearchOptions
 
-    engine = Translator.from_pretrained(args.model, threads=args.threads, dtype=dtype).engine
-    options = SearchOptions(
-        beam=args.beam,
-        lenpen=PAPER_DECODING["lenpen"],
-        max_len_a=0,
-        max_len_b=args.output_length,
-        min_len=args.output_length,
+    device = "cuda" if args.gpu else "cpu"
+    translator = Translator.from_checkpoint(
+        args.model, args.data_bin, threads=args.threads, dtype=dtype, device=device
     )
-    return lambda batch: [len(best.tokens) for best, *_ in engine.decode(batch, options)]
+    least, a, b = lengths(args)
+    limits = {"max_len_a": a, "max_len_b": b, "min_len": least}
+    wanted = SearchOptions(beam=args.beam, lenpen=LENPEN, length_penalty="fairseq", **limits)
+    return lambda batch: [len(best.tokens) for best, *_ in translator.engine.decode(batch, wanted)]
 
 
 def ctranslate2_search(args: argparse.Namespace) -> Decode:
     """CTranslate2's own search over the export, in a process that doesn't import torch."""
     from vaswani_plugin.inference.ctranslate2_engine import import_ctranslate2
 
-    translator = import_ctranslate2().Translator(
-        str(export_of(args)), device="cpu", inter_threads=1, intra_threads=args.threads
-    )
-    options = {
-        "beam_size": args.beam,
-        "length_penalty": PAPER_DECODING["lenpen"],
-        "max_decoding_length": args.output_length,
-        "min_decoding_length": args.output_length,
-    }
-    return lambda batch: [
-        len(result.hypotheses[0]) for result in translator.translate_batch(batch, **options)
-    ]
+    device = {"device": "cuda" if args.gpu else "cpu", "intra_threads": args.threads}
+    translator = import_ctranslate2().Translator(str(args.work / "ctranslate2"), **device)
+    least, a, b = lengths(args)
+
+    def decode(batch: list[list[str]]) -> list[int]:
+        longest = a * (max(map(len, batch)) + 1) + b
+        length = {"min_decoding_length": least, "max_decoding_length": longest}
+        found = translator.translate_batch(
+            batch, beam_size=args.beam, length_penalty=LENPEN, **length
+        )
+        return [len(each.hypotheses[0]) for each in found]
+
+    return decode
 
 
-def export_of(args: argparse.Namespace) -> Path:
-    """The folder of the export."""
-    return args.work / "decoding-ctranslate2"
+SEARCHES: dict[str, Callable[[argparse.Namespace], Decode]] = {
+    "stock": stock_search,
+    "ours": lambda args: our_search(args, "float32"),
+    "ours-bfloat16": lambda args: our_search(args, "bfloat16"),
+    "ctranslate2": ctranslate2_search,
+}
 
 
-def batches_of(args: argparse.Namespace) -> dict[str, list[Batch]]:
-    """The subwords of the first sentences, in batches and one at a time."""
-    from vaswani_plugin.inference.bundle import Bundle
-    from vaswani_plugin.inference.sources import encode
+def search_alone(args: argparse.Namespace) -> dict[str, float]:
+    """Sentences a second of one engine in this process, after a batch that is not counted."""
+    decode = SEARCHES[args.engine](args)
+    sentences = [line.split() for line in read_lines(args.work / "sources")]
+    groups = batches_by_length([len(words) + 1 for words in sentences], args.max_tokens)
+    batches = [[sentences[number] for number in group] for group in groups]
+    ones = [[words] for words in sentences[: args.single]]
+    found: dict[str, float] = {}
+    for mode, some in (("batch", batches), ("one", ones)):
+        if not some:
+            continue
+        decode(some[0])
+        start = time.perf_counter()
+        outputs = [length for batch in some for length in decode(batch)]
+        found[mode] = len(outputs) / (time.perf_counter() - start)
+        found[f"{mode}_subwords"] = sum(outputs) / len(outputs)
+    if args.idle:
+        sys.path.insert(0, str(Path(__file__).parent / "peers"))
+        from watch import IdleTime
 
-    pipeline = Bundle.load(args.model).pipeline
-    split = [list(encode(line, pipeline)) for line in read_lines(args.lines)]
-    found = [tokens for tokens in split if tokens][: args.sentences]
-    if len(found) < args.sentences:
-        raise UserError(f"{args.lines}: {len(found)} sentences; give --sentences {len(found)}")
-    grouped = batches_by_length([len(tokens) + 1 for tokens in found], args.batch_tokens)
-    batches = {"batch": [[found[n] for n in group] for group in grouped]}
-    if args.single:
-        batches["one"] = [[tokens] for tokens in found[: args.single]]
-    return batches
-
-
-def measure_engine(args: argparse.Namespace) -> dict[str, float]:
-    """Sentences a second of one engine in this process, after a run that is not counted."""
-    name = args.engine
-    decode = (
-        ctranslate2_search(args)
-        if name == CTRANSLATE2
-        else our_search(args, name.removeprefix("ours-"))
-    )
-    speeds = {}
-    for mode, batches in batches_of(args).items():
-        for _ in range(2):
-            start = time.perf_counter()
-            lengths = [length for batch in batches for length in decode(batch)]
-            speeds[mode] = len(lengths) / (time.perf_counter() - start)
-        if set(lengths) != {args.output_length}:
-            raise UserError(f"{name}: outputs of {min(lengths)} to {max(lengths)} subwords")
-    return speeds
+        idle = IdleTime()
+        idle.start()
+        for batch in batches[:4]:
+            decode(batch)
+        found["idle_share"] = idle.share()
+    return found
 
 
-def compare(args: argparse.Namespace) -> dict[str, dict]:
-    """Run the engines in turn, each in a process of its own."""
-    names = [CTRANSLATE2, "ours-float32", *(["ours-bfloat16"] if processor.has_bfloat16() else [])]
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for number in range(args.repeats):
-        for name, own in runs.items():
+def engines(args: argparse.Namespace) -> list[str]:
+    """The engines that can run here."""
+    found = list(SEARCHES)
+    if not processor.has_bfloat16() and not args.gpu:
+        found.remove("ours-bfloat16")
+    try:
+        import ctranslate2  # noqa: F401 -- an extra
+    except ImportError:
+        found.remove("ctranslate2")
+    return found
+
+
+def compare(args: argparse.Namespace) -> dict[str, Any]:
+    """Run everything in turn."""
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    args.work.mkdir(parents=True, exist_ok=True)
+    sentences = take_sentences(args)
+    (args.work / "sources").write_text("".join(f"{x}\n" for x in sentences), encoding="utf-8")
+    if args.bundle:
+        lines = list(read_lines(args.lines))[: len(sentences)]
+        (args.work / "lines").write_text("".join(f"{x}\n" for x in lines), encoding="utf-8")
+    export(args)
+    commands = {} if args.alone else whole_processes(args)
+    runs: dict[str, list[Measurement]] = {name: [] for name in commands}
+    alone: dict[str, list[dict[str, float]]] = {name: [] for name in engines(args)}
+    for number in range(args.repetitions):
+        print(f"decoding: round {number + 1} of {args.repetitions}", file=sys.stderr, flush=True)
+        for name, command in commands.items():
+            text = args.work / "lines" if name.startswith("vaswani") else None
+            runs[name].append(measure(command, text, args.work / f"{name}.txt"))
+        for name, found in alone.items():
             output = args.work / f"{name}.json"
-            arguments = [sys.executable, __file__, *sys.argv[1:], "--engine", name]
-            measure(0, [Command(arguments, stdout=output)])
-            own.append(json.loads(output.read_text(encoding="utf-8")))
-        print(f"decoding: run {number + 1} of {args.repeats}", file=sys.stderr, flush=True)
-    return {mode: summary(runs, mode) for mode in MODES if mode in runs[CTRANSLATE2][0]}
-
-
-def summary(runs: dict[str, list[dict[str, float]]], mode: str) -> dict[str, dict]:
-    """Median, lowest and highest speed of each engine, and its ratio to CTranslate2's median."""
-    speeds = {name: sorted(run[mode] for run in own) for name, own in runs.items()}
-    reference = statistics.median(speeds[CTRANSLATE2])
+            idle = ["--idle"] if args.gpu and name.startswith("ours") else []
+            again = [sys.executable, __file__, *sys.argv[1:], "--engine", name, *idle]
+            measure(again, stdout=output)
+            found.append(json.loads(output.read_text(encoding="utf-8")))
     return {
-        name: {
-            "sentences_per_second": round(statistics.median(own), 2),
-            "spread": [round(own[0], 2), round(own[-1], 2)],
-            "times_ctranslate2": round(statistics.median(own) / reference, 2),
-        }
-        for name, own in speeds.items()
+        "sentences": len(sentences),
+        "processes": {name: process_figures(own, len(sentences)) for name, own in runs.items()},
+        "alone": {name: alone_figures(own) for name, own in alone.items()},
     }
+
+
+def process_figures(runs: list[Measurement], sentences: int) -> dict[str, float]:
+    """Medians of one command's runs."""
+    wall, cpu = (statistics.median(getattr(run, key) for run in runs) for key in ("wall", "cpu"))
+    peak = max(run.peak for run in runs) / 2**20
+    return {"sentences_per_second": sentences / wall, "cpu_seconds": cpu, "peak_mib": peak}
+
+
+def alone_figures(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Medians of one engine's runs; lowest and highest speed in batches."""
+    found = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+    speeds = [run["batch"] for run in runs]
+    return found | {"batch_lowest": min(speeds), "batch_highest": max(speeds)}
+
+
+def as_table(result: dict[str, Any]) -> str:
+    """Two tables in Markdown."""
+    lines = [
+        f"{result['sentences']:,} sentences, beam {result['beam']}, {result['threads']} threads"
+    ]
+    if result["processes"]:
+        lines += ["", "| whole process | sentences/s | CPU s | peak MiB | times stock |"]
+        lines += ["|---|---|---|---|---|"]
+        stock = result["processes"]["fairseq-generate, stock"]["sentences_per_second"]
+        for name, row in result["processes"].items():
+            speed, cpu, peak = (row[k] for k in ("sentences_per_second", "cpu_seconds", "peak_mib"))
+            cells = f"{speed:.1f} | {cpu:.1f} | {peak:,.0f} | {speed / stock:.2f}"
+            lines.append(f"| {name} | {cells} |")
+    lines += ["", "| search alone | sentences/s | one at a time | subwords | times stock | idle |"]
+    lines += ["|---|---|---|---|---|---|"]
+    stock = result["alone"]["stock"]["batch"]
+    for name, row in result["alone"].items():
+        one = f"{row['one']:.1f}" if "one" in row else ""
+        idle = f"{100 * row['idle_share']:.1f}%" if "idle_share" in row else ""
+        spread = f"{row['batch']:.1f} ({row['batch_lowest']:.1f} to {row['batch_highest']:.1f})"
+        times = row["batch"] / stock
+        lines.append(
+            f"| {name} | {spread} | {one} | {row['batch_subwords']:.1f} | {times:.2f} | {idle} |"
+        )
+    return "\n".join(lines)
+
+
+def options() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(prog="decoding.sh", description=__doc__)
+    add = parser.add_argument
+    add("--model", type=Path, required=True, help="checkpoint of a vaswani_transformer")
+    add("--data-bin", type=Path, required=True, help="binarized data that it was trained on")
+    add("--subset", default="test", help="split to translate (default: test)")
+    add("--sentences", type=int, help="the first N alone (default: all)")
+    add("--single", type=int, default=16, metavar="N", help="the first N also one at a time")
+    length = "subwords of every output, for models that are not trained (default: as searched)"
+    add("--output-length", type=int, default=0, help=length)
+    add("--bundle", type=Path, help="the model as a bundle: also `vaswani translate`")
+    add("--lines", type=Path, help="raw text of the subset, a sentence a line, for --bundle")
+    add("--alone", action="store_true", help="the search alone, no whole processes")
+    add("--work", type=Path, default=ROOT / "work" / "decoding", help="folder of the results")
+    add("--max-tokens", type=int, default=4096, help="tokens of a batch (default: 4096)")
+    add("--beam", type=int, default=4, help="beam size (default: 4)")
+    add("--threads", type=int, default=os.cpu_count())
+    add("--repetitions", type=int, default=3, help="runs of each engine (default: 3)")
+    add("--gpu", action="store_true", help="on the first GPU; also how long it idles")
+    add("--engine", help=argparse.SUPPRESS)  # a process of one engine, started by this script
+    add("--idle", action="store_true", help=argparse.SUPPRESS)
+    return parser
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="decoding.sh", description=__doc__)
-    add = parser.add_argument
-    add("--model", type=Path, required=True, help="a bundle of our Transformer, trained or not")
-    add("--lines", type=Path, required=True, help="raw source text, a sentence a line")
-    add("--work", type=Path, default=ROOT / "work" / "decoding", help="folder of the results")
-    add("--sentences", type=int, default=96, help="decode the first N in batches (default: 96)")
-    single = "and the first N of these one at a time; 0: none (default: 16)"
-    add("--single", type=int, default=16, metavar="N", help=single)
-    add("--output-length", type=int, default=20, help="subwords of an output (default: 20)")
-    add("--batch-tokens", type=int, default=4096, help="source subwords of a batch (default: 4096)")
-    add("--beam", type=int, default=4, help="beam size (default: 4)")
-    add("--threads", type=int, default=2, help="of the CPU (default: 2)")
-    add("--repeats", type=int, default=3, help="runs of each engine (default: 3)")
-    add("--engine", help=argparse.SUPPRESS)  # a process of one engine, started by this script
-    args = parser.parse_args()
+    args = options().parse_args()
     if args.engine:
-        print(json.dumps(measure_engine(args)))
+        print(json.dumps(search_alone(args)))
         return
-    args.work.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(export_of(args), ignore_errors=True)  # of an earlier run
-    export = [Path(sys.executable).parent / "vaswani", "export", "--to", "ctranslate2"]
-    measure(0, [Command([*export, "--model", args.model, "--output", export_of(args)])])
-    report = {"processor": processor.description(), "threads": args.threads, "beam": args.beam}
-    report |= {"sentences": args.sentences, "output_length": args.output_length} | compare(args)
-    write_json(args.work / "result.json", report)
-    print(json.dumps(report, indent=2))
+    if bool(args.bundle) != bool(args.lines):
+        raise UserError("--bundle and --lines: give both")
+    result: dict[str, Any] = {"processor": processor.description(), "beam": args.beam}
+    result |= {"threads": args.threads, "output_length": args.output_length, **compare(args)}
+    write_json(args.work / "result.json", result)
+    print(as_table(result))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Decoding alone: our search in float32 and, where the processor has it, bfloat16, and CTranslate2 in
-# float32, on one model, the same sentences, beam and output length; in turn, medians.
+# Speed of decoding, ours beside stock fairseq and CTranslate2: whole processes, then the search alone.
 #
-#   bash recipes/benchmarks/decoding.sh --model BUNDLE --lines RAW_TEXT --work DIR
+#   bash recipes/benchmarks/decoding.sh --model work/multi30k/averaged.pt --data-bin work/multi30k/data-bin \
+#     --bundle work/multi30k/model --lines work/multi30k/raw/test.en
+#   bash recipes/benchmarks/decoding.sh --model CHECKPOINT --data-bin DATA_BIN --sentences 96 --output-length 20 --alone
 #
-# --help lists the options. What loads the model and splits the text is not counted: generation.sh
-# measures whole processes. Every output has the same length, so the model needs no training.
-# Expected for base: at least CTranslate2's speed in batch, more in bfloat16.
+# --help lists the options. Every engine has the same beam, batches and length penalty, |Y|^0.6; with
+# --output-length all outputs have the same length, so that the model needs no training. On a GPU
+# (--gpu) it also says how long the device idles.
+# Expected: at least twice stock's speed; base alone at least CTranslate2's in batches.
 set -euo pipefail
 
 # shellcheck source=recipes/lib/env.sh

@@ -6,7 +6,7 @@
 #   bash recipes/benchmarks/gpu.sh --parts training --sizes big
 #   bash recipes/benchmarks/gpu.sh --device cpu                 a rehearsal with vaswani_debug
 #
-# Writes WORK/gpu-report.md and WORK/gpu-report.json (WORK: work/gpu). A part that fails is reported, and
+# Writes WORK/gpu-report.md (WORK: work/gpu). A part that fails is reported, and
 # the others are done; the exit code is then 1. --help lists the options.
 # Batch: --max-tokens (25,000 where the GPU has 60 GB, else 4,096) x 1 process x update-freq 1.
 # Expected: base and big at least 1.5 times stock's target tokens/s in at most 0.6 of its memory, big at

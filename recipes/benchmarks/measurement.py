@@ -1,4 +1,4 @@
-"""Runs commands and measures wall time, CPU time, and the memory of all their processes."""
+"""Runs a command and measures wall time, CPU time, and the memory of all its processes."""
 
 import contextlib
 import os
@@ -8,34 +8,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from vaswani_plugin.errors import UserError  # noqa: E402
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
-"""Seconds between two samples of the memory. Samples are frequent at first, because a command may
-end soon; then they become rare, because each one slows the commands down."""
-
-
-@dataclass
-class Command:
-    """A program, with files for its standard input and output."""
-
-    arguments: list[object]
-    stdin: Path | None = None
-    stdout: Path | None = None
+LONGEST_PAUSE = 0.25
+"""Seconds between two samples of the memory. They are more frequent at first, because a command may
+end soon; then rare, because each one slows the command down."""
 
 
 @dataclass
 class Measurement:
-    """The cost of commands: wall seconds, CPU seconds, and peak memory in bytes."""
+    """The cost of a command: wall seconds, CPU seconds, and peak memory in bytes."""
 
-    lines: int
     wall: float
     cpu: float
     peak: int
@@ -54,56 +45,47 @@ def session_memory(session: int) -> int:
     return total
 
 
-def measure(lines: int, *groups: list[Command]) -> Measurement:
-    """Run groups of commands one after the other, the commands of a group in parallel.
+def measure(
+    command: Sequence[object], stdin: Path | None = None, stdout: Path | None = None, **more: Any
+) -> Measurement:
+    """Run a command; its output goes to `stdout`, or is dropped.
 
     Args:
-        lines: number of lines that the commands process.
-        groups: commands, by group.
+        command: program and arguments.
+        stdin: its standard input (default: empty).
+        stdout: file for its standard output.
+        more: variables of its environment, and `timeout` in seconds.
 
     Raises:
-        UserError: a command failed; contains the end of its messages.
+        UserError: it failed or took too long; contains the end of its messages.
     """
-    before, start, peak = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0
-    for group in groups:
-        with contextlib.ExitStack() as files:
-            messages = [files.enter_context(tempfile.TemporaryFile()) for _ in group]
-            processes = [
-                _start(command, error, files)
-                for command, error in zip(group, messages, strict=True)
-            ]
-            pause = SHORTEST_PAUSE
-            try:
-                while any(process.poll() is None for process in processes):
-                    peak = max(peak, sum(session_memory(process.pid) for process in processes))
-                    time.sleep(pause)
-                    pause = min(1.5 * pause, LONGEST_PAUSE)
-            except BaseException:
-                for process in processes:
-                    with contextlib.suppress(ProcessLookupError):  # it has ended
-                        os.killpg(process.pid, signal.SIGTERM)
-                raise
-            for process, command, error in zip(processes, group, messages, strict=True):
-                if process.returncode:
-                    error.seek(0)
-                    last = error.read().decode(errors="replace").strip().rpartition("\n")[2]
-                    code = process.returncode
-                    raise UserError(f"{command.arguments[0]} failed (exit code {code}): {last}")
+    timeout = more.pop("timeout", float("inf"))
+    before, start, peak, pause = resource.getrusage(resource.RUSAGE_CHILDREN), time.time(), 0, 0.01
+    with contextlib.ExitStack() as files:
+        error = files.enter_context(tempfile.TemporaryFile())
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=files.enter_context(open(stdin, "rb")) if stdin else subprocess.DEVNULL,
+            stdout=files.enter_context(open(stdout, "wb")) if stdout else subprocess.DEVNULL,
+            stderr=error,
+            start_new_session=True,  # by it its processes are found
+            env=os.environ | {"PYTHONUTF8": "1"} | more,
+        )
+        try:
+            while process.poll() is None:
+                peak = max(peak, session_memory(process.pid))
+                if time.time() - start > timeout:
+                    raise UserError(f"{command[0]} took more than {timeout} s")
+                time.sleep(pause)
+                pause = min(1.5 * pause, LONGEST_PAUSE)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.killpg(process.pid, signal.SIGTERM)
+            raise
+        if process.returncode:
+            error.seek(0)
+            said = error.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+            raise UserError(f"{command[0]} failed (exit code {process.returncode}): {said}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Measurement(lines, time.perf_counter() - start, cpu, peak)
-
-
-def _start(command: Command, error: IO[bytes], files: contextlib.ExitStack) -> subprocess.Popen:
-    def opened(path: Path | None, mode: str) -> IO[bytes] | int:
-        return files.enter_context(open(path, mode)) if path else subprocess.DEVNULL
-
-    # A new session, by which its processes are found.
-    return subprocess.Popen(
-        [str(argument) for argument in command.arguments],
-        stdin=opened(command.stdin, "rb"),
-        stdout=opened(command.stdout, "wb"),
-        stderr=error,
-        start_new_session=True,
-        env=os.environ | {"PYTHONUTF8": "1"},
-    )
+    return Measurement(time.time() - start, cpu, peak)

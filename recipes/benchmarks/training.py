@@ -1,182 +1,350 @@
-"""Speed and memory of training, our transformer and fairseq's; run by training.sh.
+"""Speed and memory of training: ours beside fairseq's `transformer` and other toolkits.
 
-Both have the same sizes, data, batches, threads, precision, loss and optimizer. Each run is a
-process.
+All have the same sizes, data, batches, threads, precision, loss, optimizer and rate. Each run
+is a process of its own, the sides take turns, and one that fails is named. Run by training.sh.
 """
 
 import argparse
+import json
+import os
+import shlex
 import statistics
+import sys
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from train_once import PARTS
-from training_runs import (
-    SIDES,
-    Setting,
-    add_measured,
-    check,
-    configuration,
-    options,
-    run_training,
-    setting_of,
-    write_result,
-)
+import numpy as np
+from measurement import ROOT, measure
 
-from vaswani_plugin.errors import run
+from vaswani_plugin import processor
+from vaswani_plugin.errors import UserError, run
+from vaswani_plugin.model.architectures import row_of
+from vaswani_plugin.model.configuration import Configuration
+from vaswani_plugin.text.outputs import write_json
 
-TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+FAIRSEQ = ("stock", "ours")
+PEERS = ("transformers", "eole", "joeynmt", "sockeye")
+ARCHS = {size: f"vaswani_{size}" for size in ("debug", "tiny", "base", "big")}
+PRECISIONS = {"fp32": [], "bf16": ["--bf16"], "fp16": ["--fp16"]}
+PLUGIN, DRIVERS = ROOT / "vaswani_plugin", Path(__file__).parent / "peers"
+SAVING_ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304"
+"""GLIBC_TUNABLES with --checkpoint-activations, as recipes/common.sh sets it."""
+PRINTED_TFLOPS = {
+    **{"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121},
+    **{"A10": 125, "RTX 4090": 165, "RTX 3090": 71, "B200": 2250},
+}
+"""Makers' peak TFLOP/s of dense bf16 products with float32 sums, by a part of the GPU's name."""
+
+
+def stock_flags(cfg: Configuration) -> list[str]:
+    """fairseq's own Transformer of the same size, with the same loss and optimizer."""
+    flags = ["--arch", "transformer", "--share-all-embeddings", "--dropout", str(cfg.dropout)]
+    for side, layers in (("encoder", cfg.encoder_layers), ("decoder", cfg.decoder_layers)):
+        flags += [f"--{side}-layers", str(layers), f"--{side}-embed-dim", str(cfg.d_model)]
+        flags += [f"--{side}-ffn-embed-dim", str(cfg.d_ff)]
+        flags += [f"--{side}-attention-heads", str(cfg.heads)]
+    flags += ["--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam"]
+    return [*flags, "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9"]
+
+
+def fairseq_flags(args: argparse.Namespace, side: str, size: str) -> list[str]:
+    """fairseq-train's arguments.
+
+    Stock runs without the plugin, except in bf16, for which fairseq needs the plugin's patches.
+    """
+    flags = [str(args.data), "--max-tokens", str(args.max_tokens), "--seed", "1", "--lr", "1e-4"]
+    flags += ["--max-update", str(args.warm_up + args.updates), "--label-smoothing", "0.1"]
+    flags += ["--lr-scheduler", "fixed", "--num-workers", "0", "--no-save", "--disable-validation"]
+    flags += ["--no-progress-bar", "--log-interval", "10", "--save-dir", str(args.work / "crash")]
+    flags += PRECISIONS[args.precision] + ([] if args.device == "gpu" else ["--cpu"])
+    plugin = ["--user-dir", str(PLUGIN)]
+    if side == "stock":
+        flags += stock_flags(configuration(size))
+        return flags + (plugin if args.precision == "bf16" else [])
+    own = shlex.split(args.ours_flags)
+    return [*flags, *plugin, "--task", "vaswani_translation", "--arch", ARCHS[size], *own]
+
+
+def configuration(size: str) -> Configuration:
+    """The sizes of an architecture."""
+    return Configuration(**row_of(ARCHS[size]).changes)
+
+
+def job_of(args: argparse.Namespace, side: str, size: str, idle: bool = False) -> dict[str, Any]:
+    """What a driver of peers/ is told."""
+    job: dict[str, Any] = {"warm_up": args.warm_up, "updates": args.updates, "idle": idle}
+    job |= {"gpu": args.device == "gpu", "max_tokens": args.max_tokens}
+    if side in FAIRSEQ:
+        return job | {"flags": fairseq_flags(args, side, size)}
+    cfg, dictionaries = configuration(size), sorted(args.data.glob("dict.*.txt"))
+    job["size"] = {key: getattr(cfg, key) for key in ("d_model", "d_ff", "heads", "dropout")}
+    job["size"]["layers"] = cfg.encoder_layers
+    pair = next(args.data.glob("train.*.idx")).name.split(".")[1].split("-")
+    text = [str(args.data.parent / "bpe" / f"train.{language}") for language in pair]
+    work = args.work / "peers" / side
+    work.mkdir(parents=True, exist_ok=True)
+    return job | {"dictionary": str(dictionaries[0]), "text": text, "work": str(work)}
+
+
+def interpreter(args: argparse.Namespace, side: str) -> str:
+    """That of an environment with the peer's pinned packages and, by a link, all of ours."""
+    if side in FAIRSEQ:
+        return sys.executable
+    folder, pins = args.work / "envs" / side, DRIVERS / f"requirements-{side}.txt"
+    python, stamp = folder / "bin" / "python", folder / "complete"
+    key = pins.read_text(encoding="utf-8")
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != key:
+        say(f"making the environment of {side}")
+        measure([sys.executable, "-m", "venv", "--clear", "--without-pip", folder])
+        own = next((folder / "lib").glob("python*/site-packages"))
+        (own / "ours.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-r", pins]
+        measure(pip)
+        stamp.write_text(key, encoding="utf-8")
+    return str(python)
+
+
+def train(
+    args: argparse.Namespace, side: str, size: str, kernels: str = "on", idle: bool = False
+) -> dict[str, Any]:
+    """The report of one training, which is a process of its own.
+
+    Raises:
+        UserError: it failed.
+    """
+    say(f"{size}, {side}")
+    job, report = args.work / "job.json", args.work / "report.json"
+    report.unlink(missing_ok=True)
+    write_json(job, job_of(args, side, size, idle))
+    changes = {"OMP_NUM_THREADS": str(args.threads), "VASWANI_KERNELS": kernels}
+    changes |= {"PYTHONPATH": str(ROOT) if side == "ours" else "", "HF_HUB_OFFLINE": "1"}
+    if "--checkpoint-activations" in args.ours_flags and side == "ours":
+        changes["GLIBC_TUNABLES"] = SAVING_ALLOCATOR
+    driver = DRIVERS / f"train_{'fairseq' if side in FAIRSEQ else side}.py"
+    log = args.work / f"{side}.log"
+    measure([interpreter(args, side), driver, job, report], stdout=log, **changes)
+    return json.loads(report.read_text(encoding="utf-8"))
 
 
 def figures(report: dict[str, Any], warm_up: int) -> dict[str, float]:
     """The figures of one run, without its first `warm_up` updates."""
-    updates = report["updates"][warm_up:]
-
-    def total(key: str) -> float:
-        return sum(update[key] for update in updates)
-
-    real = total("source") + total("target")
-    return {
-        "tokens_per_second": total("target") / (total("wait") + total("seconds")),
-        "tokens_per_cpu_second": total("target") / total("cpu_seconds"),
-        "peak_mib": report["peak_bytes"] / 2**20,
-        "libraries_mib": report["libraries_bytes"] / 2**20,
-        "padded_percent": 100 * (1 - real / total("padded")),
-        "last_loss": updates[-1]["loss"],
-    }
+    rows = report["updates"][warm_up:]
+    tokens, seconds, cpu = (sum(r[k] for r in rows) for k in ("target", "seconds", "cpu_seconds"))
+    peak = report["peak_bytes"] / 2**20
+    speeds = {"tokens_per_second": tokens / seconds, "tokens_per_cpu_second": tokens / cpu}
+    return speeds | {"peak_mib": peak, "last_loss": rows[-1].get("loss", float("nan"))}
 
 
-def milliseconds_by_part(report: dict[str, Any], warm_up: int) -> dict[str, float]:
-    """Milliseconds of an average update by part; `data` is waiting for its batch (and logging)."""
-    updates = report["updates"][warm_up:]
-    parts = {name: sum(u["parts"][name] for u in updates) for name in PARTS}
-    parts["rest"] = sum(u["seconds"] for u in updates) - sum(parts.values())
-    parts["data"] = sum(u["wait"] for u in updates)
-    return {name: round(1000 * seconds / len(updates), 2) for name, seconds in parts.items()}
+def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Median, lowest and highest of several runs."""
+    kinds = {"median": statistics.median, "lowest": min, "highest": max}
+    return {k: {n: round(f(r[k] for r in rows), 3) for n, f in kinds.items()} for k in rows[0]}
 
 
-def summary(reports: list[dict[str, Any]], warm_up: int) -> dict[str, Any]:
-    """Median, lowest and highest of several runs of one side."""
-    rows = [figures(report, warm_up) for report in reports]
-    return {
-        name: {
-            "median": round(statistics.median(row[name] for row in rows), 3),
-            "lowest": round(min(row[name] for row in rows), 3),
-            "highest": round(max(row[name] for row in rows), 3),
-        }
-        for name in rows[0]
-    }
+def flops(args: argparse.Namespace, size: str, report: dict[str, Any]) -> float:
+    """FLOPs of a second of a training: 3 forward passes over sentences of the mean lengths."""
+    from vaswani_plugin.figures.flops import forward_flops
 
-
-def floor(report: dict[str, Any], size: str, setting: Setting) -> dict[str, float]:
-    """The cost of the updates if only their matrix products took time, at the best rate."""
-    import torch
-    from matrix_rate import matrix_rate
-
-    from vaswani_plugin.figures.flops import (
-        LENGTH_SUMS,
-        TRAINING_PASSES,
-        flops_of_lengths,
-        forward_flops,
-    )
-
-    updates = report["updates"][setting.warm_up :]
-    sums = {name: sum(update[name] for update in updates) for name in LENGTH_SUMS}
-    vocabulary = 4 + next(setting.data.glob("dict.*.txt")).read_bytes().count(b"\n")
+    rows = report["updates"][args.warm_up :]
+    sums = {k: sum(r[k] for r in rows) for k in ("sentences", "source", "target", "seconds")}
+    shape = tuple(round(sums[k] / sums["sentences"]) for k in ("source", "target"))
+    vocabulary = 4 + next(args.data.glob("dict.*.txt")).read_bytes().count(b"\n")
     settings = vars(configuration(size))
-
-    def count(source: int, target: int) -> int:
-        return forward_flops("vaswani_transformer", settings, vocabulary, (1, source, target))
-
-    flops = TRAINING_PASSES * flops_of_lengths(count, sums)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(setting.threads)
-    device = torch.device("cuda" if setting.gpu else "cpu")
-    rate = matrix_rate(device, getattr(torch, TORCH_NAMES[setting.precision]))
-    torch.set_num_threads(threads)
-    return {
-        "flops_per_update": flops / len(updates),
-        "matrix_flops_per_second": rate,
-        "milliseconds_per_update": 1000 * flops / len(updates) / rate,
-        "tokens_per_second": sums["target"] * rate / flops,
-    }
+    each = forward_flops("vaswani_transformer", settings, vocabulary, (1, *shape))
+    return 3 * each * sums["sentences"] / sums["seconds"]
 
 
-def compare(args: argparse.Namespace, size: str, setting: Setting) -> dict[str, Any]:
-    """Run both sides of one size in turn, and compare them."""
-    reports: dict[str, list] = {side: [] for side in SIDES}
-    prefix = f"{size}-{args.precision}-{args.device}"
-    for repetition in range(1, args.repetitions + 1):
-        for side in SIDES:
-            name = f"{prefix}-{side}-{repetition}"
-            reports[side].append(run_training(args.work, name, side, size, setting))
-    # A CPU computes synchronously, so every run has the times of parts.
-    timed = {
-        side: run_training(args.work, f"{prefix}-{side}-parts", side, size, setting, True)
-        if setting.gpu
-        else reports[side][-1]
-        for side in SIDES
-    }
-    table = {side: summary(reports[side], setting.warm_up) for side in SIDES}
-    for side in SIDES:
-        table[side]["milliseconds_by_part"] = milliseconds_by_part(timed[side], setting.warm_up)
-    least = floor(reports["ours"][0], size, setting)
+def printed_peak(name: str) -> float | None:
+    """Peak FLOP/s that the maker of a GPU prints."""
+    return next((1e12 * rate for part, rate in PRINTED_TFLOPS.items() if part in name), None)
 
-    speeds = [
-        [figures(report, setting.warm_up)["tokens_per_second"] for report in reports[side]]
-        for side in SIDES
+
+def compare(args: argparse.Namespace, size: str) -> dict[str, Any]:
+    """Run the sides of one size in turn; by side its figures, or why it failed."""
+    reports: dict[str, list] = {side: [] for side in args.sides}
+    found: dict[str, Any] = {}
+    for _ in range(args.repetitions):
+        for side in [side for side in args.sides if side not in found]:
+            try:
+                reports[side].append(train(args, side, size))
+            except UserError as error:
+                say(f"{side}: {error}")
+                found[side] = {"failed": str(error)}
+    for side in [side for side in args.sides if side not in found]:
+        found[side] = summary([figures(report, args.warm_up) for report in reports[side]])
+        if side in FAIRSEQ:
+            found[side]["flops_per_second"] = flops(args, size, reports[side][-1])
+    if args.idle and "failed" not in found["ours"]:
+        found["ours"]["idle_share"] = train(args, "ours", size, idle=True)["idle_share"]
+    return found
+
+
+def synthetic_data(work: Path, vocabulary: int, sentences: int = 20_000) -> Path:
+    """Random tokens in sentences as long as newstest's, as text and binarized; made once.
+
+    Lengths are log-normal with the spreads of newstest2014's in words; a quarter is added for
+    punctuation and subwords.
+    """
+    folder, rng = work / f"synthetic-{vocabulary}", np.random.default_rng(1)
+    if (folder / "complete").is_file():
+        return folder / "data-bin"
+    (folder / "bpe").mkdir(parents=True, exist_ok=True)
+    words = [f"w{number}" for number in range(vocabulary - 4)]
+    for split, count in (("train", sentences), ("valid", 8), ("test", 2000)):
+        source = rng.lognormal(2.85 + np.log(1.25), 0.54, count)
+        target = source * rng.lognormal(0.0, 0.2, count)
+        for language, lengths in (("source", source), ("target", target)):
+            with open(folder / "bpe" / f"{split}.{language}", "w", encoding="utf-8") as stream:
+                for length in lengths.round().clip(1, 200).astype(int):
+                    numbers = rng.integers(len(words), size=length)
+                    stream.write(" ".join(words[i] for i in numbers) + "\n")
+    (folder / "dictionary").write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
+    text = [f"--{s}pref={folder / 'bpe' / s}" for s in ("train", "valid", "test")]
+    binarize = [sys.executable, "-m", "fairseq_cli.preprocess", "--joined-dictionary", *text]
+    binarize += ["--source-lang", "source", "--target-lang", "target", "--workers", "1"]
+    measure([*binarize, "--srcdict", folder / "dictionary", "--destdir", folder / "data-bin"])
+    (folder / "complete").touch()
+    return folder / "data-bin"
+
+
+def hardly_trained(args: argparse.Namespace, size: str) -> Path:
+    """A checkpoint after one update, for measuring a search; made once."""
+    folder = args.work / f"hardly-trained-{size}"
+    checkpoint = folder / "checkpoint_last.pt"
+    if not checkpoint.is_file():
+        command = [sys.executable, "-m", "fairseq_cli.train", args.data, "--user-dir", PLUGIN]
+        command += [
+            "--arch",
+            ARCHS[size],
+            "--max-tokens",
+            "400",
+            "--max-update",
+            "1",
+            "--seed",
+            "1",
+        ]
+        command += ["--positions", "sinusoidal-fairseq"]  # the stock model needs them
+        command += ["--disable-validation", "--no-epoch-checkpoints", "--num-workers", "0"]
+        command += ["--save-dir", folder] + ([] if args.device == "gpu" else ["--cpu"])
+        measure(command)
+    return checkpoint
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    print(f"{Path(sys.argv[0]).stem}: {text}", file=sys.stderr, flush=True)
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """The options that training, kernels and gpu share."""
+    parser = argparse.ArgumentParser(prog=f"{Path(sys.argv[0]).stem}.sh", description=description)
+    add = parser.add_argument
+    add("--data", default="synthetic", help="binarized data (default: synthetic, random tokens)")
+    add("--vocabulary", type=int, default=37_000, help="rows of synthetic data (default: 37000)")
+    add("--work", type=Path, default=ROOT / "work" / Path(sys.argv[0]).stem)
+    add("--sizes", nargs="+", choices=ARCHS, default=["tiny"])
+    add("--precision", choices=PRECISIONS, default="fp32")
+    add("--device", choices=("cpu", "gpu"), default="cpu")
+    add("--threads", type=int, default=os.cpu_count())
+    add("--max-tokens", type=int, default=4096, help="of a batch, with padding (default: 4096)")
+    add("--warm-up", type=int, default=5, help="first updates, not measured (default: 5)")
+    add("--updates", type=int, default=20, help="updates to measure (default: 20)")
+    add("--repetitions", type=int, default=3, help="(default: 3)")
+    add("--ours-flags", default="", help="more flags of ours, such as --ours-flags=--compile")
+    return parser
+
+
+def complete(args: argparse.Namespace) -> argparse.Namespace:
+    """Check the options, and make synthetic data.
+
+    Raises:
+        UserError: a value that can't run; names the flag.
+    """
+    for name in ("threads", "max_tokens", "updates", "repetitions"):
+        if getattr(args, name) < 1:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
+    if args.warm_up < 0 or args.vocabulary < 5:
+        raise UserError("--warm-up must be at least 0, --vocabulary at least 5")
+    if args.data != "synthetic" and not list(Path(args.data).glob("train.*.bin")):
+        raise UserError(f"--data {args.data}: no binarized training data there (train.*.bin)")
+    if args.precision == "fp16" and args.device == "cpu":
+        raise UserError("--precision fp16: fairseq trains in it on a GPU only; choose bf16")
+    if args.device == "gpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UserError("PyTorch finds no GPU on this machine; --device cpu rehearses")
+    args.work = args.work.resolve()
+    args.work.mkdir(parents=True, exist_ok=True)
+    args.data = Path(args.data)
+    if str(args.data) == "synthetic":
+        args.data = synthetic_data(args.work, args.vocabulary)
+    args.data = args.data.resolve()
+    return args
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Name, memory and software of the machine."""
+    found: dict[str, Any] = {"name": processor.description(), "python": sys.version.split()[0]}
+    if device == "gpu":
+        import torch
+
+        properties = torch.cuda.get_device_properties(0)
+        found |= {"name": properties.name, "gib": round(properties.total_memory / 2**30, 1)}
+    return found | {name: version(name) for name in ("torch", "fairseq-fixed")}
+
+
+def write_result(args: argparse.Namespace, result: dict[str, Any], table: str) -> None:
+    """WORK/result.json with the machine and the options, and the table on standard output."""
+    given = {key: str(v) if isinstance(v, Path) else v for key, v in vars(args).items()}
+    write_json(args.work / "result.json", {"machine": machine(args.device), **given, **result})
+    print(f"{table}\n\nall figures: {args.work / 'result.json'}")
+
+
+def as_table(args: argparse.Namespace, sizes: dict[str, Any]) -> str:
+    """A table in Markdown: medians, of the speed also the lowest and highest."""
+    name = machine(args.device)["name"]
+    peak = printed_peak(name)
+    batch = f"{args.max_tokens:,} tokens a batch, {args.updates} updates x {args.repetitions}"
+    lines = [f"{name}, {args.precision}, {args.threads} threads, {batch}", ""]
+    lines += [
+        "| size | side | target tokens/s | a CPU second | peak MiB | of printed peak | idle |"
     ]
-    ratios: dict[str, Any] = {
-        key: round(table["ours"][key]["median"] / table["stock"][key]["median"], 3)
-        for key in ("tokens_per_second", "tokens_per_cpu_second", "peak_mib")
-    }
-    ratios["tokens_per_second_by_repetition"] = [
-        round(ours / stock, 3) for stock, ours in zip(*speeds, strict=True)
-    ]
-    return {
-        **table,
-        "ours_over_stock": ratios,
-        "floor": least,
-        "percent_of_floor_reached": {
-            side: round(
-                100 * table[side]["tokens_per_second"]["median"] / least["tokens_per_second"], 1
-            )
-            for side in SIDES
-        },
-    }
-
-
-def as_table(result: dict[str, Any]) -> str:
-    """The result as a table."""
-    lines = []
-    for size, each in result["sizes"].items():
-        lines.append(f"{size}: target tokens/s (lowest, highest), peak MiB, ms an update by part")
-        for side in SIDES:
-            speed, peak = each[side]["tokens_per_second"], each[side]["peak_mib"]["median"]
-            parts = each[side]["milliseconds_by_part"]
-            named = ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
-            spread = f"({speed['lowest']:,.0f}, {speed['highest']:,.0f})"
-            lines.append(f"  {side:6}{speed['median']:10,.0f} {spread:20}{peak:8,.0f}  {named}")
-        times, reached = each["ours_over_stock"], each["percent_of_floor_reached"]
-        lines.append(
-            f"  ours over stock: {times['tokens_per_second']} times the speed "
-            f"({times['tokens_per_cpu_second']} by CPU time), {times['peak_mib']} of the memory; "
-            f"of the floor's speed, {each['floor']['tokens_per_second']:,.0f} tokens/s: "
-            f"ours {reached['ours']}%, stock {reached['stock']}%"
-        )
+    lines += ["|---|---|---|---|---|---|---|"]
+    for size, sides in sizes.items():
+        for side, row in sides.items():
+            if "failed" in row:
+                lines.append(f"| {size} | {side} | failed: {row['failed']} | | | | |")
+                continue
+            speed, cpu, memory = list(row.values())[:3]
+            cells = [size, side, "{median:,.0f} ({lowest:,.0f} to {highest:,.0f})".format(**speed)]
+            cells += [f"{cpu['median']:,.0f}", f"{memory['median']:,.0f}"]
+            known = peak and "flops_per_second" in row
+            cells.append(f"{100 * row['flops_per_second'] / peak:.1f}%" if known else "")
+            cells.append(f"{100 * row['idle_share']:.1f}%" if "idle_share" in row else "")
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
-    parser = options("training.sh", __doc__)
-    add_measured(parser, updates=20)
-    args = parser.parse_args(argv)
-    check(args, ("max_tokens", "updates", "repetitions"))
-    setting = setting_of(args, args.max_tokens, args.updates)
-    names = ("precision", "device", "threads", "max_tokens", "updates", "warm_up", "repetitions")
-    result = {"benchmark": "training", "data": args.data, "ours_flags": args.ours_flags}
-    result |= {name: getattr(args, name) for name in names}
-    result["sizes"] = {size: compare(args, size, setting) for size in args.sizes}
-    write_result(args.work / "training.json", result, as_table)
+    parser = options(__doc__)
+    parser.add_argument("--sides", nargs="+", choices=FAIRSEQ + PEERS, default=list(FAIRSEQ))
+    parser.add_argument(
+        "--idle", action="store_true", help="profile: how long does the device idle?"
+    )
+    args = complete(parser.parse_args(argv))
+    for side in set(args.sides) - set(FAIRSEQ):
+        if args.device == "gpu" or args.precision != "fp32":
+            raise UserError(f"--sides {side}: is compared on a CPU, in fp32")
+        if not (args.data.parent / "bpe").is_dir():
+            raise UserError(
+                f"--sides {side}: needs the subwords as text, in {args.data.parent}/bpe"
+            )
+    sizes = {size: compare(args, size) for size in args.sizes}
+    write_result(args, {"sizes": sizes}, as_table(args, sizes))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,309 @@
+"""recipes/benchmarks: their arithmetic, what fails, and small runs of each."""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import fairseq
+import numpy as np
+import pytest
+import torch
+from fairseq.data import data_utils
+from fairseq.data.dictionary import Dictionary
+from trained_bundle import TrainedBundle
+
+from tests.support.scripts import ROOT, assert_one_line_error, run_bash
+
+FOLDER = ROOT / "recipes" / "benchmarks"
+sys.path[:0] = [str(FOLDER), str(FOLDER / "peers")]
+
+import decoding  # noqa: E402
+import gpu  # noqa: E402
+import kernels  # noqa: E402
+import measurement  # noqa: E402
+import startup  # noqa: E402
+import training  # noqa: E402
+import watch  # noqa: E402
+
+from vaswani_plugin.errors import UserError  # noqa: E402
+from vaswani_plugin.figures.flops import forward_flops, row_settings  # noqa: E402
+
+COMPILED = list(Path(fairseq.__file__).parent.glob("data/data_utils_fast*.so"))
+needs_stock = pytest.mark.skipif(
+    not COMPILED, reason="stock fairseq trains only with its compiled extensions"
+)
+
+
+def options(*flags: object) -> argparse.Namespace:
+    """The options of training.py, not yet checked."""
+    parser = training.options(None)
+    parser.set_defaults(sides=["stock", "ours"], idle=False)
+    args = parser.parse_args([str(flag) for flag in flags])
+    args.data = Path(args.data)
+    return args
+
+
+def make_report(*speeds: float) -> dict:
+    """Updates of 2 sentences of 5 source and 10 target tokens, at so many tokens a second."""
+    counts = {"source": 10, "target": 20, "sentences": 2, "loss": 3.0}
+    rows = [{"seconds": 20 / each, "cpu_seconds": 10 / each, **counts} for each in speeds]
+    return {"updates": rows, "peak_bytes": 2**30, "idle_share": 0.25}
+
+
+def test_figures_are_those_after_the_warm_up():
+    found = training.figures(make_report(1.0, 16.0, 16.0), warm_up=1)
+    assert found["tokens_per_second"] == pytest.approx(16)
+    assert found["tokens_per_cpu_second"] == pytest.approx(32)
+    assert found["peak_mib"] == 1024
+    rows = [training.figures(make_report(speed), 0) for speed in (8.0, 4.0, 5.0)]
+    expected = {"median": 5.0, "lowest": 4.0, "highest": 8.0}
+    assert training.summary(rows)["tokens_per_second"] == expected
+
+
+def test_flops_are_three_forward_passes(tmp_path):
+    (tmp_path / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(96)))
+    args = options("--data", tmp_path, "--warm-up", 1)
+    found = training.flops(args, "tiny", make_report(1.0, 2.0, 4.0))
+    each = forward_flops(*row_settings("vaswani_tiny"), 100, (1, 5, 10))
+    assert found == pytest.approx(3 * each * 4 / (20 / 2 + 20 / 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "tera"),
+    [("NVIDIA H200", 989), ("NVIDIA H100 PCIe", 756), ("NVIDIA A100-SXM4-80GB", 312)],
+)
+def test_printed_peaks(name, tera):
+    assert training.printed_peak(name) == tera * 1e12
+    assert training.printed_peak("Foo") is None
+
+
+def test_the_watch_ends_a_training_and_measures_idle_time():
+    seen = watch.Watch({"warm_up": 1, "updates": 1, "idle": False, "gpu": False})
+    seen.count(target=5)
+    seen.count(target=2)
+    seen.update()
+    with pytest.raises(watch.Enough):
+        seen.update()
+    assert [row.get("target", 0) for row in seen.rows] == [7, 0]
+    assert watch.covered([(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 1.6)]) == 4.0
+
+
+def test_all_sides_train_the_same_model(tmp_path):
+    (tmp_path / "train.en-de.en.idx").touch()
+    (tmp_path / "dict.en.txt").touch()
+    args = options("--data", tmp_path, "--work", tmp_path / "work", "--precision", "bf16")
+    stock, ours = (training.fairseq_flags(args, side, "big") for side in training.FAIRSEQ)
+    for flag in ("--max-tokens", "--bf16", "--seed", "--lr", "--label-smoothing", "--cpu"):
+        assert flag in stock and flag in ours
+    for flag, value in (("--encoder-layers", "6"), ("--decoder-ffn-embed-dim", "4096")):
+        assert stock[stock.index(flag) + 1] == value
+    assert stock[stock.index("--dropout") + 1] == "0.3"
+    assert "--user-dir" in stock  # fairseq's own bf16 doesn't start
+    args.precision = "fp32"
+    assert "--user-dir" not in training.fairseq_flags(args, "stock", "big")
+    for side in training.PEERS:
+        job = training.job_of(args, side, "big")
+        sizes = {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3, "layers": 6}
+        assert job["size"] == sizes and job["text"][1].endswith("bpe/train.de")
+        assert (FOLDER / "peers" / f"train_{side}.py").is_file()
+        assert "==" in (FOLDER / "peers" / f"requirements-{side}.txt").read_text()
+
+
+def test_a_side_that_fails_is_named_and_the_others_go_on(tmp_path, monkeypatch):
+    def train(args, side, size, idle=False):
+        if side == "eole":
+            raise UserError("pip failed: no wheel")
+        return make_report({"ours": 20.0, "stock": 10.0}[side])
+
+    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(training, "flops", lambda *_: 1e12)
+    args = options("--repetitions", 2, "--warm-up", 0)
+    args.sides, args.idle = ["stock", "eole", "ours"], True
+    table = training.as_table(args, {"tiny": training.compare(args, "tiny")})
+    assert "| tiny | eole | failed: pip failed: no wheel |" in table
+    assert "| tiny | ours | 20 (20 to 20) | 40 | 1,024 |  | 25.0% |" in table
+
+
+def test_synthetic_sentences_are_as_long_as_newstests(tmp_path):
+    folder = training.synthetic_data(tmp_path, 500, sentences=3000)
+    dictionary = Dictionary.load(str(folder / "dict.source.txt"))
+    assert len(dictionary) == 500
+    sides = []
+    for language in ("source", "target"):
+        prefix = str(folder / f"train.source-target.{language}")
+        data = data_utils.load_indexed_dataset(prefix, dictionary)
+        sides.append(data.sizes - 1)
+    # Log-normal: the mean is exp(mu + sigma^2 / 2).
+    assert sides[0].mean() == pytest.approx(1.25 * np.exp(2.85 + 0.54**2 / 2), rel=0.05)
+    assert len(sides[0]) == 3000 and np.corrcoef(*sides)[0, 1] > 0.85
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--data", "absent"), "--data absent: no binarized training data"),
+        (("--precision", "fp16"), "--precision fp16"),
+        (("--updates", 0), "--updates 0: must be at least 1"),
+        (("--threads", -1), "--threads -1: must be at least 1"),
+        (("--vocabulary", 4), "--vocabulary at least 5"),
+        (("--sides", "eole", "--precision", "bf16"), "--sides eole: is compared on a CPU"),
+    ],
+)
+def test_bad_flags(flags, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "synthetic_data", lambda *_: tmp_path)
+    with pytest.raises(UserError, match=message):
+        training.main([str(flag) for flag in (*flags, "--work", tmp_path / "work")])
+
+
+def test_a_command_that_fails_hangs_or_is_interrupted(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="bash failed .exit code 3.: no such thing"):
+        measurement.measure(["bash", "-c", "echo no such thing >&2; exit 3"])
+    with pytest.raises(UserError, match="sleep took more than 0.1 s"):
+        measurement.measure(["sleep", 60], timeout=0.1)
+    found = measurement.measure(
+        ["bash", "-c", "echo $WORD; sleep .1"], None, tmp_path / "x", WORD="a"
+    )
+    assert (tmp_path / "x").read_text() == "a\n" and found.wall > 0.1 and found.peak > 0
+
+    def interrupt(session: int) -> int:
+        raise KeyboardInterrupt
+
+    started: list[subprocess.Popen] = []
+    start = subprocess.Popen
+    monkeypatch.setattr(measurement, "session_memory", interrupt)
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **k: started.append(start(*a, **k)) or started[-1]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        measurement.measure(["sleep", 60])
+    assert started[0].wait(10) == -signal.SIGTERM
+
+
+def test_each_kernel_is_left_out_once():
+    variants = kernels.variants()
+    names = set(variants["without linear"].split(",")) | {"linear"}
+    assert variants["all"] == "on" and variants["plain"] == "off"
+    for name in names:
+        assert set(variants[f"without {name}"].split(",")) == names - {name}
+    assert list(kernels.variants(["linear"])) == ["all", "without linear", "plain"]
+    with pytest.raises(UserError, match="--kernels lin: no such kernel; they are "):
+        kernels.variants(["lin"])
+
+
+def test_ratios_are_those_of_the_same_round():
+    """The machine's speed halves in the second round: no ratio notices."""
+    speeds = iter([100, 80, 40, 50, 40, 20])
+    table = kernels.compare(
+        {"all": "on", "without a": "b", "plain": "off"}, 2, lambda _: next(speeds)
+    )
+    assert table["without a"]["over_all"] == {"median": 0.8, "lowest": 0.8, "highest": 0.8}
+    assert table["plain"]["over_all"]["median"] == 0.4 and table["all"]["speed"] == 75
+
+
+@pytest.mark.slow
+@needs_stock
+def test_training_and_kernels_run(toy_data_bin, tmp_path):
+    small = ("--data", toy_data_bin, "--max-tokens", 100, "--updates", 2, "--warm-up", 1)
+    small += ("--repetitions", 1, "--threads", 1, "--sizes", "debug")
+    done = run_bash(FOLDER / "training.sh", *small, "--work", tmp_path / "a b", "--idle")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "a b" / "result.json").read_text())["sizes"]["debug"]
+    # From weights and dropout of its own, each side's loss is near that of a uniform guess.
+    guess = np.log2(sum(1 for _ in (toy_data_bin / "dict.src.txt").open()) + 4)
+    for side in training.FAIRSEQ:
+        assert found[side]["last_loss"]["median"] == pytest.approx(guess, rel=0.3)
+    assert 0 < found["ours"]["idle_share"] < 1
+    more = ("--sentences", 8, "--kernels", "fused_loss", "--work", tmp_path / "k")
+    done = run_bash(FOLDER / "kernels.sh", *small, *more)
+    assert done.returncode == 0, done.stderr
+    cases = json.loads((tmp_path / "k" / "result.json").read_text())["cases"]
+    assert list(cases) == ["debug, training, 1 threads", "debug, decoding, 1 threads"]
+    flags = ("--work", tmp_path / "failed", "--ours-flags=--no-such")
+    failed = run_bash(FOLDER / "training.sh", *small, *flags)
+    assert "ours | failed: " in failed.stdout and "--no-such" in failed.stdout
+
+
+@pytest.mark.slow
+def test_every_engine_decodes(tmp_path):
+    pytest.importorskip("ctranslate2")
+    trained = TrainedBundle(tmp_path)
+    flags = (
+        "--model",
+        trained.folder / "model.pt",
+        "--data-bin",
+        trained.data,
+        "--subset",
+        "train",
+    )
+    flags += ("--bundle", trained.folder, "--lines", trained.text / "train.src", "--single", 3)
+    flags += ("--work", tmp_path / "w", "--sentences", 24, "--repetitions", 1, "--threads", 1)
+    done = run_bash(FOLDER / "decoding.sh", *flags, "--output-length", 7)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads((tmp_path / "w" / "result.json").read_text())
+    assert {"stock", "ours", "ctranslate2"} <= result["alone"].keys()
+    for row in result["alone"].values():
+        assert row["batch_subwords"] == row["one_subwords"] == 7
+    assert len(result["processes"]) >= 4 and "| search alone |" in done.stdout
+    translated = (tmp_path / "w" / "vaswani translate.txt").read_text().split("\n")[:24]
+    assert sum(map(str.__eq__, translated, trained.lines("train.tgt")[:24])) > 20
+
+
+@pytest.mark.slow
+def test_a_rehearsal_of_the_gpus_parts(tmp_path):
+    done = run_bash(FOLDER / "gpu.sh", "--device", "cpu", "--work", tmp_path, timeout=1500)
+    assert done.returncode == 0, done.stderr
+    report = (tmp_path / "gpu-report.md").read_text(encoding="utf-8")
+    for part in ("| debug | ours |", "| search alone |", "skipped"):
+        assert part in report and part in done.stdout
+
+
+def test_what_a_gpu_is_asked_to_do(tmp_path, monkeypatch):
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=150_000_000_000)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties)
+    monkeypatch.setattr(gpu, "hardly_trained", lambda args, size: f"{size}.pt")
+    none = dict.fromkeys(("sizes", "precision", "max_tokens", "updates", "vocabulary", "sentences"))
+    args = gpu.with_defaults(argparse.Namespace(**vars(options("--device", "gpu")) | none))
+    training_words, decoding_words, tests = (gpu.command_of(args, part) for part in gpu.PARTS)
+    for flag, value in (("--device", "gpu"), ("--precision", "bf16"), ("--max-tokens", 25_000)):
+        assert training_words[training_words.index(flag) + 1] == value
+    assert "--gpu" in decoding_words and "base.pt" in decoding_words and "tests/gpu" in tests
+    assert training.machine("gpu")["gib"] == 139.7
+
+
+def test_a_part_that_fails_is_reported_and_the_others_run(tmp_path, monkeypatch):
+    commands = {
+        "training": ["bash", "-c", "echo no memory >&2; exit 1"],
+        "tests": ["echo", "3 passed"],
+    }
+    monkeypatch.setattr(gpu, "command_of", lambda args, part: commands[part])
+    args = SimpleNamespace(device="cpu", parts=list(commands), work=tmp_path)
+    said, failed = gpu.run_parts(args)
+    assert failed == ["training"] and said["tests"] == "3 passed"
+    report = (tmp_path / "gpu-report.md").read_text()
+    assert "**Failed**: bash failed (exit code 1): no memory" in report and "3 passed" in report
+
+
+def test_without_a_gpu_it_says_so(tmp_path):
+    done = run_bash(FOLDER / "gpu.sh", "--work", tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert_one_line_error(done, "PyTorch finds no GPU", "--device cpu rehearses")
+
+
+def test_start_up(tmp_path):
+    """No ratio is asserted: other programs share the machine."""
+    found = startup.as_table({startup.BASELINE: 2.0, "vaswani x": 0.5}).split("\n")
+    assert found[-1] == "| vaswani x | 0.50 | 0.25 |"
+    flags = ("--only=--help", "--processes", 1, "--warmups", 0, "-o", tmp_path / "values.json")
+    done = run_bash(FOLDER / "startup.sh", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "| vaswani --help | " in done.stdout and (tmp_path / "values.json").is_file()
+
+
+def test_lengths_of_a_search():
+    args = argparse.Namespace(output_length=30)
+    assert decoding.lengths(args) == (30, 0, 30)
+    assert decoding.lengths(argparse.Namespace(output_length=0)) == (1, 1, 50)
