@@ -11,18 +11,16 @@ import torch
 import toy_bundle
 import toy_language_model as toy
 from fairseq import checkpoint_utils, options, tasks
-from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm
 from fairseq_flags import PLUGIN
 
 from tests.conftest import REPO
 from vaswani_plugin.cli.__main__ import command_parser, main
-from vaswani_plugin.figures.perplexity import write_line_scores
 from vaswani_plugin.inference import forced as scoring
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
-from vaswani_plugin.metrics.scored_text import Tokens
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
 
@@ -180,42 +178,6 @@ def test_every_line_is_encoded_once(letters, tmp_path, lm, monkeypatch):
     assert found == lines
     LanguageModel.from_pretrained(letters).perplexity(lines)
     assert found == 2 * lines
-
-
-def test_line_ends_left_out(letters, tmp_path, lm):
-    lines = toy.make_lines(6, seed=6)
-    text = toy.write_lines(tmp_path / "text", lines)
-    counted = lm("--model", letters, "--text", text)
-    skipped = lm("--model", letters, "--text", text, "--line-ends", "skip")
-    row = skipped["results"][0]
-    assert row["tokens"] == sum(map(len, lines)) == counted["results"][0]["tokens"] - 6
-    assert row["bits"] < counted["results"][0]["bits"]
-    assert row["bits_per_word"] == row["without_line_ends"]["bits_per_word"]
-    assert row["bits_per_word"] == pytest.approx(row["bits"] / sum(len(x.split()) for x in lines))
-    assert skipped["text"] == counted["text"]
-
-
-def test_binarized_text_decodes_to_its_counts(letters, data, tmp_path, lm):
-    """A data folder of code_text.py says its coding, so that the words can be counted."""
-    words = sorted(set(toy.WORDS))
-    bundle = toy.write_bundle(tmp_path / "words", TextSettings("words"), words)
-    report = lm("--model", bundle, "--text", data.parent / "test")
-    (tmp_path / "bin").mkdir()
-    for name in ("dict.txt", "preprocessing.json"):
-        (tmp_path / "bin" / name).write_bytes((bundle / name).read_bytes())
-    dictionary = Dictionary.load(str(bundle / "dict.txt"))
-    write_split(tmp_path / "bin" / "test", data.parent / "test", dictionary)
-    from_binary = lm("--model", bundle, "--data-bin", tmp_path / "bin")
-    checkpoint = lm("--model", bundle / "model.pt", "--data-bin", tmp_path / "bin")
-    assert report == from_binary == checkpoint
-
-
-def write_split(prefix: Path, text: Path, dictionary: Dictionary) -> None:
-    """Binarizes a text by fairseq's own functions."""
-    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", len(dictionary))
-    for line in text.read_text().splitlines():
-        builder.add_item(dictionary.encode_line(line, add_if_not_exist=False))
-    builder.finalize(f"{prefix}.idx")
 
 
 @pytest.fixture
@@ -376,27 +338,23 @@ def test_logits_in_chunks_are_the_same(ours, monkeypatch):
     np.testing.assert_allclose(scorer.static(cut, 1000), whole, rtol=1e-12)
 
 
-def test_report_of_everything(data, checkpoints, tmp_path, lm):
+def test_report_of_everything(data, checkpoints, lm):
     test, train = data.parent / "test", data.parent / "train"
     report = lm(
         *("--valid-data", data.parent / "valid"),
         *("--model", checkpoints["ours"], "--data-bin", data, "--text", test, "--dynamic"),
         *("--dynamic-rate", 0.2, "--dynamic-decay", 0.01, "--baselines", "--train-data", train),
-        *(data, "--line-scores", tmp_path / "lines.tsv", "--figure", 7, "bits-per-word"),
+        *("--figure", 7, "bits-per-word"),
     )
-    assert set(report) == {
-        *("text", "windows", "line_ends", "dynamic", "dynamic_gain", "results", "warnings")
-    }
+    assert set(report) == {*("text", "windows", "dynamic", "dynamic_gain", "results", "warnings")}
     names = [(row["name"], row["coding"]) for row in report["results"]]
     assert names == [
-        *((name, coding) for coding in ("words", "tokens") for name in ORDERS),
+        *((name, "words") for name in ORDERS),
         *(("model", "tokens"), ("model, dynamic", "tokens"), ("figure", "")),
     ]
     of_baselines = {"training_perplexity", "validation_perplexity"}
-    assert all(set(row) == ROW_KEYS | of_baselines for row in report["results"][:6])
-    assert all(set(row) == ROW_KEYS for row in report["results"][6:])
-    for row in report["results"][:6]:  # the model's tokens are words here: the same n-grams
-        assert row["training_perplexity"] > 1 and row["validation_perplexity"] > 1
+    assert all(set(row) == ROW_KEYS | of_baselines for row in report["results"][:3])
+    assert all(set(row) == ROW_KEYS for row in report["results"][3:])
     trigram = report["results"][2]
     assert trigram["training_perplexity"] < 0.8 * trigram["validation_perplexity"]
     assert trigram["validation_perplexity"] == pytest.approx(
@@ -419,27 +377,12 @@ def test_report_of_everything(data, checkpoints, tmp_path, lm):
     assert report["dynamic_gain"]["perplexity"] == pytest.approx(gain)
     assert report["dynamic"] == {"rate": 0.2, "decay": 0.01} and gain != 0
     assert figure["perplexity_per_word"] == pytest.approx(128)
-    header, *lines = [x.split("\t") for x in (tmp_path / "lines.tsv").read_text().splitlines()]
-    assert header == ["line", "tokens", "bits", "perplexity", "dynamic_bits", "dynamic_perplexity"]
-    assert [int(row[1]) for row in lines] == [len(x.split()) + 1 for x in text.splitlines()]
-    for column, row in ((2, static), (4, dynamic)):
-        assert sum(float(line[column]) for line in lines) == pytest.approx(row["bits"], rel=1e-6)
-
-
-def test_line_scores_by_hand(tmp_path):
-    """One line without a token, as a text binarized without line ends may have."""
-    is_end = np.array([False, True, False, False, True])
-    tokens = Tokens(np.array([4, 2, 5, 6, 2]), np.array([2, 0, 3]), is_end, 0)
-    write_line_scores(tmp_path / "lines", tokens, ~is_end, [-math.log(2) * np.arange(1.0, 6)])
-    rows = [line.split("\t") for line in (tmp_path / "lines").read_text().splitlines()]
-    expected = [(1, 1, 1, 2), (2, 0, 0, 1), (3, 2, 3 + 4, 2**3.5)]
-    for row, values in zip(rows[1:], expected, strict=True):
-        assert [float(cell) for cell in row] == pytest.approx(values, abs=1e-6)
 
 
 def test_text_report(data, checkpoints, capsys):
     arguments = ["--model", checkpoints["ours"], "--data-bin", data, "--baselines", "--dynamic"]
-    assert main(["lm", "--cpu", *map(str, arguments), "--text", str(data.parent / "test")]) == 0
+    arguments += ["--train-data", data.parent / "train", "--text", data.parent / "test"]
+    assert main(["lm", "--cpu", *map(str, arguments)]) == 0
     shown = capsys.readouterr()
     assert "Windows: 32 tokens, of which up to 0 are context" in shown.out
     heading = "training text    validation text    this text"
@@ -638,10 +581,6 @@ BAD = {
         "--threads needs --model PATH",
     ),
     "no words": ([*"--baselines --data-bin DATA --train-data TEXT".split()], "give --text FILE as"),
-    "no tokens": (
-        [*"--baselines --text TEXT --train-data DATA".split()],
-        "need --model or --data-",
-    ),
     "rate": ([*"--model OURS --data-bin DATA --dynamic-rate 1".split()], "need --dynamic"),
     "decay": ([*"--model OURS --data-bin DATA --dynamic --dynamic-decay 2".split()], "all the way"),
     "unit": ([*"--figure 1 bits --counts 1 2".split()], "the unit must be one of bits-per-word"),
@@ -702,26 +641,11 @@ def test_numbers_out_of_range(arguments, capsys):
     assert stop.value.code == 2 and arguments[0] in capsys.readouterr().err
 
 
-def test_line_scores_do_not_replace_the_text(places, tmp_path, capsys):
-    text = toy.write_lines(tmp_path / "text", ["ba be"])
-    arguments = ["--model", places["LETTERS"], "--text", text, "--line-scores", text]
-    assert main(["lm", "--cpu", *map(str, arguments)]) == 1
-    assert "--line-scores: " in capsys.readouterr().err and text.read_text() == "ba be\n"
-
-
-def test_a_failed_run_leaves_no_line_scores(data, checkpoints, tmp_path, capsys):
-    arguments = ["--model", checkpoints["ours"], "--data-bin", data, "--dynamic"]
-    arguments += ["--dynamic-rate", "1e30", "--line-scores", tmp_path / "lines"]
-    assert main(["lm", "--cpu", *map(str, arguments)]) == 1
-    assert "fell apart" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_flags_stay():
     flags = {action.option_strings[-1] for action in command_parser("lm")._actions}
     assert flags == {
-        *("--help", "--model", "--text", "--data-bin", "--split", "--line-ends", "--format"),
+        *("--help", "--model", "--text", "--data-bin", "--split", "--format"),
         *("--tokens-per-sample", "--context-window", "--batch-tokens", "--dynamic"),
         *("--dynamic-rate", "--dynamic-decay", "--baselines", "--train-data", "--figure"),
-        *("--counts", "--line-scores", "--cpu", "--threads", "--carry-state", "--valid-data"),
+        *("--counts", "--cpu", "--threads", "--carry-state", "--valid-data"),
     }

@@ -7,19 +7,17 @@ from pathlib import Path
 from vaswani_plugin.cli import _flags as flags
 from vaswani_plugin.cli._types import non_negative_float, non_negative_int, positive_int
 from vaswani_plugin.metrics.perplexity import FIGURES, as_text, finite
-from vaswani_plugin.text.outputs import check_outputs
 
 HELP = "perplexity of a language model per token, word, character and byte, and of n-gram baselines"
 EXAMPLE = "vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt"
 SPLIT, RATE, DECAY, BATCH = "test", 0.01, 0.001, 4096
-OF_MODEL = "dynamic line_scores carry_state tokens_per_sample context_window batch_tokens threads"
-LINE_ENDS = "score line ends as words, as published for wikitext, or skip them (default: score)"
+OF_MODEL = "dynamic carry_state tokens_per_sample context_window batch_tokens threads"
 BATCH_TOKENS = f"most tokens in a batch, padding included (default: {BATCH})"
 WINDOW = "tokens of a window, context included (default: as in the model's training)"
 CONTEXT = "the first N tokens of a window are context only, as in fairseq-eval-lm (default: 0)"
 DRIFT = f"after each window, move the weights back by this fraction, 0 to 1 (default: {DECAY})"
-TRAIN_DATA = "text files for baselines of words, or a binarized folder (default: --data-bin)"
-VALID_DATA = "validation text for baselines of words (of a binarized folder: its split valid)"
+TRAIN_DATA = "text files whose words the baselines count"
+VALID_DATA = "validation text for the baselines"
 NOTHING = "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT"
 CARRY = "vaswani_lm_lstm keeps its state from window to window, instead of --context-window"
 
@@ -32,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text("--text", type=Path, metavar="FILE", help="raw text, plain or .gz")
     text("--data-bin", type=Path, metavar="DIR", help="binarized text of one language")
     text("--split", help=f"split of --data-bin (default: {SPLIT})")
-    text("--line-ends", choices=["score", "skip"], default="score", help=LINE_ENDS)
     text("--tokens-per-sample", type=positive_int, metavar="N", help=WINDOW)
     text("--context-window", type=non_negative_int, metavar="N", help=CONTEXT)
     text("--carry-state", action="store_true", help=CARRY)
@@ -49,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compared("--figure", nargs=2, metavar=("VALUE", "UNIT"), help=figure)
     sizes = {"metavar": ("WORDS", "CHARACTERS"), "help": "sizes of the figure's text, if no --text"}
     compared("--counts", type=positive_int, nargs=2, **sizes)
-    add("--line-scores", type=Path, metavar="FILE", help="write each line's bits and perplexity")
     flags.add_device(parser)
     flags.add_format(parser)
 
@@ -60,7 +56,7 @@ def check_flags(args: argparse.Namespace) -> None:
     Raises:
         ValueError: names the flag and what it goes with.
     """
-    data, text = args.train_data or args.data_bin, args.text or args.data_bin or args.counts
+    text = args.text or args.data_bin or args.counts
     is_rated = (args.dynamic_rate, args.dynamic_decay) != (None, None)
     scored, counted = args.model or args.baselines, args.train_data or args.valid_data
     of_model = [name for name in OF_MODEL.split() if getattr(args, name) not in (None, False)]
@@ -72,7 +68,10 @@ def check_flags(args: argparse.Namespace) -> None:
         (args.split is not None and not args.data_bin, "--split needs --data-bin DIR"),
         *((not args.model, f"--{name.replace('_', '-')} needs --model PATH") for name in of_model),
         (is_rated and not args.dynamic, "--dynamic-rate and --dynamic-decay need --dynamic"),
-        (args.baselines and not data, "--baselines needs --train-data PATH, which it counts"),
+        (
+            args.baselines and not args.train_data,
+            "--baselines needs --train-data PATH, which it counts",
+        ),
         (counted and not args.baselines, "--train-data and --valid-data go with --baselines"),
         (args.carry_state and args.context_window, "--carry-state: leave --context-window out"),
     ]
@@ -88,7 +87,6 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     check_flags(args)
-    check_outputs("--line-scores", [args.line_scores], [args.text])
     from vaswani_plugin.figures.perplexity import DynamicEvaluation, Scoring, make_report
     from vaswani_plugin.inference.language_model import LanguageModel
     from vaswani_plugin.metrics.perplexity import TextCounts
@@ -99,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         place = {"data": args.data_bin, "device": flags.chosen_device(args)}
         model = LanguageModel.from_pretrained(args.model, **place)
     if not args.counts:
-        known = (model.text_knowledge() if model else {}) | {"skips_ends": args.line_ends == "skip"}
+        known = model.text_knowledge() if model else {}
         text = read_scored_text(args.text, args.data_bin, args.split or SPLIT, **known)
     rate = RATE if args.dynamic_rate is None else args.dynamic_rate
     decay = DECAY if args.dynamic_decay is None else args.dynamic_decay
@@ -107,9 +105,8 @@ def run(args: argparse.Namespace) -> int:
     cut = args.tokens_per_sample, args.context_window or 0, args.batch_tokens or BATCH
     report = make_report(
         text,
-        args.line_ends,
-        model and Scoring(model, *cut, dynamic, args.line_scores, args.carry_state),
-        (args.train_data or [args.data_bin]) if args.baselines else [],
+        model and Scoring(model, *cut, dynamic, args.carry_state),
+        args.train_data,
         args.valid_data,
         args.figure,
         args.counts and TextCounts(0, *args.counts, 0),

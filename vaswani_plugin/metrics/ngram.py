@@ -1,4 +1,4 @@
-"""Baselines of a language model: uniform, unigram, trigram, over words or the model's tokens.
+"""Baselines of a language model: uniform, unigram, trigram, over words.
 
 The n-gram model is interpolated modified Kneser-Ney (Chen & Goodman 1999): a discount D_1, D_2 or
 D_3+ is subtracted from each count, and the discounted mass of a context goes to the next lower
@@ -13,8 +13,7 @@ Axes: N tokens, G distinct n-grams of an order, C distinct contexts.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vaswani_plugin.metrics.perplexity import (
-    TextCounts,
     count_text,
     cross_entropy_rate,
     perplexity,
@@ -31,17 +29,12 @@ from vaswani_plugin.metrics.perplexity import (
 from vaswani_plugin.metrics.scored_text import (
     UNKNOWN_WORD,
     ScoredText,
-    Tokens,
     number_lines,
-    read_binary,
     read_text,
     unknown_warning,
 )
-from vaswani_plugin.text.dictionary import load_text_dictionary
 
 ORDERS = {"uniform": 0, "unigram": 1, "trigram": 3}
-TRAINING, VALIDATION = "training_perplexity", "validation_perplexity"
-"""Keys of the report, and the texts whose perplexities they are."""
 Discounts = tuple[float, float, float]
 FALLBACK_DISCOUNTS: Discounts = (0.5, 1.0, 1.5)
 """Used where the counts of counts give no discounts, as for a vocabulary of 65 characters."""
@@ -55,7 +48,6 @@ class NgramModel:
         order: 3 for trigrams; 0 is the uniform distribution.
         vocabulary: number of different tokens.
         start: the token before the first one, such as the end of a line.
-        discounts: D_1, D_2 and D_3+ of each order from 1 on; estimated from the counts when None.
 
     Raises:
         ValueError: no text; a token outside the vocabulary; too many n-grams for 64-bit numbers.
@@ -67,7 +59,6 @@ class NgramModel:
         order: int,
         vocabulary: int,
         start: int,
-        discounts: Sequence[Discounts] | None = None,
     ) -> None:
         tokens = _checked(tokens, vocabulary)
         if vocabulary ** max(order, 1) > np.iinfo(np.int64).max:
@@ -76,9 +67,8 @@ class NgramModel:
         self._orders: list[tuple[NDArray, ...]] = []  # from the lowest one; see _estimate
         occurrences = self._ngrams(tokens, order)
         for length in range(order, 0, -1):
-            given = None if discounts is None else discounts[length - 1]
             ngrams, counts = np.unique(occurrences, return_counts=True)
-            self._orders.insert(0, self._estimate(ngrams, counts, given))
+            self._orders.insert(0, self._estimate(ngrams, counts))
             occurrences = ngrams % vocabulary ** (length - 1)  # each once: contexts are counted
 
     def _ngrams(self, tokens: NDArray[np.int64], length: int) -> NDArray[np.int64]:
@@ -89,11 +79,9 @@ class NgramModel:
             packed = packed * self.vocabulary + padded[offset : offset + len(tokens)]
         return packed
 
-    def _estimate(
-        self, ngrams: NDArray, counts: NDArray, given: Discounts | None
-    ) -> tuple[NDArray, ...]:
+    def _estimate(self, ngrams: NDArray, counts: NDArray) -> tuple[NDArray, ...]:
         """n-grams (G,), counts (G,), discounts (4,); contexts (C,), their totals and left mass."""
-        discounts = np.array([0.0, *(estimate_discounts(counts) if given is None else given)])
+        discounts = np.array([0.0, *estimate_discounts(counts)])
         contexts, first = np.unique(ngrams // self.vocabulary, return_index=True)
         taken = discounts[np.minimum(counts, 3)]
         sums = np.add.reduceat(counts, first), np.add.reduceat(taken, first)
@@ -155,90 +143,39 @@ def baselines(
 ) -> Iterator[dict[str, Any]]:
     """The report's rows of all baselines; warnings are appended to `scored.warnings`.
 
-    A row also has the perplexity a token on the training text, `training_perplexity`, and on
+    A row also has the perplexity a word on the training text, `training_perplexity`, and on
     validation text, `validation_perplexity` (None without one): an n-gram model knows its training
     text far better than any other.
 
     Args:
         scored: the text to score.
-        paths: training data: text files, of which words are counted, or data-bin folders, of which
-            the tokens of the split `train` are counted. A folder's split `valid` is its validation
-            text, where it has one.
-        validation: text for the baselines of words; None: there is none.
+        paths: training texts, of which words are counted.
+        validation: another text; None: there is none.
 
     Raises:
-        ValueError: the training data don't fit the text.
+        ValueError: the text to score isn't known, or a text is empty.
         OSError: a file can't be read.
     """
     for path in paths:
-        if path.is_dir():
-            yield from _of_tokens(scored, path)
-        else:
-            yield from _of_words(scored, path, validation)
-
-
-def _of_words(scored: ScoredText, path: Path, validation: Path | None) -> Iterator[dict[str, Any]]:
-    if scored.lines is None:
-        raise ValueError(f"{path}: baselines of words need the words: give --text FILE as well")
-    train = read_text(path)
-    words = dict.fromkeys(word for line in train for word in line.split())
-    indices = {word: number for number, word in enumerate(words)}
-    # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
-    unknown, end = indices.setdefault(UNKNOWN_WORD, len(indices)), len(indices)
-    number = lambda lines: number_lines(lines, indices, unknown, end)  # noqa: E731
-    tokens = number(scored.lines)
-    scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
-    counts = count_text(" ".join(line.split()) for line in scored.lines)
-    texts = {TRAINING: number(train)}
-    if validation is not None:
-        texts[VALIDATION] = number(read_text(validation))
-    yield from _rows(scored, tokens, ("words", counts), texts, end + 1, end)
-
-
-def _of_tokens(scored: ScoredText, path: Path) -> Iterator[dict[str, Any]]:
-    if scored.tokens is None:
-        raise ValueError(f"{path}: baselines of tokens need --model or --data-bin beside --text")
-    if load_text_dictionary(path) != scored.dictionary:
-        raise ValueError(f"{path} was binarized with another dictionary than the text to score")
-    # <s> and <pad>, the first two rows, never occur in text, so they get no probability.
-    first = scored.dictionary.eos()
-
-    def shifted(tokens: Tokens) -> Tokens:
-        return replace(tokens, numbers=tokens.numbers - first)
-
-    texts = {TRAINING: shifted(read_binary(path, "train", scored.dictionary))}
-    if (path / "valid.idx").is_file():
-        texts[VALIDATION] = shifted(read_binary(path, "valid", scored.dictionary))
-    what = scored.coding, scored.counts
-    rows = len(scored.dictionary) - first
-    yield from _rows(scored, shifted(scored.tokens), what, texts, rows, 0)
-
-
-def _rows(
-    scored: ScoredText,
-    tokens: Tokens,
-    what: tuple[str, TextCounts | None],
-    texts: dict[str, Tokens],
-    vocabulary: int,
-    end: int,
-) -> Iterator[dict[str, Any]]:
-    """One row a baseline.
-
-    Args:
-        scored: says whether line ends are scored.
-        tokens: to score.
-        what: kind of token, and the counts of the text.
-        texts: the training text, by which the n-grams are counted, and the validation text.
-        vocabulary: number of different tokens.
-        end: number of the line end.
-    """
-    coding, counts = what
-    for name, order in ORDERS.items():
-        model = NgramModel(texts[TRAINING].numbers, order, vocabulary, start=end)
-        others: dict[str, float | None] = {TRAINING: None, VALIDATION: None}
-        for kind, text in texts.items():
-            log_p = model.log_probabilities(text.numbers)[scored.mask(text)]
-            others[kind] = perplexity(cross_entropy_rate(log_p) / math.log(2))
-        log_p = model.log_probabilities(tokens.numbers)[scored.mask(tokens)]
-        details = {"unknown": tokens.unknown, **others}
-        yield result(name, coding, log_p, scored.divisors(counts), **details)
+        if scored.lines is None:
+            raise ValueError("baselines are over words: give --text FILE as well")
+        counts = count_text(" ".join(line.split()) for line in scored.lines)
+        train = read_text(path)
+        words = dict.fromkeys(word for line in train for word in line.split())
+        indices = {word: number for number, word in enumerate(words)}
+        # The end of a line is no word, not even </s>; an unknown word is the text's own <unk>.
+        unknown, end = indices.setdefault(UNKNOWN_WORD, len(indices)), len(indices)
+        tokens = number_lines(scored.lines, indices, unknown, end)
+        scored.warnings.extend(unknown_warning(f"the words of {path}", tokens))
+        texts = {"training_perplexity": train}
+        texts["validation_perplexity"] = [] if validation is None else read_text(validation)
+        numbered = {k: number_lines(lines, indices, unknown, end) for k, lines in texts.items()}
+        for name, order in ORDERS.items():
+            model = NgramModel(numbered["training_perplexity"].numbers, order, end + 1, start=end)
+            others: dict[str, float | None] = dict.fromkeys(texts)
+            for kind, text in numbered.items():
+                if len(text.numbers):
+                    log_p = model.log_probabilities(text.numbers)
+                    others[kind] = perplexity(cross_entropy_rate(log_p) / math.log(2))
+            log_p = model.log_probabilities(tokens.numbers)
+            yield result(name, "words", log_p, counts, unknown=tokens.unknown, **others)

@@ -25,11 +25,10 @@ HEADERS = (
     *("", "coding", "nats/token", "ppl/token", "bits/token", "ppl/word", "bits/word"),
     *("bits/character", "bits/byte", "ppl/word *"),
 )
-LINE_ENDS = {
-    "score": "Line ends are predicted, and each counts as a word, a character and a byte (the "
-    "convention of published figures).\n* The same bits over the words alone.",
-    "skip": "Line ends are not scored, and count as nothing.",
-}
+LINE_ENDS = (
+    "Line ends are predicted, and each counts as a word, a character and a byte (the convention of "
+    "published figures).\n* The same bits over the words alone."
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def result(
         name: of the row.
         coding: kind of token: words, BPE, characters.
         log_probabilities: natural logarithms, (N,), of the tokens that are scored.
-        counts: of the text, with 0 lines if line ends are not scored; None: not known.
+        counts: of the text; None: not known.
         details: more keys of the row.
 
     Raises:
@@ -213,7 +212,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
 
     yield tabulate(rows, headers=HEADERS, disable_numparse=True, colalign=("left", "left"))
     yield ""
-    yield LINE_ENDS[report["line_ends"]]
+    yield LINE_ENDS
     yield from _overfitting_lines(report["results"])
     gain = report["dynamic_gain"]
     if gain is not None:

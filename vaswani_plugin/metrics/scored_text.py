@@ -26,14 +26,12 @@ class Tokens:
     Args:
         numbers: (N,).
         sizes: tokens of each line, its end included; they sum to N.
-        is_end: which tokens are line ends, (N,).
         unknown: number of <unk> that do not come from an <unk> in the text itself. For binarized
             text without its raw text, every <unk> counts.
     """
 
     numbers: NDArray[np.int64]
     sizes: NDArray[np.int64]
-    is_end: NDArray[np.bool_]
     unknown: int
 
 
@@ -46,7 +44,6 @@ class ScoredText:
         lines: the text; None where it isn't known.
         counts: of the part of the text that the tokens represent.
         coding: kind of token: words, BPE, characters.
-        skips_ends: whether line ends are left out of the scores.
         warnings: for the report.
     """
 
@@ -55,16 +52,7 @@ class ScoredText:
     lines: list[str] | None
     counts: TextCounts | None
     coding: str
-    skips_ends: bool
     warnings: list[str]
-
-    def mask(self, tokens: Tokens) -> NDArray[np.bool_]:
-        """Mask of the tokens that are scored, (N,)."""
-        return ~tokens.is_end if self.skips_ends else np.full(len(tokens.numbers), True)
-
-    def divisors(self, counts: TextCounts | None) -> TextCounts | None:
-        """The counts that bits are divided by: without line ends where these aren't scored."""
-        return replace(counts, lines=0) if counts and self.skips_ends else counts
 
 
 def read_scored_text(
@@ -73,7 +61,6 @@ def read_scored_text(
     split: str = "test",
     dictionary: Dictionary | None = None,
     pipeline: Pipeline | None = None,
-    skips_ends: bool = False,
     saw_lines_apart: bool = False,
 ) -> ScoredText:
     """Read the text to score; `text`, `data_bin` or both must be given.
@@ -84,7 +71,6 @@ def read_scored_text(
         split: of that folder.
         dictionary: of the model; None: there is no model, or `data_bin` has its dictionary.
         pipeline: of the model; None: there is none, or its coding isn't known.
-        skips_ends: leave line ends out of the scores.
         saw_lines_apart: the model was trained on separate lines, which gives a warning.
 
     Raises:
@@ -98,10 +84,7 @@ def read_scored_text(
     if data_bin is not None:
         dictionary = dictionary or load_text_dictionary(data_bin)
         tokens = read_binary(data_bin, split, dictionary)
-        if lines is None and pipeline is not None:
-            lines = decode(tokens, dictionary, pipeline)
-            counts = count_text(lines)
-        elif lines is not None and text is not None:
+        if lines is not None and text is not None:
             tokens = _of_the_text(tokens, lines, f"{data_bin / split}", text)
     elif pipeline is not None and lines is not None and dictionary is not None:
         encoded = [pipeline.encode(line) for line in lines]
@@ -120,7 +103,7 @@ def read_scored_text(
     if tokens is not None:
         warnings += unknown_warning("the model's coding", tokens)
     coding = getattr(pipeline.settings, "coding", "tokens") if pipeline else "tokens"
-    return ScoredText(tokens, dictionary, lines, counts, coding, skips_ends, warnings)
+    return ScoredText(tokens, dictionary, lines, counts, coding, warnings)
 
 
 def _of_the_text(tokens: Tokens, lines: list[str], split: str, text: Path) -> Tokens:
@@ -165,7 +148,7 @@ def number_lines(
         numbers += [*found, end]
         sizes.append(len(found) + 1)
     stream = np.array(numbers, np.int64)
-    return Tokens(stream, np.array(sizes, np.int64), stream == end, lost)
+    return Tokens(stream, np.array(sizes, np.int64), lost)
 
 
 def number_by(dictionary: Dictionary, lines: Iterable[str]) -> Tokens:
@@ -207,19 +190,7 @@ def read_binary(folder: Path, split: str, dictionary: Dictionary) -> Tokens:
             "rows: binarize the text again with the model's dictionary"
         )
     unknown = int(np.count_nonzero(numbers == dictionary.unk()))
-    is_end = numbers == dictionary.eos()
-    return Tokens(numbers, sizes, is_end, unknown)
-
-
-def decode(tokens: Tokens, dictionary: Dictionary, pipeline: Pipeline) -> list[str]:
-    """The lines of text that tokens represent."""
-    symbols = np.array(dictionary.symbols, object)[tokens.numbers]
-    lines, start = [], 0
-    for stop in np.cumsum(tokens.sizes):
-        kept = symbols[start:stop][~tokens.is_end[start:stop]]
-        lines.append(pipeline.decode(" ".join(kept)))
-        start = stop
-    return lines
+    return Tokens(numbers, sizes, unknown)
 
 
 def count_represented(
