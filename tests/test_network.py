@@ -25,7 +25,7 @@ LOADERS = re.compile(r"\b(nltk\.download|torch\.hub|load_state_dict_from_url|hf_
 TOOLS = re.compile(r"(?:^|[\s;|&(])(curl|wget|nc|ssh|scp|rsync|ftp|git clone|git fetch)\s|/dev/tcp")
 ADDRESS = re.compile(r"https?://[\w./%*{}$-]+")
 LOCK = PLUGIN / "fairseq_plugin" / "training" / "checkpoints.py"
-SERVING = {PLUGIN / "serving", REPO / "recipes" / "benchmarks" / "serving.py"}
+SERVING = {PLUGIN / "serving"}
 
 REFUSE = """
 import os, sys
