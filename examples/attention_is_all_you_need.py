@@ -219,7 +219,8 @@ print(f"{sum(p.numel() for p in base.parameters()):,}")
 # ## 4 Why self-attention
 #
 # Table 1, for a sentence of 30 tokens and a width of 512, with a kernel of 3 and a neighbourhood
-# of 8:
+# of 8. (The convolution's path is that of dilated kernels; with contiguous ones, as in ConvS2S, it
+# is n / k.)
 
 # %%
 from vaswani_plugin.metrics.complexity import table_1

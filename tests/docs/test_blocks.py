@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import preloaded
 import pytest
 from toy_bundle import write_toy_bundle
 
@@ -201,24 +200,23 @@ def pages_to_run() -> dict[str, list[Block]]:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory) -> str:
     """PATH, with commands of fairseq that add `ADDED` to their flags."""
-    preloaded_programs, own = Path(preloaded.commands()), tmp_path_factory.mktemp("programs")
+    own, installed = tmp_path_factory.mktemp("programs"), Path(sys.executable).parent
     for name, flags in ADDED.items():
-        program = preloaded_programs / name
-        program = program if program.exists() else Path(sys.executable).with_name(name)
-        (own / name).write_text(f'#!/bin/sh\nexec {program} "$@" {flags}\n')
+        (own / name).write_text(f'#!/bin/sh\nexec {installed / name} "$@" {flags}\n')
         (own / name).chmod(0o755)
-    folders = (own, preloaded_programs, Path(sys.executable).parent, os.environ["PATH"])
-    return os.pathsep.join(map(str, folders))
+    return os.pathsep.join(map(str, (own, installed, os.environ["PATH"])))
 
 
 def prepare_training(folder: Path, data_bin: Path) -> None:
-    """What a reader has at hand: a checkout, a binarized corpus, a text."""
+    """What a reader has at hand: a checkout, a binarized corpus, texts."""
     for name in ("vaswani_plugin", "recipes"):
         (folder / name).symlink_to(REPO / name)
     (folder / "DATA_BIN").symlink_to(data_bin)
     write_toy_corpus(folder)
     for split in ("train", "valid", "test"):
-        (folder / f"{split}.src").rename(folder / split)
+        for made, name in (("src", "en"), ("tgt", "de"), ("src", "")):
+            text = (folder / f"{split}.{made}").read_text(encoding="utf-8")
+            (folder / f"{split}.{name}".rstrip(".")).write_text(text, encoding="utf-8")
 
 
 def small(code: str) -> str:
@@ -246,6 +244,8 @@ def test_blocks_run(page, folder, programs, toy_data_bin):
             command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
         if re.search(r"^fairseq-(hydra-)?train", block.code, re.MULTILINE):
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        if "--destdir DATA_BIN" in block.code:
+            (folder / "DATA_BIN").unlink()
         done = subprocess.run(
             command,
             capture_output=True,

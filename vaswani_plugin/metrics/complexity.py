@@ -89,8 +89,9 @@ def as_text(result: dict[str, Any]) -> str:
     lines += [tabulate(table, headers="keys", disable_numparse=True), ""]
     lines.append(
         f"Self-attention costs {n / d:.3g} times what the recurrent layer does (n / d), "
-        f"{n / r:.3g} times what the restricted one does (n / r). A convolution needs "
-        f"{layers_to_join(n, k)} layers to join all positions."
+        f"{n / r:.3g} times what the restricted one does (n / r). A convolution joins all "
+        f"positions after {layers_to_join(n, k)} layers if its kernels are dilated, as in the table, and "
+        f"after about n / k = {n / k:.3g} if they are contiguous, as in ConvS2S."
     )
     if "measured" in result:
         lines += ["", _measured_text(result["measured"])]

@@ -58,7 +58,8 @@ class MultiHeadAttention(nn.Module):
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
     One projection holds the h matrices W_i^Q, concatenated; likewise for keys and values.
-    d_k and d_v can be chosen freely, as rows (A) and (B) of Table 3 need.
+    d_k and d_v can be chosen freely: row (B) of Table 3 has d_k other than d_model / h. The biases
+    of the four projections are not in the equations; the counts that the paper prints need them.
 
     Args:
         d_model: width of queries, keys, values and output.

@@ -24,7 +24,7 @@ def padding_mask(tokens: Tensor, padding_idx: int) -> Tensor:
 def causal_mask(
     queries: int, keys: int, window: int = 0, device: torch.device | None = None
 ) -> Tensor:
-    """Hide the future: "masking out all values which correspond to illegal connections".
+    """Hide the future: mask out all values "which correspond to illegal connections" (3.2.3).
 
     The queries are the last `queries` of the `keys` positions. So one function serves training
     (queries = keys) and incremental decoding (one query, all keys so far).

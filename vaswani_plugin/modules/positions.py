@@ -82,7 +82,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Table 3 (E): "learned positional embedding instead of sinusoids".
+    """Table 3 (E): learned "positional embedding instead of sinusoids".
 
     Args:
         max_positions: rows of the table.

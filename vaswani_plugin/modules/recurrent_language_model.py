@@ -2,7 +2,7 @@
 
 The lecture notes compare the Transformer with an "LSTM + dropout". This is that of Merity et al.
 (2017, "Regularizing and Optimizing LSTM Language Models"), with the five kinds of dropout of their
-section 4:
+sections 2 and 4:
 
     x_0 = locked(words(E)[tokens] s)      words: whole rows of E; locked: one mask for all steps
     x_n = LSTM_n(x_{n-1}; W, drop(U))     drop: single weights from state to state
@@ -33,14 +33,14 @@ RECURRENT_WEIGHT = "weight_hh_l0"
 
 
 class Dropouts(NamedTuple):
-    """Probabilities of dropping, each from 0 to 1 (Merity et al. 2017, sections 2 and 4.3).
+    """Probabilities of dropping, each from 0 to 1 (Merity et al. 2017).
 
     Attributes:
-        outputs: an element of the last layer's output, in all steps of a text.
-        hidden: an element of another layer's output, in all steps.
-        inputs: an element of the embedded words, in all steps.
-        words: a word, wherever it stands in the batch.
-        weights: a weight between the states of a layer.
+        outputs: an element of the last layer's output, in all steps of a text (section 4.2).
+        hidden: an element of another layer's output, in all steps (4.2).
+        inputs: an element of the embedded words, in all steps (4.2).
+        words: a word, wherever it stands in the batch (4.3).
+        weights: a weight between the states of a layer (weight-drop, section 2).
     """
 
     outputs: float = 0.0

@@ -1,0 +1,42 @@
+"""The page of errors quotes messages that the program really has."""
+
+import re
+from pathlib import Path
+
+import fairseq
+import pytest
+
+from tests.conftest import REPO
+
+PAGE = REPO / "docs" / "how-to" / "errors.md"
+FOLDERS = (REPO / "vaswani_plugin", REPO / "recipes", Path(fairseq.__file__).parent)
+BETWEEN = re.compile(r'"\s*f?"|\{[^{}"]*\}|\$\w+|\$\{[^}]*\}|…')
+"""What stands between the words of a message in the code: two literals that follow each other, values."""
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", BETWEEN.sub("", text))
+
+
+@pytest.fixture(scope="module")
+def sources() -> str:
+    files = (p for folder in FOLDERS for e in ("py", "sh") for p in sorted(folder.rglob(f"*.{e}")))
+    return "\n".join(plain(path.read_text(encoding="utf-8")) for path in files)
+
+
+def messages() -> list[str]:
+    """The first column's quotations."""
+    rows = re.findall(r"^\| (`.*?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return [quoted for row in rows for quoted in re.findall(r"`([^`]+)`", row)]
+
+
+@pytest.mark.parametrize("message", messages())
+def test_a_message_of_the_page_is_in_the_code(message, sources):
+    if message.startswith(("KeyError", "FileNotFoundError")):  # Python's own text
+        message = message.partition(":")[0]
+    known = plain(message.removeprefix("env: ")).strip()
+    assert len(known) > 7 and known in sources
+
+
+def test_the_page_has_the_ten_that_people_meet():
+    assert len(messages()) >= 10

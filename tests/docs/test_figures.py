@@ -1,0 +1,71 @@
+"""The figures of docs/results.md are those of the records in docs/evidence; README's are results'.
+
+`docs/evidence/figures.tsv` says where in a record a figure stands.
+"""
+
+import csv
+import json
+import re
+import statistics
+
+import pytest
+
+from tests.conftest import REPO
+
+EVIDENCE = REPO / "docs" / "evidence"
+FIGURE = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def places() -> list[tuple[str, str, str]]:
+    """Figure, record and place of every line."""
+    with (EVIDENCE / "figures.tsv").open(encoding="utf-8") as stream:
+        return [tuple(row) for row in csv.reader(stream, delimiter="\t") if row[0][0] != "#"]
+
+
+def value_at(record: object, place: str) -> float:
+    """`a > b` is an entry of an entry, `x / y` a quotient and `x - y` a difference of two places."""
+    for sign in (" / ", " - "):
+        left, found, right = place.partition(sign)
+        if found:
+            one, two = value_at(record, left), value_at(record, right)
+            return one / two if sign == " / " else one - two
+    for key in place.split(" > "):
+        record = record[int(key)] if isinstance(record, list) else record[key]
+    return statistics.mean(record) if isinstance(record, list) else record
+
+
+def result_rows() -> list[list[str]]:
+    """The cells of each row of the table of results."""
+    text = (REPO / "docs" / "results.md").read_text(encoding="utf-8")
+    return [line.strip("|\n ").split(" | ") for line in text.split("\n") if "](evidence/" in line]
+
+
+@pytest.mark.parametrize(("figure", "name", "place"), places())
+def test_a_figure_is_its_records(figure, name, place):
+    value = value_at(json.loads((EVIDENCE / f"{name}.json").read_text(encoding="utf-8")), place)
+    percent = 100 if " / " in place else 1
+    digits = len(figure.partition(".")[2])
+    assert f"{value * percent:,.{digits}f}" == figure
+    shown = [row for row in result_rows() if f"{name}.json" in row[-1]]
+    assert any(figure in FIGURE.findall(f"{row[1]} {row[2]}") for row in shown), "it isn't printed"
+
+
+def test_every_value_of_the_results_has_a_place():
+    rows = result_rows()
+    assert 10 <= len(rows) <= 20
+    for what, value, _, _, records in rows:
+        named = re.findall(r"evidence/([\w-]+)\.json", records)
+        known = {figure for figure, name, _ in places() if name in named}
+        assert FIGURE.findall(value) and set(FIGURE.findall(value)) <= known, what
+        assert re.search(r", [0-9a-f]{7}$", records), f"{what}: at which commit?"
+
+
+def test_readmes_figures_are_results():
+    text = (REPO / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("## Results") :].split("\n## ")[1 - 1]
+    rows = [line.strip("| ").split(" | ") for line in section.split("\n") if line.startswith("| ")]
+    assert 3 <= len(rows[1:]) <= 5  # below the heading
+    printed = [set(FIGURE.findall(" ".join(row[1:3]))) for row in result_rows()]
+    for what, *cells in rows[1:]:
+        figures = {figure for cell in cells for figure in FIGURE.findall(cell)}
+        assert figures and any(figures <= row for row in printed), what
