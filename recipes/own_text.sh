@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on text of your own: any two languages in any script. docs/how-to/own-text.md explains it.
+# Trains on text of your own: any two languages in any script. docs/tutorials/own-text.md explains it.
 #
 #   bash recipes/own_text.sh --train a.de a.hsb
 #   bash recipes/own_text.sh --train pairs.tsv.gz --pair de-hsb --test test.tsv --work work/hsb

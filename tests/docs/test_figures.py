@@ -23,7 +23,7 @@ def places() -> list[tuple[str, str, str]]:
 
 
 def value_at(record: object, place: str) -> float:
-    """`a > b` is an entry of an entry, `x / y` a quotient and `x - y` a difference of two places."""
+    """`a > b` is an entry of an entry; `x / y` and `x - y` compute with two places."""
     for sign in (" / ", " - "):
         left, found, right = place.partition(sign)
         if found:
