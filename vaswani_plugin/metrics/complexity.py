@@ -90,8 +90,8 @@ def as_text(result: dict[str, Any]) -> str:
     lines.append(
         f"Self-attention costs {n / d:.3g} times what the recurrent layer does (n / d), "
         f"{n / r:.3g} times what the restricted one does (n / r). A convolution joins all "
-        f"positions after {layers_to_join(n, k)} layers if its kernels are dilated, as in the table, and "
-        f"after about n / k = {n / k:.3g} if they are contiguous, as in ConvS2S."
+        f"positions after {layers_to_join(n, k)} layers if its kernels are dilated, as in the "
+        f"table, and after about n / k = {n / k:.3g} if they are contiguous, as in ConvS2S."
     )
     if "measured" in result:
         lines += ["", _measured_text(result["measured"])]

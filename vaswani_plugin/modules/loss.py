@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy (section 5.4).
 
-The gold token gets 1 - epsilon, each of the other V - 1 tokens epsilon / (V - 1), as in the authors'
-code. Szegedy et al., whom the paper cites, spread epsilon over all V tokens, as PyTorch does.
+The gold token gets 1 - epsilon, each of the other V - 1 tokens epsilon / (V - 1), as in the
+authors' code. Szegedy et al., whom the paper cites, spread epsilon over all V, as PyTorch does.
 
 Axes: N target tokens, D d_model, V vocabulary.
 """

@@ -3,7 +3,8 @@
 The decoder of Sutskever et al. (2014) sees only the encoder's final states. With attention, each
 step has its own context c_i = sum_j alpha_ij h_j, where alpha_i is the softmax over j of a score:
 s_i . h_j (Luong et al. 2015), s_i . h_j / sqrt(D), or v . tanh(W s_i + U h_j). The last is that of
-Bahdanau et al. (2014), but they score with the state before the step, s_{i-1}. A third kind of decoder has the same context at every step, the mean of the h_j.
+Bahdanau et al. (2014), who score with the state before the step, s_{i-1}. A third kind of decoder
+has the same context at every step, the mean of the h_j.
 
 Axes: B batch, S source length, T target length, D units of a layer, N layers, V vocabulary.
 """
