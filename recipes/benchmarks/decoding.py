@@ -20,7 +20,7 @@ from measurement import ROOT, Measurement, measure
 
 from vaswani_plugin import processor
 from vaswani_plugin.errors import UserError, run
-from vaswani_plugin.inference.batching import batches_by_length
+from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.text.lines import read_lines
 from vaswani_plugin.text.outputs import write_json
 

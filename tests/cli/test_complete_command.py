@@ -21,7 +21,7 @@ from toy_language_model import (
 )
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference import completing
+from vaswani_plugin.inference import completion as completing
 from vaswani_plugin.inference.completion import Completion
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.text import bpe

@@ -17,9 +17,9 @@ from tests.conftest import fairseq_environment
 from vaswani_plugin.cli import __main__ as cli
 from vaswani_plugin.export.ctranslate2_export import transformer_spec, write_spec
 from vaswani_plugin.inference import ctranslate2_engine
-from vaswani_plugin.inference.checkpoint_models import Loaded
 from vaswani_plugin.inference.ctranslate2_engine import CTranslate2Engine
 from vaswani_plugin.inference.engine import Decoded, Engine, load_engine
+from vaswani_plugin.inference.models import Loaded
 from vaswani_plugin.inference.search_engine import SearchEngine
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.model.build import build

@@ -20,7 +20,7 @@ from tests.conftest import REPO
 from vaswani_plugin.cli.__main__ import command_parser, main
 from vaswani_plugin.inference import forced as scoring
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
+from vaswani_plugin.inference.text_scores import StreamScorer, windows
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
 

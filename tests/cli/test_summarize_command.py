@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, write_lines
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference.completing import complete
+from vaswani_plugin.inference.completion import complete
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.settings import TextSettings

@@ -21,8 +21,8 @@ from tests.conftest import fairseq_environment
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference import search_engine
-from vaswani_plugin.inference.batching import batches_by_length
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vaswani_plugin.export.average import average_checkpoints
-from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.inference.safetensors_file import model_config, shared_owners
+from vaswani_plugin.inference.checkpoints import (
+    load_checkpoint,
+    model_config,
+    save_checkpoint,
+    shared_owners,
+)
 
 CONFIG = {"_name": "some_arch", "d_model": 4}
 Weights = dict[str, torch.Tensor]

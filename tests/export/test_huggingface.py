@@ -17,7 +17,7 @@ from vaswani_plugin.export.huggingface_export import (
     stream_factor,
 )
 from vaswani_plugin.export.huggingface_import import import_from_huggingface
-from vaswani_plugin.inference import checkpoint_models
+from vaswani_plugin.inference import models as checkpoint_models
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.modules.feed_forward import FeedForward

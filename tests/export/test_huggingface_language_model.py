@@ -7,8 +7,8 @@ import torch
 from toy_language_model import LSTM, ONE_LAYER, WORDS, write_bundle, write_checkpoint, write_data
 
 from vaswani_plugin.export.huggingface_export import export_to_huggingface
-from vaswani_plugin.inference.language_bundle import LanguageFiles
 from vaswani_plugin.inference.language_model import LanguageModel
+from vaswani_plugin.inference.models import load_language_model
 from vaswani_plugin.text import bpe, coding
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
@@ -58,7 +58,7 @@ def load(folder):
 
 
 def logits(bundle, tokens):
-    model = LanguageFiles.find(bundle).load_model().model
+    model = load_language_model(bundle).model
     with torch.no_grad():
         return model.decoder.project(model.decoder(tokens, right_padded=True).features)
 
@@ -81,7 +81,7 @@ def test_tokenizers_agree(exported):
         Pipeline.load(bundle),
         transformers.AutoTokenizer.from_pretrained(folder),
     )
-    dictionary = LanguageFiles.find(bundle).load_model().dictionary
+    dictionary = load_language_model(bundle).dictionary
     for text in texts:
         units = pipeline.encode(text)
         numbers = [dictionary.eos(), *map(dictionary.index, units.split())]

@@ -28,7 +28,7 @@ from vaswani_plugin.export.stock_fairseq import (
 from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.inference.bundle import TRANSFORMER
-from vaswani_plugin.inference.safetensors_file import updates_of
+from vaswani_plugin.inference.checkpoints import updates_of
 
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
 SHARING = {

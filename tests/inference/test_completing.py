@@ -15,9 +15,9 @@ from language_models import (
 )
 from model_factory import make_task
 
-from vaswani_plugin.inference import completing
-from vaswani_plugin.search.models import RereadBeams, TextModel
+from vaswani_plugin.inference import completion as completing
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.text_models import RereadBeams, TextModel
 
 GREEDY = SearchOptions(beam=1, lenpen=0.0, min_len=0)
 LENGTHS = [5, 1, 9, 3]
@@ -279,8 +279,3 @@ def test_packed_weights_follow_the_model(task, dictionary):
 
 def test_no_prompt_no_completion(model, dictionary):
     assert complete(model, dictionary, [], GREEDY, 5, None) == []
-
-
-def test_no_new_token_is_refused(model, dictionary):
-    with pytest.raises(ValueError, match="0 new tokens: must be at least 1"):
-        complete(model, dictionary, [[7]], GREEDY, 0, None)

@@ -14,8 +14,8 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.sequence_scorer import SequenceScorer
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.inference.checkpoints import save_safetensors
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.safetensors_file import save_safetensors
 from vaswani_plugin.inference.summarization import Summarizer
 from vaswani_plugin.text.settings import TextSettings
 
@@ -253,13 +253,13 @@ def test_progress_is_shown_where_it_is_asked_for(ours, capsys):
 
 
 def test_the_bar_of_many_prompts_moves_before_the_end(ours, monkeypatch):
-    sizes, complete = [], ours._completer.complete
+    sizes, search = [], ours.search
 
-    def watched(prompts, options):
+    def watched(prompts, *options, **more):
         sizes.append(len(prompts))
-        return complete(prompts, options)
+        return search(prompts, *options, **more)
 
-    monkeypatch.setattr(ours._completer, "complete", watched)
+    monkeypatch.setattr(ours, "search", watched)
     ours.complete(["ba"] * 70, max_new_tokens=1, progress=True)
     ours.complete(["ba"] * 70, max_new_tokens=1)
     assert sizes == [64, 6, 70]
@@ -268,18 +268,9 @@ def test_the_bar_of_many_prompts_moves_before_the_end(ours, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seed": 1}, "--seed goes with --sampling"),
-        ({"sampling": True, "beam": 2}, "--beam and --sampling exclude each other"),
-        ({"stop": "always"}, "stop is 'always'; it must be end or never"),
-        ({"long": "split"}, "long is 'split'; it must be cut or error"),
         ({"nbest": 2}, "a beam of 1 finds no more than 1"),
         ({"max_new_tokens": 32}, "give at most 31"),
-        ({"max_new_tokens": 4, "min_new_tokens": 5}, "lower it"),
         ({"sampling": True, "temperature": 0.0}, "--temperature is 0.0"),
-        ({"max_new_tokens": 0}, "--max-new-tokens 0: must be at least 1"),
-        ({"nbest": 0}, "--nbest 0: must be at least 1"),
-        ({"sampling": True, "top_p": 3.0}, "--top-p 3.0: must be above 0 and at most 1"),
-        ({"sampling": True, "top_p": 0.5, "top_k": 3}, "--top-k and --top-p exclude each other"),
     ],
 )
 def test_options_that_do_not_fit(ours, options, message):
@@ -288,8 +279,6 @@ def test_options_that_do_not_fit(ours, options, message):
 
 
 def test_texts_that_do_not_fit(ours):
-    with pytest.raises(UserError, match="buffer is 0; it must be at least 1"):
-        ours.stream(["ba"], buffer=0)
     with pytest.raises(UserError, match="text 2 has 32 tokens and the model 32 positions"):
         ours.score(["ba", " ".join([*toy.WORDS, "ba", "be"])])
     with pytest.raises(UserError, match="the text is empty"):

@@ -14,8 +14,7 @@ from toy_bundle import write_toy_bundle
 
 from tests.inference.test_native_bundle import MODELS, require_same, search
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
-from vaswani_plugin.inference.checkpoints import load_checkpoint
-from vaswani_plugin.inference.safetensors_file import save_safetensors
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
 

@@ -54,11 +54,6 @@ def test_options_below_their_smallest_values(summarizer, name, least):
         summarizer.summarize("ba", **{name: least - 1})
 
 
-def test_a_stream_needs_a_buffer(summarizer):
-    with pytest.raises(UserError, match="buffer is 0; it must be at least 1"):
-        summarizer.stream(["ba"], buffer=0)
-
-
 def test_it_neither_completes_nor_scores(summarizer):
     model: LanguageModel = summarizer.model
     for ask in (model.complete, model.score, model.perplexity):

@@ -16,7 +16,6 @@ from without_fairseq import run_without_fairseq
 
 from vaswani_plugin import Translator
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.bundle import ForeignModel
 
 PAIRS = [
     ("The old doctor's friends.", "The tired farmer was happy."),
@@ -181,14 +180,14 @@ def test_a_checkpoint_finds_its_languages_as_fairseq_train_did(folder, tmp_path)
     for name in ("dict.en.txt", "dict.de.txt"):
         shutil.copy(folder / name, tmp_path)
     paths = tmp_path / "model.pt", tmp_path
-    with pytest.raises(ForeignModel, match="model.pt nor the names in .* one pair of languages"):
+    with pytest.raises(UserError, match="model.pt nor the names in .* one pair of languages"):
         Translator.from_checkpoint(*paths)
     for name in ("train.en-de.en.idx", "train.en-de.de.idx", "valid.en-de.en.idx"):
         (tmp_path / name).touch()
     translator = Translator.from_checkpoint(*paths)
     assert (translator.source_language, translator.settings.target_language) == ("en", "de")
     (tmp_path / "valid.de-en.en.idx").touch()
-    with pytest.raises(ForeignModel, match="one pair of languages"):
+    with pytest.raises(UserError, match="one pair of languages"):
         Translator.from_checkpoint(*paths)
 
 

@@ -11,8 +11,7 @@ import torch
 from toy_bundle import write_toy_bundle
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
-from vaswani_plugin.inference.safetensors_file import save_safetensors
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors, untrusted
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.modules.positions import SinusoidalPositions
 from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS, SETTINGS

@@ -27,9 +27,8 @@ def run(args: argparse.Namespace) -> int:
         ValueError: no bundle, a model or a result that can't be used.
         OSError: a file can't be read or written.
     """
-    from vaswani_plugin.inference.checkpoints import load_checkpoint
+    from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
     from vaswani_plugin.inference.model_card import find_result, write_card
-    from vaswani_plugin.inference.safetensors_file import save_safetensors
     from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
 
     read_settings(args.model)  # raises if the folder is not a bundle

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.draw is not None:
         _check_drawing(args.draw)
     from vaswani_plugin.inference.parsing import Parser
-    from vaswani_plugin.inference.sources import TextTooLong
+    from vaswani_plugin.inference.texts import TextTooLong
 
     parser = Parser.from_pretrained(args.model, device=flags.chosen_device(args))
     lines = LocatedLines(inputs)

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     options |= {"batch_tokens": args.batch_tokens, "long": args.long}
     options["one_sentence"] = args.one_sentence_a_line
     options |= {"align": args.format == "json", "buffer": flags.buffer_size(args, inputs)}
-    from vaswani_plugin.inference.sources import TextTooLong
+    from vaswani_plugin.inference.texts import TextTooLong
 
     with open_output(args.output) as write, line_progress(inputs, args.output) as bar:
         try:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.checkpoints import load_checkpoint, untrusted
-from vaswani_plugin.inference.safetensors_file import save_safetensors
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors, untrusted
 from vaswani_plugin.model.build import FAIRSEQ_FIRST_POSITION
 from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention

@@ -35,9 +35,9 @@ from vaswani_plugin.export.exported_model import (
 )
 from vaswani_plugin.export.huggingface_tokenizer import FILE as TOKENIZER
 from vaswani_plugin.export.huggingface_tokenizer import text_tokenizer, tokenizer_config
-from vaswani_plugin.inference.language_bundle import LanguageFiles
+from vaswani_plugin.inference.models import load_language_model, load_text_pipeline
 from vaswani_plugin.model.configuration import Configuration
-from vaswani_plugin.search.models import TextModel
+from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json
 from vaswani_plugin.text.settings import SAFETENSORS
@@ -59,14 +59,13 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             is not empty.
         OSError: a file can't be read or written.
     """
-    files = LanguageFiles.find(model)
-    settings = files.pipeline.settings
+    settings = load_text_pipeline(model).settings
     if settings.article_tokens is not None:
         raise UserError(
             f"{model} holds a summarizer, and Hugging Face has no counterpart of how it reads an "
             "article; --to safetensors can"
         )
-    built, dictionary, _, sizes = files.load_model()
+    built, dictionary, _, sizes, _ = load_language_model(model)
     if sizes is None:
         raise UserError(
             f"{model} holds a {type(built.decoder).__name__}, and Hugging Face has no counterpart "
@@ -101,7 +100,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
             f"{sizes.heads} heads, exported as OpenAI GPT. A text begins with `</s>`.",
             _USE if with_tokenizer else f"`vocab.json` numbers the text's {settings.coding}.",
         )
-    return files.checkpoint
+    return weights_path(model)
 
 
 def to_openai(model: TextModel, sizes: Configuration) -> Weights:

@@ -28,14 +28,14 @@ from vaswani_plugin.export.exported_model import (
     to_fairseq_weights,
 )
 from vaswani_plugin.inference.bundle import TASK, TRANSFORMER
-from vaswani_plugin.inference.checkpoint_models import DIGESTS, make_transformer
 from vaswani_plugin.inference.checkpoints import (
     Checkpoint,
     load_checkpoint,
     save_checkpoint,
     untrusted,
+    updates_of,
 )
-from vaswani_plugin.inference.safetensors_file import updates_of
+from vaswani_plugin.inference.models import DIGESTS, make_transformer
 from vaswani_plugin.model.architectures import names_of
 from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.positions import sinusoids

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.inference.stream_scoring import windows
+from vaswani_plugin.inference.text_scores import windows
 from vaswani_plugin.metrics.ngram import baselines
 from vaswani_plugin.metrics.perplexity import TextCounts, result
 from vaswani_plugin.metrics.perplexity import figure as converted_figure

@@ -1,8 +1,13 @@
-"""A bundle: the folder of a model and its text pipeline; text/settings.py says what it holds."""
+"""A bundle: the folder of a model and its text pipeline; text/settings.py says what it holds.
 
+This file needs no torch, whose import takes a second: a bundle for CTranslate2 needs none.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.linearization import SYMBOLS, WORDS
@@ -16,27 +21,31 @@ from vaswani_plugin.text.settings import (
 )
 
 if TYPE_CHECKING:
-    from vaswani_plugin.inference.checkpoint_models import Loaded, LoadedRecurrent
+    from vaswani_plugin.inference.models import Loaded, LoadedRecurrent
 
 TASK = "vaswani_translation"
 PARSING_TASK = "vaswani_parsing"
+TRANSFORMER = "vaswani_transformer"
 KINDS = {
     Settings: ("a translation model", "vaswani translate"),
     TextSettings: ("a language model", "vaswani complete, lm and summarize"),
     TreeSettings: ("a parser", "vaswani parse"),
 }
 """For each type of settings: what its bundle holds, and the commands that read it."""
-TRANSFORMER = "vaswani_transformer"
-
-USE_FAIRSEQ = (
-    ": fairseq-interactive translates with it, fairseq-eval-lm scores by it, and `vaswani import` "
-    "takes fairseq's own Transformer"
-)
-"""The remedy for a model that only fairseq builds."""
 
 
 class ForeignModel(UserError):
-    """A checkpoint whose model is none of this plugin's: fairseq has to build it."""
+    """A checkpoint whose model is none of this plugin's: fairseq has to build it.
+
+    Args:
+        reason: names the file and what it holds.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}, which only fairseq builds: fairseq-interactive translates with it, "
+            "fairseq-eval-lm scores by it, and `vaswani import` takes fairseq's own Transformer"
+        )
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ class Bundle:
 
         Args:
             folder: of the bundle.
-            kind: of settings: `Settings` for a translation model, `TreeSettings` for a parser.
+            kind: of settings: `Settings` for a translation model, `TreeSettings` for a parser,
+                `TextSettings` for a language model.
 
         Raises:
             ValueError: the folder is not a bundle of this kind, or a file in it can't be used;
@@ -62,7 +72,7 @@ class Bundle:
         pipeline = Pipeline.load(folder)
         if not isinstance(pipeline.settings, kind):
             held, commands = KINDS[type(pipeline.settings)]
-            raise ValueError(
+            raise UserError(
                 f"{folder} holds {held}, and {KINDS[kind][0]} is needed here: {held} is for "
                 f"{commands}"
             )
@@ -77,34 +87,9 @@ class Bundle:
         assert isinstance(settings, Settings)
         return settings.source_language, settings.target_language
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The tasks that train such a model; the first is ours."""
-        is_parser = isinstance(self.pipeline.settings, TreeSettings)
-        return (PARSING_TASK,) if is_parser else (TASK, "translation")
-
-    def require_task(self, name: Any) -> None:
-        """Refuse a checkpoint of another task.
-
-        Raises:
-            ValueError: names the file, its task and what is needed.
-        """
-        if name not in self.tasks:
-            raise ValueError(
-                f"{weights_path(self.folder)} was trained by --task {name}: this bundle needs "
-                f"{KINDS[type(self.pipeline.settings)][0]}"
-            )
-
     def load_model(self) -> "Loaded | LoadedRecurrent":
-        """Load the model and its dictionaries, with torch alone.
-
-        Raises:
-            ForeignModel: the model is none of this plugin's.
-            ValueError: the checkpoint can't be used, or was trained with other dictionaries.
-            OSError: a file can't be read.
-        """
-        # Importing torch takes a second, and a bundle for CTranslate2 needs none.
-        from vaswani_plugin.inference.checkpoint_models import load_from_bundle
+        """Load the encoder-decoder and its dictionaries; see `models.load_from_bundle`."""
+        from vaswani_plugin.inference.models import load_from_bundle
 
         return load_from_bundle(self)
 
@@ -114,7 +99,7 @@ class Bundle:
         Raises:
             UserError: the model is another one.
         """
-        from vaswani_plugin.inference.checkpoint_models import Loaded
+        from vaswani_plugin.inference.models import Loaded
 
         loaded = self.load_model()
         if not isinstance(loaded, Loaded):
@@ -122,3 +107,28 @@ class Bundle:
                 f"{weights_path(self.folder)} holds a recurrent model: a {TRANSFORMER} is needed"
             )
         return loaded
+
+
+class LoadedFromFiles:
+    """A model that is pickled as the call that loaded it: another process reads the files again.
+
+    So `multiprocessing` may take it as an argument, where each process then has its own copy.
+    """
+
+    _load: Callable[[], Any] | None = None
+
+    def loaded_by(
+        self, load: Callable[..., Any], *paths: str | Path | None, **options: Any
+    ) -> Self:
+        """Remember the call; relative paths become absolute."""
+        absolute = (None if path is None else Path(path).absolute() for path in paths)
+        self._load = partial(load, *absolute, **options)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        if self._load is None:
+            raise TypeError(
+                f"this {type(self).__name__} was made of parts that can't be pickled: give the "
+                "other process the path of its folder, and call from_pretrained there"
+            )
+        return self._load, ()

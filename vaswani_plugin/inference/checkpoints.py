@@ -5,30 +5,36 @@ plain containers. While a file is read, `HARMLESS_GLOBALS` are allowed as well. 
 archive with a CRC-32 of each tensor, but doesn't check the sums as it reads: a flipped bit changes
 a weight. Python's own zip reader checks them. A checkpoint that loads holds plain data, but these
 may be anything; so every error while a model is built from it counts as an error of the file.
+
+`model.safetensors` holds the weights alone, and `config.json` beside it the rest of the model: the
+model's and the task's options, the state of the task, the names of weights that share memory (tied
+embeddings, section 3.4), and the SHA-256 sum of model.safetensors.
 """
 
 import argparse
 import contextlib
 import errno
+import hashlib
 import os
 import pickle
 import re
 import struct
-import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import _weights_only_unpickler
 
-from vaswani_plugin.errors import wants_traceback
+from vaswani_plugin.errors import UserError, wants_traceback
 from vaswani_plugin.text.fork_lock import ForkLock
+from vaswani_plugin.text.lines import read_json
+from vaswani_plugin.text.settings import CONFIG
 
 Checkpoint = dict[str, Any]
+Weights = dict[str, torch.Tensor]
 
 _MULTIARRAY: Any = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray  # type: ignore[attr-defined]
 _NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64".split()
@@ -46,19 +52,15 @@ HARMLESS_GLOBALS = (
     ),
 )
 """For `torch.serialization.safe_globals`: classes and functions, some with their names in files."""
-LONGEST_REFUSAL = 2000
-"""Longest message of a refused pickle, in characters, that PyTorch gets; the rest is cut off.
-PyTorch searches the message in quadratic time, and the file decides how long the message is."""
 
 _LOADING = ForkLock()
-"""What PyTorch's unpickler allows and how it refuses are settings of the whole process."""
+"""What PyTorch's unpickler allows is a setting of the whole process."""
 
 # The unpickler's errors for bytes that are a broken pickle, or no pickle at all.
 _UNREADABLE = (
     *(pickle.UnpicklingError, RuntimeError, EOFError, KeyError, IndexError),
     *(AttributeError, TypeError, ValueError, AssertionError, struct.error),
 )
-
 _ARCHIVE_START = b"PK\x03\x04"
 _PICKLE_START = b"\x80"  # files of PyTorch before 1.6, which hold no checksums
 # Errors of the zip reader on an archive with damaged headers.
@@ -67,11 +69,14 @@ _BROKEN_ARCHIVE = (
     *(RuntimeError, ValueError, LookupError, OverflowError, MemoryError),
 )
 
-_GOOD: set[tuple[Any, ...]] = set()
-"""Files that this process found intact, by values that change when a file is written."""
-
-_SETTLED = 2.0
-"""For so many seconds after a write, another write may leave the file's times unchanged."""
+VERSION = 1
+"""Of config.json."""
+_CONFIG_KINDS: dict[str, type] = {
+    **dict.fromkeys(("model", "task", "task_state", "training", "shared"), dict),
+    **{"version": int, "updates": int, "sha256": str},
+}
+_OF_THE_TRAINING = {"data"}
+"""Options of a task that are paths on the machine of the training."""
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -88,69 +93,39 @@ def load_checkpoint(path: Path) -> Checkpoint:
         ValueError: it would run code, is truncated, or is no fairseq checkpoint; names the file.
     """
     if path.suffix == ".safetensors":
-        # Training needs no safetensors, and this file serves it, too.
-        from vaswani_plugin.inference.safetensors_file import load_safetensors
-
-        return load_safetensors(path)
-    if claims_more_than_it_holds(path):
-        raise ValueError(f"{path}: no fairseq checkpoint: its parts are larger than the file")
-    with open(path, "rb") as file, _LOADING, _harmless_globals(), _short_refusals():
+        return _load_safetensors(path)
+    if _claims_more_than_it_holds(path):
+        raise UserError(f"{path}: no fairseq checkpoint: its parts are larger than the file")
+    # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
+    with open(path, "rb") as file, _LOADING:
+        allowed = torch.serialization.get_safe_globals()
+        added: list[Any] = [kind for kind in HARMLESS_GLOBALS if kind not in allowed]
         try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals(added):
+                state = torch.load(file, map_location="cpu", weights_only=True)
         except OSError as error:
             if error.errno == errno.EINVAL:  # PyTorch seeks before the start of a short file
-                raise ValueError(f"{path}: {_why_unreadable(error)}") from error
+                raise UserError(f"{path}: {_why_unreadable(error)}") from error
             raise OSError(f"{path}: can't be read: {error.strerror or error}") from error
         except _UNREADABLE as error:
-            raise ValueError(f"{path}: {_why_unreadable(error)}") from error
+            raise UserError(f"{path}: {_why_unreadable(error)}") from error
     if wrong := damage(path):  # PyTorch does not notice flipped bits
-        raise ValueError(f"{path}: it {wrong}; copy it again or use another one")
+        raise UserError(f"{path}: it {wrong}; copy it again or use another one")
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not model:
-        raise ValueError(f"{path}: no fairseq checkpoint: it holds no model")
-    strange = [key for key, value in model.items() if not isinstance(value, torch.Tensor)]
-    if strange:
-        raise ValueError(f"{path}: no fairseq checkpoint: its model's {strange[0]!r} is no tensor")
+        raise UserError(f"{path}: no fairseq checkpoint: it holds no model")
     for name, tensor in model.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise UserError(f"{path}: no fairseq checkpoint: its model's {name!r} is no tensor")
         # A few bytes can claim to be a tensor of any size; its use would fill the memory.
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
-            raise ValueError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
+            raise UserError(f"{path}: no fairseq checkpoint: {name} is larger than its numbers")
     checkpoint: Checkpoint = state
     return checkpoint
 
 
-def _harmless_globals() -> contextlib.AbstractContextManager[None]:
-    """Within the context, `HARMLESS_GLOBALS` are allowed."""
-    # On exit safe_globals removes all its arguments, even those allowed before: add only the rest.
-    allowed = torch.serialization.get_safe_globals()
-    added: list[Any] = [kind for kind in HARMLESS_GLOBALS if kind not in allowed]
-    return torch.serialization.safe_globals(added)
-
-
-@contextlib.contextmanager
-def _short_refusals() -> Iterator[None]:
-    """Within the context, the message of a refused pickle is short: see `LONGEST_REFUSAL`.
-
-    PyTorch searches the message and has no public way to shorten it first.
-    """
-    unpickler: Any = _weights_only_unpickler.Unpickler
-    original = unpickler.load
-
-    def load(self: Any) -> Any:
-        try:
-            return original(self)
-        except pickle.UnpicklingError as error:
-            raise pickle.UnpicklingError(str(error)[:LONGEST_REFUSAL]) from error
-
-    unpickler.load = load
-    try:
-        yield
-    finally:
-        unpickler.load = original
-
-
 def _why_unreadable(error: Exception) -> str:
-    foreign = re.search(r"GLOBAL (\w[\w.]*)", str(error))
+    foreign = re.search(r"GLOBAL (\w[\w.]*)", str(error)[:2000])
     if isinstance(error, pickle.UnpicklingError) and foreign:
         return (
             f"refused: it would call {foreign[1]}, which is no data of a model (nothing of it was "
@@ -181,29 +156,19 @@ def save_checkpoint(state: Checkpoint, path: Path) -> None:
         raise
 
 
-def claims_more_than_it_holds(path: str | os.PathLike[str]) -> bool:
-    """Return whether the parts of an archive are larger than its file, which costs memory to read.
-
-    `torch.save` compresses nothing. False for other files, which `damage` judges.
-
-    Raises:
-        OSError: when the file is missing or may not be read.
-    """
+def _claims_more_than_it_holds(path: Path) -> bool:
+    """Whether the parts of an archive are larger than its file; `torch.save` compresses nothing."""
     with open(path, "rb") as file:
-        if file.read(len(_ARCHIVE_START)) != _ARCHIVE_START:
-            return False
         try:
             with zipfile.ZipFile(file) as archive:
                 claimed = sum(part.file_size for part in archive.infolist())
         except _BROKEN_ARCHIVE:
-            return False
+            return False  # `damage` judges it
         return claimed > os.fstat(file.fileno()).st_size
 
 
 def damage(path: str | os.PathLike[str]) -> str | None:
     """Find damage in a file that `torch.save` wrote.
-
-    A file that was found intact is not read again until it changes.
 
     Args:
         path: the file.
@@ -217,15 +182,13 @@ def damage(path: str | os.PathLike[str]) -> str | None:
     """
     try:
         with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            identity = _identity(status)
-            if identity in _GOOD:
-                return None
             if zipfile.is_zipfile(file):
-                wrong = _wrong_sum(file)
-                if wrong is None and time.time() - status.st_ctime > _SETTLED:
-                    _GOOD.add(identity)
-                return wrong
+                try:
+                    with zipfile.ZipFile(file) as archive:
+                        wrong = archive.testzip()
+                except _BROKEN_ARCHIVE as error:
+                    return f"is not as it was saved ({error})"
+                return wrong and f"is not as it was saved (the sum of {wrong} is wrong)"
             file.seek(0)
             start = file.read(len(_ARCHIVE_START))
     except OSError as error:
@@ -239,23 +202,9 @@ def damage(path: str | os.PathLike[str]) -> str | None:
     return "is truncated" if start == _ARCHIVE_START else "is no checkpoint"
 
 
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    times = status.st_mtime_ns, status.st_ctime_ns
-    return status.st_dev, status.st_ino, status.st_size, *times
-
-
-def _wrong_sum(file: Any) -> str | None:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            wrong = archive.testzip()
-    except _BROKEN_ARCHIVE as error:
-        return f"is not as it was saved ({error})"
-    return wrong and f"is not as it was saved (the sum of {wrong} is wrong)"
-
-
 @contextlib.contextmanager
 def untrusted(path: Path) -> Iterator[None]:
-    """Within the context, any error becomes a ValueError that names the file.
+    """Within the context, any error becomes a `UserError` that names the file.
 
     With VASWANI_TRACEBACK=1 errors stay as they are, for debugging.
 
@@ -263,7 +212,7 @@ def untrusted(path: Path) -> Iterator[None]:
         path: the file.
 
     Raises:
-        ValueError: for any error within, except OSError and MemoryError, which stay as they are.
+        UserError: for any error within, except OSError and MemoryError, which stay as they are.
     """
     try:
         yield
@@ -276,4 +225,148 @@ def untrusted(path: Path) -> Iterator[None]:
         text = " ".join(str(error).split())
         if not isinstance(error, ValueError):
             text = f"can't be used ({type(error).__name__}: {text}): damaged, or of another program"
-        raise ValueError(f"{path}: {text}") from error
+        raise UserError(f"{path}: {text}") from error
+
+
+def shared_owners(weights: Weights) -> dict[str, str]:
+    """Map each name to the first one with the same memory and shape: in most cases itself."""
+    owners: dict[tuple[Any, ...], str] = {}
+    return {key: owners.setdefault(_memory(key, tensor), key) for key, tensor in weights.items()}
+
+
+def _memory(key: str, tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.numel() == 0:
+        # Empty tensors all live at address 0.
+        return (key,)
+    start = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+    return (*start, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def model_config(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a checkpoint's model, as key: value.
+
+    A model with a dataclass has its own section. For a model without one, fairseq stores every flag
+    of the run there. Flags that belong to another section (seed, save_dir) are left out. Older
+    checkpoints have no sections and hold all flags in "args".
+    """
+    sections = state.get("cfg") or {}
+    model = sections.get("model") if sections else state.get("args")
+    if isinstance(model, argparse.Namespace):
+        owned = {
+            key
+            for name, section in sections.items()
+            if name != "model" and isinstance(section, dict)
+            for key in section
+        }
+        return {k: v for k, v in vars(model).items() if k not in owned and k not in sections}
+    return dict(model or {})
+
+
+def updates_of(state: Mapping[str, Any]) -> int | None:
+    """The update after which a checkpoint was saved; None where it doesn't say."""
+    history = state.get("optimizer_history") or [{}]
+    found: int | None = history[-1].get("num_updates")
+    return found
+
+
+def save_safetensors(state: Mapping[str, Any], path: Path) -> None:
+    """Write the model of a checkpoint, and config.json beside it, each whole or not at all.
+
+    Args:
+        state: a checkpoint as `load_checkpoint` returns it; its optimizer's state is left out.
+        path: of the weights, such as FOLDER/model.safetensors.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    from safetensors.torch import save
+
+    from vaswani_plugin.text.outputs import write_bytes_atomically, write_json
+
+    weights = state["model"]
+    owners = shared_owners(weights)
+    # Copies: safetensors refuses tensors that share memory or aren't contiguous.
+    tensors = {
+        name: weights[name].detach().clone(memory_format=torch.contiguous_format)
+        for name in dict.fromkeys(owners.values())
+    }
+    content = save(tensors, metadata={"format": "pt"})
+    with write_bytes_atomically(path) as stream:
+        stream.write(content)
+    task = _section(state, "task")
+    config = {
+        "version": VERSION,
+        "model": _plain(model_config(state)),
+        "task": {key: value for key, value in task.items() if key not in _OF_THE_TRAINING},
+        "task_state": _plain(state.get("task_state") or {}),
+        "updates": int(updates_of(state) or 0),
+        "training": {
+            "max_tokens": _section(state, "dataset").get("max_tokens"),
+            "update_freq": _section(state, "optimization").get("update_freq"),
+            "workers": _section(state, "distributed_training").get("distributed_world_size"),
+            "seed": _section(state, "common").get("seed"),
+        },
+        "shared": {name: owner for name, owner in owners.items() if name != owner},
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    write_json(path.with_name(CONFIG), config)
+
+
+def _load_safetensors(path: Path) -> Checkpoint:
+    """Read a model that `save_safetensors` wrote; shared weights are one tensor."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    config = read_config(path.with_name(CONFIG))
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != config["sha256"]:
+        raise UserError(
+            f"{path}: damaged, or of another training than its {CONFIG}: copy both again"
+        )
+    try:
+        tensors = load_file(path)
+        weights = tensors | {name: tensors[owner] for name, owner in config["shared"].items()}
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: no weights of a model ({error}): copy it again") from error
+    return {
+        "cfg": {"model": config["model"], "task": config["task"]},
+        "model": weights,
+        "task_state": config["task_state"],
+        "optimizer_history": [{"num_updates": config["updates"]}],
+    }
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a config.json of `save_safetensors`.
+
+    Raises:
+        UserError: it is missing, or it holds something else; names the file.
+        OSError: it can't be read.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: the weights need it beside them; copy both")
+    config: dict[str, Any] = read_json(path, "copy it again")
+    for key, kind in _CONFIG_KINDS.items():
+        if not isinstance(config, dict) or not isinstance(config.get(key), kind):
+            raise UserError(f"{path}: no {key!r} in it: it goes with no model; copy it again")
+    if config["version"] != VERSION:
+        raise UserError(
+            f"{path}: its version is {config['version']}, this program reads {VERSION}: export "
+            "the model again"
+        )
+    return config
+
+
+def _section(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = (state.get("cfg") or {}).get(name)
+    return _plain(section) if isinstance(section, Mapping) else {}
+
+
+def _plain(value: Any) -> Any:
+    """Convert a value for JSON: other types become None, keys that are no strings are left out."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items() if isinstance(key, str)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else None

@@ -1,19 +1,30 @@
-"""Options, prompts and results of completing texts with a language model."""
+"""Texts continued by a language model: prompts, the search, and the text that it adds.
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal, TypedDict
+Axes: B prompts, W beams, T new tokens.
+"""
 
-from vaswani_plugin.decoding import MAX_NEW_TOKENS
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.options import as_flag, require_at_least
+from vaswani_plugin.inference.options import CompletionOptions
+from vaswani_plugin.search.constraints import Constraint, Step
 from vaswani_plugin.search.options import SearchOptions
+from vaswani_plugin.search.search import Search
+from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import Dictionary
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TextSettings
 
-UNKNOWN, LINE_END, REPLACEMENT = "<unk>", "</s>", "\ufffd"
+UNKNOWN, LINE_END = "<unk>", "</s>"
+
+Watch = Callable[[Tensor], None]
+"""Called before each step with the new tokens of every unfinished continuation, (b, W, T)."""
 
 
 @dataclass(frozen=True)
@@ -81,141 +92,6 @@ class CompletedPrompt:
         return self.prompt + self.best.text
 
 
-class CompletionKeywords(TypedDict, total=False):
-    """The fields of `CompletionOptions` as keywords."""
-
-    beam: int
-    nbest: int
-    length_penalty: float
-    max_new_tokens: int | None
-    min_new_tokens: int
-    no_repeat_ngram: int
-    sampling: bool
-    top_k: int | None
-    top_p: float | None
-    temperature: float | None
-    seed: int | None
-    stop: Literal["end", "never"]
-    long: Literal["cut", "error"]
-    batch_tokens: int
-
-
-@dataclass(frozen=True)
-class CompletionOptions:
-    """How texts are completed.
-
-    Args:
-        beam: width; 1 is greedy. Samples need none.
-        nbest: number of continuations of each prompt: the best of the beam, or samples.
-        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided; 0: none.
-        max_new_tokens: a text is cut after so many tokens; None: 100, or half of the model's
-            positions if that is less.
-        min_new_tokens: a text can't end before so many tokens.
-        no_repeat_ngram: no n-gram of so many tokens occurs twice among the new ones; 0: no limit.
-        sampling: draw each token at random.
-        top_k: draw among the k likeliest tokens only.
-        top_p: draw among the fewest tokens whose probabilities sum to at least p.
-        temperature: divides the logits of samples; below 1 makes likely tokens likelier; None: 1.
-        seed: the samples of the n-th prompt depend only on the seed, n and the prompt; prompts
-            are then completed one by one, not in batches. None: a random seed.
-        stop: "end": stop at the end of a line, as in the training text; "never": go on with the
-            next line until the text is cut.
-        long: for a prompt that leaves too few positions for the new tokens: "cut" reads only its
-            last tokens; "error" refuses it.
-        batch_tokens: most tokens of prompts in a batch, padding included.
-    """
-
-    beam: int = 1
-    nbest: int = 1
-    length_penalty: float = 0.0
-    max_new_tokens: int | None = None
-    min_new_tokens: int = 0
-    no_repeat_ngram: int = 0
-    sampling: bool = False
-    top_k: int | None = None
-    top_p: float | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    stop: Literal["end", "never"] = "end"
-    long: Literal["cut", "error"] = "cut"
-    batch_tokens: int = 4096
-
-    def __post_init__(self) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            UserError: names the option, as a flag, and the remedy.
-        """
-        require_at_least(vars(self), as_flag)
-        for name, known in (("stop", ("end", "never")), ("long", ("cut", "error"))):
-            if getattr(self, name) not in known:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; it must be {' or '.join(known)}"
-                )
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
-        if self.top_k is not None and self.top_p is not None:
-            raise UserError("--top-k and --top-p exclude each other")
-        if self.sampling:
-            if self.beam > 1:
-                raise UserError("--beam and --sampling exclude each other")
-        else:
-            for name in ("top_k", "top_p", "temperature", "seed"):
-                if getattr(self, name) is not None:
-                    raise UserError(f"--{name.replace('_', '-')} goes with --sampling")
-            if self.nbest > self.beam:
-                raise UserError(
-                    f"--samples {self.nbest}: a beam of {self.beam} finds no more than "
-                    f"{self.beam}; give --beam {self.nbest} or --sampling"
-                )
-        self.search_options()
-
-    def search_options(self) -> SearchOptions:
-        """The options of the search.
-
-        Raises:
-            UserError: names the option, as a flag, and the remedy.
-        """
-        return SearchOptions(
-            beam=self.nbest if self.sampling else self.beam,
-            nbest=self.nbest,
-            lenpen=self.length_penalty,
-            min_len=self.min_new_tokens,
-            no_repeat_ngram_size=self.no_repeat_ngram,
-            sampling=self.sampling,
-            sampling_topk=self.top_k or -1,
-            sampling_topp=self.top_p or -1.0,
-            temperature=1.0 if self.temperature is None else self.temperature,
-        )
-
-    def for_positions(self, positions: int) -> "CompletionOptions":
-        """The options with `max_new_tokens` set, for a model.
-
-        Args:
-            positions: of the model.
-
-        Raises:
-            UserError: no position is left for a prompt, or --min-new-tokens exceeds the limit.
-        """
-        most = self.max_new_tokens or min(MAX_NEW_TOKENS, positions // 2)
-        if most >= positions:  # the end of sentence comes before a prompt
-            raise UserError(
-                f"--max-new-tokens {most}: the model has {positions} positions; give at most "
-                f"{positions - 1}"
-            )
-        if self.min_new_tokens > most:
-            raise UserError(
-                f"--min-new-tokens {self.min_new_tokens} exceeds --max-new-tokens {most}; lower it"
-            )
-        return replace(self, max_new_tokens=most)
-
-    @property
-    def limit(self) -> int:
-        """`max_new_tokens`, once `for_positions` has set it."""
-        assert self.max_new_tokens is not None
-        return self.max_new_tokens
-
-
 @dataclass(frozen=True)
 class Prompt:
     """A prompt as the model reads it; `number` counts the prompts of a call from 1 on."""
@@ -244,9 +120,9 @@ class TextCoder:
         """The units of a line, without its end."""
         return tuple((self.pipeline.encode(line) if self.pipeline else line).split())
 
-    def encode(self, text: str) -> tuple[str, ...]:
+    def encode(self, text: str, name: str = "the text") -> tuple[str, ...]:
         """The units of a text; a line's end follows each line but the last one."""
-        *before, last = check_text(text, "the text").split("\n")
+        *before, last = check_text(text, name).split("\n")
         units = [unit for line in before for unit in (*self.encode_line(line), LINE_END)]
         return (*units, *self.encode_line(last))
 
@@ -288,12 +164,19 @@ class TextCoder:
             warnings.append(f"{problem}: the last {longest} are read")
         return Prompt(number, text, units[dropped:], tuple(warnings))
 
-    def continuation(self, prompt: Prompt, completion: Completion) -> Continuation:
-        """A completion with its text."""
-        tokens = tuple(self.dictionary[token] for token in completion.tokens)
-        scores = tuple(completion.log_probabilities)
-        text = self.added_text(prompt, completion.tokens)
-        return Continuation(text, completion.score, tokens, scores, completion.ended)
+    def completed(self, prompt: Prompt, completions: Iterable[Completion]) -> CompletedPrompt:
+        """A prompt with the texts of its completions."""
+        continuations = tuple(
+            Continuation(
+                self.added_text(prompt, one.tokens),
+                one.score,
+                tuple(self.dictionary[token] for token in one.tokens),
+                tuple(one.log_probabilities),
+                one.ended,
+            )
+            for one in completions
+        )
+        return CompletedPrompt(prompt.text, prompt.units, continuations, prompt.warnings)
 
     def added_text(self, prompt: Prompt, tokens: list[int]) -> str:
         """The text that new tokens add to a prompt's text; a line's end becomes a line break."""
@@ -310,3 +193,95 @@ class TextCoder:
         text = "\n".join(texts)
         is_after_blank = prompt.text.endswith(" ") and not self.by_character
         return text.removeprefix(" ") if is_after_blank else text
+
+
+def complete(
+    model: TextModel,
+    dictionary: Dictionary,
+    prompts: list[list[int]],
+    options: SearchOptions,
+    max_new_tokens: int,
+    stop_at: int | None,
+    suppressed: tuple[str, ...] = (),
+    watch: Watch | None = None,
+    random: torch.Generator | None = None,
+) -> list[list[Completion]]:
+    """Continue all prompts in one batch.
+
+    An end of sentence is put before every prompt, as before every sample in training.
+
+    Args:
+        model: other models than our Transformer and our LSTM read the whole text again for every
+            token.
+        dictionary: the model's dictionary.
+        prompts: token numbers, without that end of sentence; an empty prompt begins a text.
+        options: of the search; `max_len_a` and `max_len_b` are ignored.
+        max_new_tokens: a text is cut after this many new tokens, or at the model's last position.
+        stop_at: the token that ends a text, usually the end of sentence; None: no token does.
+        suppressed: words that are never written.
+        watch: called at every step with the texts so far.
+        random: draws the samples; None: PyTorch's own generator of the device.
+
+    Returns:
+        For each prompt at most W completions, the best score first.
+
+    Raises:
+        UserError: when a prompt leaves no position for a new token, or options contradict each
+            other.
+    """
+    read = [[dictionary.eos(), *prompt] for prompt in prompts]
+    limits = [min(max_new_tokens, model.longest_target - len(prompt)) for prompt in read]
+    for number, (prompt, limit) in enumerate(zip(read, limits, strict=True), start=1):
+        if limit < 1:
+            raise UserError(
+                f"prompt {number} has {len(prompt)} tokens, the sentence's start included, which "
+                f"leaves none of the model's {model.longest_target} positions for a new one; "
+                f"shorten it"
+            )
+    if not prompts:
+        return []
+    device = next(model.decoder.parameters()).device
+    lengths = np.array([len(prompt) for prompt in read])
+    rows = [prompt + [dictionary.pad()] * (lengths.max() - len(prompt)) for prompt in read]
+    stop = dictionary.pad() if stop_at is None else stop_at
+    constraints = [_unscored_end_at_limit(limits, stop, device)]
+    if watch is not None:
+        constraints.append(lambda log_p, step: watch(step.history()))
+    search = Search(
+        [model],
+        dictionary,
+        options,
+        eos=stop,
+        constraints=tuple(constraints),
+        tokens_to_suppress=suppressed,
+        random=random,
+    )
+    found = search.run(torch.tensor(rows, device=device), prompts=(limits, lengths))
+    return [
+        [_completion(hypothesis, limit) for hypothesis in hypotheses]
+        for hypotheses, limit in zip(found, limits, strict=True)
+    ]
+
+
+def _completion(hypothesis: dict[str, Tensor], limit: int) -> Completion:
+    tokens = hypothesis["tokens"].tolist()[:-1]
+    log_probabilities = hypothesis["positional_scores"].tolist()
+    ended = len(tokens) < limit
+    return Completion(
+        tokens,
+        log_probabilities if ended else log_probabilities[:-1],
+        float(hypothesis["score"]),
+        ended,
+    )
+
+
+def _unscored_end_at_limit(limits: list[int], stop: int, device: torch.device) -> Constraint:
+    """Make the end of a text at its limit cost nothing: a cut text's score has no such term."""
+    least, limit = min(limits), torch.tensor(limits, device=device)
+
+    def constrain(log_p: Tensor, step: Step) -> None:
+        if step.number >= least:
+            is_cut = limit[step.sentences] <= step.number
+            log_p[..., stop].masked_fill_(is_cut[:, None], 0.0)
+
+    return constrain

@@ -19,7 +19,7 @@ from typing import Any
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
-from vaswani_plugin.inference.engine import Decoded, Tokens
+from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.length_penalty import length_penalty
 from vaswani_plugin.processor import has_vnni, instructions
 from vaswani_plugin.search.options import SearchOptions

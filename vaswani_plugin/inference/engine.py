@@ -6,27 +6,17 @@ needs none.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
+from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
 
 if TYPE_CHECKING:
     import torch
-
-Tokens = Sequence[str]
-
-
-class Decoded(NamedTuple):
-    """A hypothesis as the model's subwords; see `results.Hypothesis`."""
-
-    tokens: tuple[str, ...]
-    score: float
-    token_scores: tuple[float, ...]
-    alignment: tuple[tuple[int, int], ...]
 
 
 class Engine(Protocol):
@@ -149,15 +139,8 @@ def load_engine(
         from vaswani_plugin.inference.onnx_engine import OnnxEngine
 
         return OnnxEngine(bundle, threads)
-    return _load_torch_engine(bundle, str(device), precision, threads)
-
-
-def _load_torch_engine(
-    bundle: Bundle, device: str, precision: str | None, threads: int | None
-) -> Engine:
     import torch
 
     from vaswani_plugin.inference.search_engine import SearchEngine
 
-    place = torch.device(device)
-    return SearchEngine(bundle.load_model(), place, dtype_of(precision), threads)
+    return SearchEngine(bundle.load_model(), torch.device(device), dtype_of(precision), threads)

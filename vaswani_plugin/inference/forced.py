@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.bundle import ForeignModel
-from vaswani_plugin.inference.checkpoint_models import load_with_data, longest_of
+from vaswani_plugin.inference.models import load_with_data, longest_of
 from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.models import Dictionary
@@ -48,11 +48,6 @@ class ForcedModel(Protocol):
 
 CHUNK_ELEMENTS = 1 << 22
 """Logits formed at a time: 16 MiB in float32."""
-
-
-def scored_rows(x: Tensor, scored: list[slice]) -> Tensor:
-    """The positions of each text that are scored: (B, T, ...) -> (S, ...)."""
-    return torch.cat([row[part] for row, part in zip(x, scored, strict=True)])
 
 
 def projected_log_probabilities(

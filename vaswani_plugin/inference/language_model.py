@@ -12,66 +12,68 @@ Axes: N tokens of a stream.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm import tqdm
+from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import one_or_many, split_into_buffers
-from vaswani_plugin.inference.completing import Completer
+from vaswani_plugin.inference.bundle import LoadedFromFiles
 from vaswani_plugin.inference.completion import (
+    UNKNOWN,
     CompletedPrompt,
-    CompletionKeywords,
-    CompletionOptions,
+    Completion,
     Prompt,
     TextCoder,
+    Watch,
+    complete,
 )
 from vaswani_plugin.inference.engine import dtype_of
-from vaswani_plugin.inference.language_bundle import LanguageFiles, TextTask
-from vaswani_plugin.inference.loading import LoadedFromFiles
-from vaswani_plugin.inference.options import require_at_least
-from vaswani_plugin.inference.scores import Perplexity, TextScore, score_texts
-from vaswani_plugin.inference.stream_scoring import StreamScorer, windows
-from vaswani_plugin.inference.threads import use_threads
+from vaswani_plugin.inference.models import LoadedText, load_language_model
+from vaswani_plugin.inference.options import CompletionOptions, require_at_least
+from vaswani_plugin.inference.search_engine import use_threads
+from vaswani_plugin.inference.text_scores import (
+    Perplexity,
+    StreamScorer,
+    TextScore,
+    score_texts,
+    windows,
+)
+from vaswani_plugin.inference.texts import (
+    in_batches,
+    one_or_many,
+    progress_bar,
+    seed_of,
+    split_into_buffers,
+)
 from vaswani_plugin.metrics.perplexity import count_text
 from vaswani_plugin.metrics.scored_text import count_represented, number_by
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
-from vaswani_plugin.search.models import TextModel
-from vaswani_plugin.text.dictionary import Dictionary
-from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.sentences import check_text
 
 BUFFER = 64
+REPLACEMENT = "\ufffd"
+"""Stands for bytes that are no whole character yet."""
 
 
 class LanguageModel(LoadedFromFiles):
     """A trained language model; its methods may be called from several threads at once.
 
     Args:
-        model: the model.
-        dictionary: of its tokens.
-        task: how it was trained to read text.
-        pipeline: between raw text and tokens; None: the text is tokens divided by blanks.
+        loaded: the model, and what is known of it.
         threads: of PyTorch on the CPU, for each call; None: as many as PyTorch has now.
     """
 
-    def __init__(
-        self,
-        model: TextModel,
-        dictionary: Dictionary,
-        task: TextTask,
-        pipeline: Pipeline | None,
-        threads: int | None = None,
-    ) -> None:
-        self.model, self.dictionary, self.task, self.pipeline = model, dictionary, task, pipeline
-        self.positions: int = model.longest_target
+    def __init__(self, loaded: LoadedText, threads: int | None = None) -> None:
+        self.model = loaded.model
+        self.dictionary, self.task, self.pipeline = loaded.dictionary, loaded.task, loaded.pipeline
+        self.positions: int = loaded.model.longest_target
         """Longest text in tokens."""
-        self._coder = TextCoder(dictionary, pipeline)
+        self.coder = TextCoder(loaded.dictionary, loaded.pipeline)
         self.threads = threads or torch.get_num_threads()
-        self._completer = Completer(model, dictionary, self._coder, self.threads)
 
     @classmethod
     def from_pretrained(
@@ -98,11 +100,10 @@ class LanguageModel(LoadedFromFiles):
                 such `dtype`.
             OSError: a file can't be read.
         """
-        files = LanguageFiles.find(Path(folder), None if data is None else Path(data))
-        loaded = files.load_model()
+        loaded = load_language_model(Path(folder), None if data is None else Path(data))
         loaded.model.decoder.to(device=device, dtype=dtype_of(dtype))
-        made = cls(loaded.model, loaded.dictionary, loaded.task, files.pipeline, threads)
         options = {"data": data and Path(data).absolute(), "device": device, "dtype": dtype}
+        made = cls(loaded, threads)
         return made.loaded_by(cls.from_pretrained, folder, threads=threads, **options)
 
     @property
@@ -111,32 +112,20 @@ class LanguageModel(LoadedFromFiles):
         return next(self.model.decoder.parameters()).device
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def complete(  # type: ignore[overload-overlap]
-        self, prompts: str, *, progress: bool = False, **options: Unpack[CompletionKeywords]
-    ) -> CompletedPrompt: ...
+    def complete(self, prompts: str, **options: Any) -> CompletedPrompt: ...
 
     @overload
-    def complete(
-        self,
-        prompts: Iterable[str],
-        *,
-        progress: bool = False,
-        **options: Unpack[CompletionKeywords],
-    ) -> list[CompletedPrompt]: ...
+    def complete(self, prompts: Iterable[str], **options: Any) -> list[CompletedPrompt]: ...
 
     def complete(
-        self,
-        prompts: str | Iterable[str],
-        *,
-        progress: bool = False,
-        **options: Unpack[CompletionKeywords],
+        self, prompts: str | Iterable[str], *, progress: bool = False, **options: Any
     ) -> CompletedPrompt | list[CompletedPrompt]:
         """Continue texts.
 
         Args:
             prompts: one text or many, of one line or more; an empty one begins a text.
             progress: show a bar on standard error.
-            options: of `CompletionOptions`.
+            options: of `CompletionOptions`, such as sampling=True, top_p=0.9.
 
         Returns:
             The prompt with its continuations; for several prompts a list, in their order.
@@ -148,29 +137,20 @@ class LanguageModel(LoadedFromFiles):
         return one_or_many(prompts, partial(self.stream, **options), "prompts", progress)
 
     def stream(
-        self,
-        prompts: Iterable[str],
-        *,
-        buffer: int = BUFFER,
-        **options: Unpack[CompletionKeywords],
+        self, prompts: Iterable[str], *, buffer: int = BUFFER, **options: Any
     ) -> Iterator[CompletedPrompt]:
         """Continue the texts of a stream, `buffer` at a time; see `complete`.
 
         An error of a prompt, or of the stream, is raised after the prompts before it are answered.
         """
-        require_at_least({"buffer": buffer})
+        require_at_least(buffer=buffer)
         chosen = self._completion_options(options)
         read = (self._prompt(number, text, chosen) for number, text in enumerate(prompts, start=1))
         buffers = split_into_buffers(read, buffer)
-        return (found for group in buffers for found in self._completer.complete(group, chosen))
+        return (found for group in buffers for found in self._complete(group, chosen))
 
     def write(
-        self,
-        prompt: str,
-        write: Callable[[str], object],
-        *,
-        number: int = 1,
-        **options: Unpack[CompletionKeywords],
+        self, prompt: str, write: Callable[[str], object], *, number: int = 1, **options: Any
     ) -> CompletedPrompt:
         """Continue one text, and pass on each part of it as soon as it is chosen.
 
@@ -189,16 +169,66 @@ class LanguageModel(LoadedFromFiles):
         chosen = self._completion_options(options)
         if chosen.search_options().beam > 1:
             raise UserError("a text can be written while it grows with --beam 1 and --samples 1")
-        return self._completer.write(self._prompt(number, prompt, chosen), chosen, write)
+        read = self._prompt(number, prompt, chosen)
+        written = 0
+
+        def add(text: str) -> None:
+            nonlocal written
+            if text[written:]:
+                write(text[written:])
+            written = max(written, len(text))
+
+        def watch(tokens: Tensor) -> None:  # (1, 1, T)
+            # The bytes of an incomplete character are shown when it is complete.
+            add(self.coder.added_text(read, tokens[0, 0].tolist()).rstrip(REPLACEMENT))
+
+        (found,) = self._complete([read], chosen, watch)
+        add(found.best.text)
+        return found
+
+    def search(
+        self,
+        prompts: list[list[int]],
+        options: SearchOptions,
+        max_new_tokens: int,
+        batch_tokens: int,
+        suppressed: tuple[str, ...] = (UNKNOWN,),
+        stops: bool = True,
+        watch: Watch | None = None,
+        random: torch.Generator | None = None,
+    ) -> list[list[Completion]]:
+        """Complete prompts in batches of similar length.
+
+        Args:
+            prompts: numbers of tokens.
+            options: of the search.
+            max_new_tokens: a text is cut after so many.
+            batch_tokens: most tokens of a batch, padding included.
+            suppressed: words that are never written.
+            stops: whether the end of a line ends a text.
+            watch, random: see `completion.complete`.
+
+        Returns:
+            The completions of each prompt, the best one first.
+        """
+        use_threads(self.threads)
+        stop = self.dictionary.eos() if stops else None
+
+        def answer(batch: list[int]) -> list[list[Completion]]:
+            rows = [prompts[place] for place in batch]
+            more = max_new_tokens, stop, suppressed, watch, random
+            return complete(self.model, self.dictionary, rows, options, *more)
+
+        return in_batches(prompts, batch_tokens, answer)
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self, texts: str, *, batch_tokens: int = 4096, progress: bool = False
+        self, texts: str, *, batch_tokens: int = ..., progress: bool = ...
     ) -> TextScore: ...
 
     @overload
     def score(
-        self, texts: Iterable[str], *, batch_tokens: int = 4096, progress: bool = False
+        self, texts: Iterable[str], *, batch_tokens: int = ..., progress: bool = ...
     ) -> list[TextScore]: ...
 
     def score(
@@ -219,19 +249,16 @@ class LanguageModel(LoadedFromFiles):
                 summarize.
         """
         self.require_whole_texts()
-        coded = [
-            self._coder.encode(text) for text in ([texts] if isinstance(texts, str) else texts)
-        ]
+        coded = list(map(self.coder.encode, [texts] if isinstance(texts, str) else texts))
         for number, tokens in enumerate(coded, start=1):
             if len(tokens) >= self.positions:
                 raise UserError(
                     f"text {number} has {len(tokens)} tokens and the model {self.positions} "
                     f"positions, the end of the text included: divide it, or ask for its perplexity"
                 )
-        scores = score_texts(self.model, self.dictionary, coded, batch_tokens)
-        found = dict(tqdm(scores, total=len(coded), unit=" texts", disable=not progress))
-        ordered = [found[place] for place in range(len(coded))]
-        return ordered[0] if isinstance(texts, str) else ordered
+        with progress_bar(len(coded), "texts", progress) as bar:
+            found = score_texts(self.model, self.dictionary, coded, batch_tokens, bar.update)
+        return found[0] if isinstance(texts, str) else found
 
     def perplexity(
         self,
@@ -259,13 +286,13 @@ class LanguageModel(LoadedFromFiles):
         lines = [check_text(line, f"line {n}") for n, line in enumerate(lines, start=1)]
         if not any(map(str.split, lines)):
             raise UserError("the text is empty: there is nothing to score")
-        coded = [self.pipeline.encode(line) for line in lines] if self.pipeline else lines
+        pipeline = self.pipeline
+        coded = [pipeline.encode(line) for line in lines] if pipeline else lines
         tokens = number_by(self.dictionary, coded)
         size = self.window_size(tokens_per_sample)
         cut = windows(len(tokens.numbers), size, context_window)
-        with tqdm(total=len(tokens.numbers), unit=" tokens", disable=not progress) as bar:
+        with progress_bar(len(tokens.numbers), "tokens", progress) as bar:
             scores = self.stream_scorer(tokens.numbers).static(cut, batch_tokens, bar.update)
-        pipeline = self.pipeline
         counts = count_represented(lines, coded, pipeline)[0] if pipeline else count_text(lines)
         return Perplexity(len(scores), tokens.unknown, float(scores.sum()), counts)
 
@@ -318,9 +345,38 @@ class LanguageModel(LoadedFromFiles):
                 "bundle to vaswani summarize, and let fairseq-eval-lm score it"
             )
 
-    def _completion_options(self, options: CompletionKeywords) -> CompletionOptions:
+    def _completion_options(self, options: dict[str, Any]) -> CompletionOptions:
         self.require_whole_texts()
-        return CompletionOptions(**options).for_positions(self.positions)
+        chosen = CompletionOptions.of(options).for_positions(self.positions)
+        chosen.search_options()  # wrong options raise before a prompt is read
+        return chosen
 
     def _prompt(self, number: int, text: str, options: CompletionOptions) -> Prompt:
-        return self._coder.prompt(number, text, options, self.positions)
+        return self.coder.prompt(number, text, options, self.positions)
+
+    def _complete(
+        self, prompts: list[Prompt], options: CompletionOptions, watch: Watch | None = None
+    ) -> list[CompletedPrompt]:
+        """Continue prompts: one by one with a seed, otherwise in batches."""
+        if options.seed is not None and len(prompts) > 1:
+            return [found for one in prompts for found in self._complete([one], options, watch)]
+        random = None
+        if options.sampling:
+            random = torch.Generator(self.device)
+            if options.seed is None:
+                random.seed()
+            else:
+                random.manual_seed(seed_of(options.seed, prompts[0].number))
+        found = self.search(
+            [[self.dictionary.index(unit) for unit in prompt.units] for prompt in prompts],
+            options.search_options(),
+            options.limit,
+            options.batch_tokens,
+            stops=options.stop == "end",
+            watch=watch,
+            random=random,
+        )
+        return [
+            self.coder.completed(prompt, completions[: options.nbest])
+            for prompt, completions in zip(prompts, found, strict=True)
+        ]

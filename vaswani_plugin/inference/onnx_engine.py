@@ -17,7 +17,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import Tokens
+from vaswani_plugin.inference.results import Tokens
 from vaswani_plugin.inference.search_engine import OwnSearch
 from vaswani_plugin.search.models import Dictionary as SearchDictionary
 from vaswani_plugin.search.models import Start, all_rows, chosen_rows

@@ -1,9 +1,13 @@
-"""The options of `Translator.translate` and `.stream`, and the smallest values of all options."""
+"""The options of translating, completing, parsing and summarizing: keywords of the methods.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+Each kind of model has a dataclass; its `of` reads a method's keywords.
+"""
 
-from vaswani_plugin.decoding import PAPER_DECODING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+
+from vaswani_plugin.decoding import MAX_NEW_TOKENS, PAPER_DECODING, PARSER_DECODING
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.search.options import SearchOptions
 
@@ -12,135 +16,246 @@ LEAST = {
     **dict.fromkeys(("max_length", "max_new_tokens"), 1),
     **dict.fromkeys(("min_length", "min_new_tokens", "no_repeat_ngram"), 0),
 }
-"""The smallest value of each whole number among the options of translating, completing, parsing and
-summarizing."""
+"""The smallest value of each whole number."""
 
 
-def as_keyword(name: str, value: object) -> str:
-    """An option as the first words of a message: ``nbest is 0; it``."""
-    return f"{name} is {value}; it"
-
-
-def as_flag(name: str, value: object) -> str:
-    """An option as the first words of a message: ``--nbest 0:``."""
-    return f"--{name.replace('_', '-')} {value}:"
-
-
-def require_at_least(
-    values: Mapping[str, Any], spelling: Callable[[str, object], str] = as_keyword
-) -> None:
-    """Refuse options below their smallest values.
-
-    Args:
-        values: by the options' names; those that `LEAST` lacks are not checked, nor is None.
-        spelling: `as_keyword` or `as_flag`.
+def require_at_least(**values: int | None) -> None:
+    """Refuse whole numbers below their smallest values.
 
     Raises:
         UserError: names the option and its smallest value.
     """
-    for name, least in LEAST.items():
-        value = values.get(name)
-        if value is not None and value < least:
-            raise UserError(f"{spelling(name, value)} must be at least {least}")
+    for name, value in values.items():
+        least = LEAST.get(name)
+        if least is not None and value is not None and value < least:
+            raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
 
 
-class TranslateOptions(TypedDict, total=False):
-    """Keywords of `Translator.translate` and `.stream`; each may be left out.
-
-    beam: width of the beam (the bundle's own, else the paper's 4).
-    nbest: how many hypotheses of each text (1).
-    length_penalty: alpha of ((5 + |Y|)/6)^alpha (the paper's 0.6).
-    batch_tokens: most source subwords decoded at once, padding included (4,096).
-    one_sentence: take each text as one sentence. Without it, sentences are translated one by one,
-        and one of more subwords than the longest in training in pieces.
-    long: what to do with a sentence of more subwords than the model takes: "error" (the default),
-        "split" it into pieces that are translated one by one, or "truncate" it.
-    align: also find the source subword of each target subword.
-    sampling: draw `nbest` samples instead of searching for the likeliest; there is no beam then.
-    top_k: sample among the k likeliest subwords only.
-    top_p: sample among the fewest subwords whose probabilities sum to at least p.
-    temperature: divides the logits (1).
-    seed: makes samples repeatable: the same texts give the same samples.
-    prefix: text that the translation begins with, one for all texts or one for each.
-    min_length: fewest subwords of a translation (1).
-    no_repeat_ngram: no n-gram of so many subwords occurs twice in a translation (0: no limit).
-    progress: show a bar on stderr.
-    """
-
-    beam: int | None
-    nbest: int
-    length_penalty: float | None
-    batch_tokens: int
-    one_sentence: bool
-    long: Literal["error", "split", "truncate"]
-    align: bool
-    sampling: bool
-    top_k: int | None
-    top_p: float | None
-    temperature: float
-    seed: int | None
-    prefix: str | Sequence[str] | None
-    min_length: int
-    no_repeat_ngram: int
-    progress: bool
-
-
-LONG = ("error", "split", "truncate")
-"""Values of `long`."""
-
-
-def make_search_options(given: TranslateOptions, own_beam: int | None) -> SearchOptions:
-    """The options of the search.
+@dataclass(frozen=True)
+class Options:
+    """What every search has.
 
     Args:
-        given: by the caller.
-        own_beam: the bundle's beam, if it has one.
+        beam: width; 1 is greedy; None: the bundle's, else `default_beam`.
+        nbest: how many hypotheses of each text, at most the beam; or samples.
+        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided; 0: none.
+        batch_tokens: most tokens of sources decoded at once, padding included.
 
     Raises:
-        UserError: they don't fit together; names the option and the remedy.
+        UserError: a value is out of range or contradicts another one; names it as a flag.
     """
-    check_options(given)
-    nbest, sampling = given.get("nbest", 1), given.get("sampling", False)
-    beam = nbest if sampling else given.get("beam") or own_beam or PAPER_DECODING["beam"]
-    if nbest > beam:
-        raise UserError(f"--nbest {nbest}: a beam of {beam} finds no more than {beam}")
-    alpha = given.get("length_penalty")
-    return SearchOptions(
-        beam=beam,
-        nbest=nbest,
-        lenpen=PAPER_DECODING["lenpen"] if alpha is None else alpha,
-        max_len_a=PAPER_DECODING["max_len_a"],
-        max_len_b=PAPER_DECODING["max_len_b"],
-        min_len=given.get("min_length", 1),
-        no_repeat_ngram_size=given.get("no_repeat_ngram", 0),
-        sampling=sampling,
-        sampling_topk=given.get("top_k") or -1,
-        sampling_topp=given.get("top_p") or -1.0,
-        temperature=given.get("temperature", 1.0),
-        print_alignment="hard" if given.get("align", False) else None,
-    )
+
+    default_beam: ClassVar[int] = PAPER_DECODING["beam"]
+
+    beam: int | None = None
+    nbest: int = 1
+    length_penalty: float | None = PAPER_DECODING["lenpen"]
+    batch_tokens: int = 4096
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The options of a method's keywords.
+
+        Raises:
+            UserError: see the class; or there is no option of a name.
+        """
+        known = [field.name for field in fields(cls)]
+        if unknown := given.keys() - set(known):
+            raise UserError(f"{min(unknown)}: no option of that name; there are {', '.join(known)}")
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        require_at_least(**vars(self))
+        for field in fields(self):
+            value, choices = getattr(self, field.name), get_args(field.type)
+            if get_origin(field.type) is Literal and value not in choices:
+                raise UserError(f"{field.name} is {value!r}; it must be {' or '.join(choices)}")
+
+    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+        """The options of the search.
+
+        Args:
+            own_beam: the bundle's beam, if it has one.
+            more: of `SearchOptions`.
+
+        Raises:
+            UserError: they don't fit together; names the option and the remedy.
+        """
+        beam = self._width(own_beam)
+        if self.nbest > beam:
+            raise UserError(
+                f"{self.nbest} hypotheses: a beam of {beam} finds no more than {beam}; give --beam "
+                f"{self.nbest}, or --sampling"
+            )
+        alpha = self.length_penalty
+        alpha = PAPER_DECODING["lenpen"] if alpha is None else alpha
+        return SearchOptions(**{"beam": beam, "nbest": self.nbest, "lenpen": alpha, **more})
+
+    def _width(self, own_beam: int | None) -> int:
+        return self.beam or own_beam or self.default_beam
 
 
-def check_options(given: TranslateOptions) -> None:
-    """Refuse unknown options and values out of range.
+@dataclass(frozen=True)
+class SamplingOptions(Options):
+    """Options of searches that can also draw samples.
 
-    Raises:
-        UserError: names the option.
+    Args:
+        no_repeat_ngram: no n-gram of so many tokens occurs twice in an output; 0: no limit.
+        sampling: draw `nbest` samples instead of searching for the likeliest output.
+        top_k: draw among the k likeliest tokens only.
+        top_p: draw among the fewest tokens whose probabilities sum to at least p.
+        temperature: divides the logits; below 1 makes likely tokens likelier; None: 1.
+        seed: makes samples repeatable: the same texts give the same samples. None: a new one.
     """
-    if unknown := given.keys() - TranslateOptions.__annotations__.keys():
-        known = ", ".join(TranslateOptions.__annotations__)
-        raise UserError(f"{min(unknown)}: no option of that name; there are {known}")
-    require_at_least(given)
-    if (top_p := given.get("top_p")) is not None and not 0 < top_p <= 1:
-        raise UserError(f"top_p is {top_p}; it must be above 0 and at most 1")
-    if given.get("top_k") is not None and top_p is not None:
-        raise UserError("top_k and top_p exclude each other")
-    if given.get("long", "error") not in LONG:
-        raise UserError(f"long is {given['long']!r}; it must be one of {', '.join(LONG)}")
-    if given.get("sampling", False):
-        if given.get("beam") is not None:
-            raise UserError("beam and sampling exclude each other: nbest is the number of samples")
-        return
-    for name in ("top_k", "top_p", "seed"):
-        if given.get(name) is not None:
-            raise UserError(f"{name} goes with sampling: give sampling=True")
+
+    no_repeat_ngram: int = 0
+    sampling: bool = False
+    top_k: int | None = None
+    top_p: float | None = None
+    temperature: float | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UserError(f"--top-p {self.top_p}: must be above 0 and at most 1")
+        if self.top_k is not None and self.top_p is not None:
+            raise UserError("--top-k and --top-p exclude each other")
+        if self.sampling and (self.beam or 1) > 1:
+            raise UserError("--beam and --sampling exclude each other")
+        for name in ("top_k", "top_p", "temperature", "seed"):
+            if getattr(self, name) is not None and not self.sampling:
+                raise UserError(f"--{name.replace('_', '-')} goes with --sampling")
+
+    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+        """See `Options.search_options`."""
+        return super().search_options(
+            own_beam,
+            no_repeat_ngram_size=self.no_repeat_ngram,
+            sampling=self.sampling,
+            sampling_topk=self.top_k or -1,
+            sampling_topp=self.top_p or -1.0,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            **more,
+        )
+
+    def _width(self, own_beam: int | None) -> int:
+        return self.nbest if self.sampling else super()._width(own_beam)
+
+
+@dataclass(frozen=True)
+class TranslateOptions(SamplingOptions):
+    """Keywords of `Translator.translate` and `.stream`; see also `SamplingOptions` and `Options`.
+
+    Args:
+        one_sentence: take each text as one sentence. Without it, sentences are translated one by
+            one, and one of more subwords than the longest in training in pieces.
+        long: what to do with a sentence of more subwords than the model takes: "error", "split" it
+            into pieces that are translated one by one, or "truncate" it.
+        align: also find the source subword of each target subword.
+        prefix: text that the translation begins with, one for all texts or one for each.
+        min_length: fewest subwords of a translation.
+        progress: show a bar on stderr.
+    """
+
+    one_sentence: bool = False
+    long: Literal["error", "split", "truncate"] = "error"
+    align: bool = False
+    prefix: str | Sequence[str] | None = None
+    min_length: int = 1
+    progress: bool = False
+
+    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+        """See `Options.search_options`."""
+        return super().search_options(
+            own_beam,
+            max_len_a=PAPER_DECODING["max_len_a"],
+            max_len_b=PAPER_DECODING["max_len_b"],
+            min_len=self.min_length,
+            print_alignment="hard" if self.align else None,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class CompletionOptions(SamplingOptions):
+    """Keywords of `LanguageModel.complete`; see also `SamplingOptions` and `Options`.
+
+    Args:
+        max_new_tokens: a text is cut after so many tokens; None: 100, or half of the model's
+            positions if that is less.
+        min_new_tokens: a text can't end before so many tokens.
+        stop: "end": stop at the end of a line, as in the training text; "never": go on with the
+            next line until the text is cut.
+        long: for a prompt that leaves too few positions for the new tokens: "cut" reads only its
+            last tokens; "error" refuses it.
+
+    The samples of the n-th prompt depend only on the seed, n and the prompt; prompts are then
+    completed one by one, not in batches.
+    """
+
+    default_beam: ClassVar[int] = 1
+
+    length_penalty: float | None = 0.0
+    max_new_tokens: int | None = None
+    min_new_tokens: int = 0
+    stop: Literal["end", "never"] = "end"
+    long: Literal["cut", "error"] = "cut"
+
+    def search_options(self, own_beam: int | None = None, **more: Any) -> SearchOptions:
+        """See `Options.search_options`."""
+        return super().search_options(own_beam, min_len=self.min_new_tokens, **more)
+
+    def for_positions(self, positions: int) -> "CompletionOptions":
+        """The options with `max_new_tokens` set, for a model of so many positions.
+
+        Raises:
+            UserError: no position is left for a prompt, or --min-new-tokens exceeds the limit.
+        """
+        most = self.max_new_tokens or min(MAX_NEW_TOKENS, positions // 2)
+        if most >= positions:  # the end of sentence comes before a prompt
+            raise UserError(
+                f"--max-new-tokens {most}: the model has {positions} positions; give at most "
+                f"{positions - 1}"
+            )
+        if self.min_new_tokens > most:
+            raise UserError(
+                f"--min-new-tokens {self.min_new_tokens} exceeds --max-new-tokens {most}; lower it"
+            )
+        return replace(self, max_new_tokens=most)
+
+    @property
+    def limit(self) -> int:
+        """`max_new_tokens`, once `for_positions` has set it."""
+        assert self.max_new_tokens is not None
+        return self.max_new_tokens
+
+
+@dataclass(frozen=True)
+class ParseOptions(Options):
+    """Keywords of `Parser.parse`; see also `Options`.
+
+    Args:
+        unconstrained: allow outputs that are no tree, as in the paper.
+    """
+
+    default_beam: ClassVar[int] = PARSER_DECODING["beam"]
+
+    length_penalty: float | None = PARSER_DECODING["lenpen"]
+    batch_tokens: int = 2048
+    unconstrained: bool = False
+
+
+@dataclass(frozen=True)
+class SummaryOptions(Options):
+    """Keywords of `Summarizer.summarize`; see also `Options`.
+
+    Args:
+        no_repeat_ngram: no n-gram of so many tokens occurs twice in a summary; 0: no limit.
+        max_length: most tokens of a summary; None: the limit of the training.
+    """
+
+    no_repeat_ngram: int = 0
+    max_length: int | None = None

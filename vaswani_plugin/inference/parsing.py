@@ -10,20 +10,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import torch
 
 from vaswani_plugin.decoding import PARSER_DECODING
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.batching import batches_by_length, one_or_many, split_into_buffers
-from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import Decoded, dtype_of
-from vaswani_plugin.inference.loading import LoadedFromFiles
-from vaswani_plugin.inference.options import require_at_least
-from vaswani_plugin.inference.search_engine import TokenDictionary, decode, source_rows
-from vaswani_plugin.inference.sources import TextTooLong
-from vaswani_plugin.inference.threads import use_threads
+from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.engine import dtype_of
+from vaswani_plugin.inference.options import ParseOptions, require_at_least
+from vaswani_plugin.inference.results import Decoded
+from vaswani_plugin.inference.search_engine import (
+    TokenDictionary,
+    decode,
+    source_rows,
+    use_threads,
+)
+from vaswani_plugin.inference.texts import (
+    TextTooLong,
+    encode,
+    in_batches,
+    one_line,
+    one_or_many,
+    split_into_buffers,
+)
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
@@ -31,7 +41,6 @@ from vaswani_plugin.search.search import Search
 from vaswani_plugin.search.well_formed import Grammar, SymbolDictionary
 from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS, restore, words_of
 from vaswani_plugin.text.pipeline import Pipeline
-from vaswani_plugin.text.sentences import check_text
 from vaswani_plugin.text.settings import TreeSettings
 from vaswani_plugin.text.trees import BadTree, nltk_tree, parse_tree, to_line
 
@@ -100,43 +109,6 @@ class ParsedSentence:
         return self.parses[0]._repr_html_() if self.parses else None
 
 
-class ParseKeywords(TypedDict, total=False):
-    """The fields of `ParseOptions` as keywords."""
-
-    beam: int | None
-    nbest: int
-    length_penalty: float
-    unconstrained: bool
-    batch_tokens: int
-
-
-@dataclass(frozen=True)
-class ParseOptions:
-    """How sentences are parsed.
-
-    Args:
-        beam: width; None: the bundle's, else the paper's.
-        nbest: trees of each sentence, at most the beam.
-        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, by which log P is divided.
-        unconstrained: allow outputs that are no tree, as in the paper.
-        batch_tokens: most units of sentences in a batch, padding included.
-    """
-
-    beam: int | None = None
-    nbest: int = 1
-    length_penalty: float = PARSER_DECODING["lenpen"]
-    unconstrained: bool = False
-    batch_tokens: int = 2048
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            UserError: one is too small; names it.
-        """
-        require_at_least(vars(self))
-
-
 class ParserDictionary(SymbolDictionary, TokenDictionary, Protocol):
     """The interface of a parser's dictionaries; ours and fairseq's both have it."""
 
@@ -202,28 +174,16 @@ class Parser(LoadedFromFiles):
 
     def count_tokens(self, sentence: str) -> int:
         """How many units of a sentence the model reads."""
-        return len(self._units(sentence))
+        return len(encode(sentence, self.pipeline, "the sentence"))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def parse(  # type: ignore[overload-overlap]
-        self, sentences: str, *, progress: bool = False, **options: Unpack[ParseKeywords]
-    ) -> ParsedSentence: ...
+    def parse(self, sentences: str, **options: Any) -> ParsedSentence: ...
 
     @overload
-    def parse(
-        self,
-        sentences: Iterable[str],
-        *,
-        progress: bool = False,
-        **options: Unpack[ParseKeywords],
-    ) -> list[ParsedSentence]: ...
+    def parse(self, sentences: Iterable[str], **options: Any) -> list[ParsedSentence]: ...
 
     def parse(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        progress: bool = False,
-        **options: Unpack[ParseKeywords],
+        self, sentences: str | Iterable[str], *, progress: bool = False, **options: Any
     ) -> ParsedSentence | list[ParsedSentence]:
         """Parse sentences of words between blanks, as treebanks divide them ("do n't").
 
@@ -242,16 +202,17 @@ class Parser(LoadedFromFiles):
         return one_or_many(sentences, partial(self.stream, **options), "sentences", progress)
 
     def stream(
-        self, sentences: Iterable[str], *, buffer: int = BUFFER, **options: Unpack[ParseKeywords]
+        self, sentences: Iterable[str], *, buffer: int = BUFFER, **options: Any
     ) -> Iterator[ParsedSentence]:
         """Parse a stream, `buffer` sentences at a time; see `parse`.
 
         An error of a sentence, or of the stream, is raised after the trees of the earlier
         sentences.
         """
-        require_at_least({"buffer": buffer})
-        chosen = ParseOptions(**options)
-        search = self._search_options(chosen)
+        require_at_least(buffer=buffer)
+        chosen = ParseOptions.of(options)
+        limits = {key: PARSER_DECODING[key] for key in ("max_len_a", "max_len_b")}
+        search = chosen.search_options(self.settings.beam, **limits)
         read = (self._read(number, line) for number, line in enumerate(sentences, start=1))
         return (
             found
@@ -259,49 +220,18 @@ class Parser(LoadedFromFiles):
             for found in self._parse(group, chosen, search)
         )
 
-    def _search_options(self, options: ParseOptions) -> SearchOptions:
-        beam = options.beam or self.settings.beam or PARSER_DECODING["beam"]
-        if options.nbest > beam:
-            raise UserError(f"nbest is {options.nbest}: a beam of {beam} finds no more than {beam}")
-        given = {"beam": beam, "nbest": options.nbest, "lenpen": options.length_penalty}
-        return SearchOptions(**{**PARSER_DECODING, **given})
-
     def _read(self, number: int, line: str) -> "_Sentence":
-        sentence = _Sentence(number, words_of(_one_line(line)), self._units(line))
-        count, most = len(sentence.units), self.longest_source
+        units = encode(line, self.pipeline, "the sentence")
+        sentence = _Sentence(number, words_of(one_line(line)), units)
+        count, most = len(units), self.longest_source
         if count > most:
             text = f"line {number}: the line has {count} units, the model takes {most}: divide it"
             raise TextTooLong(number, count, most, text)
         return sentence
 
-    def _units(self, line: str) -> list[str]:
-        return self.pipeline.encode(_one_line(line)).split()
-
     def _parse(
-        self, sentences: list["_Sentence"], options: ParseOptions, search: SearchOptions
+        self, sentences: list["_Sentence"], options: ParseOptions, chosen: SearchOptions
     ) -> Iterator[ParsedSentence]:
-        asked = [sentence for sentence in sentences if sentence.words]
-        found: dict[int, list[Decoded]] = {}
-        lengths = [len(sentence.units) + 1 for sentence in asked]
-        for batch in batches_by_length(lengths, options.batch_tokens):
-            decoded = self._decode([asked[place].units for place in batch], options, search)
-            numbers = (asked[place].number for place in batch)
-            found.update(zip(numbers, decoded, strict=True))
-        for sentence in sentences:
-            parses = [
-                Parse(
-                    self._bracketing(sentence, one, options),
-                    one.score,
-                    one.tokens,
-                    one.token_scores,
-                )
-                for one in found.get(sentence.number, [])[: options.nbest]
-            ]
-            yield ParsedSentence(tuple(sentence.words), tuple(parses))
-
-    def _decode(
-        self, sources: list[list[str]], options: ParseOptions, chosen: SearchOptions
-    ) -> list[list[Decoded]]:
         use_threads(self.threads)
         search = Search(
             [self._searched],
@@ -311,7 +241,24 @@ class Parser(LoadedFromFiles):
             with_attention=False,
         )
         device = self.model.decoder.projection.weight.device
-        return decode(search, source_rows(sources, self.source, device), self.target)
+        asked = [sentence.units for sentence in sentences if sentence.words]
+
+        def answer(batch: list[int]) -> list[list[Decoded]]:
+            rows = source_rows([asked[place] for place in batch], self.source, device)
+            return decode(search, rows, self.target)
+
+        found = iter(in_batches(asked, options.batch_tokens, answer))
+        for sentence in sentences:
+            parses = [
+                Parse(
+                    self._bracketing(sentence, one, options),
+                    one.score,
+                    one.tokens,
+                    one.token_scores,
+                )
+                for one in (next(found)[: options.nbest] if sentence.words else ())
+            ]
+            yield ParsedSentence(tuple(sentence.words), tuple(parses))
 
     def _bracketing(self, sentence: "_Sentence", found: Decoded, options: ParseOptions) -> str:
         try:
@@ -325,15 +272,9 @@ class Parser(LoadedFromFiles):
             ) from error
 
 
-def _one_line(sentence: str) -> str:
-    """The sentence with spaces for its line breaks."""
-    return check_text(sentence, "the sentence").replace("\n", " ")
-
-
-@dataclass(frozen=True)
-class _Sentence:
+class _Sentence(NamedTuple):
     """A sentence: its number, from 1 on, its words, and the units that the model reads."""
 
     number: int
     words: list[str]
-    units: list[str]
+    units: tuple[str, ...]

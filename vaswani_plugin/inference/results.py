@@ -1,6 +1,19 @@
 """Results of a `Translator`. Scores are natural logarithms; tokens are the model's subwords."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+Tokens = Sequence[str]
+
+
+class Decoded(NamedTuple):
+    """A hypothesis as the model's subwords, as an engine finds it; see `Hypothesis`."""
+
+    tokens: tuple[str, ...]
+    score: float
+    token_scores: tuple[float, ...]
+    alignment: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)

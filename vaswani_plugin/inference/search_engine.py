@@ -5,21 +5,26 @@ N layers, H heads, T target tokens.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import KINDS, RawAttention
-from vaswani_plugin.inference.checkpoint_models import Loaded, LoadedRecurrent, longest_of
-from vaswani_plugin.inference.engine import Decoded, Tokens
 from vaswani_plugin.inference.forced import ForcedEncoderDecoder, ForcedModel, ForcedScorer
-from vaswani_plugin.inference.threads import use_threads
+from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, longest_of
+from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
-from vaswani_plugin.search.models import Dictionary, Model, RecurrentModel, TransformerModel
+from vaswani_plugin.search.models import Dictionary, Model, TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
+
+
+def use_threads(count: int) -> None:
+    """Let PyTorch use `count` CPU threads for the calls of this Python thread."""
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 class TokenDictionary(Dictionary, Protocol):
@@ -89,7 +94,11 @@ class OwnSearch:
     ) -> list[tuple[float, ...]]:
         """See `Engine`."""
         use_threads(self.threads)
-        return score_pairs(self.forced, sources, targets)
+        forced = self.forced
+        encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
+        golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
+        most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
+        return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
 
 
 class SearchEngine(OwnSearch):
@@ -115,6 +124,8 @@ class SearchEngine(OwnSearch):
         if isinstance(model, EncoderDecoder):
             searched = TransformerModel(model)
         else:
+            from vaswani_plugin.search.recurrent_models import RecurrentModel
+
             searched = RecurrentModel(model, longest[1])
         forced = ForcedEncoderDecoder(model, longest)
         super().__init__(searched, forced, loaded.source, loaded.target, device, threads)
@@ -127,8 +138,11 @@ class SearchEngine(OwnSearch):
             UserError: the model has no attention.
         """
         use_threads(self.threads)
-        ids = encode_pair(source, target, self.source, self.target)
-        tokens, read = (torch.tensor([row], device=self.device) for row in (ids.source, ids.read))
+        sides = (source, self.source), (target, self.target)
+        ids = [[*map(dictionary.index, tokens)] for tokens, dictionary in sides]
+        unknown = ids[0].count(self.source.unk()), ids[1].count(self.target.unk())
+        tokens = torch.tensor([[*ids[0], self.source.eos()]], device=self.device)
+        read = torch.tensor([[self.target.eos(), *ids[1]]], device=self.device)  # shifted right
         model = self.model
         if isinstance(model, EncoderDecoder):
             encoded = model.encoder(tokens, need_weights=True)
@@ -141,40 +155,7 @@ class SearchEngine(OwnSearch):
                 raise UserError("this model has no attention to show: its decoder has none")
             found = {"cross": weights[None]}
         arrays = {kind: weights.float().cpu().numpy() for kind, weights in found.items()}
-        return RawAttention(arrays, ids.unknown)
-
-
-def score_pairs(
-    forced: ForcedScorer, sources: Sequence[Tokens], targets: Sequence[Tokens]
-) -> list[tuple[float, ...]]:
-    """See `Engine.score`."""
-    encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
-    golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
-    most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
-    return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
-
-
-class EncodedPair(NamedTuple):
-    """Numbers of a pair's tokens, for one pass over the target.
-
-    Attributes:
-        source: with its end.
-        read: the decoder's input: the target shifted right.
-        unknown: how many tokens of the source and of the target the dictionaries lack.
-    """
-
-    source: list[int]
-    read: list[int]
-    unknown: tuple[int, int]
-
-
-def encode_pair(
-    source: Tokens, target: Tokens, of_source: Dictionary, of_target: Dictionary
-) -> EncodedPair:
-    """The numbers of a pair's tokens."""
-    ids = [*map(of_source.index, source)], [*map(of_target.index, target)]
-    unknown = ids[0].count(of_source.unk()), ids[1].count(of_target.unk())
-    return EncodedPair([*ids[0], of_source.eos()], [of_target.eos(), *ids[1]], unknown)
+        return RawAttention(arrays, unknown)
 
 
 def decode(
@@ -200,7 +181,18 @@ def decode(
             f"tokens: give less than --batch-tokens {sentences * longest} (batch_tokens in "
             f"Python), or decode on the CPU"
         ) from error
-    return [[make_decoded(h, dictionary) for h in hypotheses] for hypotheses in found]
+    return [
+        [
+            Decoded(
+                tokens=tuple(dictionary.string(one["tokens"].tolist()).split()),
+                score=float(one["score"]),
+                token_scores=tuple(one["positional_scores"].float().tolist()),
+                alignment=tuple((int(s), int(t)) for s, t in one["alignment"]),
+            )
+            for one in hypotheses
+        ]
+        for hypotheses in found
+    ]
 
 
 def source_rows(sources: Sequence[Tokens], dictionary: Dictionary, device: torch.device) -> Tensor:
@@ -217,13 +209,3 @@ def make_prefix(prefixes: Sequence[Tokens], dictionary: Dictionary, device: torc
     longest = max(map(len, rows))
     padded = [row + [dictionary.pad()] * (longest - len(row)) for row in rows]
     return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
-
-
-def make_decoded(hypothesis: dict[str, Any], dictionary: TokenDictionary) -> Decoded:
-    """A generator's hypothesis as subwords: the dictionary's own text, as fairseq prints it."""
-    return Decoded(
-        tokens=tuple(dictionary.string(hypothesis["tokens"].tolist()).split()),
-        score=float(hypothesis["score"]),
-        token_scores=tuple(hypothesis["positional_scores"].float().tolist()),
-        alignment=tuple((int(s), int(t)) for s, t in hypothesis["alignment"]),
-    )

@@ -3,38 +3,33 @@
     translator = Translator.from_pretrained("work/quickstart/model")
     print(translator.translate("The doctor sleeps.").text)
 
-A bundle with the Transformer of `modules` needs torch alone. A bundle that was exported for ONNX
-also needs onnxruntime; one for CTranslate2 needs CTranslate2 and no torch, so an engine is imported
-when a bundle asks for it.
+A bundle of this plugin's models needs torch alone. A bundle that was exported for ONNX also needs
+onnxruntime; one for CTranslate2 needs CTranslate2 and no torch, so an engine is imported when a
+bundle asks for it.
 """
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, overload
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.inference.attention import Attention
-from vaswani_plugin.inference.batching import batches_by_length, seed_of, split_into_buffers
-from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.engine import Decoded, Engine, dtype_of, load_engine
-from vaswani_plugin.inference.loading import LoadedFromFiles
-from vaswani_plugin.inference.options import (
-    TranslateOptions,
-    check_options,
-    make_search_options,
-    require_at_least,
-)
-from vaswani_plugin.inference.results import Score, Translation
-from vaswani_plugin.inference.sources import (
+from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
+from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
+from vaswani_plugin.inference.options import TranslateOptions, require_at_least
+from vaswani_plugin.inference.results import Decoded, Score, Translation
+from vaswani_plugin.inference.texts import (
     Source,
+    batches_by_length,
     encode,
     encode_whole,
+    in_batches,
     join_translation,
+    progress_bar,
     read_source,
+    seed_of,
+    split_into_buffers,
 )
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.pipeline import Pipeline
@@ -42,8 +37,6 @@ from vaswani_plugin.text.settings import Settings
 
 if TYPE_CHECKING:
     import torch
-
-BATCH_TOKENS = 4096
 
 
 class Translator(LoadedFromFiles):
@@ -122,7 +115,7 @@ class Translator(LoadedFromFiles):
         """
         import torch  # takes a second; CTranslate2's bundles don't need it
 
-        from vaswani_plugin.inference.checkpoint_models import load_with_data
+        from vaswani_plugin.inference.models import load_with_data
         from vaswani_plugin.inference.search_engine import SearchEngine
 
         loaded, languages = load_with_data(Path(path), Path(data))
@@ -156,24 +149,20 @@ class Translator(LoadedFromFiles):
         return len(encode(text, self.pipeline))
 
     @overload  # a string is an iterable of strings, too: the first one that fits is taken
-    def translate(  # type: ignore[overload-overlap]
-        self, texts: str, **options: Unpack[TranslateOptions]
-    ) -> Translation: ...
+    def translate(self, texts: str, **options: Any) -> Translation: ...
 
     @overload
-    def translate(
-        self, texts: Iterable[str], **options: Unpack[TranslateOptions]
-    ) -> list[Translation]: ...
+    def translate(self, texts: Iterable[str], **options: Any) -> list[Translation]: ...
 
     def translate(
-        self, texts: str | Iterable[str], **options: Unpack[TranslateOptions]
+        self, texts: str | Iterable[str], **options: Any
     ) -> Translation | list[Translation]:
         """Translate one text or many.
 
         Args:
             texts: one or several, of any number of sentences, which are translated one by one. A
                 line break within a text counts as a space.
-            options: see `TranslateOptions`.
+            options: of `TranslateOptions`, such as beam=4, nbest=2, long="split".
 
         Returns:
             The translation; for several texts a list, in their order. A text without letters and
@@ -185,11 +174,19 @@ class Translator(LoadedFromFiles):
         """
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
-        sources = list(self._read(texts, options))
-        return self._translate(sources, options, count(), options.get("progress", False))
+        chosen = TranslateOptions.of(options)
+        search = chosen.search_options(self.settings.beam)
+        sources = list(self._read(texts, chosen))
+        prefix = chosen.prefix
+        prefixes = [prefix] * len(sources) if isinstance(prefix, str | None) else prefix
+        if len(prefixes) != len(sources):
+            raise UserError(f"{len(prefixes)} prefixes of {len(sources)} texts; give one for each")
+        pieces = sum(len(source.pieces) for source in sources)
+        with progress_bar(pieces, "sentences", chosen.progress) as bar:
+            return list(self._translate(sources, chosen, search, prefixes, count(), bar.update))
 
     def stream(
-        self, lines: Iterable[str], *, buffer: int = 1000, **options: Unpack[TranslateOptions]
+        self, lines: Iterable[str], *, buffer: int = 1000, **options: Any
     ) -> Iterator[Translation]:
         """Translate a stream of texts, `buffer` at a time.
 
@@ -197,7 +194,7 @@ class Translator(LoadedFromFiles):
             lines: the texts; may be endless.
             buffer: how many texts are read before they are translated. More texts make better
                 batches; fewer show results sooner.
-            options: see `TranslateOptions`; `prefix` is one for all.
+            options: of `TranslateOptions`; `prefix` is one for all.
 
         Returns:
             An iterator over the translation of each text, in order. It raises TextTooLong, or an
@@ -206,24 +203,22 @@ class Translator(LoadedFromFiles):
         Raises:
             UserError: options that don't fit together.
         """
-        require_at_least({"buffer": buffer})
-        if not isinstance(options.get("prefix"), str | None):
+        require_at_least(buffer=buffer)
+        chosen = TranslateOptions.of(options)
+        if not isinstance(chosen.prefix, str | None):
             raise UserError("prefix: a stream takes one for all of its texts")
-        make_search_options(options, self.settings.beam)  # wrong options raise at once
-        return self._stream(lines, buffer, options)
+        search = chosen.search_options(self.settings.beam)  # wrong options raise at once
+        return self._stream(lines, buffer, chosen, search)
 
     def _stream(
-        self, lines: Iterable[str], buffer: int, options: TranslateOptions
+        self, lines: Iterable[str], buffer: int, options: TranslateOptions, search: SearchOptions
     ) -> Iterator[Translation]:
-        sources = self._read(lines, options)
-        numbers = count()
-        with tqdm(unit=" texts", disable=not options.get("progress", False)) as bar:
-            for buffered in split_into_buffers(sources, buffer):
-                for translation in self._translate(buffered, options, numbers, progress=False):
-                    yield translation
-                    bar.update()
+        numbers, prefixes = count(), repeat(options.prefix)
+        with progress_bar(None, "sentences", options.progress) as bar:
+            for group in split_into_buffers(self._read(lines, options), buffer):
+                yield from self._translate(group, options, search, prefixes, numbers, bar.update)
 
-    def read(self, text: str, **options: Unpack[TranslateOptions]) -> Source:
+    def read(self, text: str, **options: Any) -> Source:
         """The pieces of a text, each for one call of the model: the first step of `translate`.
 
         A caller with a queue of its own decodes pieces of many texts together (`decode`) and joins
@@ -233,21 +228,19 @@ class Translator(LoadedFromFiles):
             TextTooLong: a sentence is too long, and `long` is "error", the default.
             UserError: it is no text, or options that don't fit together.
         """
-        check_options(options)
-        return next(self._read([text], options))
+        return next(self._read([text], TranslateOptions.of(options)))
 
-    def decode(
-        self, pieces: Sequence[Sequence[str]], **options: Unpack[TranslateOptions]
-    ) -> list[list[Decoded]]:
+    def decode(self, pieces: Sequence[Sequence[str]], **options: Any) -> list[list[Decoded]]:
         """The hypotheses of each of some pieces, the best one first: the second step."""
-        return self._decode(pieces, make_search_options(options, self.settings.beam), options)
+        chosen = TranslateOptions.of(options)
+        return self._decode(pieces, chosen, chosen.search_options(self.settings.beam), None)
 
     def join(self, source: Source, decoded: Iterable[list[Decoded]], nbest: int) -> Translation:
         """The translation of a text from the hypotheses of its pieces: the last step."""
         return join_translation(source, iter(decoded), nbest, self.pipeline)
 
     def score(
-        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = BATCH_TOKENS
+        self, pairs: Iterable[tuple[str, str]], *, batch_tokens: int = TranslateOptions.batch_tokens
     ) -> list[Score]:
         """log P of given translations.
 
@@ -289,7 +282,7 @@ class Translator(LoadedFromFiles):
         """
         source_tokens = encode_whole(source, self.pipeline, "the source", self.longest_source)
         if target is None:
-            target_tokens = self._best(source_tokens)
+            target_tokens = self.decode([source_tokens])[0][0].tokens
         else:
             pipeline = self._target_pipeline
             target_tokens = encode_whole(target, pipeline, "the target", self.longest_target)
@@ -297,69 +290,51 @@ class Translator(LoadedFromFiles):
         text = self.pipeline.decode(" ".join(target_tokens))
         return Attention.of(source, text, (source_tokens, target_tokens), raw)
 
-    def _best(self, source: Sequence[str]) -> Sequence[str]:
-        """The subwords of the best translation."""
-        search = make_search_options({}, self.settings.beam)
-        return self.engine.decode([source], search)[0][0].tokens
-
     def _read(self, texts: Iterable[str], options: TranslateOptions) -> Iterator[Source]:
-        longest, long = self.longest_source, options.get("long", "error")
-        one = options.get("one_sentence", False)
-        for number, text in enumerate(texts, start=1):
-            yield read_source(text, number, self.pipeline, longest, long, one)
+        how = self.pipeline, self.longest_source, options.long, options.one_sentence
+        return (read_source(text, number, *how) for number, text in enumerate(texts, start=1))
 
     def _translate(
         self,
         sources: list[Source],
         options: TranslateOptions,
+        search: SearchOptions,
+        prefixes: Iterable[Any],
         numbers: Iterator[int],
-        progress: bool,
-    ) -> list[Translation]:
+        done: Callable[[int], object],
+    ) -> Iterator[Translation]:
         """Translate texts; each batch takes the next of `numbers` for its seed."""
-        search = make_search_options(options, self.settings.beam)
-        prefixes = self._prefixes(options.get("prefix"), sources)
         pieces = [piece for source in sources for piece in source.pieces]
-        found = iter(self._decode(pieces, search, options, prefixes, numbers, progress))
-        nbest = search.nbest or 1
-        return [join_translation(source, found, nbest, self.pipeline) for source in sources]
+        begun: list[Sequence[str]] | None = None
+        if options.prefix is not None:
+            begun = []  # only the first piece of a text has its prefix
+            for source, prefix in zip(sources, prefixes, strict=False):
+                begins = encode(prefix or "", self._target_pipeline)
+                begun += [() if place else begins for place in range(len(source.pieces))]
+        decoded = iter(self._decode(pieces, options, search, begun, numbers, done))
+        for source in sources:
+            yield join_translation(source, decoded, search.nbest or 1, self.pipeline)
 
     def _decode(
         self,
         pieces: Sequence[Sequence[str]],
-        search: SearchOptions,
         options: TranslateOptions,
-        prefixes: list[Sequence[str]] | None = None,
+        search: SearchOptions,
+        prefixes: list[Sequence[str]] | None,
         numbers: Iterator[int] | None = None,
-        progress: bool = False,
+        done: Callable[[int], object] = lambda count: None,
     ) -> list[list[Decoded]]:
         numbers = numbers or count()
-        lengths = [len(piece) + 1 for piece in pieces]
-        found: dict[int, list[Decoded]] = {}
-        with tqdm(total=len(pieces), unit=" texts", disable=not progress, file=sys.stderr) as bar:
-            for batch in batches_by_length(lengths, options.get("batch_tokens", BATCH_TOKENS)):
-                seed, number = options.get("seed"), next(numbers)
-                decoded = self.engine.decode(
-                    [pieces[n] for n in batch],
-                    search,
-                    prefixes and [prefixes[n] for n in batch],
-                    None if seed is None else seed_of(seed, number),
-                )
-                found.update(zip(batch, decoded, strict=True))
-                bar.update(len(batch))
-        return [found[number] for number in range(len(pieces))]
 
-    def _prefixes(
-        self, prefix: str | Sequence[str] | None, sources: list[Source]
-    ) -> list[Sequence[str]] | None:
-        """The prefix of each piece's translation; only a text's first piece has one."""
-        if prefix is None:
-            return None
-        texts = [prefix] * len(sources) if isinstance(prefix, str) else prefix
-        if len(texts) != len(sources):
-            raise UserError(f"{len(texts)} prefixes of {len(sources)} texts; give one for each")
-        encoded = (encode(text, self._target_pipeline) for text in texts)
-        return [
-            tokens if place == 0 else ()
-            for source, tokens in zip(sources, encoded, strict=True)
-            for place in range(len(source.pieces))
-        ]
+        def answer(batch: list[int]) -> list[list[Decoded]]:
+            number, seed = next(numbers), options.seed
+            found = self.engine.decode(
+                [pieces[n] for n in batch],
+                search,
+                prefixes and [prefixes[n] for n in batch],
+                None if seed is None else seed_of(seed, number),
+            )
+            done(len(batch))
+            return found
+
+        return in_batches(pieces, options.batch_tokens, answer)

@@ -3,7 +3,8 @@
 A search encodes the sources (`prepare` and `start`), appends a token to every hypothesis (`step`),
 reads the next token's logits, and keeps the sentences that go on (`keep`). Ours answer on any
 device: by the packed step of `kernels` where that knows every part of the model, else by the
-model's own `forward` with a cache. Every sentence has W rows, side by side.
+model's own `forward` with a cache. Every sentence has W rows, side by side. Language models are in
+`text_models.py`, recurrent encoder-decoders in `recurrent_models.py`.
 
 Axes: B sentences, W beams, R = B W rows, S source length, T tokens so far, V vocabulary.
 """
@@ -15,21 +16,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.acceleration import packing
-from vaswani_plugin.modules.language_model import LanguageModel
-from vaswani_plugin.modules.one_layer import OneLayerLanguageModel
-from vaswani_plugin.modules.recurrent import (
-    RecurrentEncoderDecoder,
-    RecurrentMemory,
-    RecurrentOutput,
-    TargetReader,
-)
-from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel
 from vaswani_plugin.modules.transformer import Cache, EncoderDecoder, Memory
 
 
@@ -139,69 +130,6 @@ class TransformerModel:
         return start, packed is not None
 
 
-class RecurrentModel:
-    """A recurrent encoder-decoder of `modules` for searches, in evaluation mode.
-
-    Args:
-        model: encoder and decoder.
-        longest: greatest length of an output, the end of sentence included.
-    """
-
-    dictionary = None
-
-    def __init__(self, model: RecurrentEncoderDecoder, longest: int) -> None:
-        self.model, self.decoder, self.longest_target = model.eval(), model.decoder, longest
-
-    def prepare(self) -> tuple[Start, bool]:
-        """See `Model`."""
-
-        def start(sources: Sources, beam: int, with_attention: bool) -> Beams:
-            lengths = torch.as_tensor(sources.lengths, device="cpu")
-            return TargetBeams(self.decoder, self.model.encoder.read(sources.tokens, lengths))
-
-        return start, False
-
-
-class TextModel:
-    """A language model of `modules` for searches and scores, in evaluation mode.
-
-    Args:
-        decoder: the model.
-        longest: greatest length of a text, the end of sentence included.
-    """
-
-    dictionary = None
-
-    def __init__(
-        self, decoder: LanguageModel | OneLayerLanguageModel | RecurrentLanguageModel, longest: int
-    ) -> None:
-        self.decoder, self.longest_target = decoder.eval(), longest
-        self._packing = packing()
-
-    def features(self, texts: Tensor) -> Tensor:
-        """Texts (B, T), padded on the right -> features of each next token (B, T, D)."""
-        if isinstance(self.decoder, LanguageModel):
-            return self.decoder(texts, right_padded=True).features
-        if isinstance(self.decoder, RecurrentLanguageModel):
-            return self.decoder.read(texts)[0]
-        return self.decoder(texts)
-
-    def prepare(self) -> tuple[Start, bool]:
-        """See `Model`; prompts are the sources."""
-        packed = self._packing and self._packing.of(self.decoder, final=True)
-
-        def start(prompts: Sources, beam: int, with_attention: bool) -> Beams:
-            texts = prompts.tokens
-            lengths = texts.ne(self.decoder.padding_idx).sum(dim=1)  # no copy to the device
-            if packed:
-                return packed.start(texts, lengths, beam)
-            if isinstance(self.decoder, RecurrentLanguageModel):
-                return RecurrentBeams(self.decoder, prompts, lengths)
-            return RereadBeams(self, texts, lengths)
-
-        return start, packed is not None
-
-
 def all_rows(sentences: Tensor, width: int) -> Tensor:
     """Return all rows of some sentences (B',) that have `width` rows each, (B' W,)."""
     inside = torch.arange(width, device=sentences.device)
@@ -271,92 +199,6 @@ class CachedBeams(RowBeams):
         for kept in self.cache.values():
             for name, tensor in kept.items():
                 kept[name] = tensor.index_select(0, rows)
-
-
-class RereadBeams(RowBeams):
-    """`Beams` for any language model of ours. Every step computes the whole text again."""
-
-    def __init__(self, model: TextModel, prompts: Tensor, lengths: Tensor) -> None:
-        self.model = model
-        self.text, self.lengths = prompts, lengths  # (R, P + T), (R,)
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
-        self.follow(tokens, parents)
-        if parents is not None:
-            # Texts at the limit are done, but may still be in the batch.
-            place = self.lengths.clamp(max=self.model.longest_target - 1)
-            if self.text.size(1) < self.model.longest_target:
-                self.text = F.pad(self.text, (0, 1), value=self.model.decoder.padding_idx)
-            self.text.scatter_(1, place[:, None], tokens.reshape(-1, 1))
-            self.lengths = place + 1
-        features = self.model.features(self.text)
-        self.features = features[
-            torch.arange(len(features), device=features.device), self.lengths - 1
-        ]
-
-    def logits(self, texts: slice) -> Tensor:
-        """See `Beams`."""
-        return self.model.decoder.project(self.features.unflatten(0, (-1, self.beams))[texts])
-
-    def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
-        self.text, self.lengths = self.text[rows], self.lengths[rows]
-        self.features = self.features[rows]
-
-
-class TargetBeams(RowBeams):
-    """`Beams` for a recurrent encoder-decoder: a step reads one token, from the states so far."""
-
-    def __init__(self, decoder: TargetReader, memory: RecurrentMemory) -> None:
-        self.decoder, self.memory = decoder, memory
-        self.output: RecurrentOutput | None = None
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor | None:
-        """See `Beams`."""
-        self.follow(tokens, parents)
-        fed, _, state = self.output or (None, None, None)
-        self.output = self.decoder.read(tokens.reshape(-1, 1), self.memory, state, fed)
-        weights = self.output.weights  # (R, 1, S)
-        return None if weights is None else weights[:, 0].unflatten(0, (-1, self.beams))
-
-    def logits(self, sentences: slice) -> Tensor:
-        """See `Beams`."""
-        features = self.output.features[:, 0].unflatten(0, (-1, self.beams))
-        return self.decoder.project(features[sentences])
-
-    def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
-        features, _, (h, c) = self.output
-        self.memory = self.memory.select(rows)
-        self.output = RecurrentOutput(features[rows], None, (h[:, rows], c[:, rows]))
-
-
-class RecurrentBeams(RowBeams):
-    """`Beams` for our recurrent language model: a step reads one token, from the states so far."""
-
-    def __init__(self, model: RecurrentLanguageModel, prompts: Sources, lengths: Tensor) -> None:
-        self.model = model
-        # PyTorch packs texts by lengths on the CPU.
-        on_host = torch.as_tensor(prompts.lengths, device="cpu")
-        features, self.states = model.read(prompts.tokens, None, on_host)
-        self.features = features[torch.arange(len(features), device=lengths.device), lengths - 1]
-
-    def step(self, tokens: Tensor, parents: Tensor | None) -> None:
-        """See `Beams`. The first call ignores `tokens`: the prompts' last tokens are used."""
-        self.follow(tokens, parents)
-        if parents is not None:
-            features, self.states = self.model.read(tokens.reshape(-1, 1), self.states)
-            self.features = features[:, 0]
-
-    def logits(self, texts: slice) -> Tensor:
-        """See `Beams`."""
-        return self.model.project(self.features.unflatten(0, (-1, self.beams))[texts])
-
-    def select_rows(self, rows: Tensor) -> None:
-        """See `RowBeams`."""
-        self.features = self.features[rows]
-        self.states = [(h[rows], c[rows]) for h, c in self.states]
 
 
 class Ensemble:

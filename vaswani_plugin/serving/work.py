@@ -24,7 +24,7 @@ from vaswani_plugin.serving.texts import Languages, Limits, Refusal, check_size
 
 if TYPE_CHECKING:
     from vaswani_plugin.inference.results import Translation
-    from vaswani_plugin.inference.sources import Source
+    from vaswani_plugin.inference.texts import Source
     from vaswani_plugin.inference.translator import Translator
 
 Found = TypeVar("Found")

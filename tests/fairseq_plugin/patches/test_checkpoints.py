@@ -23,7 +23,7 @@ import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches import checkpoints
-from vaswani_plugin.inference.checkpoint_models import mismatch_reason
+from vaswani_plugin.inference.models import mismatch_reason
 
 vaswani_plugin.register()
 

@@ -20,9 +20,11 @@ from torch import _weights_only_unpickler
 
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch
-from vaswani_plugin.inference.checkpoint_models import mismatches_explained
-from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, LONGEST_REFUSAL, damage
+from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage
+from vaswani_plugin.inference.models import mismatches_explained
 
+LONGEST_REFUSAL = 2000
+"""Longest message of a refused pickle, in characters, that PyTorch gets; the rest is cut off."""
 _OTHER_COPY = "use another one of the same folder, or copy it again"
 
 

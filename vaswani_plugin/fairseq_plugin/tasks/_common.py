@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.optim.amp_optimizer import AMPOptimizer
 
 from vaswani_plugin.devices import runs_on_host
-from vaswani_plugin.inference.checkpoint_models import DIGESTS, refuse_other_dictionaries
+from vaswani_plugin.inference.models import DIGESTS, refuse_other_dictionaries
 from vaswani_plugin.text.dictionary import digest_of
 
 

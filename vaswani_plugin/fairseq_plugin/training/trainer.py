@@ -21,7 +21,7 @@ from torch import Tensor
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.defaults import REGISTERED_DEFAULTS, report
 from vaswani_plugin.fairseq_plugin.training import checkpoints, preemption
-from vaswani_plugin.inference.checkpoint_models import mismatches_explained
+from vaswani_plugin.inference.models import mismatches_explained
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,16 @@
-"""Source texts as subwords: a sentence is a piece, one that is too long for the model several."""
+"""Texts on their way to a model: buffers of a stream, sentences, pieces, batches, and back.
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+A sentence is a piece; one that is too long for the model is several.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.engine import Decoded
-from vaswani_plugin.inference.results import EMPTY, Hypothesis, Translation
+from vaswani_plugin.inference.results import EMPTY, Decoded, Hypothesis, Translation
 from vaswani_plugin.text.pipeline import WORD_BORDERS, Pipeline, cut
 from vaswani_plugin.text.sentences import (
     check_text,
@@ -14,6 +19,8 @@ from vaswani_plugin.text.sentences import (
     split_sentences,
 )
 from vaswani_plugin.text.settings import Settings
+
+T = TypeVar("T")
 
 USUAL_LENGTH = 250
 """Subwords of a sentence, at most, where a bundle does not tell the longest one of its training."""
@@ -62,13 +69,14 @@ class Source(NamedTuple):
         return [piece for sentence in self.sentences for piece in sentence.pieces]
 
 
-def encode(text: str, pipeline: Pipeline, name: str = "the text") -> tuple[str, ...]:
-    """The subwords of a text; a line break counts as a space.
+def one_line(text: str, name: str = "the text") -> str:
+    """A text with spaces for its line breaks; raises the errors of `check_text`."""
+    return check_text(text, name).replace("\n", " ")
 
-    Raises:
-        UserError: see `check_text`.
-    """
-    return tuple(pipeline.encode(check_text(text, name).replace("\n", " ")).split())
+
+def encode(text: str, pipeline: Pipeline, name: str = "the text") -> tuple[str, ...]:
+    """The subwords of a text; a line break counts as a space."""
+    return tuple(pipeline.encode(one_line(text, name)).split())
 
 
 def encode_whole(
@@ -95,7 +103,7 @@ def encode_whole(
 
 
 def read_source(
-    text: str, number: int, pipeline: Pipeline, longest: int, long: str, one_sentence: bool = False
+    text: str, number: int, pipeline: Pipeline, longest: int, long: str, one_sentence: bool
 ) -> Source:
     """Encode a text to translate, sentence by sentence.
 
@@ -113,13 +121,10 @@ def read_source(
         TextTooLong: a sentence has more subwords, and `long` is "error".
         UserError: see `check_text`.
     """
-    plain = check_text(text, f"text {number}").replace("\n", " ")
-    most = longest
-    settings = pipeline.settings
+    plain = one_line(text, f"text {number}")
+    most, texts, settings = longest, [plain], pipeline.settings
     assert isinstance(settings, Settings)
-    if one_sentence or pipeline.is_tokenized:
-        texts = [plain]
-    else:
+    if not (one_sentence or pipeline.is_tokenized):
         texts = split_sentences(plain, settings.source_language)
         most = min(longest, settings.longest_trained or USUAL_LENGTH)
     borders = WORD_BORDERS[pipeline.subwords]
@@ -146,8 +151,7 @@ def join_translation(
     shown: list[list[str]] = []  # of each sentence: the texts of its hypotheses
     for sentence in source.sentences:
         if sentence.pieces:
-            pieces = [(len(piece), next(decoded)) for piece in sentence.pieces]
-            found = join_pieces(pieces)
+            found = join_pieces([(len(piece), next(decoded)) for piece in sentence.pieces])
             parts.append((len(sentence.tokens), found))
             shown.append([pipeline.decode(" ".join(each.tokens)) for each in found[:nbest]])
     tokens = tuple(token for sentence in source.sentences for token in sentence.tokens)
@@ -187,3 +191,104 @@ def join_pieces(pieces: list[tuple[int, list[Decoded]]]) -> list[Decoded]:
         ]
         source_start += length
     return whole
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of the random numbers of one batch or text.
+
+    Args:
+        seed: of the caller.
+        number: of the batch or text; each number of one seed gives other random numbers.
+    """
+    words = np.random.SeedSequence((seed % 2**64, number)).generate_state(2, np.uint32)
+    return int(words[0]) << 31 | int(words[1]) >> 1
+
+
+def batches_by_length(lengths: list[int], most: int) -> Iterator[list[int]]:
+    """Group texts of similar length into batches; the longest texts come first.
+
+    Args:
+        lengths: tokens of each text.
+        most: most tokens of a batch, padding included; a longer text is a batch of its own.
+
+    Yields:
+        The numbers of a batch's texts, from 0 on.
+    """
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > most:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def in_batches(
+    texts: Sequence[Sequence[object]], most: int, answer: Callable[[list[int]], Sequence[T]]
+) -> list[T]:
+    """The answer to each text, of batches of similar length.
+
+    Args:
+        texts: their tokens; each has an end that is not among them.
+        most: most tokens of a batch; see `batches_by_length`.
+        answer: the answers to the texts of these numbers.
+    """
+    found: dict[int, T] = {}
+    for batch in batches_by_length([len(text) + 1 for text in texts], most):
+        found.update(zip(batch, answer(batch), strict=True))
+    return [found[number] for number in range(len(texts))]
+
+
+def split_into_buffers(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Group items into lists of `size`; the last one may be shorter.
+
+    Raises:
+        Exception: any exception of `items`, after the items before it have been yielded.
+    """
+    buffer: list[T] = []
+    try:
+        for item in items:
+            buffer.append(item)
+            if len(buffer) == size:
+                yield buffer
+                buffer = []
+    except Exception:
+        if buffer:
+            yield buffer
+        raise
+    if buffer:
+        yield buffer
+
+
+def one_or_many(
+    texts: str | Iterable[str], stream: Callable[..., Iterator[T]], unit: str, progress: bool
+) -> T | list[T]:
+    """The answer to one text, or the answers to several.
+
+    Args:
+        texts: one or several.
+        stream: takes texts and the keyword `buffer`, and gives the answers in order.
+        unit: of the bar, such as "sentences".
+        progress: show the bar on standard error; one text has none. The answers then come by the
+            stream's own buffer, so that the bar moves; otherwise all texts share their batches.
+    """
+    if isinstance(texts, str):
+        return next(stream([texts]))
+    lines = list(texts)
+    found = stream(lines) if progress else stream(lines, buffer=max(1, len(lines)))
+    answers: list[T] = []
+    with progress_bar(len(lines), unit, progress) as bar:
+        for answer in found:
+            answers.append(answer)
+            bar.update()
+    return answers
+
+
+def progress_bar(total: int | None, unit: str, shown: bool) -> Any:
+    """A bar on standard error, in a notebook a widget; where it is not shown, nothing."""
+    if not shown:
+        return tqdm(disable=True)
+    from tqdm.auto import tqdm as widget
+
+    return widget(total=total, unit=f" {unit}")

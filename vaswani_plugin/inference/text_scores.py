@@ -1,6 +1,6 @@
-"""Log-probabilities of a stream of tokens under a language model: static and dynamic.
+"""Scores of texts under a language model: single texts, and a stream, statically or dynamically.
 
-The stream is cut into windows as by fairseq-eval-lm. Each window scores the next tokens of the
+A stream is cut into windows as by fairseq-eval-lm. Each window scores the next tokens of the
 stream; the --context-window tokens before them are its context. The first input of the stream is
 the end of a line. Only the targets' log-probabilities are kept.
 
@@ -10,11 +10,12 @@ far is the context of a token; then a window is only as much as is computed at a
 Dynamic evaluation (Krause et al. 2018) goes through the windows in order. Each window is scored
 with the current weights; then the weights are updated on that window.
 
-Axes: N tokens of the stream, B windows, T tokens of a window, S scored tokens.
+Axes: N tokens of the stream, B texts or windows, T tokens of the longest one, S scored tokens.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -24,11 +25,86 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.forced import projected_log_probabilities, scored_rows
+from vaswani_plugin.inference.forced import projected_log_probabilities
+from vaswani_plugin.inference.texts import in_batches
+from vaswani_plugin.metrics.perplexity import TextCounts, perplexity
 from vaswani_plugin.modules.recurrent_language_model import RecurrentLanguageModel, States
-from vaswani_plugin.search.models import TextModel
+from vaswani_plugin.search.text_models import TextModel
+from vaswani_plugin.text.dictionary import Dictionary
 
 Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The score of a single text, in natural logarithms.
+
+    Args:
+        tokens: of the text, without its end.
+        token_scores: log P of each token given the earlier tokens, then of the end.
+    """
+
+    tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]
+
+    @property
+    def score(self) -> float:
+        """log P of the text and its end."""
+        return math.fsum(self.token_scores)
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per token, the end included."""
+        return perplexity(-self.score / len(self.token_scores) / math.log(2))
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """How well a model predicts a text.
+
+    Line ends are predicted as well, and each counts as a token, a word, a character and a byte:
+    the convention of published figures.
+
+    Args:
+        tokens: number of scored tokens, line ends included.
+        unknown: how many of them are <unk> to the model but not in the text; they make the
+            perplexities too low.
+        log_probability: log P of all tokens, natural logarithm.
+        counts: of the text.
+    """
+
+    tokens: int
+    unknown: int
+    log_probability: float
+    counts: TextCounts
+
+    @property
+    def bits(self) -> float:
+        """Bits that the model needs to code the text: -log2 P."""
+        return -self.log_probability / math.log(2)
+
+    @property
+    def per_token(self) -> float:
+        """Perplexity per token."""
+        return perplexity(self.bits / self.tokens)
+
+    @property
+    def per_word(self) -> float:
+        """Perplexity per word."""
+        return perplexity(self._bits_per("word"))
+
+    @property
+    def bits_per_character(self) -> float:
+        """Bits per character."""
+        return self._bits_per("character")
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits per byte."""
+        return self._bits_per("byte")
+
+    def _bits_per(self, unit: str) -> float:
+        return self.bits / self.counts.units(unit, with_line_ends=True)
 
 
 def log_probabilities(
@@ -45,11 +121,47 @@ def log_probabilities(
     Returns:
         Natural logarithms (S,), at least in float32.
     """
-    rows = scored_rows(model.features(tokens), scored)
+    features = model.features(tokens)
+    rows = torch.cat([row[part] for row, part in zip(features, scored, strict=True)])
     decoder = model.decoder
     return projected_log_probabilities(
         rows, targets, decoder.project, decoder.embedding.weight.size(0)
     )
+
+
+@torch.no_grad()
+def score_texts(
+    model: TextModel,
+    dictionary: Dictionary,
+    texts: Sequence[tuple[str, ...]],
+    batch_tokens: int,
+    advance: Advance = lambda count: None,
+) -> list[TextScore]:
+    """Score texts, each by itself.
+
+    Args:
+        model: the language model.
+        dictionary: of its tokens.
+        texts: their tokens, without an end.
+        batch_tokens: most tokens of a batch, padding included.
+        advance: is called after each batch with the number of its texts.
+    """
+    index, end = dictionary.index, dictionary.eos()
+    device = next(model.decoder.parameters()).device
+
+    def answer(batch: list[int]) -> list[TextScore]:
+        rows = [[*map(index, texts[place]), end] for place in batch]
+        tokens = torch.full((len(rows), len(rows[0])), dictionary.pad(), device="cpu")  # (B, T)
+        for place, row in zip(tokens, rows, strict=True):
+            place[: len(row)] = torch.tensor([end, *row[:-1]], device="cpu")
+        targets = torch.tensor([number for row in rows for number in row], device=device)  # (S,)
+        scored = [slice(len(row)) for row in rows]
+        rest = iter(log_probabilities(model, tokens.to(device), scored, targets).tolist())
+        advance(len(batch))
+        own = (texts[place] for place in batch)
+        return [TextScore(text, tuple(islice(rest, len(text) + 1))) for text in own]
+
+    return in_batches(texts, batch_tokens, answer)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,488 @@
+"""Checkpoints in, models of `modules` out: from a bundle, or with the data of their training.
+
+A checkpoint may come from anyone: sizes are compared with the weights before memory is taken, and
+every error is one of the file.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vaswani_plugin.errors import CheckpointError, UserError
+from vaswani_plugin.inference.bundle import (
+    KINDS,
+    PARSING_TASK,
+    TASK,
+    TRANSFORMER,
+    Bundle,
+    ForeignModel,
+)
+from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
+from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.architectures import names_of
+from vaswani_plugin.model.build import (
+    build,
+    build_language_model,
+    build_one_layer,
+    build_recurrent,
+    build_recurrent_language_model,
+)
+from vaswani_plugin.model.configuration import (
+    AttentionLSTMConfiguration,
+    Configuration,
+    OneLayerConfiguration,
+    RecurrentConfiguration,
+    RecurrentLanguageModelConfiguration,
+    Seq2SeqConfiguration,
+)
+from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
+from vaswani_plugin.modules.transformer import EncoderDecoder
+from vaswani_plugin.text.dictionary import (
+    TEXT_DICTIONARY,
+    Dictionary,
+    dictionary_name,
+    languages_of,
+    load_text_dictionary,
+)
+from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
+from vaswani_plugin.text.pipeline import Pipeline
+from vaswani_plugin.text.settings import (
+    SETTINGS,
+    TextSettings,
+    TreeSettings,
+    read_settings_file,
+    weights_path,
+)
+
+if TYPE_CHECKING:
+    from vaswani_plugin.search.text_models import TextModel
+
+Model = TypeVar("Model", bound=nn.Module)
+
+DIGESTS = "dictionary_sha256"
+"""Where a task's part of a checkpoint has the digests of its dictionaries, by side."""
+RECURRENT: dict[str, type[RecurrentConfiguration]] = {
+    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
+    "vaswani_attention_lstm": AttentionLSTMConfiguration,
+}
+LANGUAGE_MODELS = ("vaswani_lm", "vaswani_lm_one_layer", "vaswani_lm_lstm")
+TASKS_OF_PAIRS = (TASK, "translation")
+TASKS_OF_TEXT = ("language_modeling", "vaswani_language_modeling")
+
+
+class Parts(NamedTuple):
+    """The sizes of a model, and its dictionaries."""
+
+    sizes: Configuration
+    source: Dictionary
+    target: Dictionary
+
+
+class Loaded(NamedTuple):
+    """A Transformer in evaluation mode, on the CPU, its configuration and its dictionaries."""
+
+    model: EncoderDecoder
+    sizes: Configuration
+    source: Dictionary
+    target: Dictionary
+
+
+class LoadedRecurrent(NamedTuple):
+    """The same of a recurrent model."""
+
+    model: RecurrentEncoderDecoder
+    sizes: RecurrentConfiguration
+    source: Dictionary
+    target: Dictionary
+
+
+def longest_of(sizes: Configuration | RecurrentConfiguration) -> tuple[int, int]:
+    """Longest source and target of a model in tokens, the ends of sentence included."""
+    return sizes.max_source_positions, sizes.max_target_positions
+
+
+def load_from_bundle(bundle: Bundle) -> Loaded | LoadedRecurrent:
+    """Load a translation model or a parser, and its dictionaries.
+
+    Raises:
+        ForeignModel: the model is none of this plugin's.
+        ValueError: the checkpoint can't be used, or was trained with other dictionaries.
+        OSError: a file can't be read.
+    """
+    path, kind = weights_path(bundle.folder), type(bundle.pipeline.settings)
+    with untrusted(path):
+        state = load_checkpoint(path)
+        name = _configuration(path, state)["task"].get("_name")
+        if name not in ((PARSING_TASK,) if kind is TreeSettings else TASKS_OF_PAIRS):
+            raise UserError(
+                f"{path} was trained by --task {name}: this bundle needs {KINDS[kind][0]}"
+            )
+        return _encoder_decoder(path, state, bundle.folder, bundle.languages)
+
+
+def load_with_data(path: Path, data: Path) -> tuple[Loaded | LoadedRecurrent, tuple[str, str]]:
+    """Load a checkpoint's translation model and its dictionaries, and its two languages.
+
+    Args:
+        path: the checkpoint.
+        data: folder of the dictionaries.
+
+    Raises:
+        ForeignModel: the model is none of this plugin's, or belongs to another task.
+        FileNotFoundError: the file or the folder is missing.
+        ValueError: the checkpoint can't be used, or was trained with other dictionaries.
+    """
+    for needed in (path, data):
+        if not needed.exists():
+            raise FileNotFoundError(f"{needed} does not exist")
+    with untrusted(path):
+        state = load_checkpoint(path)
+        task = _configuration(path, state)["task"]
+        if task.get("_name") not in TASKS_OF_PAIRS:
+            raise ForeignModel(f"{path} has the task {task.get('_name')!r}")
+        source, target = task.get("source_lang"), task.get("target_lang")
+        # If fairseq-train was not told, it found them by the names of the files.
+        languages = (source, target) if source and target else languages_of(data)
+        if languages is None:
+            raise UserError(f"neither {path} nor the names in {data} say one pair of languages")
+        return _encoder_decoder(path, state, data, languages), languages
+
+
+def _encoder_decoder(
+    path: Path, state: Checkpoint, folder: Path, languages: tuple[str, str]
+) -> Loaded | LoadedRecurrent:
+    family = _family(path, state, (TRANSFORMER, *RECURRENT))
+    if family == TRANSFORMER:
+        parts = read_parts(state, folder, languages)
+        return Loaded(make_transformer(*parts, state["model"], path), *parts)
+    sizes = RECURRENT[family].from_checkpoint(state["cfg"]["model"], state["cfg"]["task"])
+    source, target = _load_dictionaries(state, folder, languages)
+    model = with_weights(lambda: build_recurrent(sizes, source, target), state["model"], path)
+    return LoadedRecurrent(model, sizes, source, target)
+
+
+def _configuration(path: Path, state: Checkpoint) -> Mapping[str, Any]:
+    """A checkpoint's configuration, with the sections "model" and "task"."""
+    cfg = state.get("cfg")
+    if isinstance(cfg, Mapping):
+        if all(isinstance(cfg.get(part), Mapping) for part in ("model", "task")):
+            return cfg
+    raise ForeignModel(f"{path} holds flags of a model")  # that was registered without a dataclass
+
+
+def _family(path: Path, state: Checkpoint, families: tuple[str, ...]) -> str:
+    """The one of some families that a checkpoint's model belongs to."""
+    name = state["cfg"]["model"].get("_name")
+    found = next((family for family in families if name in names_of(family)), None)
+    if found is None:
+        raise ForeignModel(f"{path} holds {name!r}")
+    return found
+
+
+def read_parts(state: Checkpoint, folder: Path, languages: tuple[str, str]) -> Parts:
+    """Read what a checkpoint's Transformer is built from, beside its weights.
+
+    Args:
+        state: the checkpoint.
+        folder: of the dictionaries.
+        languages: source and target language, as in the names of the dictionaries.
+
+    Raises:
+        ValueError: a dictionary can't be used or is another one than in training, or a size has
+            the wrong type.
+        OSError: a dictionary can't be read.
+    """
+    cfg = state["cfg"]
+    dictionaries = _load_dictionaries(state, folder, languages)
+    return Parts(Configuration.from_checkpoint(cfg["model"], cfg["task"]), *dictionaries)
+
+
+def _load_dictionaries(
+    state: Checkpoint, folder: Path, languages: tuple[str, str]
+) -> tuple[Dictionary, Dictionary]:
+    source, target = (Dictionary.load(folder / dictionary_name(side)) for side in languages)
+    digests = {"source": source.digest(), "target": target.digest()}
+    refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
+    return source, target
+
+
+def make_transformer(
+    sizes: Configuration,
+    source: Dictionary,
+    target: Dictionary,
+    weights: Mapping[str, Tensor],
+    path: Path,
+) -> EncoderDecoder:
+    """Build a model with these weights, in evaluation mode.
+
+    Args:
+        sizes: of the model.
+        source: dictionary.
+        target: dictionary.
+        weights: by the names of a checkpoint.
+        path: the checkpoint, for messages.
+
+    Raises:
+        ValueError: sizes, dictionaries and weights don't fit together.
+    """
+    _require_layers(path, weights, encoder=sizes.encoder_layers, decoder=sizes.decoder_layers)
+    words = None
+    if sizes.next_word:
+        from vaswani_plugin.search.well_formed import Grammar  # translations have none
+
+        grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
+        words = grammar.ends_word, grammar.is_word
+    return with_weights(lambda: build(sizes, source, target, words), weights, path)
+
+
+def _require_layers(path: Path, weights: Mapping[str, Tensor], **layers: int) -> None:
+    """Refuse a checkpoint without weights of its last layer; a file may state any number."""
+    for side, count in layers.items():
+        if count > 0 and not any(k.startswith(f"{side}.layers.{count - 1}.") for k in weights):
+            raise UserError(
+                f"{path} should hold {count} layers of the {side} and holds fewer: copy it again, "
+                f"or use another one"
+            )
+
+
+def with_weights(make: Callable[[], Model], weights: Mapping[str, Tensor], path: Path) -> Model:
+    """Build a model with these weights, in evaluation mode.
+
+    A few bytes may claim any sizes: they are compared with the weights' own before memory is taken.
+
+    Args:
+        make: makes the model.
+        weights: by the names of a checkpoint.
+        path: the checkpoint, for messages.
+
+    Raises:
+        CheckpointError: sizes and weights don't fit together.
+    """
+    with mismatches_explained(str(path)):
+        with torch.device("meta"):
+            make().load_state_dict(weights, assign=True)
+        model = make()
+        model.load_state_dict(weights)
+    return accelerated(model).eval()
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """How a language model was trained to read text.
+
+    Args:
+        tokens_per_sample: length of a training window in tokens.
+        saw_lines_apart: each training sample was a single line, without earlier lines as context.
+        loss_after: only the tokens after this symbol counted in the loss of a line; None: all did.
+    """
+
+    tokens_per_sample: int
+    saw_lines_apart: bool = False
+    loss_after: str | None = None
+
+    @classmethod
+    def of(cls, task: Mapping[str, Any], path: Path) -> "TextTask":
+        """Read a checkpoint's configuration of the task.
+
+        Args:
+            task: the configuration.
+            path: of the checkpoint, for messages.
+
+        Raises:
+            UserError: it is another task, or one with options that only fairseq knows.
+        """
+        name = task.get("_name")
+        if name not in TASKS_OF_TEXT:
+            raise UserError(
+                f"{path} was trained by --task {name}: a language model is needed "
+                f"(--task {' or '.join(TASKS_OF_TEXT)})"
+            )
+        if task.get("add_bos_token"):
+            raise UserError(
+                f"{path} was trained with --add-bos-token, which only fairseq's own commands know: "
+                "let fairseq-eval-lm score it"
+            )
+        return cls(
+            tokens_per_sample=int(task["tokens_per_sample"]),
+            saw_lines_apart=str(task.get("sample_break_mode")) == "eos",
+            loss_after=task.get("loss_after"),
+        )
+
+
+class LoadedText(NamedTuple):
+    """A language model in evaluation mode, on the CPU, and what is known of it."""
+
+    model: "TextModel"
+    dictionary: Dictionary
+    task: TextTask
+    sizes: Configuration | None
+    """Of a Transformer; None of other models."""
+    pipeline: Pipeline | None
+    """Between raw text and tokens; None without a preprocessing.json."""
+
+
+def load_language_model(path: Path, data: Path | None = None) -> LoadedText:
+    """Load a language model, from a bundle or with the data of its training.
+
+    Args:
+        path: the bundle's folder, or the checkpoint.
+        data: the folder of a checkpoint's data; with a bundle, data that must have the same
+            dictionary.
+
+    Raises:
+        ForeignModel: the model is none of this plugin's.
+        ValueError: `data` is missing or has another dictionary, or the checkpoint can't be used.
+        OSError: a file can't be read.
+    """
+    from vaswani_plugin.search.text_models import TextModel  # translations have none
+
+    pipeline = None
+    if path.is_dir():
+        folder, pipeline, checkpoint = path, load_text_pipeline(path), weights_path(path)
+        if data is not None and load_text_dictionary(data) != load_text_dictionary(path):
+            raise UserError(
+                f"{data} was binarized with another dictionary than that of {path}: give --text, "
+                f"or binarize with --srcdict {path / TEXT_DICTIONARY}"
+            )
+    elif not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    elif data is None:
+        raise UserError(f"{path} is not a bundle: --data-bin DIR has to say what its dictionary is")
+    else:
+        folder, checkpoint = data, path
+        if (data / SETTINGS).is_file():
+            pipeline = load_text_pipeline(data)
+    with untrusted(checkpoint):
+        state = load_checkpoint(checkpoint)
+        task = TextTask.of(_configuration(checkpoint, state)["task"], checkpoint)
+        family = _family(checkpoint, state, LANGUAGE_MODELS)
+        dictionary = load_text_dictionary(folder)
+        digests = {"target": dictionary.digest()}
+        refuse_other_dictionaries(folder, state.get("task_state") or {}, digests)
+        make, positions, sizes = _text_builder(family, state["cfg"]["model"], task, dictionary)
+        if sizes is not None:
+            _require_layers(checkpoint, state["model"], decoder=sizes.decoder_layers)
+        weights = {key.removeprefix("decoder."): value for key, value in state["model"].items()}
+        decoder: Any = with_weights(make, weights, checkpoint)
+    return LoadedText(TextModel(decoder, positions), dictionary, task, sizes, pipeline)
+
+
+def _text_builder(
+    family: str, options: Mapping[str, Any], task: TextTask, dictionary: Dictionary
+) -> tuple[Callable[[], nn.Module], int, Configuration | None]:
+    """Return what builds a language model, its number of positions, and a Transformer's sizes.
+
+    The number of positions is --max-target-positions, else the length of a training sample.
+    """
+    positions = options.get("max_target_positions") or task.tokens_per_sample
+    if family == "vaswani_lm_lstm":
+        recurrent = RecurrentLanguageModelConfiguration.from_checkpoint(options, {})
+        return partial(build_recurrent_language_model, recurrent, dictionary), sys.maxsize, None
+    if family == "vaswani_lm_one_layer":
+        one_layer = OneLayerConfiguration.from_checkpoint(options, {})
+        return partial(build_one_layer, one_layer, dictionary, positions), positions, None
+    sizes = Configuration.from_checkpoint({**options, "max_target_positions": positions}, {})
+    return partial(build_language_model, sizes, dictionary), positions, sizes
+
+
+def load_text_pipeline(folder: Path) -> Pipeline:
+    """Load the pipeline of a language model's bundle or data folder.
+
+    Raises:
+        UserError: preprocessing.json is missing, can't be used, or belongs to another kind of
+            model.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise UserError(
+            f"{folder / SETTINGS} does not exist: {folder} is not a bundle of a language model; "
+            "give that, or a checkpoint with --data-bin DIR"
+        )
+    settings = read_settings_file(folder / SETTINGS)
+    if not isinstance(settings, TextSettings):
+        held, _ = KINDS[type(settings)]
+        raise UserError(f"{folder} holds {held}: give the bundle of a language model")
+    return Pipeline(settings, folder)
+
+
+def refuse_other_dictionaries(
+    folder: str | Path, task_state: Mapping[str, Any], digests: Mapping[str, str]
+) -> None:
+    """Refuse dictionaries that differ from those of the training, even if their sizes agree.
+
+    Args:
+        folder: of the dictionaries, for the message.
+        task_state: the task's part of the checkpoint; one without digests fits any dictionary.
+        digests: of the dictionaries, by side: "source" or "target".
+
+    Raises:
+        UserError: a dictionary has other words, or the same words in another order.
+    """
+    trained_with = task_state.get(DIGESTS) or {}
+    for side, digest in digests.items():
+        if trained_with.get(side, digest) != digest:
+            raise UserError(
+                f"the {side} dictionary of {folder} is not the one that the checkpoint was trained "
+                f"with; give the data folder (its dict.*.txt) it was trained on"
+            )
+
+
+@contextmanager
+def mismatches_explained(files: str) -> Iterator[None]:
+    """Turn PyTorch's error about weights that don't fit into a `CheckpointError`.
+
+    Args:
+        files: the checkpoints' names, for the message.
+
+    Raises:
+        CheckpointError: the weights don't fit the model. Other errors pass unchanged.
+    """
+    try:
+        yield
+    except Exception as error:
+        # fairseq's Trainer raises a bare Exception while it handles PyTorch's RuntimeError
+        cause: BaseException | None = error
+        while cause is not None and "Error(s) in loading state_dict" not in str(cause):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise CheckpointError(f"checkpoint {files} {mismatch_reason(str(cause))}") from error
+
+
+def mismatch_reason(text: str) -> str:
+    """Find the reason in PyTorch's message: another dictionary, or another architecture.
+
+    Args:
+        text: the message of `load_state_dict`.
+
+    Returns:
+        The reason and the remedy, to be read after the checkpoint's name.
+    """
+    size = r"torch\.Size\(\[([\d, ]*)\]\)"
+    sizes = re.findall(rf"size mismatch for (\S+): .*?{size}[^[]*{size}", text)
+    shapes = [[tuple(map(int, s.split(","))) for s in pair if s] for _, *pair in sizes]
+    rows = {(a[0], b[0]) for a, b in shapes if a[1:] == b[1:] and len(a) == 2}
+    listed = re.search(r"(Missing|Unexpected) key\(s\) in state_dict: \"([^\"]+)\"", text)
+    of_words = not any("position" in name for name, *_ in sizes)
+    if of_words and len(rows) == 1 and listed is None and all(len(a) == 2 for a, _ in shapes):
+        theirs, ours = rows.pop()
+        return (
+            f"was trained with a dictionary of {theirs} entries, the data folder's has {ours}:"
+            " give the data folder (its dict.*.txt) that the checkpoint was trained on"
+        )
+    if sizes:
+        name, theirs, ours = sizes[0]
+        first = f"{name} is [{theirs}] in the file and [{ours}] in the model"
+    else:
+        first = f"{listed[1].lower()} key {listed[2]}" if listed else " ".join(text.split())[:200]
+    return (
+        f"does not fit this model ({first}): give the --arch and sizes that it was trained with,"
+        " or another --save-dir"
+    )
