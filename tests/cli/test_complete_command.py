@@ -21,7 +21,7 @@ from toy_language_model import (
 )
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference import completion as completing
+from vaswani_plugin.inference import language_model
 from vaswani_plugin.inference.completion import Completion
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.text import bpe
@@ -282,7 +282,7 @@ def test_half_a_character_is_not_shown(subwords, monkeypatch):
             watch(torch.tensor([[tokens[:length]]]))
         return [[Completion(tokens, [], 0.0, False)]]
 
-    monkeypatch.setattr(completing, "complete", complete)
+    monkeypatch.setattr(language_model, "complete", complete)
     writes: list[str] = []
     model.write("the", writes.append, max_new_tokens=9)
     assert writes == [" ", "ж", "–", "ж"]
@@ -345,7 +345,7 @@ def test_a_checkpoint_with_its_data_folder(completed, tmp_path, flags):
         (("--top-p", "0.5"), "--top-p goes with --sampling"),
         (("--temperature", "2"), "--temperature goes with --sampling"),
         (("--seed", "2"), "--seed goes with --sampling"),
-        (("--samples", "2"), "--samples 2: a beam of 1 finds no more than 1"),
+        (("--samples", "2"), "2 hypotheses: a beam of 1 finds no more than 1"),
         (("--sampling", "--temperature", "0"), "--temperature is 0.0; it must be greater than 0"),
         (("--max-new-tokens", "32"), "the model has 32 positions; give at most 31"),
         (("--max-new-tokens", "4", "--min-new-tokens", "5"), "exceeds --max-new-tokens 4"),

@@ -151,7 +151,7 @@ def test_what_gpt_lacks_is_refused(tmp_path, monkeypatch, options, message):
     ("flags", "message"),
     [
         (ONE_LAYER, "OneLayerLanguageModel, .*no counterpart of it; --to safetensors can"),
-        (LSTM, "flags of a model that only fairseq builds"),
+        (LSTM, "flags of a model, which only fairseq builds"),
     ],
 )
 def test_other_language_models_are_refused(tmp_path, flags, message):

@@ -40,7 +40,7 @@ from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.search.text_models import TextModel
 from vaswani_plugin.text.dictionary import EOS, PAD
 from vaswani_plugin.text.outputs import write_json
-from vaswani_plugin.text.settings import SAFETENSORS
+from vaswani_plugin.text.settings import SAFETENSORS, weights_path
 
 
 def export_language_model(model: Path, output: Path, with_tokenizer: bool = True) -> Path:

@@ -216,8 +216,8 @@ class LanguageModel(LoadedFromFiles):
 
         def answer(batch: list[int]) -> list[list[Completion]]:
             rows = [prompts[place] for place in batch]
-            more = max_new_tokens, stop, suppressed, watch, random
-            return complete(self.model, self.dictionary, rows, options, *more)
+            given = self.model, self.dictionary, rows, options, max_new_tokens, stop
+            return complete(*given, suppressed=suppressed, watch=watch, random=random)
 
         return in_batches(prompts, batch_tokens, answer)
 
