@@ -16,7 +16,7 @@ from toy_bundle import load_by_fairseq, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.figures import attention_figures as figures
+from vaswani_plugin.figures import attention_report as figures
 from vaswani_plugin.inference.attention import HeadWeights
 from vaswani_plugin.inference.bundle import Bundle
 
@@ -252,10 +252,6 @@ def test_the_longest_labels_stand_on_the_picture(tmp_path, monkeypatch):
     for panel in figure.axes:
         box = panel.get_tightbbox()
         assert figure.bbox.containsx(box.x0) and figure.bbox.containsy(box.y0)
-
-
-def test_heads_have_different_colours():
-    assert len(set(figures.head_colours(32))) == 32
 
 
 def test_pictures_are_written_by_suffix(attend, tmp_path):

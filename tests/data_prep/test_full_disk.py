@@ -41,14 +41,11 @@ def arguments(material: Path, text: Path, out: Path) -> dict[str, tuple]:
     ]
     plain = ("--input", text, "--output", out / "o", "--workers", 1)
     return {
-        "check_corpus.py": (text, other, "--clean", out / "o.en", out / "o.de"),
         "check_corpus.py, packed": (text, other, "--clean", out / "o.en.gz", out / "o.de.gz"),
         "sentences.py": (text, "--output", out / "o"),
-        "normalize_tokenize.py": ("--language", "en", *plain),
         "bpe.py, learn": ("learn", "--input", text, "--operations", 5000, "--output", out / "o"),
         "bpe.py, apply": ("apply", "--codes", material / "codes", *plain),
         "wordpiece.py, learn": ("learn", "--input", text, "--size", 2000, "--output", out / "o"),
-        "wordpiece.py, apply": ("apply", "--model", material / "pieces.model", *plain),
         "binarize.py": ("--pair", "en-de", *prefixes, "--output", out / "o", "--workers", 1),
     }
 
@@ -101,33 +98,6 @@ def test_a_full_disk_is_one_line_and_leaves_no_output(material, tmp_path, case):
     done = run_limited(script, *command)
     assert done.returncode == 0, done.stderr
     assert left_under_a_final_name(tmp_path)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_an_unreadable_input_is_one_line_and_leaves_no_output(material, tmp_path, case):
-    """A folder under the input's name fails to open for everyone, root too."""
-    (tmp_path / "in" / "train.en").mkdir(parents=True)
-    (tmp_path / "in" / "train.de").write_text("a\n")
-    (tmp_path / "out").mkdir()
-    script = case.split(",")[0]
-    command = arguments(material, tmp_path / "in" / "train.en", tmp_path / "out")[case]
-    assert_one_line_error(run_limited(script, *command), f"{script}: error:", "train.en")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT CHECKED: no /dev/full here")
-def test_a_full_disk_behind_standard_output(material):
-    text = material / "train.en"
-    for script, args in (
-        ("normalize_tokenize.py", ("--language", "en", "--input", text, "--workers", 1)),
-        ("bpe.py", ("apply", "--codes", material / "codes", "--input", text, "--workers", 1)),
-        ("check_corpus.py", (text, material / "train.de")),
-    ):
-        with open("/dev/full", "wb") as full:
-            done = run_limited(script, *args, stdout=full.fileno())
-        assert done.returncode == 1
-        message = "standard output: No space left on device"
-        assert_one_line_error(done, f"{script}: error: {message}")
 
 
 def test_a_reader_that_leaves_is_no_error(material):

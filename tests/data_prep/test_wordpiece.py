@@ -4,8 +4,6 @@ import gzip
 import os
 import random
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -107,12 +105,6 @@ def test_any_text_comes_back(encode, decode, model, dictionary, text):
     check_line(text, encode, decode, model, dictionary)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from([*SPECIAL, "<0xE2>", "\u2581", "be", "œ", " ", "\u0301", "\x00"])))
-def test_names_of_special_pieces_are_text(encode, decode, model, dictionary, parts):
-    check_line("".join(parts), encode, decode, model, dictionary)
-
-
 def test_every_character_of_the_basic_plane_comes_back(encode, decode, model, dictionary):
     for code in [*range(0xD800), *range(0xE000, 0x10000)]:
         check_line(f"a{chr(code)}b", encode, decode, model, dictionary)
@@ -142,7 +134,7 @@ def test_a_model_learned_earlier_keeps_its_rule(folder, tmp_path):
         assert decode(encode(text)) == library.normalize(spaces).replace("\u2581", " ").strip()
 
 
-def test_no_learnt_piece_bears_the_name_of_a_special_one(folder, model):
+def test_pieces_and_the_rows_of_fairseqs_dictionary(model, dictionary):
     pieces = [model.id_to_piece(i) for i in range(model.get_piece_size())]
     assert len(set(pieces)) == len(pieces) == 600
     assert pieces[:4] == ["<unk>", "<s>", "</s>", "<pad>"]
@@ -150,18 +142,7 @@ def test_no_learnt_piece_bears_the_name_of_a_special_one(folder, model):
     assert pieces[4:260] == [f"<0x{byte:02X}>" for byte in range(256)]
     assert all(model.is_byte(i) for i in range(4, 260))
     assert not any(re.search(r"\s", piece) for piece in pieces)
-
-
-def test_fairseqs_dictionary_has_a_row_for_every_piece(dictionary, model):
-    assert len(dictionary) == 600
-    rows = dictionary.symbols[dictionary.nspecial :]
-    assert rows == [model.id_to_piece(row) for row in range(4, 600)]
-
-
-def test_pieces_are_not_only_letters_and_bytes(folder, encode):
-    lines = (folder / "train.fr").read_text("utf-8").split("\n")
-    letters = sum(len(line.replace(" ", "")) for line in lines)
-    assert sum(len(encode(line).split()) for line in lines) < 0.6 * letters
+    assert dictionary.symbols[dictionary.nspecial :] == pieces[4:]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "likelihood"])
@@ -172,12 +153,6 @@ def test_two_processes_learn_the_same_bytes(folder, tmp_path, kind):
         assert f"600 pieces, {kind}: " in done.stdout
     assert (tmp_path / "one.model").read_bytes() == (tmp_path / "two.model").read_bytes()
     assert sorted(x.name for x in tmp_path.iterdir()) == ["one.model", "two.model"]
-
-
-def test_kinds_differ(folder):
-    paths = [str(folder / "train.en"), str(folder / "train.fr")]
-    models = [wordpiece.learn(paths, 600, kind) for kind in wordpiece.KINDS]
-    assert len(set(models)) == len(wordpiece.KINDS) == 3
 
 
 @pytest.mark.parametrize("kind, first", [("bpe", "\u2581e"), ("likelihood", "qu")])
@@ -233,22 +208,16 @@ def test_undo_takes_whatever_a_model_writes(decode):
     assert decode("<s> \u2581unknown-word </s>").strip() == "unknown-word"
 
 
-def test_commands_are_pipes(folder, decode):
-    text = "bécé dacœ\n\n日本\n".encode()
-    pieces = run_script(SCRIPT, "apply", "--model", folder / "m.model", stdin=text).stdout
-    assert "<0xE6> <0x97> <0xA5>" in pieces
-    undone = run_script(SCRIPT, "undo", "--model", folder / "m.model", stdin=pieces.encode())
-    assert undone.stdout.encode() == text
-
-
-@pytest.mark.parametrize("letters", [["œ"], ["é", "œ"]])  # loads; does not
-def test_pieces_that_are_no_text_are_refused(folder, tmp_path, letters):
-    path, content = tmp_path / "bad.model", (folder / "m.model").read_bytes()
-    for letter in letters:
+@pytest.mark.parametrize("damage", ["empty", "text", "zeros", "cut", "\u0153", "\u00e9\u0153"])
+def test_what_is_no_model_is_refused(folder, tmp_path, damage):
+    """Also pieces that are no UTF-8: some such models load, others do not."""
+    content = (folder / "m.model").read_bytes()
+    made = {"empty": b"", "text": b"no model\n", "zeros": b"\0" * 100, "cut": content[:-9]}
+    for letter in damage if damage not in made else "":
         assert letter.encode() in content
         content = content.replace(letter.encode(), b"\xc3\xff")
-    path.write_bytes(content)
-    done = run_script(SCRIPT, "apply", "--model", path, stdin="bécé\n".encode())
+    (tmp_path / "bad.model").write_bytes(made.get(damage, content))
+    done = run_script(SCRIPT, "apply", "--model", tmp_path / "bad.model", stdin="bécé\n".encode())
     assert_one_line_error(done, "bad.model: not a sentencepiece model")
 
 
@@ -259,17 +228,7 @@ def test_at_most_so_many_pieces(folder, tmp_path):
     (most,) = re.findall(r"gives at most (\d+)", refused.stderr)
     done = run_script(SCRIPT, *flags, "--at-most")
     assert done.stdout == f"{most} pieces, unigram: {tmp_path}/m.model\n", done.stderr
-    assert wordpiece.load(tmp_path / "m.model").get_piece_size() == int(most)
-    done = run_script(SCRIPT, *flags[:-1], 100, "--at-most")
-    assert_one_line_error(done, "--size 100: too few")
-
-
-@pytest.mark.parametrize("content", [b"", b"no model\n", b"\0" * 100, None])
-def test_what_is_no_model_is_refused(folder, tmp_path, content):
-    path = tmp_path / "bad.model"
-    path.write_bytes((folder / "m.model").read_bytes()[:-9] if content is None else content)
-    done = run_script(SCRIPT, "apply", "--model", path, stdin=b"a\n")
-    assert_one_line_error(done, "bad.model: not a sentencepiece model")
+    assert run_script(SCRIPT, *flags[:-1], most).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -297,14 +256,6 @@ def test_bad_input_of_learn(tmp_path, content, options, part):
     assert {x.name for x in tmp_path.iterdir()} <= {"m.model", "text"}
 
 
-def test_the_largest_size_named_is_one_that_works(tmp_path):
-    (tmp_path / "text").write_text("words and more words\n")
-    arguments = (SCRIPT, "learn", "--input", tmp_path / "text", "--output", tmp_path / "m")
-    message = run_script(*arguments, "--size", 9999).stderr
-    size = re.search(r"at most (\d+)", message)[1]
-    assert run_script(*arguments, "--size", size).returncode == 0
-
-
 def test_learn_needs_files_it_can_read_twice(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in ("-", tmp_path / "pipe"):
@@ -319,15 +270,6 @@ def test_a_long_line_is_learned_from(tmp_path, kind):
     (tmp_path / "m").write_bytes(wordpiece.learn([str(tmp_path / "text")], 300, kind, at_most=True))
     pieces = wordpiece.make_encoder(tmp_path / "m")("xyz xyz").split()
     assert len(pieces) < 8 and not any(piece.startswith("<0x") for piece in pieces)
-
-
-def test_the_library_is_light():
-    code = (
-        "import sys, vaswani_plugin.text.wordpiece; "
-        "sys.exit(bool({'torch', 'fairseq'} & set(sys.modules)))"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 @pytest.mark.shared_data

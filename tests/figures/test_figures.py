@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vaswani_plugin.figures.attention_figures import draw_lines
+from vaswani_plugin.figures.attention_report import draw_lines
 from vaswani_plugin.figures.figures import new_figure, save_figure
 
 BEGINNINGS = {

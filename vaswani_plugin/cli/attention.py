@@ -62,11 +62,6 @@ def run(args: argparse.Namespace) -> int:
         args.output = [Path("attention.png")] if args.format == "text" else []
     _check_flags(args)
     from vaswani_plugin.figures import attention_report as report
-    from vaswani_plugin.figures.attention_statistics import (
-        as_table,
-        corpus_statistics,
-        write_statistics,
-    )
     from vaswani_plugin.inference.translator import Translator
 
     if args.model is not None:
@@ -77,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
     if args.corpus is not None:
         pairs = report.read_corpus(args.corpus)
         attentions = report.attend_pairs(translator, pairs, args.corpus[0], merge)
-        statistics = corpus_statistics(attentions)
-        write_statistics(statistics, args.output or [])
-        text = as_table(statistics) if args.format == "text" else json.dumps(statistics)
+        statistics = report.corpus_statistics(attentions)
+        report.write_statistics(statistics, args.output or [])
+        text = report.as_table(statistics) if args.format == "text" else json.dumps(statistics)
     else:
         attention = translator.attention(args.source, args.target)
         for flag, unknown in zip(("--source", "--target"), attention.unknown, strict=True):

@@ -1,5 +1,8 @@
 """Attention of a sentence or over a corpus as files: pictures, a page to explore, numbers.
 
+The pictures are the paper's Figures 3 to 5 and heat maps of heads. The statistics of each head over
+a corpus answer: do heads specialize, as Figure 5 says?
+
 Axes: N layers, H heads, T queries, S keys.
 """
 
@@ -8,15 +11,112 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.figures.attention_figures import draw_heads, draw_lines
 from vaswani_plugin.figures.attention_page import write_page
+from vaswani_plugin.figures.figures import new_figure, save_figure
 from vaswani_plugin.inference.attention import KINDS, Attention, HeadWeights
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.text.lines import read_lines, read_pairs
 from vaswani_plugin.text.outputs import write_json
+
+FAINTEST = 0.02
+"""Weights below it are not drawn: their lines would be invisible."""
+# A "$" in a sentence is a dollar and not the start of a formula.
+PLAIN = {"parse_math": False}
+
+
+def draw_heads(
+    weights: np.ndarray,
+    heads: Sequence[int],
+    queries: list[str],
+    keys: list[str],
+    title: str,
+    output: Path,
+) -> None:
+    """Draw one heat map a head, dark where the weight is high.
+
+    Args:
+        weights: (H, T, S), each row summing to 1.
+        heads: which of them, from 1 on.
+        queries: T labels, top to bottom.
+        keys: S labels, left to right.
+        title: text above the picture.
+        output: file to write; its suffix chooses the format.
+
+    Raises:
+        ValueError: matplotlib is not installed.
+        OSError: the file can't be written.
+    """
+    columns = min(len(heads), 4)
+    rows = -(-len(heads) // columns)
+    cell = min(0.22, 15 / max(len(queries), len(keys)))  # inches; matplotlib's pictures have limits
+    small = 7 * cell / 0.22
+    width, height = 1.2 + cell * len(keys), 1.6 + cell * len(queries)
+    figure = new_figure(columns * width, rows * height)
+    for number, head in enumerate(heads):
+        panel = figure.add_subplot(rows, columns, number + 1)
+        # With square cells, the longest labels could fall outside the picture.
+        panel.imshow(weights[head - 1], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        panel.set_title(f"head {head}", fontsize=9)
+        panel.set_xticks(range(len(keys)), keys, rotation=90, fontsize=small, **PLAIN)
+        shown = queries if number % columns == 0 else [""] * len(queries)
+        panel.set_yticks(range(len(queries)), shown, fontsize=small, **PLAIN)
+    figure.suptitle(title)
+    save_figure(figure, output)
+
+
+def draw_lines(
+    weights: np.ndarray,
+    heads: Sequence[int],
+    queries: list[str],
+    keys: list[str],
+    title: str,
+    output: Path,
+    only: Sequence[int] | None = None,
+) -> None:
+    """Draw Figures 3 to 5: two columns of tokens, queries on the left, and lines between them.
+
+    The opacity of a line shows its weight, the colour its head.
+
+    Args:
+        only: numbers of the queries whose lines are drawn; None draws all.
+        weights, heads, queries, keys, title, output: as for `draw_heads`.
+
+    Raises:
+        ValueError: matplotlib is not installed.
+        OSError: the file can't be written.
+    """
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import hsv_to_rgb
+
+    longest = max(map(len, [*queries, *keys]))
+    figure = new_figure(4 + 0.2 * longest, 1.2 + 0.22 * max(len(queries), len(keys)))
+    panel = figure.add_subplot()
+    # Hues at equal distances.
+    hues = np.arange(weights.shape[0]) / weights.shape[0]
+    colours = [tuple(map(float, hsv_to_rgb((hue, 0.8, 0.8)))) for hue in hues]
+    shown = range(len(queries)) if only is None else only
+    for head in heads:
+        kept = [(q, k) for q in shown for k in np.flatnonzero(weights[head - 1, q] >= FAINTEST)]
+        lines = [((0, q), (1, k)) for q, k in kept]
+        # A sum of merged weights may exceed 1 by a rounding error, which matplotlib refuses.
+        opacities = [min(1.0, float(weights[head - 1, q, k])) for q, k in kept]
+        rgba = [(*colours[head - 1], opacity) for opacity in opacities]
+        panel.add_collection(LineCollection(lines, colors=rgba, linewidths=2.5))
+        panel.plot([], [], color=colours[head - 1], linewidth=4, label=f"head {head}")
+    for labels, x, side in ((queries, -0.03, "right"), (keys, 1.03, "left")):
+        for y, label in enumerate(labels):
+            is_faded = labels is queries and y not in shown
+            style = {"color": "#999999" if is_faded else "black", **PLAIN}
+            panel.text(x, y, label, ha=side, va="center", fontsize=9, **style)
+    panel.set(xlim=(0, 1), ylim=(max(len(queries), len(keys)) - 0.5, -0.5))
+    panel.axis("off")
+    panel.set_title(title, fontsize=10)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+    save_figure(figure, output)
 
 
 @dataclass(frozen=True)
@@ -146,3 +246,114 @@ def attend_pairs(
         except ValueError as error:
             raise UserError(f"{name}:{number}: {error}") from error
         yield attention.merged(merge) if merge else attention
+
+
+STATISTICS = {
+    "distance": "mean distance |query - key|, in tokens",
+    "entropy": "entropy, in bits",
+    "previous": "share on the previous token",
+    "same": "share on the same token",
+    "next": "share on the next token",
+}
+
+
+def _query_sums(weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Each statistic of weights (N, H, T, S), summed over the queries of a sentence: (N, H).
+
+    Tokens are compared by position; between two languages this measures how monotonic the attention
+    is. A missing neighbour gets 0.
+    """
+    weights = weights.astype(np.float64)
+    queries, keys = weights.shape[-2:]
+    distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))
+    logarithms = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
+    neighbours = {
+        name: np.diagonal(weights, offset, -2, -1).sum(-1)
+        for name, offset in (("previous", -1), ("same", 0), ("next", 1))
+    }
+    return {
+        "distance": (weights * distance).sum((-2, -1)),
+        "entropy": -(weights * logarithms).sum((-2, -1)),
+        **neighbours,
+    }
+
+
+def corpus_statistics(sentences: Iterable[Attention]) -> dict[str, Any]:
+    """The statistics, averaged over all queries.
+
+    Returns:
+        `sentences`, and `attention`: for each kind `queries` (their number) and the keys of
+        `STATISTICS`, each a list of N lists of H numbers.
+
+    Raises:
+        ValueError: no sentences.
+    """
+    count = 0
+    queries: dict[str, int] = {}
+    sums: dict[str, dict[str, Any]] = {}
+    for attention in sentences:
+        count += 1
+        for kind, heads in attention.kinds.items():
+            queries[kind] = queries.get(kind, 0) + len(heads.queries)
+            found = sums.setdefault(kind, dict.fromkeys(STATISTICS, 0))
+            for name, value in _query_sums(heads.weights).items():
+                found[name] = found[name] + value
+    if not count:
+        raise ValueError("--corpus holds no sentences; give more text")
+    means = {
+        kind: {"queries": queries[kind]}
+        | {name: (value / queries[kind]).tolist() for name, value in found.items()}
+        for kind, found in sums.items()
+    }
+    return {"sentences": count, "attention": means}
+
+
+def as_table(statistics: dict[str, Any]) -> str:
+    """The result of `corpus_statistics` as a table, one row a head."""
+    from tabulate import tabulate
+
+    rows = [
+        [kind, layer + 1, head + 1, *(found[name][layer][head] for name in STATISTICS)]
+        for kind, found in statistics["attention"].items()
+        for layer, heads in enumerate(found["distance"])
+        for head in range(len(heads))
+    ]
+    table = tabulate(rows, ["attention", "layer", "head", *STATISTICS], floatfmt=".3f")
+    legend = "\n".join(f"{name:<9} {meaning}" for name, meaning in STATISTICS.items())
+    return f"{table}\n\n{statistics['sentences']} sentences\n{legend}"
+
+
+def write_statistics(statistics: dict[str, Any], outputs: list[Path]) -> None:
+    """Writes the result of `corpus_statistics` to files; the suffix is .json or a picture's.
+
+    Raises:
+        ValueError: matplotlib is not installed.
+        OSError: a file can't be written.
+    """
+    for path in outputs:
+        if path.suffix == ".json":
+            write_json(path, statistics, indent=None)
+        else:
+            _draw(statistics, path)
+
+
+def _draw(statistics: dict[str, Any], output: Path) -> None:
+    """Draws a heat map of layers by heads for every attention (rows) and statistic (columns)."""
+    attention = statistics["attention"]
+    layers = max(len(found["distance"]) for found in attention.values())
+    heads = max(len(found["distance"][0]) for found in attention.values())
+    size = len(STATISTICS) * (1.6 + 0.3 * heads), len(attention) * (1.2 + 0.3 * layers)
+    figure = new_figure(*size)
+    panels = figure.subplots(len(attention), len(STATISTICS), squeeze=False)
+    for row, (kind, found) in zip(panels, attention.items(), strict=True):
+        for panel, (name, meaning) in zip(row, STATISTICS.items(), strict=True):
+            top = None if name in ("distance", "entropy") else 1
+            image = panel.imshow(found[name], cmap="viridis", vmin=0, vmax=top)
+            figure.colorbar(image, ax=panel)
+            panel.set_title(f"{KINDS[kind]}:\n{meaning}", fontsize=7, wrap=True)
+            count, width = np.shape(found[name])
+            panel.set_xticks(range(width), range(1, width + 1), fontsize=6)
+            panel.set_yticks(range(count), range(1, count + 1), fontsize=6)
+            panel.set(xlabel="head", ylabel="layer")
+    figure.suptitle(f"attention heads over {statistics['sentences']} sentences")
+    save_figure(figure, output)

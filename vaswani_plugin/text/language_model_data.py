@@ -22,7 +22,6 @@ from vaswani_plugin.text.dictionary import (
     SPECIAL_SYMBOLS,
     TEXT_DICTIONARY,
     UNK,
-    read_dictionary,
     write_dictionary,
 )
 from vaswani_plugin.text.lines import read_pairs
@@ -62,7 +61,6 @@ def code_text(
     threshold: int,
     padding_factor: int,
     workers: int,
-    like: Path | None = None,
 ) -> list[str]:
     """Writes the data folder into a temporary folder and moves it into place.
 
@@ -75,7 +73,6 @@ def code_text(
         threshold: rarer units become <unk>; not used with BPE.
         padding_factor: the number of rows of the dictionary becomes a multiple of it.
         workers: number of processes.
-        like: a bundle whose codes and dictionary are used, or None to make new ones.
 
     Returns:
         A line for people about each split.
@@ -86,24 +83,16 @@ def code_text(
         OSError: a file can't be read or written.
     """
     inputs: list[str | Path] = [path for files in splits.values() for path in files]
-    if like is not None:
-        inputs.append(like)
     with new_data_folder(output, inputs) as (folder, parts):
         if settings.codes:
-            if like is None:
-                learn_codes(splits["train"], operations, min_frequency, parts, workers)
-            else:
-                shutil.copyfile(like / CODES, parts / CODES)
+            learn_codes(splits["train"], operations, min_frequency, parts, workers)
             shutil.copyfile(parts / CODES, folder / CODES)
         coded = {
             split: _code_split(split, files, settings, parts, workers)
             for split, files in splits.items()
         }
-        if like is None:
-            also = bpe_units(str(parts / CODES)) if settings.codes else ()
-            entries = build_dictionary([coded["train"]], threshold, padding_factor, workers, also)
-        else:
-            entries = read_dictionary(like / TEXT_DICTIONARY)
+        also = bpe_units(str(parts / CODES)) if settings.codes else ()
+        entries = build_dictionary([coded["train"]], threshold, padding_factor, workers, also)
         write_dictionary(entries, folder / TEXT_DICTIONARY)
         rows = len(SPECIAL_SYMBOLS) + len(entries)
         report = []
