@@ -28,13 +28,14 @@ from vaswani_plugin.errors import UserError, run
 from vaswani_plugin.text.binary import read_sizes
 from vaswani_plugin.text.checkpoint_outline import Outline, read_outline
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, Dictionary, dictionary_name
-from vaswani_plugin.text.linearization import SYMBOLS, WORDS
 from vaswani_plugin.text.lines import open_binary
 from vaswani_plugin.text.outputs import write_atomically, write_bytes_atomically
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     MODEL,
     SETTINGS,
+    SYMBOLS,
+    WORDS,
     AnySettings,
     Settings,
     TextSettings,

@@ -29,15 +29,12 @@ from vaswani_plugin.text.binary import binarize, build_dictionary
 from vaswani_plugin.text.coding import CODES, bpe_units, learn_codes
 from vaswani_plugin.text.dictionary import dictionary_name, write_dictionary
 from vaswani_plugin.text.linearization import (
-    SYMBOLS,
-    TREE_CODINGS,
-    WORDS,
     linearize,
     make_word_coding,
 )
 from vaswani_plugin.text.outputs import new_data_folder, write_atomically
 from vaswani_plugin.text.parallel import process_file
-from vaswani_plugin.text.settings import SETTINGS, TreeSettings
+from vaswani_plugin.text.settings import SETTINGS, SYMBOLS, TREE_CODINGS, WORDS, TreeSettings
 from vaswani_plugin.text.trees import BadTree, read_trees, to_line
 
 SIDES = (WORDS, SYMBOLS)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.linearization import SYMBOLS, WORDS
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
+    SYMBOLS,
+    WORDS,
     AnySettings,
     Settings,
     TextSettings,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.attention import RawAttention
 from vaswani_plugin.inference.bundle import Bundle
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.search.options import SearchOptions
@@ -17,6 +16,8 @@ from vaswani_plugin.text.settings import CTRANSLATE2_MODEL, ONNX_ENCODER
 
 if TYPE_CHECKING:
     import torch
+
+    from vaswani_plugin.inference.attention import RawAttention
 
 
 class Engine(Protocol):
@@ -63,7 +64,7 @@ class Engine(Protocol):
             For each pair log P of every target token, then of the end of sentence.
         """
 
-    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+    def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
         """The weights of every layer and head.
 
         Raises:

@@ -52,7 +52,6 @@ from vaswani_plugin.text.dictionary import (
     languages_of,
     load_text_dictionary,
 )
-from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import (
     SETTINGS,
@@ -237,6 +236,7 @@ def make_transformer(
     words = None
     if sizes.next_word:
         from vaswani_plugin.search.well_formed import Grammar  # translations have none
+        from vaswani_plugin.text.linearization import JOINT, MAX_OPENINGS
 
         grammar = Grammar(source, target, JOINT, MAX_OPENINGS)
         words = grammar.ends_word, grammar.is_word

@@ -253,7 +253,12 @@ class OnnxEngine(OwnSearch):
         source, target = (Dictionary.load(folder / name) for name in names)
         threads = threads or torch.get_num_threads()
         model = OnnxTransformer(folder, source.pad(), threads)
-        super().__init__(model, model, source, target, torch.device("cpu"), threads)
+        super().__init__(model, model.longest, source, target, torch.device("cpu"), threads)
+
+    def forced_model(self) -> OnnxTransformer:
+        """See `OwnSearch`."""
+        assert isinstance(self.searched, OnnxTransformer)
+        return self.searched
 
     def attention(self, source: Tokens, target: Tokens) -> RawAttention:
         """See `Engine`.

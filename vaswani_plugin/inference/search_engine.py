@@ -5,20 +5,22 @@ N layers, H heads, T target tokens.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.attention import KINDS, RawAttention
-from vaswani_plugin.inference.forced import ForcedEncoderDecoder, ForcedModel, ForcedScorer
 from vaswani_plugin.inference.models import Loaded, LoadedRecurrent, longest_of
 from vaswani_plugin.inference.results import Decoded, Tokens
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.search.models import Dictionary, Model, TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.attention import RawAttention
+    from vaswani_plugin.inference.forced import ForcedModel
 
 
 def use_threads(count: int) -> None:
@@ -35,11 +37,11 @@ class TokenDictionary(Dictionary, Protocol):
 
 
 class OwnSearch:
-    """Our search over one model; a subclass adds `attention`.
+    """Our search over one model; a subclass adds `attention`, and the model that scores targets.
 
     Args:
         model: of the search.
-        forced: the same model, to score given targets.
+        longest: source and target in tokens, the ends of sentence included.
         source: dictionary.
         target: dictionary.
         device: where to decode.
@@ -49,7 +51,7 @@ class OwnSearch:
     def __init__(
         self,
         model: Model,
-        forced: ForcedModel,
+        longest: tuple[int, int],
         source: TokenDictionary,
         target: TokenDictionary,
         device: torch.device,
@@ -59,8 +61,7 @@ class OwnSearch:
         self.source, self.target = source, target
         self.threads = threads or torch.get_num_threads()
         self.device = device
-        self.longest_source, self.longest_target = (length - 1 for length in forced.longest)
-        self.forced = ForcedScorer([forced], source, target, device)
+        self.longest_source, self.longest_target = (length - 1 for length in longest)
 
     def decode(
         self,
@@ -93,12 +94,18 @@ class OwnSearch:
         self, sources: Sequence[Tokens], targets: Sequence[Tokens]
     ) -> list[tuple[float, ...]]:
         """See `Engine`."""
+        from vaswani_plugin.inference.forced import ForcedScorer  # translating needs none
+
         use_threads(self.threads)
-        forced = self.forced
+        forced = ForcedScorer([self.forced_model()], self.source, self.target, self.device)
         encoded = [forced.encode(tokens, 0, f"source {n}") for n, tokens in enumerate(sources, 1)]
         golds = [[forced.encode(tokens, 1, f"target {n}")] for n, tokens in enumerate(targets, 1)]
         most = len(golds) * max(len(gold) for (gold,) in golds)  # all in one batch
         return [tuple(row) for (row,) in forced.score(encoded, golds, most)]
+
+    def forced_model(self) -> "ForcedModel":
+        """The model that scores given targets."""
+        raise NotImplementedError
 
 
 class SearchEngine(OwnSearch):
@@ -119,24 +126,31 @@ class SearchEngine(OwnSearch):
         threads: int | None = None,
     ) -> None:
         self.model = model = loaded.model.to(device=device, dtype=dtype)
-        longest = longest_of(loaded.sizes)
+        self.longest = longest_of(loaded.sizes)
         searched: Model
         if isinstance(model, EncoderDecoder):
             searched = TransformerModel(model)
         else:
             from vaswani_plugin.search.recurrent_models import RecurrentModel
 
-            searched = RecurrentModel(model, longest[1])
-        forced = ForcedEncoderDecoder(model, longest)
-        super().__init__(searched, forced, loaded.source, loaded.target, device, threads)
+            searched = RecurrentModel(model, self.longest[1])
+        super().__init__(searched, self.longest, loaded.source, loaded.target, device, threads)
+
+    def forced_model(self) -> "ForcedModel":
+        """See `OwnSearch`."""
+        from vaswani_plugin.inference.forced import ForcedEncoderDecoder
+
+        return ForcedEncoderDecoder(self.model, self.longest)
 
     @torch.no_grad()
-    def attention(self, source: Tokens, target: Tokens) -> RawAttention:
+    def attention(self, source: Tokens, target: Tokens) -> "RawAttention":
         """See `Engine`.
 
         Raises:
             UserError: the model has no attention.
         """
+        from vaswani_plugin.inference.attention import KINDS, RawAttention
+
         use_threads(self.threads)
         sides = (source, self.source), (target, self.target)
         ids = [[*map(dictionary.index, tokens)] for tokens, dictionary in sides]

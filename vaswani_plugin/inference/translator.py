@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.inference.attention import Attention
 from vaswani_plugin.inference.bundle import Bundle, LoadedFromFiles
 from vaswani_plugin.inference.engine import Engine, dtype_of, load_engine
 from vaswani_plugin.inference.options import TranslateOptions, require_at_least
@@ -37,6 +36,8 @@ from vaswani_plugin.text.settings import Settings
 
 if TYPE_CHECKING:
     import torch
+
+    from vaswani_plugin.inference.attention import Attention
 
 
 class Translator(LoadedFromFiles):
@@ -270,7 +271,7 @@ class Translator(LoadedFromFiles):
                 found[number] = Score(sum(row), tokens, row)
         return [found[number] for number in range(len(encoded))]
 
-    def attention(self, source: str, target: str | None = None) -> Attention:
+    def attention(self, source: str, target: str | None = None) -> "Attention":
         """The attention weights of every layer and head (section 3.2.3).
 
         Args:
@@ -280,6 +281,8 @@ class Translator(LoadedFromFiles):
         Raises:
             UserError: a sentence is empty or too long, or the model has no weights to show.
         """
+        from vaswani_plugin.inference.attention import Attention
+
         source_tokens = encode_whole(source, self.pipeline, "the source", self.longest_source)
         if target is None:
             target_tokens = self.decode([source_tokens])[0][0].tokens

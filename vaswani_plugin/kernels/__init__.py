@@ -15,11 +15,9 @@ from torch import nn
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.kernels.add_norm import FusedAddNorm
-from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.linear import OneDNNLinear
 from vaswani_plugin.kernels.packed_step import Packing
 from vaswani_plugin.matrix_library import chosen_library
-from vaswani_plugin.modules.loss import projected_loss
 
 VARIABLE = "VASWANI_KERNELS"
 MODULES = {"linear": OneDNNLinear, "add_norm": FusedAddNorm}
@@ -67,8 +65,12 @@ def accelerate(model: nn.Module) -> nn.Module:
         for name, child in list(module.named_children()):
             if type(child) in kernels:
                 setattr(module, name, kernels[type(child)](child).train(child.training))
-    if "fused_loss" in wanted and getattr(model, "projected_loss", None) is projected_loss:
-        model.projected_loss = fused_projected_loss
+    if "fused_loss" in wanted and hasattr(model, "projected_loss"):  # only training has a loss
+        from vaswani_plugin.kernels.fused_loss import fused_projected_loss
+        from vaswani_plugin.modules.loss import projected_loss
+
+        if model.projected_loss is projected_loss:
+            model.projected_loss = fused_projected_loss
     return model
 
 

@@ -14,11 +14,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.lines import MOST_DIGITS, read_lines
-from vaswani_plugin.text.outputs import write_atomically
-from vaswani_plugin.text.parallel import Block, map_blocks
+
+if TYPE_CHECKING:
+    from vaswani_plugin.text.parallel import Block
 
 Pair = tuple[str, str]
 
@@ -28,7 +30,7 @@ _WORD_END = "</w>"
 _INVERTED = bytes((254 - byte) % 256 for byte in range(256))
 
 
-def _count_block(block: Block) -> Counter[str]:
+def _count_block(block: "Block") -> Counter[str]:
     counts: Counter[str] = Counter()
     for line in block.lines():
         counts.update(line.split(" "))
@@ -36,7 +38,7 @@ def _count_block(block: Block) -> Counter[str]:
     return counts
 
 
-def _block_counter() -> Callable[[Block], Counter[str]]:
+def _block_counter() -> Callable[["Block"], Counter[str]]:
     return _count_block
 
 
@@ -50,6 +52,8 @@ def count_words(paths: Iterable[str], workers: int = 1) -> Counter[str]:
     Raises:
         UserError: a file holds no word.
     """
+    from vaswani_plugin.text.parallel import map_blocks  # only learning needs it
+
     counts: Counter[str] = Counter()
     for path in paths:
         before = counts.total()
@@ -145,6 +149,8 @@ def learn(
         UserError: the files have nothing to learn from.
     """
     from tqdm import tqdm
+
+    from vaswani_plugin.text.outputs import write_atomically
 
     counts = count_words(paths, workers)
     if all(len(word) == 1 for word in counts):

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.outputs import write_atomically
 
 SPECIAL_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = range(len(SPECIAL_SYMBOLS))
@@ -147,6 +146,8 @@ def read_dictionary(path: str | Path) -> Entries:
 
 def write_dictionary(entries: Iterable[tuple[str, int]], path: Path) -> None:
     """Writes `dict.LANG.txt`."""
+    from vaswani_plugin.text.outputs import write_atomically  # most programs only read one
+
     with write_atomically(path) as write:
         for symbol, count in entries:
             write(f"{symbol} {count}")

@@ -50,9 +50,6 @@ from vaswani_plugin.text.coding import UNKNOWN, make_coding
 from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS
 from vaswani_plugin.text.trees import CLOSE, BadTree, Leaf, Open, Tree, escape_brackets
 
-WORDS, SYMBOLS = "words", "symbols"
-"""Names of the two sides, in place of a translation's languages."""
-TREE_CODINGS = ("bpe", "words")
 JOINT = "@@"
 
 PLACEHOLDER = "XX"
@@ -165,7 +162,7 @@ def make_word_coding(coding: str, codes: str | None) -> Callable[[Sequence[str]]
     """Returns the function from words without white space to units joined by blanks.
 
     Args:
-        coding: one of `TREE_CODINGS`.
+        coding: one of `settings.TREE_CODINGS`.
         codes: file with the table of merges, for `bpe`.
 
     Raises:

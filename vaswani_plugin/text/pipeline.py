@@ -11,7 +11,6 @@ from pathlib import Path
 from vaswani_plugin.text.characters import remove_invisible
 from vaswani_plugin.text.coding import join_bpe, make_coding, plain_units
 from vaswani_plugin.text.fork_lock import ForkLock
-from vaswani_plugin.text.linearization import make_word_coding, words_of
 from vaswani_plugin.text.settings import (
     AnySettings,
     Settings,
@@ -59,6 +58,8 @@ class Pipeline:
         self.is_tokenized = False
         self._lock = ForkLock()  # the subword coders share caches that they clear
         if isinstance(settings, TreeSettings):
+            from vaswani_plugin.text.linearization import make_word_coding, words_of
+
             codes = settings.codes and str(folder / settings.codes)
             encode_words = make_word_coding(settings.coding, codes)
             self._encode = lambda line: encode_words(words_of(remove_invisible(line)))

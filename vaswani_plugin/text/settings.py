@@ -22,7 +22,6 @@ from typing import Any, get_args
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.coding import CODINGS
 from vaswani_plugin.text.dictionary import TEXT_DICTIONARY, dictionary_name
-from vaswani_plugin.text.linearization import SYMBOLS, TREE_CODINGS, WORDS
 from vaswani_plugin.text.lines import read_json
 
 VERSION = 1
@@ -40,6 +39,9 @@ ONNX_ENCODER = "encoder_model.onnx"
 """Replaces model.pt, with the graphs of the decoder, after `vaswani export --to onnx`."""
 SETTINGS = "preprocessing.json"
 TOKENIZERS = ("moses", "none")
+WORDS, SYMBOLS = "words", "symbols"
+"""Names of a parser's two sides, in place of a translation's languages."""
+TREE_CODINGS = ("bpe", "words")
 SUBWORDS = ("subword-nmt", "sentencepiece", "none")
 
 
