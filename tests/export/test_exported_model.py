@@ -1,10 +1,14 @@
 """What exports refuse, and folders that are complete or not there."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from toy_bundle import write_toy_bundle
 
+from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.export.exported_model import departures, new_folder
 from vaswani_plugin.model.configuration import Configuration
 
@@ -55,3 +59,60 @@ def test_more_positions_than_a_table_holds_are_refused(name):
     flag = "--" + name.replace("_", "-")
     assert departures(Configuration(**{name: 2_000_000_000})) == [f"{flag} 2000000000"]
     assert departures(Configuration(**{name: 2_000_000_000}, positions="learned")) == []
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return write_toy_bundle(tmp_path_factory.mktemp("made"), share="all")
+
+
+def another_model(bundle):
+    state = torch.load(bundle / "model.pt")
+    state["cfg"]["model"]["_name"] = "fconv"
+    torch.save(state, bundle / "model.pt")
+
+
+def not_a_number(bundle):
+    state = torch.load(bundle / "model.pt")
+    state["model"]["encoder.layers.0.feed_forward.w_1.bias"][3] = float("nan")
+    torch.save(state, bundle / "model.pt")
+
+
+def language_model(bundle):
+    shutil.copy(bundle / "dict.en.txt", bundle / "dict.txt")
+    (bundle / "preprocessing.json").write_text('{"version": 1, "coding": "words"}')
+
+
+BROKEN = {
+    "absent is not a bundle: make one": lambda bundle: bundle.rename(bundle.with_name("gone")),
+    "preprocessing.json does not exist": lambda bundle: (bundle / "preprocessing.json").unlink(),
+    "dict.de.txt does not exist": lambda bundle: (bundle / "dict.de.txt").unlink(),
+    "model.pt: truncated": lambda bundle: (bundle / "model.pt").write_bytes(b"x"),
+    "holds 'fconv', which only fairseq builds": another_model,
+    "model.pt: encoder.layers.0.feed_forward.w_1.bias holds NaN": not_a_number,
+    "holds a language model, and a translation model is needed": language_model,
+}
+CASES = [(to, message) for to in ("huggingface", "ctranslate2", "onnx") for message in BROKEN]
+CASES.remove(("huggingface", "holds a language model, and a translation model is needed"))
+
+
+@pytest.mark.parametrize(("to", "message"), CASES)
+def test_what_can_not_be_read_is_one_line_and_nothing_is_written(
+    made, tmp_path, capsys, to, message
+):
+    bundle = shutil.copytree(made, tmp_path / "absent")
+    BROKEN[message](bundle)
+    before = sorted(tmp_path.rglob("*"))
+    flags = ["--model", str(bundle), "--output", str(tmp_path / "out")]
+    assert main(["export", "--to", to, *flags]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("vaswani export: error: ") and error.count("\n") == 1, error
+    assert message in error and sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("to", ["huggingface", "ctranslate2", "onnx", "safetensors"])
+def test_a_folder_that_holds_something_stays(made, tmp_path, capsys, to):
+    (tmp_path / "kept").write_text("kept")
+    assert main(["export", "--to", to, "--model", str(made), "--output", str(tmp_path)]) == 1
+    assert "is not an empty folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

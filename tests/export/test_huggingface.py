@@ -238,14 +238,6 @@ def test_two_dictionaries_have_no_tokenizer_there(tmp_path):
     assert not (tmp_path / "hf" / "tokenizer_config.json").exists()
 
 
-def test_what_is_no_translation_model_is_one_line(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for folder, message in (("empty", "bundle"), ("missing", "is not a bundle")):
-        with pytest.raises(ValueError, match=message) as error:
-            export_to_huggingface(tmp_path / folder, tmp_path / "hf")
-        assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [

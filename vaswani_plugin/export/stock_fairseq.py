@@ -37,7 +37,7 @@ from vaswani_plugin.inference.checkpoints import (
 )
 from vaswani_plugin.inference.models import DIGESTS, make_transformer
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.configuration import Configuration, head_sizes
+from vaswani_plugin.model.configuration import Configuration, flag, head_sizes
 from vaswani_plugin.modules.positions import sinusoids
 from vaswani_plugin.text.dictionary import (
     SPECIAL_SYMBOLS,
@@ -49,32 +49,18 @@ from vaswani_plugin.text.settings import weights_path
 
 FAIRSEQ_LAYER_NORM_EPS = 1e-5
 
-# Options that both fairseq's model and ours have (possibly under another name).
-_SHARED = {
-    *("dropout", "attention_dropout", "activation_dropout", "relu_dropout"),
-    *("share_all_embeddings", "share_decoder_input_output_embed"),
-    *("max_source_positions", "max_target_positions"),
-    *(
-        f"{side}_{name}"
-        for side in ("encoder", "decoder")
-        for name in ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "learned_pos")
-    ),
-    *("decoder_input_dim", "decoder_output_dim"),
-}
-# Options that don't change what a trained post-norm model computes.
 _WITHOUT_EFFECT = {
     *("encoder_embed_path", "decoder_embed_path", "no_decoder_final_norm", "export"),
     *("adaptive_softmax_dropout", "adaptive_softmax_factor", "quant_noise_pq_block_size"),
     *("tie_adaptive_weights", "tie_adaptive_proj"),  # only for an adaptive softmax
     *("checkpoint_activations", "offload_activations", "min_params_to_wrap"),
     *("base_sublayers", "base_shuffle"),
+    *("activation_dropout", "relu_dropout"),  # two names of one option
+    *("share_all_embeddings", "share_decoder_input_output_embed"),  # the first implies the second
 }
-_REASONS = {
-    "encoder_normalize_before": "pre-norm, where the paper normalizes after each sub-layer",
-    "decoder_normalize_before": "pre-norm, where the paper normalizes after each sub-layer",
-}
-# Options that fairseq's layers read, although its configuration doesn't list them.
+"""Options that need not come back equal from the way there and back."""
 _UNLISTED = ("scale_attn", "scale_fc", "scale_heads", "scale_resids")
+"""Options that fairseq's layers read, although its configuration doesn't list them."""
 
 
 def stock_options(state: Checkpoint) -> argparse.Namespace:
@@ -125,19 +111,8 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         UserError: our model can't express it; names each option that prevents it.
     """
     cfg = TransformerConfig.from_namespace(options)
-    obstacles = [*_unexpressed(cfg), *(_flag(n) for n in _UNLISTED if getattr(options, n, False))]
-    for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "learned_pos"):
-        theirs = [getattr(side, name) for side in (cfg.encoder, cfg.decoder)]
-        if theirs[0] != theirs[1]:
-            encoder, decoder = _flag(f"encoder_{name}"), _flag(f"decoder_{name}")
-            obstacles.append(f"{encoder} {theirs[0]} with {decoder} {theirs[1]}")
-    for name in ("input_dim", "output_dim"):
-        width = int(getattr(cfg.decoder, name))
-        if width != cfg.decoder.embed_dim:
-            obstacles.append(f"{_flag('decoder_' + name)} {width}")
-    refuse(TRANSFORMER, obstacles, "; decode this model with fairseq itself, or train one without")
     shared = "decoder" if cfg.share_decoder_input_output_embed else "none"
-    return {
+    config = {
         "d_model": cfg.encoder.embed_dim,
         "d_ff": cfg.encoder.ffn_embed_dim,
         "encoder_layers": cfg.encoder.layers,
@@ -157,34 +132,26 @@ def our_config(options: argparse.Namespace) -> dict[str, Any]:
         "max_source_positions": cfg.max_source_positions,
         "max_target_positions": cfg.max_target_positions,
     }
+    # What the way back gives otherwise is lost.
+    back = _stock_flags(Configuration.from_checkpoint(config, {}))
+    ours = _flat(TransformerConfig.from_namespace(back))
+    lost = [
+        f"{flag(name)} {value}"
+        for name, value in _flat(cfg).items()
+        if name not in _WITHOUT_EFFECT and value != ours[name] and (value or ours[name])
+    ]
+    lost += [flag(name) for name in _UNLISTED if getattr(options, name, False)]
+    refuse(TRANSFORMER, lost, "; decode this model with fairseq itself, or train one without")
+    return config
 
 
-def _unexpressed(cfg: TransformerConfig) -> list[str]:
-    """The options that this model uses and ours lacks, as flags with values and reasons."""
-    used = []
-    for name, value, default in _flat(cfg, TransformerConfig()):
-        known = name in _SHARED or name in _WITHOUT_EFFECT
-        if known or value == default or (not value and not default):
-            continue
-        reason = f" ({_REASONS[name]})" if name in _REASONS else ""
-        used.append(f"{_flag(name)} {value}{reason}")
-    return used
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _flat(cfg: Any, defaults: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """Name, value and default of every option; nested options have the names of fairseq's flags."""
-    rows = []
-    for field in fields(defaults):
-        value, default = getattr(cfg, field.name), getattr(defaults, field.name)
-        if is_dataclass(default):
-            rows += _flat(value, default, f"{prefix}{field.name}_")
-        elif field.name != "_name":
-            rows.append((prefix + field.name, value, default))
-    return rows
+def _flat(cfg: Any, prefix: str = "") -> dict[str, Any]:
+    """The options by the names of fairseq's flags; nested ones begin with their side."""
+    found: dict[str, Any] = {}
+    for name in (field.name for field in fields(cfg) if field.name != "_name"):
+        value = getattr(cfg, name)
+        found |= _flat(value, f"{name}_") if is_dataclass(value) else {prefix + name: value}
+    return found
 
 
 def import_weights(
@@ -298,6 +265,11 @@ def stock_model(
     named = to_fairseq_weights(weights)
     for side in SIDES:
         named[f"{side}.version"] = torch.tensor([3.0], device="cpu")
+    return named, vars(_stock_flags(cfg))
+
+
+def _stock_flags(cfg: Configuration) -> argparse.Namespace:
+    """The options of a stock `transformer` for ours."""
     both = {"embed_dim": cfg.d_model, "ffn_embed_dim": cfg.d_ff, "attention_heads": cfg.heads}
     both["learned_pos"] = cfg.positions != "sinusoidal-fairseq"
     options = argparse.Namespace(
@@ -314,16 +286,16 @@ def stock_model(
         min_params_to_wrap=TransformerConfig.min_params_to_wrap,
     )
     base_architecture(options)
-    return named, vars(options)
+    return options
 
 
 def _refuse_what_fairseq_lacks(cfg: Configuration, allow_layer_norm_eps: bool) -> None:
     obstacles = []
     d_k, d_v = head_sizes(cfg)
-    for flag, width in (("--d-k", d_k), ("--d-v", d_v)):
+    for name, width in (("--d-k", d_k), ("--d-v", d_v)):
         if width * cfg.heads != cfg.d_model:
             obstacles.append(
-                f"{flag} {width} (there --heads {cfg.heads} times it must be "
+                f"{name} {width} (there --heads {cfg.heads} times it must be "
                 f"--d-model {cfg.d_model})"
             )
     obstacles += departures(cfg)
