@@ -18,11 +18,36 @@ from pathlib import Path
 from checkout import at_least, parser, run, two_languages
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.binary import build_dictionary, check_splits, padded, write_pair
-from vaswani_plugin.text.dictionary import SPECIAL_SYMBOLS, Entries, read_dictionary
-from vaswani_plugin.text.outputs import new_data_folder
+from vaswani_plugin.text.binary import binarize, build_dictionary, padded
+from vaswani_plugin.text.dictionary import (
+    SPECIAL_SYMBOLS,
+    Entries,
+    read_dictionary,
+    write_dictionary,
+)
+from vaswani_plugin.text.outputs import count_lines, new_data_folder
 
 SPLITS = ("train", "valid", "test")
+
+
+def check_lengths(split: str, paths: list[str]) -> int:
+    """Returns the number of lines of both sides of a split.
+
+    Raises:
+        UserError: a side is missing or empty, or the sides differ in length.
+    """
+    for path in paths:
+        if not Path(path).is_file():
+            raise UserError(f"--{split}: {path} does not exist")
+    source, target = map(count_lines, paths)
+    if source != target:
+        raise UserError(
+            f"{paths[0]} and {paths[1]} differ in length ({source} and {target} lines): they must "
+            "correspond line by line"
+        )
+    if not source:
+        raise UserError(f"{paths[0]} and {paths[1]}: both files are empty")
+    return source
 
 
 def main() -> None:
@@ -48,11 +73,9 @@ def main() -> None:
         raise UserError("--source-rows and --target-rows go together: give both or neither")
     if args.dictionary and (args.threshold or rows[0]):
         raise UserError("--dictionary: leave out --threshold and --source-rows, which count text")
-    prefixes = {split: getattr(args, split) for split in SPLITS}
-    train = [f"{args.train}.{language}" for language in pair]
-    inputs = [f"{prefix}.{language}" for prefix in prefixes.values() for language in pair]
-    with new_data_folder(args.output, inputs) as (folder, _):
-        report = check_splits(prefixes, pair)
+    files = {split: [f"{getattr(args, split)}.{language}" for language in pair] for split in SPLITS}
+    with new_data_folder(args.output, sum(files.values(), [])) as (folder, _):
+        report = {split: check_lengths(split, paths) for split, paths in files.items()}
         counting = args.threshold, args.padding_factor, args.workers
         dictionaries: list[Entries]
         if args.dictionary:
@@ -61,11 +84,19 @@ def main() -> None:
                 raise UserError(f"{args.dictionary}: the file is empty")
             dictionaries = [padded(entries, args.padding_factor)]
         elif rows[0] is None:
-            dictionaries = [build_dictionary(train, *counting)]
+            dictionaries = [build_dictionary(files["train"], *counting)]
         else:
-            sides = zip(train, rows, strict=True)
+            sides = zip(files["train"], rows, strict=True)
             dictionaries = [build_dictionary([t], *counting, most_rows=n) for t, n in sides]
-        report |= write_pair(prefixes, pair, dictionaries, folder, args.workers)
+        is_joint = len(dictionaries) == 1
+        for side, entries in enumerate(dictionaries * 2 if is_joint else dictionaries):
+            symbols, language = [symbol for symbol, _ in entries], pair[side]
+            key = "types" if is_joint else f"types.{language}"
+            report[key] = len(SPECIAL_SYMBOLS) + len(symbols)
+            write_dictionary(entries, folder / f"dict.{language}.txt")
+            for split, paths in files.items():
+                name = f"{split}.{args.pair}.{language}"
+                binarize(paths[side], folder / name, symbols, args.workers)
     print(", ".join(f"{key} {value}" for key, value in report.items()) + f": {args.output}")
 
 

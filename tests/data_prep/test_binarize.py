@@ -141,7 +141,7 @@ def test_files_are_those_of_fairseq(strange, ours, tmp_path, monkeypatch, theirs
         ({"dict": b"a 1\nb\n"}, "--dictionary dict", "dict:2: must be a symbol, a space and a"),
         ({"dict": b"a 1\na 2\n"}, "--dictionary dict", "dict:2: 'a' is in the dictionary already"),
         ({"dict": b""}, "--dictionary dict", "dict: the file is empty"),
-        ({"valid.de": None}, "", "--valid valid: valid.de does not exist"),
+        ({"valid.de": None}, "", "--valid: valid.de does not exist"),
         ({"test.en": b"a\nb\n"}, "", "test.en and test.de differ in length"),
         ({"train.en": b"a\n\xff\nc\n"}, "", "train.en:2: invalid UTF-8"),
         ({"valid.en": b"", "valid.de": b""}, "", "both files are empty"),

@@ -129,13 +129,6 @@ def test_the_longest_sequence_within_the_bound():
     assert len(leaves(restore(symbols, ["w"] * n))) == n
 
 
-def test_deep_trees_need_no_recursion():
-    depth = 100_000
-    tree = parse_tree("(S " * depth + "(NN a)" + ")" * depth)
-    words, symbols = linearize(tree, keep_tags=True)
-    assert restore(symbols, words) == tree
-
-
 @pytest.mark.shared_data
 @pytest.mark.parametrize(
     "name",

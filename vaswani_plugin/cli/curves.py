@@ -48,13 +48,13 @@ def run(args: argparse.Namespace) -> int:
         curves.read_run(log, label, names, args.x)
         for log, label in zip(args.log, labels, strict=True)
     ]
-    present = {one.name for each in runs for one in each.series}
+    present = {key.split()[-1] for each in runs for key in each["series"]}
     for name in args.series or names[:1]:
         if name not in present:
             raise ValueError(f"--series {name}: no log has it")
     names = [name for name in names if name in present]
     if args.output:
         curves.draw(runs, names, args.x, args.output)
-    as_json = args.format == "json"
-    print(json.dumps(curves.as_json(runs, args.x)) if as_json else curves.as_text(runs))
+    as_json = {"x": args.x, "runs": runs}
+    print(json.dumps(as_json) if args.format == "json" else curves.as_text(runs))
     return 0

@@ -1,7 +1,6 @@
 """Training curves of several runs from fairseq's logs: as JSON, as a table, as a picture."""
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,48 +18,8 @@ SERIES = {
 """By field of fairseq's statistics: label of its axis, which value is best."""
 AXES = {"updates": "updates", "time": "hours"}
 
-
-@dataclass
-class Series:
-    """A curve of a run: positions `x` on the axis, `updates` and `values`, of equal length.
-
-    name is a key of `SERIES`; subset is "valid" or the like, empty for training.
-    """
-
-    name: str
-    subset: str
-    x: list[float]
-    updates: list[int]
-    values: list[float]
-
-    @property
-    def key(self) -> str:
-        """Such as "loss" or "valid loss"."""
-        return f"{self.subset} {self.name}".strip()
-
-    def summary(self) -> dict[str, Any]:
-        """First, best and last value and their updates; None where there is no best."""
-        pairs = zip(self.values, self.updates, strict=True)
-        finite = [(value, update) for value, update in pairs if math.isfinite(value)]
-        best_of = SERIES[self.name][1]
-        best = best_of(finite, key=lambda pair: pair[0]) if best_of and finite else (None, None)
-        return {
-            "first": _finite(self.values[0]),
-            "best": best[0],
-            "best_update": best[1],
-            "last": _finite(self.values[-1]),
-            "last_update": self.updates[-1],
-            "not_finite": len(self.values) - len(finite),
-        }
-
-
-@dataclass
-class Run:
-    """A training: its name in the legend, its file, and its curves."""
-
-    label: str
-    log: str
-    series: list[Series]
+Run = dict[str, Any]
+"""A training: `label` in the legend, `log`, and `series` by key, such as "loss" or "valid loss"."""
 
 
 def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
@@ -71,6 +30,10 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
         label: in the legend; None: from the path.
         names: keys of `SERIES`; loss and perplexity of validation are added.
         axis: a key of `AXES`.
+
+    Returns:
+        A run. A series has `x` on the axis, `updates` and `y`, of equal length, its first, best
+        and last value, and the number of values that are not finite, which are None.
 
     Raises:
         ValueError: the log has no statistics, or not those that the axis needs.
@@ -87,19 +50,38 @@ def read_run(path: Path, label: str | None, names: list[str], axis: str) -> Run:
     epochs = curves.pop("train", [])
     training = curves.pop("train_inner", epochs)
     anchors = sorted([*training, *epochs], key=lambda point: point["num_updates"])
-    series = []
+    series = {}
     for subset, curve in {"": training, **curves}.items():
         # Only loss and perplexity of validation are curves, not its speed or learning rate.
         for name in names if not subset else [name for name in names if name in ("loss", "ppl")]:
-            points = [point for point in curve if name in point]
-            if points:
-                updates = [int(point["num_updates"]) for point in points]
-                x = _hours(updates, anchors, str(log)) if axis == "time" else [*map(float, updates)]
-                series.append(Series(name, subset, x, updates, [point[name] for point in points]))
+            if points := [point for point in curve if name in point]:
+                found = series[f"{subset} {name}".strip()] = _series(points, name)
+                if axis == "time":
+                    found["x"] = _hours(found["updates"], anchors, str(log))
     if label is None:
         parts = [part for part in path.resolve().parts if part not in ("logs", "train.log")]
         label = parts[-1].removesuffix(".log")  # NAME of work/NAME/logs/train.log
-    return Run(label, str(log), series)
+    return {"label": label, "log": str(log), "series": series}
+
+
+def _series(points: Curve, name: str) -> dict[str, Any]:
+    """A series over updates: the values, and the first, the best and the last of them."""
+    updates = [int(point["num_updates"]) for point in points]
+    values = [point[name] if math.isfinite(point[name]) else None for point in points]
+    finite = [(v, u) for v, u in zip(values, updates, strict=True) if v is not None]
+    best_of = SERIES[name][1]
+    best = best_of(finite, key=lambda pair: pair[0]) if best_of and finite else (None, None)
+    return {
+        "first": values[0],
+        "best": best[0],
+        "best_update": best[1],
+        "last": values[-1],
+        "last_update": updates[-1],
+        "not_finite": len(values) - len(finite),
+        "updates": updates,
+        "x": [*map(float, updates)],
+        "y": values,
+    }
 
 
 def _hours(updates: list[int], anchors: Curve, name: str) -> list[float]:
@@ -113,44 +95,20 @@ def _hours(updates: list[int], anchors: Curve, name: str) -> list[float]:
     return np.interp(updates, at, [0.0, *(point["seconds"] / 3600 for point in known)]).tolist()
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def as_json(runs: list[Run], axis: str) -> dict[str, Any]:
-    """All curves, with None for numbers that aren't finite."""
-    return {
-        "x": axis,
-        "runs": [
-            {
-                "label": each.label,
-                "log": each.log,
-                "series": {
-                    one.key: one.summary()
-                    | {"updates": one.updates, "x": one.x, "y": [*map(_finite, one.values)]}
-                    for one in each.series
-                },
-            }
-            for each in runs
-        ],
-    }
-
-
 def as_text(runs: list[Run]) -> str:
     """A table of the first, the best and the last value of each run and series."""
     from tabulate import tabulate
 
     rows, remarks = [], []
-    for each in runs:
-        for number, one in enumerate(each.series):
-            found = one.summary()
-            row = ["" if number else each.label, one.key, _shown(one.values[0])]
-            row += [_shown(found["best"]), found["best_update"] or "", _shown(one.values[-1])]
-            rows.append([*row, found["last_update"]])
-            if found["not_finite"]:
+    for run in runs:
+        for number, (key, one) in enumerate(run["series"].items()):
+            row = ["" if number else run["label"], key, _shown(one["first"]), _shown(one["best"])]
+            row += [one["best_update"] or "", _shown(one["last"]), one["last_update"]]
+            rows.append(row)
+            if one["not_finite"]:
                 remarks.append(
-                    f"{each.label}: {one.key}: {found['not_finite']} of {len(one.values)} values "
-                    "are no finite numbers"
+                    f"{run['label']}: {key}: {one['not_finite']} of {len(one['y'])} values are no "
+                    "finite numbers"
                 )
     header = ["run", "series", "first", "best", "at update", "last", "of update"]
     aligned = ("left", "left", *["right"] * 5)
@@ -172,13 +130,15 @@ def draw(runs: list[Run], names: list[str], axis: str, path: Path) -> None:
     figure = new_figure(1 + 4 * columns, 3.4 * rows)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for name, panel in zip(names, panels, strict=False):
-        for number, each in enumerate(runs):
-            shown = [one for one in each.series if one.name == name]
-            for one in shown:
-                style = {"marker": "o", "markersize": 3} if one.subset else {"linewidth": 1.2}
-                style["alpha"] = 0.45 if len(shown) > 1 and not one.subset else 1.0
-                label = f"{each.label}, {one.subset}" if one.subset else each.label
-                panel.plot(one.x, one.values, color=f"C{number % 10}", label=label, **style)
+        for number, run in enumerate(runs):
+            shown = {key: one for key, one in run["series"].items() if key.split()[-1] == name}
+            for key, one in shown.items():
+                subset = key.removesuffix(name).strip()
+                style = {"marker": "o", "markersize": 3} if subset else {"linewidth": 1.2}
+                style["alpha"] = 0.45 if len(shown) > 1 and not subset else 1.0
+                label = f"{run['label']}, {subset}" if subset else run["label"]
+                y = [math.nan if value is None else value for value in one["y"]]
+                panel.plot(one["x"], y, color=f"C{number % 10}", label=label, **style)
         panel.set_xlabel(AXES[axis])
         panel.set_title(SERIES[name][0], fontsize=10)
         if name == "ppl":

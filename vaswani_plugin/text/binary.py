@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Entries, write_dictionary
-from vaswani_plugin.text.outputs import count_lines, write_bytes_atomically
+from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Entries
+from vaswani_plugin.text.outputs import write_bytes_atomically
 from vaswani_plugin.text.parallel import Block, map_blocks
 
 _COUNTED_BYTES = 1 << 21
@@ -207,58 +207,3 @@ def binarize(source: str, prefix: Path, symbols: list[str], workers: int) -> int
         index.write(counts.tobytes())
         index.write(offsets.tobytes())
     return len(counts)
-
-
-def write_pair(
-    prefixes: dict[str, str],
-    pair: tuple[str, str],
-    dictionaries: list[Entries],
-    folder: Path,
-    workers: int,
-) -> dict[str, int]:
-    """Writes the dictionaries and the binarized splits of a parallel corpus into a folder.
-
-    Args:
-        prefixes: by split, the prefix of its files PREFIX.LANGUAGE.
-        pair: source and target language.
-        dictionaries: one for each language, or one for both.
-        folder: where to write.
-        workers: number of processes.
-
-    Returns:
-        The number of lines of each split, and `types`, the number of rows of the dictionary with
-        its special symbols; `types.LANGUAGE` for each language where there are two dictionaries.
-
-    Raises:
-        UserError: a side is missing or empty, or the sides of a split differ in length.
-    """
-    report = {}
-    is_joint = len(dictionaries) == 1
-    for language, entries in zip(pair, dictionaries * (2 if is_joint else 1), strict=True):
-        symbols = [symbol for symbol, _ in entries]
-        report["types" if is_joint else f"types.{language}"] = len(SPECIAL_SYMBOLS) + len(symbols)
-        write_dictionary(entries, folder / f"dict.{language}.txt")
-        for split, prefix in prefixes.items():
-            name = f"{split}.{pair[0]}-{pair[1]}.{language}"
-            binarize(f"{prefix}.{language}", folder / name, symbols, workers)
-    return report
-
-
-def check_splits(prefixes: dict[str, str], pair: tuple[str, str]) -> dict[str, int]:
-    """Returns the number of lines of each split; arguments and errors are those of `write_pair`."""
-    lines = {}
-    for split, prefix in prefixes.items():
-        paths = [f"{prefix}.{language}" for language in pair]
-        for path in paths:
-            if not Path(path).is_file():
-                raise UserError(f"--{split} {prefix}: {path} does not exist")
-        source, target = map(count_lines, paths)
-        if source != target:
-            raise UserError(
-                f"{paths[0]} and {paths[1]} differ in length ({source} and {target} lines): they "
-                "must correspond line by line"
-            )
-        if not source:
-            raise UserError(f"{paths[0]} and {paths[1]}: both files are empty")
-        lines[split] = source
-    return lines

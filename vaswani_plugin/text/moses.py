@@ -1,11 +1,11 @@
 """Moses' rules: normalizes punctuation, tokenizes and detokenizes, by sacremoses.
 
-Every line gives exactly one line, with the same result as sacremoses. This module only tries a rule
-if the text holds a string that the rule needs, which is four times as fast.
+Every line gives exactly one line, with the same result as sacremoses. A rule of normalization is
+only tried if the text holds a string that the rule needs, which is eight times as fast.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
@@ -45,49 +45,6 @@ def make_normalizer(language: str) -> Callable[[str], str]:
     return normalize
 
 
-class _Rule:
-    """A regular expression that is tried only on a text that holds a certain character."""
-
-    def __init__(self, needed: str, pattern: re.Pattern[str]) -> None:
-        self._needed, self._sub = needed, pattern.sub
-
-    def sub(self, replacement: str, text: str) -> str:
-        """Same as `re.Pattern.sub`."""
-        return self._sub(replacement, text) if self._needed in text else text
-
-
-def _needing(needed: str, rules: Iterable[tuple[re.Pattern[str], str]]) -> list[tuple[_Rule, str]]:
-    return [(_Rule(needed, pattern), replacement) for pattern, replacement in rules]
-
-
-class _Tokenizer(MosesTokenizer):
-    """sacremoses' tokenizer; it tries a rule only where it can match, and builds its sets once."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__(lang=language)
-        self.lower = frozenset(self.IsLower)
-        self.alpha = frozenset(self.IsAlpha)
-        self.NONBREAKING_PREFIXES = frozenset(self.NONBREAKING_PREFIXES)
-        commas = [self.COMMA_SEPARATE_1, self.COMMA_SEPARATE_2, self.COMMA_SEPARATE_3]
-        self.COMMA_SEPARATE_1, self.COMMA_SEPARATE_2, self.COMMA_SEPARATE_3 = _needing(",", commas)
-        self.ENGLISH_SPECIFIC_APOSTROPHE = _needing("'", self.ENGLISH_SPECIFIC_APOSTROPHE)
-        self.FR_IT_SPECIFIC_APOSTROPHE = _needing("'", self.FR_IT_SPECIFIC_APOSTROPHE)
-        self.NON_SPECIFIC_APOSTROPHE = _needing("'", [self.NON_SPECIFIC_APOSTROPHE])[0]
-        self.MOSES_ESCAPE_XML_REGEXES = [
-            (_Rule(pattern.pattern.lstrip("\\"), pattern), replacement)
-            for pattern, replacement in self.MOSES_ESCAPE_XML_REGEXES
-        ]
-
-    def islower(self, text: str) -> bool:
-        return self.lower.issuperset(text)
-
-    def isanyalpha(self, text: str) -> bool:
-        return not self.alpha.isdisjoint(text)
-
-    def handles_nonbreaking_prefixes(self, text: str) -> str:
-        return super().handles_nonbreaking_prefixes(text) if "." in text else join_words(text)
-
-
 def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[str], str]:
     """Returns sacremoses' tokenization: a function from a line to tokens joined by spaces.
 
@@ -96,7 +53,7 @@ def make_tokenizer(language: str, aggressive: bool, escape: bool) -> Callable[[s
         aggressive: as in `make_processor`.
         escape: as in `make_processor`.
     """
-    moses = _Tokenizer(language)
+    moses = MosesTokenizer(lang=language)
 
     def tokenize(line: str) -> str:
         return join_words(
