@@ -164,6 +164,7 @@ def test_fewer_than_asked(
     output = tmp_path / "out.pt"
     error = error_of(capsys, "--inputs", tmp_path / "in", flag, 5, "--output", output)
     assert f"{flag} 5: there are only 1 checkpoints named {shape}" in error
+    assert ("or give --last-updates" in error) == (flag == "--last")
     assert not output.exists()
 
 

@@ -161,9 +161,11 @@ def _newest(
         if None not in (before, update) and update > before:
             chosen.append(last)
     if len(chosen) < count:
+        of_updates = flag == "--last" and _named(files, r"checkpoint_\d+_\d+", suffix)
         raise UserError(
             f"{flag} {count}: there are only {len(chosen)} checkpoints named {names}{suffix}.pt in "
             "--inputs, the final state counted; ask for fewer, or train on"
+            + (", or give --last-updates for those between epochs" if of_updates else "")
             + ("" if suffix else " (of a training with --checkpoint-suffix: give it here, too)")
         )
     return chosen[-count:]
