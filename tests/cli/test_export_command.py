@@ -262,4 +262,4 @@ class TestRefusals:
 
     def test_without_ctranslate2(self, refused, monkeypatch):
         monkeypatch.setitem(sys.modules, "ctranslate2", None)
-        refused("CTranslate2 is not installed", "pip install '.[ctranslate2]'", to="ctranslate2")
+        refused("CTranslate2 is not installed", "pip install ctranslate2", to="ctranslate2")

@@ -345,7 +345,7 @@ def test_beam_is_that_of_the_bundle(translate, translator, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["--nbest", 3], "--nbest 3: a beam of 2 finds no more than 2"),
+        (["--nbest", 3], "a beam of 2 finds no more than 2"),
         (["--fp16"], "--fp16 needs a GPU"),
         (["--model", "nowhere"], "nowhere is not a bundle"),
         (["no such file"], "no such file: No such file or directory"),

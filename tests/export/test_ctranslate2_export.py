@@ -207,5 +207,5 @@ def test_mkl_is_taken_where_there_is_avx2_without_vnni(monkeypatch, avx2, vnni, 
 
 def test_without_ctranslate2_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ValueError, match=r"not installed.*pip install '\.\[ctranslate2\]'"):
+    with pytest.raises(ValueError, match=r"not installed.*pip install ctranslate2"):
         import_ctranslate2()

@@ -146,4 +146,4 @@ def test_without_the_extra_it_says_how_to_get_it(bundle):
         "-c", code, capture_output=True, text=True, env=fairseq_environment()
     )
     assert done.returncode == 1
-    assert "pip install '.[serve]'" in done.stderr and done.stderr.count("\n") == 1
+    assert "pip install -e '.[serve]'" in done.stderr and done.stderr.count("\n") == 1

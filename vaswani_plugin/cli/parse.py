@@ -97,7 +97,7 @@ def _check_drawing(path: Path) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "No such folder", str(path.parent))
     if importlib.util.find_spec("svgling") is None:
-        raise ValueError("--draw needs svgling: pip install 'vaswani-plugin[plots]'")
+        raise ValueError("--draw needs svgling: pip install svgling")
 
 
 def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:

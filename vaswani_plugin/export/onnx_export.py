@@ -213,7 +213,7 @@ def export_to_onnx(model: Path, output: Path, quantization: str | None = None) -
     try:
         import onnx  # noqa: F401
     except ImportError as error:
-        raise UserError(f"onnx is not installed ({error}): pip install '.[onnx]'") from error
+        raise UserError(f"onnx is not installed ({error}): pip install onnx onnxruntime") from error
     if quantization not in (None, "int8"):
         raise UserError(
             f"onnxruntime has no --quantization {quantization}; give int8, or leave it out"

@@ -37,7 +37,7 @@ def new_figure(width: float, height: float) -> "Figure":
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ValueError(
-            "plots need matplotlib: install it with pip install 'vaswani-plugin[plots]'"
+            "plots need matplotlib: pip install matplotlib"
         ) from error
     return Figure(figsize=(width, height), layout="constrained")
 

@@ -60,7 +60,7 @@ def import_ctranslate2() -> ModuleType:
         import ctranslate2
     except ImportError as error:
         raise ValueError(
-            f"CTranslate2 is not installed ({error}): pip install '.[ctranslate2]'"
+            f"CTranslate2 is not installed ({error}): pip install ctranslate2"
         ) from error
     module: ModuleType = ctranslate2
     return module

@@ -58,7 +58,7 @@ def import_onnxruntime() -> ModuleType:
         import onnxruntime
     except ImportError as error:
         raise ValueError(
-            f"onnxruntime is not installed ({error}): pip install '.[onnx]'"
+            f"onnxruntime is not installed ({error}): pip install onnx onnxruntime"
         ) from error
     module: ModuleType = onnxruntime
     return module
