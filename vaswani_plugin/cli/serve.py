@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error}: vaswani serve needs pip install -e '.[serve]' in a checkout") from error
+        raise ValueError(f"{error}: vaswani serve needs pip install -e '.[serve]'") from error
     from vaswani_plugin.serving.app import Gate, read_keys
     from vaswani_plugin.serving.server import bound_socket
     from vaswani_plugin.serving.server import run as serve

@@ -36,9 +36,7 @@ def new_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ValueError(
-            "plots need matplotlib: pip install matplotlib"
-        ) from error
+        raise ValueError("plots need matplotlib: pip install matplotlib") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 
