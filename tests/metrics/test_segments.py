@@ -1,45 +1,15 @@
-"""Reading text files and the output of fairseq-generate: order, n-best, gaps, bad bytes."""
+"""Reading the output of fairseq-generate: order, n-best, gaps, broken lines."""
 
-import gzip
 from pathlib import Path
 
 import pytest
 
-from vaswani_plugin.metrics.segments import read_generate_output, read_lines
+from vaswani_plugin.metrics.segments import read_generate_output
 
 
 def write(path: Path, data: str | bytes) -> Path:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
-
-
-def test_lines_are_split_at_newline_only(tmp_path: Path) -> None:
-    text = "one\u2028still one\u0085and still\ntwo\x0bthree\n\nfour"
-    expected = ["one\u2028still one\u0085and still", "two\x0bthree", "", "four"]
-    assert read_lines(write(tmp_path / "a", text)) == expected
-    assert read_lines(write(tmp_path / "b", text + "\n")) == expected
-
-
-def test_invalid_utf8_is_named_by_line_and_byte(tmp_path: Path) -> None:
-    path = write(tmp_path / "latin", b"gut\nsch\xf6n\n")
-    with pytest.raises(ValueError, match=r"latin:2: invalid UTF-8 \(byte 0xf6 at offset 3 of"):
-        read_lines(path)
-
-
-def test_empty_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing: the file is empty"):
-        read_lines(write(tmp_path / "nothing", b""))
-
-
-def test_a_byte_order_mark_and_windows_line_ends_are_no_text(tmp_path: Path) -> None:
-    assert read_lines(write(tmp_path / "windows", b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\r\n")) == [
-        "one",
-        "\ufefftwo",
-    ]
-
-
-def test_blank_lines_are_lines(tmp_path: Path) -> None:
-    assert read_lines(write(tmp_path / "blank", b"\n \n")) == ["", " "]
 
 
 GENERATED = """2026 | INFO | some log line
@@ -93,15 +63,6 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read_generate_output(write(tmp_path / "text", "Just a text.\n"))
     with pytest.raises(ValueError, match="line 2: a broken H line"):
         read_generate_output(write(tmp_path / "broken", "T-0\tr\nH-0\t-1\n"))
-
-
-def test_gzip_is_read(tmp_path: Path) -> None:
-    packed = gzip.compress(b"eins\nzwei\n")
-    assert read_lines(write(tmp_path / "a.gz", packed)) == ["eins", "zwei"]
-    with pytest.raises(ValueError, match=r"cut\.gz: broken \.gz file"):
-        read_lines(write(tmp_path / "cut.gz", packed[:-9]))
-    with pytest.raises(ValueError, match=r"text\.gz: broken \.gz file"):
-        read_lines(write(tmp_path / "text.gz", "no gzip"))
 
 
 @pytest.mark.parametrize("number", ["1000000000000", "9" * 5000])

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         from vaswani_plugin.figures.flops import by_counting  # imports torch
 
         result["by_counting"] = by_counting(args.arch, vocab, tuple(batch), args.updates)
-    result["table_2"] = report.table_2()
+    result["table_2"] = [vars(row) for row in report.TABLE_2]
     result["devices"] = [vars(device) for device in DEVICES.values()]
     print(json.dumps(result) if args.format == "json" else report.as_text(result))
     return 0
