@@ -1,19 +1,15 @@
 """Moses' rules in a Hugging Face tokenizer do what sacremoses does."""
 
 import gzip
-import json
 import random
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.export.huggingface_tokenizer import detokenization_steps, moses_steps
 from vaswani_plugin.text.moses import make_detokenizer, make_processor
-
-tokenizers = pytest.importorskip(
-    "tokenizers", reason="Hugging Face's transformers is missing: pip install '.[huggingface]'"
-)
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LINES = [
@@ -35,19 +31,8 @@ FLAGS = [(False, False, False, True), (True, True, False, True), (False, True, T
 LANGUAGES = ["en", "de", "fr", "ru"]
 
 
-def part_of_tokenizer(name, content):
-    """A normalizer or a decoder, loaded from a tokenizer.json that holds nothing else."""
-    empty = dict.fromkeys(("truncation", "padding", "normalizer", "decoder"))
-    empty |= dict.fromkeys(("pre_tokenizer", "post_processor"))
-    model = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
-    frame = {"version": "1.0", "added_tokens": [], **empty, "model": model}
-    whole = tokenizers.Tokenizer.from_str(json.dumps({**frame, name: content}))
-    return getattr(whole, name)
-
-
 def their_words(language, *flags):
-    steps = {"type": "Sequence", "normalizers": moses_steps(language, *flags)}
-    normalizer = part_of_tokenizer("normalizer", steps)
+    normalizer = tokenizers.normalizers.Sequence(moses_steps(language, *flags))
     return lambda line: " ".join(normalizer.normalize_str(line).split())
 
 
@@ -56,8 +41,7 @@ def our_words(language, lowercase, normalize, aggressive, escape):
 
 
 def their_text(language):
-    steps = {"type": "Sequence", "decoders": detokenization_steps(language)}
-    decoder = part_of_tokenizer("decoder", steps)
+    decoder = tokenizers.decoders.Sequence(detokenization_steps(language))
     return lambda words: decoder.decode([words])
 
 

@@ -74,8 +74,12 @@ def fuzz(count):
     statuses, memory = set(), []
     with running(fake_service(limits=limits)) as service:
 
-        @settings(max_examples=count, deadline=None, database=None, derandomize=True)
-        @settings(suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=count,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(requests() | st.binary(max_size=3000))
         def send(request):
             received = answer_to(service.port, request)

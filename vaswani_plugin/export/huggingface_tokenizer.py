@@ -19,15 +19,24 @@ from typing import Any
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sacremoses.util import CJKChars
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.text.bpe import read_merges
 from vaswani_plugin.text.characters import MEANINGLESS
 from vaswani_plugin.text.coding import LETTERS, NOTHING, decode_characters
-from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, Dictionary
+from vaswani_plugin.text.dictionary import EOS, SPECIAL_SYMBOLS, UNK, Dictionary
 from vaswani_plugin.text.settings import Settings, TextSettings
 
-Step = dict[str, Any]
 _MOVED, _CLOSING, _CLOSED, _LOW, _HIGH, _GLUE = "\ue001\ue002\ue003\ue004\ue005\ue006"
 """Marks of the steps, from the private use area; none remains in the result."""
 _GAP = f"[ {_GLUE}]"
@@ -35,14 +44,9 @@ _GAP = f"[ {_GLUE}]"
 _RULES_OF_THEIR_OWN = ("cs", "fi")
 
 
-def replace(pattern: str, content: str) -> Step:
-    """The step that replaces each match of an expression by a fixed string."""
-    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-
-
 def moses_steps(
     language: str, lowercase: bool, normalize: bool, aggressive: bool, escape: bool
-) -> list[Step]:
+) -> list[normalizers.Normalizer]:
     """The normalizers of tokenizer.json: raw text to words between spaces.
 
     Args:
@@ -52,17 +56,20 @@ def moses_steps(
         aggressive: likewise.
         escape: likewise.
     """
-    steps = []
+    steps: list[normalizers.Normalizer] = []
     if lowercase:
         # The library lower-cases letter by letter; Python writes a sigma at a word's end as ς.
         cased, ignored = (
             r"[\p{Lowercase}\p{Uppercase}\p{Lt}]",
             r"[\p{Mn}\p{Me}\p{Lm}\p{Sk}\p{Cf}'’‘.:·]*",
         )
-        steps += [replace(rf"{cased}{ignored}\KΣ(?!{ignored}{cased})", "ς"), {"type": "Lowercase"}]
+        sigma = Regex(rf"{cased}{ignored}\KΣ(?!{ignored}{cased})")
+        steps += [normalizers.Replace(sigma, "ς"), normalizers.Lowercase()]
     if normalize:
-        steps += _punctuation(language)
-    return steps + _tokenization(MosesTokenizer(lang=language), aggressive, escape)
+        steps += [normalizers.Replace(Regex(p), new) for p, new in _punctuation(language)]
+        steps.append(normalizers.Strip())
+    rules = _tokenization(MosesTokenizer(lang=language), aggressive, escape)
+    return steps + [normalizers.Replace(Regex(pattern), new) for pattern, new in rules]
 
 
 def _once(before: str, character: str, behind: str) -> str:
@@ -90,23 +97,19 @@ _MOVES = {
 """Rules of sacremoses that copy a part of their match, as steps; None: the rule's separator."""
 
 
-def _punctuation(language: str) -> list[Step]:
+def _punctuation(language: str) -> list[tuple[str, str]]:
     steps = []
     for pattern, replacement in MosesPunctNormalizer(lang=language).substitutions:
         if r"\g<" in replacement:
             separator = re.sub(r"\\g<\d>", "", replacement)
             moves = _MOVES[pattern]
-            steps += [replace(p, separator if new is None else new) for p, new in moves]
+            steps += [(p, separator if new is None else new) for p, new in moves]
         else:
-            steps.append(replace(pattern, replacement))
-    return [*steps, _strip()]
+            steps.append((pattern, replacement))
+    return steps
 
 
-def _strip() -> Step:
-    return {"type": "Strip", "strip_left": True, "strip_right": True}
-
-
-def _tokenization(moses: MosesTokenizer, aggressive: bool, escape: bool) -> list[Step]:
+def _tokenization(moses: MosesTokenizer, aggressive: bool, escape: bool) -> list[tuple[str, str]]:
     letters, alphabetic, numbers = map(_ranges, (moses.IsAlnum, moses.IsAlpha, moses.IsN))
     other = rf"[^{letters}\s.'`,\-]"
     steps = [
@@ -127,7 +130,7 @@ def _tokenization(moses: MosesTokenizer, aggressive: bool, escape: bool) -> list
     ]
     if escape:
         steps += [(p.pattern, new) for p, new in MosesTokenizer.MOSES_ESCAPE_XML_REGEXES]
-    return [replace(*step) for step in steps]
+    return steps
 
 
 def _apostrophes(language: str, alphabetic: str, numbers: str) -> list[tuple[str, str]]:
@@ -170,7 +173,7 @@ def _ranges(characters: str) -> str:
     return "".join(rf"\x{{{a:X}}}" + rf"-\x{{{b:X}}}" * (b > a) for a, b in pairs)
 
 
-def detokenization_steps(language: str) -> list[Step]:
+def detokenization_steps(language: str) -> list[decoders.Decoder]:
     """The decoders of tokenizer.json: words between spaces to running text.
 
     Args:
@@ -200,7 +203,7 @@ def detokenization_steps(language: str) -> list[Step]:
     if language == "fr":  # "Vraiment ?" keeps its space
         steps.append((rf"{_GAP}(?=[?!:;\\%]{_GAP})", " "))
     steps += [(_GLUE, ""), (" {2,}", " "), (r"\A +| +\z", "")]
-    return [replace(*step) for step in steps]
+    return [decoders.Replace(Regex(pattern), new) for pattern, new in steps]
 
 
 def _quotes(is_english: bool) -> list[tuple[str, str]]:
@@ -227,8 +230,8 @@ WORD_END = "</w>"
 _JOINT = "@@"
 
 
-def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> dict[str, Any]:
-    """The content of tokenizer.json for a translation model of Moses' words and BPE.
+def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> Tokenizer:
+    """The tokenizer of a translation model of Moses' words and BPE.
 
     Args:
         model: the bundle.
@@ -251,24 +254,18 @@ def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> di
         settings.escape,
     )
     merges = _merges(model / str(settings.codes))
-    return {
-        **_frame(dictionary),
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [replace(MEANINGLESS.pattern, ""), *words],
-        },
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": _template(dictionary, ends=True),
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [*_JOIN, *detokenization_steps(settings.target_language)],
-        },
-        "model": _bpe(_vocabulary(map(_piece, _subwords(dictionary)), merges), merges),
-    }
+    vocabulary = _vocabulary(map(_piece, _subwords(dictionary)), merges)
+    tokenizer = _made(_bpe(vocabulary, merges), dictionary, f"$0 {dictionary[EOS]}")
+    invisible = normalizers.Replace(Regex(MEANINGLESS.pattern), "")
+    tokenizer.normalizer = normalizers.Sequence([invisible, *words])
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    text = detokenization_steps(settings.target_language)
+    tokenizer.decoder = decoders.Sequence([decoders.BPEDecoder(WORD_END), decoders.Fuse(), *text])
+    return tokenizer
 
 
-def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) -> dict[str, Any]:
-    """The content of tokenizer.json for a language model: `text.coding`, with </s> before a text.
+def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) -> Tokenizer:
+    """The tokenizer of a language model: `text.coding`, with </s> before a text.
 
     The line break is a second name of </s>, as the end of a line in training.
 
@@ -280,45 +277,47 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     Raises:
         UserError: the bundle's codes can't be read.
     """
-    begins = {"post_processor": _template(dictionary, ends=False), "normalizer": None}
+    begins = f"{dictionary[EOS]} $0"
     if settings.coding == "words":
-        return {
-            **_frame(dictionary),
-            **begins,
-            "normalizer": replace(rf"(?<!\S)(?:{_SPECIAL})(?!\S)", "<unk>"),
-            "pre_tokenizer": _in_turn(_LINES, _split(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+", "Removed")),
-            "decoder": None,
-            "model": _whole_units(dictionary.symbols),
-        }
+        tokenizer = _made(_whole_units(dictionary.symbols), dictionary, begins)
+        tokenizer.normalizer = normalizers.Replace(
+            Regex(rf"(?<!\S)(?:{_SPECIAL})(?!\S)"), dictionary[UNK]
+        )
+        blanks = Regex(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+")
+        split = pre_tokenizers.Split(blanks, "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_lines(), split])
+        return tokenizer
     if settings.coding == "characters":
         special = dictionary.symbols[: dictionary.nspecial]
         units = [*special, *map(decode_characters, _subwords(dictionary))]
-        return {
-            **_frame(dictionary),
-            **begins,
-            "pre_tokenizer": _split(r"[\s\S]", "Isolated"),
-            "decoder": {"type": "Fuse"},
-            "model": _whole_units(units),
-        }
+        tokenizer = _made(_whole_units(units), dictionary, begins)
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        tokenizer.decoder = decoders.Fuse()
+        return tokenizer
     merges = [(_written(a), _written(b)) for a, b in _merges(model / str(settings.codes))]
     pieces = (
         _EMPTY if unit == NOTHING else _written(_piece(unit)) for unit in _subwords(dictionary)
     )
-    tokenizer = _frame(dictionary)
     vocabulary = _vocabulary(pieces, merges)
-    tokenizer["added_tokens"].append(_added(vocabulary[_EMPTY], _EMPTY, normalized=True))
     vocabulary["Ċ" + WORD_END] = EOS  # the line break among the letters for bytes
-    return {
-        **tokenizer,
-        **begins,
-        "normalizer": replace(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)", _EMPTY),
-        "pre_tokenizer": _in_turn(_LINES, _split(" ", "Removed"), _BYTES),
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [replace(_EMPTY, WORD_END), _JOIN[0], replace(" ", "Ġ"), _BYTES],
-        },
-        "model": _bpe(vocabulary, merges),
-    }
+    tokenizer = _made(_bpe(vocabulary, merges), dictionary, begins)
+    tokenizer.add_tokens([AddedToken(_EMPTY, normalized=True)])
+    empty = Regex(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)")
+    tokenizer.normalizer = normalizers.Replace(empty, _EMPTY)
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    split = pre_tokenizers.Split(" ", "removed")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_lines(), split, letters])
+    words = [decoders.Replace(_EMPTY, WORD_END), decoders.BPEDecoder(WORD_END)]
+    tokenizer.decoder = decoders.Sequence(
+        [*words, decoders.Replace(" ", "Ġ"), decoders.ByteLevel()]
+    )
+    return tokenizer
+
+
+_SPECIAL = "<s>|<pad>|</s>|<sep>"
+"""In a text of words they are unknown words, as in `coding.encode_words`."""
+_EMPTY = "\ue000"
+"""An empty word, between two spaces; from the private use area."""
 
 
 def _written(piece: str) -> str:
@@ -337,9 +336,6 @@ def _byte_letters() -> dict[int, str]:
 
 
 _BYTE_LETTERS = _byte_letters()
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-_EMPTY = "\ue000"
-"""An empty word, between two spaces; from the private use area."""
 
 
 def tokenizer_config(positions: int) -> dict[str, Any]:
@@ -408,67 +404,27 @@ def _vocabulary(pieces: Iterable[str], merges: list[tuple[str, str]]) -> dict[st
     return numbers
 
 
-def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
-    return {
-        "type": "BPE",
-        "unk_token": "<unk>",
-        "end_of_word_suffix": WORD_END,
-        "fuse_unk": False,
-        "vocab": vocabulary,
-        "merges": [list(pair) for pair in merges],
-    }
+def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> models.Model:
+    return models.BPE(vocabulary, merges, unk_token="<unk>", end_of_word_suffix=WORD_END)
 
 
-def _whole_units(units: list[str]) -> dict[str, Any]:
-    vocabulary = {unit: number for number, unit in enumerate(units)} | {"\n": EOS}
-    return {"type": "WordLevel", "unk_token": "<unk>", "vocab": vocabulary}
+def _whole_units(units: list[str]) -> models.Model:
+    numbers = {unit: number for number, unit in enumerate(units)} | {"\n": EOS}
+    return models.WordLevel(numbers, unk_token="<unk>")
 
 
-def _frame(dictionary: Dictionary) -> dict[str, Any]:
-    """The parts of tokenizer.json that are always the same."""
-    special = enumerate(dictionary.symbols[: dictionary.nspecial])
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [_added(number, symbol, special=True) for number, symbol in special],
-    }
+def _made(model: models.Model, dictionary: Dictionary, template: str) -> Tokenizer:
+    """A tokenizer that writes </s> where the template says."""
+    tokenizer = Tokenizer(model)
+    tokenizer.add_special_tokens(dictionary.symbols[: dictionary.nspecial])
+    special = [(dictionary[EOS], EOS)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=template,
+        pair=" ".join(template.replace("$0", f"${name}:0") for name in "AB"),
+        special_tokens=[(dictionary[EOS], EOS)],
+    )
+    return tokenizer
 
 
-def _added(
-    number: int, content: str, special: bool = False, normalized: bool = False
-) -> dict[str, Any]:
-    """A token that is found in the text as it is."""
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-    flags |= {"normalized": normalized, "special": special}
-    return {"id": number, "content": content, **flags}
-
-
-def _template(dictionary: Dictionary, ends: bool) -> dict[str, Any]:
-    """The step that writes </s> behind a text, or before it."""
-    end = dictionary[EOS]
-    own = {"SpecialToken": {"id": end, "type_id": 0}}
-    texts = {name: {"Sequence": {"id": name, "type_id": 0}} for name in "AB"}
-    parts = {name: [text, own] if ends else [own, text] for name, text in texts.items()}
-    return {
-        "type": "TemplateProcessing",
-        "single": parts["A"],
-        "pair": parts["A"] + parts["B"],
-        "special_tokens": {end: {"id": end, "ids": [EOS], "tokens": [end]}},
-    }
-
-
-def _split(pattern: str, behavior: str) -> dict[str, Any]:
-    split = {"type": "Split", "pattern": {"Regex": pattern}}
-    return {**split, "behavior": behavior, "invert": False}
-
-
-def _in_turn(*steps: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "Sequence", "pretokenizers": [*steps]}
-
-
-_SPECIAL = "<s>|<pad>|</s>|<sep>"
-"""In a text of words they are unknown words, as in `coding.encode_words`."""
-_LINES = _split(r"\n", "Isolated")
-_JOIN = ({"type": "BPEDecoder", "suffix": WORD_END}, {"type": "Fuse"})
-"""Pieces to words between spaces, as one text."""
+def _lines() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split("\n", "isolated")
