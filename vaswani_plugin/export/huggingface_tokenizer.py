@@ -417,7 +417,6 @@ def _made(model: models.Model, dictionary: Dictionary, template: str) -> Tokeniz
     """A tokenizer that writes </s> where the template says."""
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens(dictionary.symbols[: dictionary.nspecial])
-    special = [(dictionary[EOS], EOS)]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=template,
         pair=" ".join(template.replace("$0", f"${name}:0") for name in "AB"),
