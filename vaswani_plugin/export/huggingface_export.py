@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from vaswani_plugin.decoding import PAPER_DECODING
@@ -232,7 +231,7 @@ def _export_translation_model(model: TranslationModel, output: Path, with_tokeni
     if with_tokenizer and not _has_raw_pieces(settings):
         require_one_dictionary(sizes.share_embeddings)
         tokenizer = bpe_tokenizer(path.parent, settings, source)
-        weights = with_more_rows(weights, tokenizer.get_vocab_size(), UNK)
+        weights = with_more_rows(weights, len(tokenizer["model"]["vocab"]), UNK)
     with new_folder(output) as folder:
         _write_weights(weights, folder)
         words = (len(weights[name]) for name in _EMBEDDINGS)
@@ -370,7 +369,7 @@ def _write_tokenizer(
     model: Path,
     settings: Settings,
     sizes: Configuration,
-    tokenizer: Tokenizer | None,
+    tokenizer: dict[str, Any] | None,
     folder: Path,
 ) -> None:
     """Write `tokenizer` as tokenizer.json; None: Marian's tokenizer with the bundle's pieces."""
@@ -378,7 +377,7 @@ def _write_tokenizer(
     config["source_lang"] = settings.source_language
     config["target_lang"] = settings.target_language
     if tokenizer is not None:
-        tokenizer.save(str(folder / TOKENIZER))
+        write_json(folder / TOKENIZER, tokenizer)
     else:
         for name in ("source.spm", "target.spm"):
             shutil.copyfile(model / str(settings.codes), folder / name)

@@ -88,7 +88,7 @@ def export_language_model(model: Path, output: Path, with_tokenizer: bool = True
         )
         write_json(folder / "vocab.json", dictionary.indices)
         if with_tokenizer:
-            text_tokenizer(model, settings, dictionary).save(str(folder / TOKENIZER))
+            write_json(folder / TOKENIZER, text_tokenizer(model, settings, dictionary))
             config = {"bos_token": dictionary[EOS]}
             config |= tokenizer_config(sizes.max_target_positions)
             write_json(folder / "tokenizer_config.json", config)

@@ -12,6 +12,7 @@ its context, and so skips the next match if they share a letter: `rock'n'roll` i
 `_once` does the same for two matches in a row; in three in a row (a'b'c'd) the third stays whole.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -230,8 +231,8 @@ WORD_END = "</w>"
 _JOINT = "@@"
 
 
-def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> Tokenizer:
-    """The tokenizer of a translation model of Moses' words and BPE.
+def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> dict[str, Any]:
+    """The content of tokenizer.json for a translation model of Moses' words and BPE.
 
     Args:
         model: the bundle.
@@ -261,11 +262,11 @@ def bpe_tokenizer(model: Path, settings: Settings, dictionary: Dictionary) -> To
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     text = detokenization_steps(settings.target_language)
     tokenizer.decoder = decoders.Sequence([decoders.BPEDecoder(WORD_END), decoders.Fuse(), *text])
-    return tokenizer
+    return _content(tokenizer)
 
 
-def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) -> Tokenizer:
-    """The tokenizer of a language model: `text.coding`, with </s> before a text.
+def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) -> dict[str, Any]:
+    """The content of tokenizer.json for a language model: `text.coding`, with </s> before a text.
 
     The line break is a second name of </s>, as the end of a line in training.
 
@@ -286,20 +287,19 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
         blanks = Regex(r"(?:(?!\n)[\s\x{1C}-\x{1F}])+")
         split = pre_tokenizers.Split(blanks, "removed")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_lines(), split])
-        return tokenizer
+        return _content(tokenizer, "\n")
     if settings.coding == "characters":
         special = dictionary.symbols[: dictionary.nspecial]
         units = [*special, *map(decode_characters, _subwords(dictionary))]
         tokenizer = _made(_whole_units(units), dictionary, begins)
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
-        return tokenizer
+        return _content(tokenizer, "\n")
     merges = [(_written(a), _written(b)) for a, b in _merges(model / str(settings.codes))]
     pieces = (
         _EMPTY if unit == NOTHING else _written(_piece(unit)) for unit in _subwords(dictionary)
     )
     vocabulary = _vocabulary(pieces, merges)
-    vocabulary["Ċ" + WORD_END] = EOS  # the line break among the letters for bytes
     tokenizer = _made(_bpe(vocabulary, merges), dictionary, begins)
     tokenizer.add_tokens([AddedToken(_EMPTY, normalized=True)])
     empty = Regex(r"(?:\A|(?<=\n))(?= )|(?<= )(?= |\n|\z)")
@@ -311,7 +311,7 @@ def text_tokenizer(model: Path, settings: TextSettings, dictionary: Dictionary) 
     tokenizer.decoder = decoders.Sequence(
         [*words, decoders.Replace(" ", "Ġ"), decoders.ByteLevel()]
     )
-    return tokenizer
+    return _content(tokenizer, "Ċ" + WORD_END)  # a line break among the letters for bytes
 
 
 _SPECIAL = "<s>|<pad>|</s>|<sep>"
@@ -409,7 +409,7 @@ def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> models.Mo
 
 
 def _whole_units(units: list[str]) -> models.Model:
-    numbers = {unit: number for number, unit in enumerate(units)} | {"\n": EOS}
+    numbers = {unit: number for number, unit in enumerate(units)}
     return models.WordLevel(numbers, unk_token="<unk>")
 
 
@@ -423,6 +423,14 @@ def _made(model: models.Model, dictionary: Dictionary, template: str) -> Tokeniz
         special_tokens=[(dictionary[EOS], EOS)],
     )
     return tokenizer
+
+
+def _content(tokenizer: Tokenizer, line_break: str | None = None) -> dict[str, Any]:
+    """The content of tokenizer.json, with a second name of </s>, which the library writes not."""
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    if line_break is not None:
+        content["model"]["vocab"][line_break] = EOS
+    return content
 
 
 def _lines() -> pre_tokenizers.PreTokenizer:
