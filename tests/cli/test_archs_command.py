@@ -1,6 +1,7 @@
 """`vaswani archs`: the table of architectures against the counts that the paper prints."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -112,7 +113,18 @@ def test_the_text_names_the_unexplained_difference(three, capsys):
     assert "65,110,016" in text
 
 
-@pytest.mark.parametrize("rows", ["4", "1000001"])
-def test_too_small_or_too_large_a_vocabulary_is_refused(rows, capsys):
-    assert main(["archs", "--vocab", rows]) == 1
-    assert f"--vocab {rows}: must be at least 5" in capsys.readouterr().err
+def test_one_architecture_has_its_values_and_flags(capsys):
+    assert main(["archs", "vaswani_b_dk16"]) == 0
+    text = capsys.readouterr().out
+    for flag, value in (("d-k", "16"), ("d-v", "64"), ("d-model", "512"), ("dropout", "0.1")):
+        assert re.search(rf"^--{flag} +{value} ", text, re.MULTILINE)
+    assert main(["archs", "vaswani_lm_tiny", "--format", "json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["values"]["d_k"] == 32 and "encoder_layers" not in row["values"]
+
+
+def test_mistakes_are_named(capsys):
+    assert main(["archs", "--vocab", "4"]) == 1
+    assert "--vocab 4: must be at least 5" in capsys.readouterr().err
+    assert main(["archs", "vaswani_bse"]) == 1
+    assert "no architecture vaswani_bse: `vaswani archs` lists them" in capsys.readouterr().err

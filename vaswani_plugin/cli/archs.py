@@ -1,22 +1,22 @@
-"""`vaswani archs`: every named architecture, what it changes and its parameter count."""
+"""`vaswani archs`: every named architecture and its parameter count, or the values of one."""
 
 import argparse
 import json
-from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from vaswani_plugin.cli._flags import add_format
-from vaswani_plugin.cli._start import start_fairseq
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
+from vaswani_plugin.model.configuration import CONFIGURATIONS, OF_AN_ENCODER, flag, head_sizes
 
-MOST_ROWS = 1_000_000
-"""Of a matrix. A dictionary of that size is built to count the parameters."""
-HELP = "list the architectures with their parameter counts"
-EXAMPLE = "vaswani archs --vocab 40960 --format json"
+HELP = "list the architectures with their parameter counts, or the values and flags of one"
+EXAMPLE = "vaswani archs vaswani_tiny"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
+    parser.add_argument("name", nargs="?", help="print this architecture's values and their flags")
     what = "rows of an embedding matrix, with fairseq's four special tokens (default: %(default)s, "
     what += "as in the authors' code)"
     parser.add_argument("--vocab", type=int, default=PAPER_VOCABULARY, metavar="ROWS", help=what)
@@ -27,57 +27,50 @@ def run(args: argparse.Namespace) -> int:
     """Print the table.
 
     Raises:
-        ValueError: --vocab is too small for the special tokens and one word, or over MOST_ROWS.
+        UserError: --vocab is too small for the special tokens and one word, or there is no
+            architecture of the name.
     """
-    if not 5 <= args.vocab <= MOST_ROWS:
-        raise ValueError(
-            f"--vocab {args.vocab}: must be at least 5, four special tokens and a word, "
-            f"and at most {MOST_ROWS:,}"
-        )
-    start_fairseq()
-    from tabulate import tabulate
-
-    from vaswani_plugin.fairseq_plugin.models._parameters import count_parameters
-
-    described = [
-        (family, [describe(family, row, args.vocab, count_parameters) for row in family.rows])
+    if args.vocab < 5:
+        raise UserError(f"--vocab {args.vocab}: must be at least 5, four special tokens and a word")
+    found = [
+        (family, [row for row in family.rows if args.name in (None, row.name)])
         for family in FAMILIES
     ]
+    if args.name and not any(rows for _, rows in found):
+        raise UserError(f"no architecture {args.name}: `vaswani archs` lists them")
+    described = [
+        (family, [describe(family, row, args.vocab) for row in rows]) for family, rows in found
+    ]
     if args.format == "json":
-        print(json.dumps([row for _, rows in described for row in rows], indent=2))
+        every = [row for _, rows in described for row in rows]
+        print(json.dumps(every[0] if args.name else every, indent=2))
         return 0
     print(f"Matrices of {args.vocab:,} rows. The paper prints its counts in millions.")
     for family, rows in described:
-        symbols = f", {family.target_rows} symbols written" if family.target_rows else ""
-        print(f"\n{family.title}{symbols}; changes to --arch {family.model}\n")
-        print(tabulate([_cells(row) for row in rows], headers="keys", disable_numparse=True))
-        remarks = [remark for row in rows for remark in _remarks(row)]
-        for remark in [*remarks, family.remark]:
-            if remark:
-                print(remark)
+        if rows:
+            _print_family(family, rows, with_values=bool(args.name))
     return 0
 
 
-def describe(
-    family: Family, row: Architecture, vocabulary: int, count_parameters: Callable[..., int]
-) -> dict[str, Any]:
+def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, Any]:
     """One row of the table, under the keys of the JSON output.
 
     `agrees`: whether the model has as many parameters as the paper prints, at the paper's rows.
     """
+    from vaswani_plugin.model.build import count_parameters  # imports torch
+
     words = vocabulary, family.target_rows or vocabulary
-    parameters = count_parameters(family, row, words)
+    parameters = count_parameters(family.model, row.changes, words)
     printed = printed_rows = difference = None
     if row.printed_parameters is not None:
         printed, printed_rows = row.printed_parameters * 1_000_000, row.printed_rows
-        same = words == printed_rows
-        difference = parameters if same else count_parameters(family, row, printed_rows)
-        difference -= printed
+        difference = count_parameters(family.model, row.changes, printed_rows) - printed
     return {
         "arch": row.name,
         "model": family.model,
         "source": row.source,
         "changes": row.changes,
+        "values": values_of(family, row),
         "rows": words,
         "parameters": parameters,
         "printed_parameters": printed,
@@ -86,6 +79,34 @@ def describe(
         "agrees": None if difference is None else abs(difference) <= 500_000,
         "remark": row.remark,
     }
+
+
+def values_of(family: Family, row: Architecture) -> dict[str, Any]:
+    """Every value of a row that is a flag of `fairseq-train`, by its name."""
+    cfg = CONFIGURATIONS[family.model](**row.changes)
+    left_out = OF_AN_ENCODER if family.model == "vaswani_lm" else ()
+    named = (f.name for f in fields(cfg) if "help" in f.metadata and f.name not in left_out)
+    values = {name: getattr(cfg, name) for name in named}
+    if "d_k" in values:
+        values["d_k"], values["d_v"] = head_sizes(cfg)
+    return values
+
+
+def _print_family(family: Family, rows: list[dict[str, Any]], with_values: bool) -> None:
+    from tabulate import tabulate
+
+    symbols = f", {family.target_rows} symbols written" if family.target_rows else ""
+    print(f"\n{family.title}{symbols}; changes to --arch {family.model}\n")
+    print(tabulate([_cells(row) for row in rows], headers="keys", disable_numparse=True))
+    for remark in [*(remark for row in rows for remark in _remarks(row)), family.remark]:
+        if remark:
+            print(remark)
+    if with_values:
+        (row,) = rows
+        helps = {f.name: f.metadata.get("help") for f in fields(CONFIGURATIONS[family.model])}
+        print("\nAs flags of fairseq-train, which change them:\n")
+        lines = [(flag(name), value, helps[name]) for name, value in row["values"].items()]
+        print(tabulate(lines, disable_numparse=True, maxcolwidths=[None, None, 60]))
 
 
 def _remarks(row: dict) -> list[str]:

@@ -12,11 +12,10 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from vaswani_plugin.model import configuration
-from vaswani_plugin.model.configuration import Checkpointed, Configuration
+from vaswani_plugin.model.configuration import OF_AN_ENCODER, Checkpointed, Configuration
 
 Kind = TypeVar("Kind", bound=Checkpointed)
 
-OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_positions")
 OF_A_TEXT = {
     "tokens_per_sample": int,
     "add_bos_token": bool,
@@ -95,3 +94,14 @@ def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
 def text_positions(cfg: Any) -> int:
     """Positions of a language model: --max-target-positions, else the length of a sample."""
     return cfg.max_target_positions or cfg.tokens_per_sample + bool(cfg.add_bos_token)
+
+
+def values_of_the_task(model: type, task: type) -> dict[str, Any]:
+    """The fields that a model takes from its task, with the task's defaults.
+
+    Args:
+        model: dataclass of a model; such a field is "${task.NAME}" by default.
+        task: dataclass of a task.
+    """
+    names = [each.name for each in fields(model) if each.default == f"${{task.{each.name}}}"]
+    return {name: getattr(task, name) for name in names}

@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES
 from vaswani_plugin.model.build import (
+    Rows,
     build,
     build_language_model,
     build_one_layer,
@@ -24,12 +25,10 @@ from vaswani_plugin.model.build import (
     build_recurrent_language_model,
 )
 from vaswani_plugin.model.configuration import (
-    AttentionLSTMConfiguration,
-    Configuration,
+    CONFIGURATIONS,
     OneLayerConfiguration,
     RecurrentConfiguration,
     RecurrentLanguageModelConfiguration,
-    Seq2SeqConfiguration,
 )
 
 PAPER_UPDATES = 100_000
@@ -38,31 +37,6 @@ TRAINING_PASSES = 3
 """One product forward and two backward, for the gradients of its two factors."""
 LENGTH_SUMS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs")
 """Sums over sentences: of S, of T, of S^2, of T^2 and of S T."""
-CONFIGURATIONS: dict[str, type] = {
-    "vaswani_transformer": Configuration,
-    "vaswani_lm": Configuration,
-    "vaswani_lm_one_layer": OneLayerConfiguration,
-    "vaswani_lm_lstm": RecurrentLanguageModelConfiguration,
-    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
-    "vaswani_attention_lstm": AttentionLSTMConfiguration,
-}
-"""By the registered name of a model."""
-
-
-class _Rows:
-    """A dictionary of so many symbols."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def pad(self) -> int:
-        return 1
-
-    def eos(self) -> int:
-        return 2
 
 
 def count_flops(run: Callable[[], object], more: Mapping[Any, Callable] | None = None) -> int:
@@ -107,7 +81,7 @@ def forward_flops(
     longest = dict.fromkeys(("max_source_positions", "max_target_positions"), max(shape))
     given = dict(settings) | longest
     cfg = kind(**{name: value for name, value in given.items() if name in names})
-    rows = _Rows(vocabulary)
+    rows = Rows(vocabulary)
     with torch.device("meta"):
         texts = torch.zeros(sentences, source, dtype=torch.long)
         shifted = torch.zeros(sentences, target, dtype=torch.long)

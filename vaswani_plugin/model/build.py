@@ -3,15 +3,16 @@
 What draws random numbers is built in one fixed order, so that a seed gives the same weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from vaswani_plugin.errors import UserError, value_errors_as_user_errors
 from vaswani_plugin.model.configuration import (
+    CONFIGURATIONS,
     AttentionLSTMConfiguration,
     Configuration,
     OneLayerConfiguration,
@@ -71,6 +72,21 @@ class SizedDictionary(Protocol):
 
     def eos(self) -> int:
         """Number of the end of sentence."""
+
+
+class Rows(int):
+    """The size of a dictionary, in place of the dictionary."""
+
+    def __len__(self) -> int:
+        return self
+
+    def pad(self) -> int:
+        """fairseq's number of the padding symbol."""
+        return 1
+
+    def eos(self) -> int:
+        """fairseq's number of the end of sentence."""
+        return 2
 
 
 def build(
@@ -215,6 +231,33 @@ def build_recurrent(
     return RecurrentEncoderDecoder(
         encoder(of_source, reads, cfg.dropout), decoder(*of_target, writes, cfg.dropout)
     )
+
+
+def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:
+    """Count the parameters of a model; a shared matrix counts once. No memory is allocated.
+
+    Args:
+        model: its registered name.
+        changes: values of its configuration that are not the defaults.
+        words: rows of the source's and the target's embedding. If they are equal, both share one
+            dictionary; a language model uses the target's.
+    """
+    cfg = CONFIGURATIONS[model](**changes)
+    source, target = map(Rows, words)
+    with torch.device("meta"):
+        built: nn.Module
+        if isinstance(cfg, RecurrentConfiguration):
+            built = build_recurrent(cfg, source, target)
+        elif isinstance(cfg, OneLayerConfiguration):
+            built = build_one_layer(cfg, target, 512)
+        elif isinstance(cfg, RecurrentLanguageModelConfiguration):
+            built = build_recurrent_language_model(cfg, target)
+        elif model == "vaswani_lm":
+            built = build_language_model(cfg, target)
+        else:
+            ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
+            built = build(cfg, source, target, (ends, places))
+    return sum(parameter.numel() for parameter in built.parameters())
 
 
 def encoder_layer(cfg: Configuration) -> EncoderLayer:

@@ -264,6 +264,19 @@ class AttentionLSTMConfiguration(RecurrentConfiguration):
     )
 
 
+CONFIGURATIONS: dict[str, type[Checkpointed]] = {
+    "vaswani_transformer": Configuration,
+    "vaswani_lm": Configuration,
+    "vaswani_lm_one_layer": OneLayerConfiguration,
+    "vaswani_lm_lstm": RecurrentLanguageModelConfiguration,
+    "vaswani_seq2seq_lstm": Seq2SeqConfiguration,
+    "vaswani_attention_lstm": AttentionLSTMConfiguration,
+}
+"""By the registered name of a model."""
+OF_AN_ENCODER = ("encoder_layers", "share_embeddings", "next_word", "max_source_positions")
+"""Fields of `Configuration` that a language model hasn't."""
+
+
 def head_sizes(cfg: Any) -> tuple[int, int]:
     """Return d_k and d_v. Where one is None, it is d_model / heads (section 3.2.2).
 
