@@ -17,22 +17,20 @@ HEAD = """# What the plugin changes in fairseq
 
 Made by `docs/fairseq_patches_table.py` from the docstrings in `vaswani_plugin/fairseq_plugin/patches/`: change them there.
 
-Each row is a defect of fairseq, as seen by its users, and the function that patches it while the plugin is loaded; fairseq's files stay as they are. A patch does nothing where its defect is gone. Services of training (resuming, preemption, skipped updates) are no patches: `vaswani_plugin/fairseq_plugin/training/trainer.py` is a subclass of fairseq's `Trainer`.
+Each row is a defect of fairseq, as seen by its users, and the function that patches it while the plugin is loaded; fairseq's files stay as they are. All were seen in fairseq-fixed 0.12.3.1, the version that the lock names; with another version the log says so. Services of training (resuming, preemption, skipped updates) are no patches: `vaswani_plugin/fairseq_plugin/training/trainer.py` is a subclass of fairseq's `Trainer`.
 
-| symptom | upstream | versions | patch |
-|---|---|---|---|
+| symptom | upstream | patch |
+|---|---|---|
 """  # noqa: E501
 
 
 def row(patch: Callable[[], None]) -> str:
     """Formats the table row of a patch."""
-    symptom, *_, upstream, versions = inspect.getdoc(patch).split("\n")
-    upstream = upstream.removeprefix("Upstream: ").removesuffix(".")
-    if upstream.startswith("#"):
-        upstream = f"[{upstream}]({ISSUES}{upstream[1:]})"
-    versions = versions.removeprefix("Versions: ").removesuffix(".")
+    symptom, *more = inspect.getdoc(patch).split("\n")
+    number = more[-1].removeprefix("Upstream: #").rstrip(".") if more else ""
+    upstream = f"[#{number}]({ISSUES}{number})" if number.isdecimal() else "none known"
     module = patch.__module__.rpartition(".")[2]
-    cells = (symptom.replace("``", "`"), upstream, versions, f"`{module}.{patch.__name__}`")
+    cells = (symptom.replace("``", "`"), upstream, f"`{module}.{patch.__name__}`")
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -23,8 +23,8 @@ from omegaconf import DictConfig, open_dict
 
 from tests.conftest import write_toy_corpus
 from vaswani_plugin.fairseq_plugin import training
+from vaswani_plugin.fairseq_plugin.patches.checkpoints import MASTERS
 from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error, one_line
-from vaswani_plugin.fairseq_plugin.patches.numerics import MASTERS
 from vaswani_plugin.fairseq_plugin.training import preemption
 
 DEBUG = (

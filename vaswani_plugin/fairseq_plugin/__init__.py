@@ -8,7 +8,7 @@ from vaswani_plugin.fairseq_plugin import defaults, patches
 
 patches.apply()
 
-from vaswani_plugin.fairseq_plugin import adam, criterion, halving, schedule, training
+from vaswani_plugin.fairseq_plugin import adam, criterion, schedule, training
 from vaswani_plugin.fairseq_plugin.models import language_models, recurrent, transformer
 from vaswani_plugin.fairseq_plugin.tasks import language_modeling, parsing, translation
 

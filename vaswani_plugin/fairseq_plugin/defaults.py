@@ -7,8 +7,6 @@ from fairseq.models import ARCH_MODEL_REGISTRY, FairseqLanguageModel
 from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
 
-from vaswani_plugin.model.architectures import BASE
-
 REGISTERED_DEFAULTS = {
     "criterion": "vaswani_label_smoothing",
     "optimizer": "vaswani_adam",
@@ -47,9 +45,6 @@ RECURRENT_LANGUAGE_MODEL_VALUES: dict[str, Any] = {"optimization.clip_norm": 0.2
 
 PAPER_BATCH = 8 * 4096
 """Padded tokens of an update in the authors' code; in the paper about 25,000 real ones a side."""
-
-MODEL_VALUES: dict[str, Any] = {**BASE, "d_k": 64, "d_v": 64, "positions": "sinusoidal"}
-"""Base (Table 3, first line), by the keys of a Transformer's configuration."""
 
 TRANSLATION_TASK = "vaswani_translation"
 LANGUAGE_MODEL_TASK = "vaswani_language_modeling"
@@ -116,59 +111,24 @@ def report(cfg: DictConfig) -> str:
 
     Args:
         cfg: fairseq's whole configuration.
-
-    Returns:
-        The line, without a line break.
     """
     kept, changed = [], []
-    task, model = names_of(cfg)
-    is_language_model = task == LANGUAGE_MODEL_TASK
-    for key, value in values_of(task, model).items():
+    for key, value in values_of(*names_of(cfg)).items():
         actual = OmegaConf.select(cfg, key)
         if isinstance(actual, DictConfig):
             actual = actual.get("_name")
-        if actual is None:
-            continue
-        (kept if actual == value else changed).append(f"{key}={actual}")
-    line = "paper defaults in force"
-    if is_language_model and f"{SMOOTHING}={LANGUAGE_MODEL_SMOOTHING}" in kept:
-        line += " (language model: cross-entropy without label smoothing)"
-    line += ": " + (", ".join(kept) or "none")
-    line += "".join(f"; {part}" for part in (_model_part(cfg), _batch_part(cfg)) if part)
-    return f"{line}; changed: {', '.join(changed)}" if changed else line
-
-
-def _model_part(cfg: DictConfig) -> str:
-    """Compare dropout and sizes with base's; empty for a model without them."""
-    model = OmegaConf.select(cfg, "model")
-    if not isinstance(model, DictConfig):  # a model registered without a dataclass keeps flags
-        return ""
-    sizes = {key: OmegaConf.select(model, key) for key in MODEL_VALUES}
-    if sizes.get("heads") is None:
-        return ""
-    others = [
-        f"{key}={size} ({MODEL_VALUES[key]})"
-        for key, size in sizes.items()
-        if size is not None and str(size) != str(MODEL_VALUES[key])  # d_k None: d_model / heads
-    ]
-    return "model, where it differs from base: " + (", ".join(others) or "nowhere")
-
-
-def _batch_part(cfg: DictConfig) -> str:
-    """Compare an update's padded tokens with the paper's; empty where sentences are counted."""
+        if actual is not None:
+            (kept if actual == value else changed).append(f"{key}={actual}")
+    parts = [f"paper defaults in force: {', '.join(kept) or 'none'}"]
     tokens = OmegaConf.select(cfg, "dataset.max_tokens")
-    if not isinstance(tokens, int):
-        return ""
-    devices = OmegaConf.select(cfg, "distributed_training.distributed_world_size") or 1
-    batches = (OmegaConf.select(cfg, "optimization.update_freq") or [1])[0]
-    update = tokens * devices * batches
-    part = (
-        f"an update: max-tokens {tokens} x {devices} device(s) x update-freq {batches} = {update}"
-    )
-    if update == PAPER_BATCH:
-        return f"{part} padded tokens, as the authors'"
-    real = OmegaConf.select(cfg, "task.real_tokens")
-    if real:
-        part += f" padded tokens at most, of them about {real * devices * batches} real ones a side"
-        return f"{part} (the paper: about 25000)"
-    return f"{part} padded tokens, {update / PAPER_BATCH:.2g} of the authors' {PAPER_BATCH}"
+    if isinstance(tokens, int):  # None where sentences are counted
+        devices = OmegaConf.select(cfg, "distributed_training.distributed_world_size") or 1
+        batches = (OmegaConf.select(cfg, "optimization.update_freq") or [1])[0]
+        update = tokens * devices * batches
+        parts.append(
+            f"an update: max-tokens {tokens} x {devices} device(s) x update-freq {batches} ="
+            f" {update} padded tokens at most, {update / PAPER_BATCH:.2g} of the authors'"
+        )
+    if changed:
+        parts.append(f"changed: {', '.join(changed)}")
+    return "; ".join(parts)

@@ -1,6 +1,7 @@
-"""Eq. 3 (section 5.3) as a fairseq learning-rate scheduler."""
+"""Eq. 3 (section 5.3) and the rate of Sutskever et al. (2014) as fairseq's schedulers."""
 
 import logging
+import math
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import FairseqDataclass
@@ -87,3 +88,90 @@ def refuse_state_of_another(schedule: FairseqLRScheduler, state_dict: dict) -> N
             "the checkpoint was trained with another --lr-scheduler: give the same one, or"
             " --reset-lr-scheduler"
         )
+
+
+ROUNDING = 1e-9
+"""Epochs; a boundary that floating point puts slightly too late counts as reached."""
+
+
+@dataclass
+class HalvingScheduleConfig(FairseqDataclass):
+    """The defaults are those of Sutskever et al.; their `--lr` is 0.7."""
+
+    lr: list[float] = II("optimization.lr")
+    constant_epochs: float = field(
+        default=5.0, metadata={"help": "epochs with the rate --lr; the first halving follows them"}
+    )
+    halving_epochs: float = field(
+        default=0.5, metadata={"help": "epochs from one halving of the rate to the next"}
+    )
+
+
+@register_lr_scheduler("vaswani_halving", dataclass=HalvingScheduleConfig)
+class HalvingSchedule(FairseqLRScheduler):
+    """`--lr`, halved after `--constant-epochs` and then every `--halving-epochs`.
+
+    fairseq's `step` scheduler counts updates, of which an epoch has another number on every corpus.
+    This is Sutskever et al. (2014), section 3.4.
+
+    The number of updates in an epoch is the average of the epochs that are finished, so the first
+    halving can't be within the first epoch.
+
+    Raises:
+        UserError: a number of epochs is out of range.
+    """
+
+    def __init__(self, cfg: HalvingScheduleConfig, optimizer) -> None:
+        super().__init__(cfg, optimizer)
+        if not cfg.constant_epochs >= 1:  # NaN, too
+            raise UserError(
+                f"--constant-epochs is {cfg.constant_epochs}; it must be at least 1: the first "
+                "epoch tells how many updates an epoch has"
+            )
+        if not cfg.halving_epochs > 0:
+            raise UserError(f"--halving-epochs is {cfg.halving_epochs}; it must be above 0")
+        self.epoch, self.updates_before_epoch, self.num_updates = 1, 0, 0
+        self.step_update(0)
+
+    def step_begin_epoch(self, epoch: int) -> None:
+        """Note the update at which an epoch begins; an epoch that is resumed began earlier."""
+        if epoch != self.epoch:
+            self.epoch, self.updates_before_epoch = epoch, self.num_updates
+
+    def step_update(self, num_updates: int) -> float:
+        """Set and return the learning rate of the update after `num_updates` finished ones."""
+        self.num_updates = num_updates
+        passed = self.epochs_passed() - self.cfg.constant_epochs + ROUNDING
+        halvings = 0 if passed < 0 else 1 + math.floor(passed / self.cfg.halving_epochs)
+        rate = self.cfg.lr[0] * 0.5**halvings
+        self.optimizer.set_lr(rate)
+        return rate
+
+    def epochs_passed(self) -> float:
+        """Return the finished epochs and the finished part of this one; 0 in the first epoch."""
+        if not self.updates_before_epoch:
+            return 0.0
+        updates_per_epoch = self.updates_before_epoch / (self.epoch - 1)
+        of_this_epoch = (self.num_updates - self.updates_before_epoch) / updates_per_epoch
+        return self.epoch - 1 + min(of_this_epoch, 1.0)
+
+    def step(self, epoch: int, val_loss: float | None = None) -> float:
+        """Note the validation loss; it does not change the rate."""
+        super().step(epoch, val_loss)
+        return self.optimizer.get_lr()
+
+    def state_dict(self) -> dict:
+        """Return what a checkpoint keeps: also where the epoch began."""
+        began = {"epoch": self.epoch, "updates_before_epoch": self.updates_before_epoch}
+        return {**super().state_dict(), **began}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Continue from a checkpoint's state.
+
+        Raises:
+            UserError: see `refuse_state_of_another`.
+        """
+        refuse_state_of_another(self, state_dict)
+        super().load_state_dict(state_dict)
+        self.epoch = state_dict["epoch"]
+        self.updates_before_epoch = state_dict["updates_before_epoch"]

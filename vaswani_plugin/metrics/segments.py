@@ -11,7 +11,6 @@ from vaswani_plugin.text import coding
 from vaswani_plugin.text.lines import MOST_DIGITS, read_text
 
 _LOADED = re.compile(r"loaded ([\d,]+) examples from: (.+)\.[^.\s]+$")  # the last part: a language
-_SKIPPED = re.compile(r"Generate .* \d+ of (\d+) sentences skipped$")  # by patches/data.py
 _DAMAGED = "<<unk>>"  # fairseq-generate writes it into T lines for each word that is unknown
 _WITHOUT_SPACES = (  # Thai, Lao, Tibetan, Myanmar, Khmer, kana, Han
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -95,8 +94,6 @@ def read_generate_output(path: Path) -> GenerateOutput:
         if kind not in found or dash != "-" or not fields[0].isdecimal():
             if match := _LOADED.search(line):  # the log
                 loaded[match[2]] = int(match[1].replace(",", ""))
-            elif match := _SKIPPED.match(line):
-                loaded["all"] = int(match[1])
             has_sources, ended = has_sources or kind == "S", ended or line.startswith("Generate ")
             continue  # S and P lines
         if len(fields[0]) > MOST_DIGITS:
@@ -109,7 +106,7 @@ def read_generate_output(path: Path) -> GenerateOutput:
         raise UserError(
             f"{path}: no H lines; give the output of fairseq-generate (without --quiet)"
         )
-    total = max(max(found["H"]) + 1, loaded.pop("all", 0), sum(loaded.values()))
+    total = max(max(found["H"]) + 1, sum(loaded.values()))
     for kind in ("H", "D") + (("T",) if found["T"] else ()):
         _check_complete(path, kind, found[kind], total)
     hypotheses, detokenized, references = (

@@ -1,28 +1,9 @@
-"""Replaces functions of fairseq by patches; every replacement is recorded and made only once."""
+"""Replaces functions of fairseq by patches; each is replaced only once."""
 
 import functools
 import inspect
-import logging
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import fairseq
-
-SEEN_IN = "0.12.3.1"
-"""The version of fairseq (fairseq-fixed) in which the defects were seen."""
-
-
-class Patched(NamedTuple):
-    """An attribute of fairseq that a patch replaced."""
-
-    owner: Any  # a module or a class
-    name: str
-
-
-PATCHED: list[Patched] = []
-"""Every replaced attribute; only `patch` adds to it."""
+from collections.abc import Callable
+from typing import Any
 
 
 def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
@@ -35,9 +16,6 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
     Args:
         owner: a module or a class.
         name: name of a function in it.
-
-    Returns:
-        The decorator.
 
     Raises:
         AssertionError: another patch replaced the function before.
@@ -60,7 +38,6 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
             inspect.getattr_static(owner, name), staticmethod
         )
         setattr(owner, name, staticmethod(patched) if is_static else patched)
-        PATCHED.append(Patched(owner, name))
         return replacement
 
     return install
@@ -69,29 +46,3 @@ def patch(owner: Any, name: str) -> Callable[[Callable], Callable]:
 def is_patched(function: Callable) -> bool:
     """Whether `function` is a patch's replacement."""
     return hasattr(function, "patched_by")
-
-
-@contextmanager
-def silenced(logger: logging.Logger) -> Iterator[None]:
-    """Disable a logger while a patch checks whether its defect exists."""
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
-
-
-def is_affected_version() -> bool:
-    """Whether fairseq is no newer than `SEEN_IN`.
-
-    This is for defects that a patch can't check for, because they appear only when processes are
-    started or a disk fails.
-    """
-    version = fairseq.__version__
-    is_old_branch = version.startswith("1.0.0a")  # its main branch before 0.12
-    return is_old_branch or _as_numbers(version) <= _as_numbers(SEEN_IN)
-
-
-def _as_numbers(version: str) -> list[int]:
-    """The parts of a version that are numbers: [0, 12, 2] of `0.12.2+abc`."""
-    return [int(part) for part in re.split(r"\D+", version.partition("+")[0]) if part]

@@ -1,30 +1,24 @@
 """Checkpoints: loaded with ``weights_only`` on, refused with a reason, saved atomically."""
 
-import argparse
 import contextlib
 import errno
-import io
 import os
 import pickle
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any
 
-import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
-from torch import _weights_only_unpickler
+from fairseq.optim.fp16_optimizer import FP16Optimizer
 
 from vaswani_plugin.errors import CheckpointError, UserError
-from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch
+from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.inference.checkpoints import HARMLESS_GLOBALS, damage
 from vaswani_plugin.inference.models import mismatches_explained
 
-LONGEST_REFUSAL = 2000
-"""Longest message of a refused pickle, in characters, that PyTorch gets; the rest is cut off."""
 _OTHER_COPY = "use another one of the same folder, or copy it again"
 
 
@@ -36,33 +30,8 @@ def allow_harmless_globals() -> None:
     only classes that hold data and run no code when they are built.
 
     Upstream: #5610.
-    Versions: seen in fairseq-fixed 0.12.3.1, with PyTorch 2.6 or newer.
     """
-    probe = io.BytesIO()
-    torch.save([argparse.Namespace(), np.float64(1), np.zeros(1)], probe)
-    probe.seek(0)
-    try:
-        torch.load(probe)
-    except pickle.UnpicklingError:
-        torch.serialization.add_safe_globals(list(HARMLESS_GLOBALS))
-
-
-def shorten_messages_about_pickles() -> None:
-    """A small file that is no checkpoint keeps ``torch.load`` busy for minutes.
-
-    PyTorch searches the error message of a refused pickle for a pattern. The time grows with the
-    square of the message's length, which the file controls.
-
-    Upstream: none known; a defect of PyTorch.
-    Versions: PyTorch 2.13 with any fairseq.
-    """
-
-    @patch(_weights_only_unpickler.Unpickler, "load")
-    def load(original: Callable, self: _weights_only_unpickler.Unpickler) -> Any:
-        try:
-            return original(self)
-        except pickle.UnpicklingError as error:
-            raise pickle.UnpicklingError(str(error)[:LONGEST_REFUSAL]) from error
+    torch.serialization.add_safe_globals(list(HARMLESS_GLOBALS))
 
 
 def refuse_unusable_checkpoints() -> None:
@@ -73,7 +42,6 @@ def refuse_unusable_checkpoints() -> None:
     call. For a foreign or damaged file the message names the remedy. All are ``CheckpointError``.
 
     Upstream: #5610.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
 
     @patch(checkpoint_utils, "load_checkpoint_to_cpu")
@@ -109,11 +77,7 @@ def _why_unusable(error: Exception) -> str:
 
 
 def explain_mismatched_models() -> None:
-    """A dictionary or architecture that is not the checkpoint's fails with a list of all weights.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
+    """Another dictionary or architecture than the checkpoint's fails with a list of all weights."""
 
     @patch(checkpoint_utils, "load_model_ensemble_and_task")
     def load_model_ensemble_and_task(
@@ -128,62 +92,48 @@ SAVE_PAUSE = 2.5
 """Seconds before a failed save is tried again; the numbers are fairseq's."""
 
 
-def restart_failed_saves() -> None:
-    """A save that is tried again is appended to the file of the failed try.
+def save_atomically() -> None:
+    """After a power cut, or a disk that was full for a second, a checkpoint can't be read.
 
-    If the disk was full or missing for a second, the file begins with half a checkpoint and cannot
-    be read. A save that fails in all tries leaves its file on the full disk.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
+    fairseq renames a checkpoint before it is on the disk, and appends a save that it tries again to
+    the file of the failed try. A save that fails in all tries leaves its file on the full disk.
     """
-    if not is_affected_version():
-        return
-
-    @patch(checkpoint_utils, "_torch_persistent_save")
-    def _torch_persistent_save(original: Callable, obj: Any, f: str | BinaryIO) -> None:
-        if isinstance(f, str) or not f.seekable():
-            original(obj, f)
-            return
-        for tries_left in reversed(range(SAVE_TRIES)):
-            try:
-                torch.save(obj, f)
-                return
-            except Exception:
-                if not tries_left:
-                    raise
-                time.sleep(SAVE_PAUSE)
-                f.seek(0)
-                f.truncate()
 
     @patch(checkpoint_utils, "torch_persistent_save")
     def torch_persistent_save(
         original: Callable, obj: Any, filename: str, async_write: bool = False
     ) -> None:
-        with _removed_on_failure(filename + ".tmp"):
+        if async_write or not PathManager.supports_rename(filename):
             original(obj, filename, async_write=async_write)
+            return
+        for tries_left in reversed(range(SAVE_TRIES)):
+            try:
+                with _removed_on_failure(filename + ".tmp") as temporary:
+                    with open(temporary, "wb") as file:
+                        torch.save(obj, file)
+                    _sync(temporary)
+                    PathManager.rename(temporary, filename)
+                return
+            except Exception:
+                if not tries_left:
+                    raise
+                time.sleep(SAVE_PAUSE)
 
 
-def copy_checkpoints_atomically() -> None:
+def copy_atomically() -> None:
     """A kill while checkpoint_last.pt is written leaves half a file.
 
     fairseq renames the first file of a save into place, but copies the others, such as
     ``checkpoint_last.pt``, over the old ones. Now these are also written under another name first.
     A copy that fails ends in a one-line error.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not is_affected_version():
-        return
 
     @patch(PathManager, "copy")
     def copy(original: Callable, src_path: str, dst_path: str, overwrite: bool = False) -> Any:
         if not overwrite or not PathManager.supports_rename(dst_path):
             return original(src_path, dst_path, overwrite=overwrite)
-        temporary = dst_path + ".tmp"
         try:
-            with _removed_on_failure(temporary):
+            with _removed_on_failure(dst_path + ".tmp") as temporary:
                 copied = original(src_path, temporary, overwrite=True)
                 _sync(temporary)
                 os.replace(temporary, dst_path)
@@ -195,102 +145,10 @@ def copy_checkpoints_atomically() -> None:
         return copied
 
 
-def sync_before_rename() -> None:
-    """A checkpoint is renamed before it is on the disk.
-
-    After a power cut the file of the new name may be empty, and the old file is gone.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-    if not is_affected_version():
-        return
-
-    @patch(PathManager, "rename")
-    def rename(original: Callable, src: str, dst: str) -> None:
-        _sync(src)
-        original(src, dst)
-
-
-def save_intervals_at_epoch_ends() -> None:
-    """No interval checkpoint is written if its update is the last of an epoch.
-
-    With ``--save-interval-updates 5`` and epochs of 15 updates, ``checkpoint_1_15.pt`` is missing,
-    and an average of the last checkpoints takes older ones. Now this checkpoint is written, too,
-    and ``--keep-interval-updates`` counts it.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-    if is_affected_version():
-        patch(checkpoint_utils, "save_checkpoint")(_save_all)
-
-
-def keep_as_many_best_as_asked() -> None:
-    """``--keep-best-checkpoints 3`` keeps one if the first validations are the best.
-
-    As in fine-tuning. fairseq compares with the worst file that is kept, even if there are fewer.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-    if not is_affected_version():
-        return
-    patch(checkpoint_utils, "save_checkpoint")(_save_all)
-
-    @patch(checkpoint_utils, "checkpoint_paths")
-    def checkpoint_paths(original: Callable, path: str, *args: Any, **kwargs: Any) -> list:
-        found = original(path, *args, **kwargs)
-        pattern = str(args[0] if args else kwargs.get("pattern", ""))
-        wanted, worst = _BEST.get("count", 0), _BEST.get("worst", "")
-        is_short = pattern.startswith(r"checkpoint\.best_") and len(found) < wanted
-        return [f"{worst}.pt"] if is_short else found  # fairseq reads the value off the name
-
-
-_BEST: dict[str, Any] = {}
-"""While a checkpoint is saved: how many best ones are wanted, and a value worse than any."""
-
-
-def _save_all(
-    original: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None
-) -> str | None:
-    suffix = trainer.checkpoint_suffix
-    worst = "_-inf" if cfg.maximize_best_checkpoint_metric else "_inf"
-    _BEST.update(count=cfg.keep_best_checkpoints, worst=worst + suffix)
+@contextlib.contextmanager
+def _removed_on_failure(path: str) -> Iterator[str]:
     try:
-        saved = original(cfg, trainer, epoch_itr, val_loss)
-    finally:
-        _BEST.clear()
-    updates, every = trainer.get_num_updates(), cfg.save_interval_updates
-    meets = every > 0 and updates % every == 0 and epoch_itr.end_of_epoch()
-    if not (saved and meets) or cfg.write_checkpoints_asynchronously:
-        return saved
-    name = f"checkpoint_{epoch_itr.epoch}_{updates}{suffix}.pt"
-    PathManager.copy(saved, os.path.join(cfg.save_dir, name), overwrite=True)
-    if cfg.keep_interval_updates > 0:
-        _remove_old_intervals(cfg, suffix)
-    return saved
-
-
-def _remove_old_intervals(cfg: Any, suffix: str) -> None:
-    """Remove the checkpoints beyond --keep-interval-updates, as fairseq does within an epoch."""
-    pattern = rf"checkpoint_\d+_(\d+){re.escape(suffix)}\.pt"
-    kept_forever = cfg.keep_interval_updates_pattern  # multiples of it; -1: none
-    found = [
-        path
-        for path, update in checkpoint_utils.checkpoint_paths(
-            cfg.save_dir, pattern=pattern, keep_match=True
-        )
-        if kept_forever == -1 or update % kept_forever != 0
-    ]
-    for path in found[cfg.keep_interval_updates :]:
-        PathManager.rm(path)
-
-
-@contextmanager
-def _removed_on_failure(path: str) -> Iterator[None]:
-    try:
-        yield
+        yield path
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(path)
@@ -300,3 +158,88 @@ def _removed_on_failure(path: str) -> Iterator[None]:
 def _sync(path: str) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())
+
+
+_BEST: dict[str, Any] = {}
+"""While a checkpoint is saved: how many best ones are wanted, and a value worse than any."""
+
+
+def save_every_checkpoint_asked_for() -> None:
+    """No interval checkpoint is written at an epoch's end; ``--keep-best-checkpoints 3`` keeps one.
+
+    With ``--save-interval-updates 5`` and epochs of 15 updates, ``checkpoint_1_15.pt`` is missing,
+    and an average of the last checkpoints takes older ones. Of the best checkpoints fairseq keeps
+    too few if the first validations are the best, as in fine-tuning: it compares with the worst
+    file that is kept, even if there are fewer than wanted.
+    """
+
+    @patch(checkpoint_utils, "save_checkpoint")
+    def save_checkpoint(
+        original: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None
+    ) -> str | None:
+        suffix = trainer.checkpoint_suffix
+        worst = "_-inf" if cfg.maximize_best_checkpoint_metric else "_inf"
+        _BEST.update(count=cfg.keep_best_checkpoints, worst=worst + suffix)
+        try:
+            saved = original(cfg, trainer, epoch_itr, val_loss)
+        finally:
+            _BEST.clear()
+        updates, every = trainer.get_num_updates(), cfg.save_interval_updates
+        meets = every > 0 and updates % every == 0 and epoch_itr.end_of_epoch()
+        if saved and meets and not cfg.write_checkpoints_asynchronously:
+            name = f"checkpoint_{epoch_itr.epoch}_{updates}{suffix}.pt"
+            PathManager.copy(saved, os.path.join(cfg.save_dir, name), overwrite=True)
+        return saved
+
+    @patch(checkpoint_utils, "checkpoint_paths")
+    def checkpoint_paths(
+        original: Callable, path: str, pattern: str = r"checkpoint(\d+)\.pt", **more: Any
+    ) -> list:
+        found = original(path, pattern, **more)
+        is_short = len(found) < _BEST.get("count", 0)
+        if is_short and pattern.startswith(r"checkpoint\.best_"):
+            return [f"{_BEST['worst']}.pt"]  # fairseq reads the value off the name
+        return found
+
+
+MASTERS = "fp32_params"
+"""Key of the float32 weights in an optimizer's saved state: a list of tensors."""
+
+
+def save_float32_weights_of_half_precision() -> None:
+    """With ``--bf16`` or ``--fp16``, a resumed run differs from an uninterrupted one.
+
+    The optimizer updates float32 copies of the weights. fairseq saves the rounded weights only, and
+    makes the copies of a resumed run from these. Now the copies are saved with the optimizer's
+    state, which makes a checkpoint larger by a third. They are loaded if they round to the weights
+    of the loaded model: not into an average of checkpoints, for example.
+    """
+
+    @patch(FP16Optimizer, "state_dict")
+    def state_dict(original: Callable, self: FP16Optimizer) -> dict[str, Any]:
+        return {**original(self), MASTERS: [master.detach() for master in _masters(self)]}
+
+    @patch(FP16Optimizer, "load_state_dict")
+    def load_state_dict(
+        original: Callable,
+        self: FP16Optimizer,
+        state_dict: dict[str, Any],
+        optimizer_overrides: dict[str, Any] | None = None,
+    ) -> None:
+        own = {key: value for key, value in state_dict.items() if key != MASTERS}
+        original(self, own, optimizer_overrides)
+        now, saved = _masters(self), state_dict.get(MASTERS, [])
+        half = self.fp16_params[0].dtype
+        fits = len(now) == len(saved) and all(
+            torch.equal(master.to(half), found.to(master.device, half))
+            for master, found in zip(now, saved, strict=True)
+        )
+        if fits:
+            for master, found in zip(now, saved, strict=True):
+                master.data.copy_(found)
+
+
+def _masters(optimizer: FP16Optimizer) -> list[torch.Tensor]:
+    """The float32 weights: one tensor a parameter or, flattened by --fp16, one a device."""
+    masters = optimizer.fp32_params
+    return list(masters.values()) if isinstance(masters, dict) else list(masters)

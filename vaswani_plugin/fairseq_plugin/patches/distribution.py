@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from fairseq.distributed import fully_sharded_data_parallel
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from omegaconf import DictConfig, ListConfig
@@ -22,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vaswani_plugin import register
 from vaswani_plugin.devices import runs_on_host
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED, UserError, wants_traceback
-from vaswani_plugin.fairseq_plugin.patches._patching import is_affected_version, patch
+from vaswani_plugin.fairseq_plugin.patches._patching import patch
 from vaswani_plugin.fairseq_plugin.patches.messages import is_users_error
 
 TORCHRUN_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
@@ -36,10 +35,6 @@ class WorkerLost(UserError):
     """A worker was killed from outside; the message names the signal."""
 
 
-def _runs_on_cpu(cfg: DictConfig) -> bool:
-    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
-
-
 def join_torchrun() -> None:
     """``torchrun fairseq-train --cpu`` starts independent trainings into one folder.
 
@@ -48,15 +43,11 @@ def join_torchrun() -> None:
     the number of GPUs, which is zero.
 
     Upstream: #2879.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not is_affected_version():
-        return
 
     @patch(distributed_utils, "infer_init_method")
     def infer_init_method(original: Callable, cfg: Any, force_distributed: bool = False) -> None:
-        started = all(name in os.environ for name in TORCHRUN_VARIABLES)
-        if started and cfg.distributed_init_method is None and not cfg.tpu:
+        if _is_under_torchrun() and cfg.distributed_init_method is None and not cfg.tpu:
             cfg.distributed_world_size = int(os.environ["WORLD_SIZE"])
             if cfg.distributed_world_size > 1 and not torch.cuda.is_available():
                 cfg.distributed_init_method = "env://"
@@ -67,49 +58,31 @@ def join_torchrun() -> None:
         original(cfg, force_distributed)
 
 
+def _is_under_torchrun() -> bool:
+    return all(name in os.environ for name in TORCHRUN_VARIABLES)
+
+
 def start_workers() -> None:
     """``--distributed-world-size 2`` trains nothing on a CPU, with exit code 0.
 
     fairseq starts one worker per GPU, so none on a CPU. Now it starts them on a CPU, too, with gloo
-    in place of nccl, which needs GPUs. ``--ddp-backend fully_sharded`` without GPUs or without
-    fairscale is refused in one line. If a worker ends early, the process that started it exits with
-    the worker's exit code, or with one line that names the signal.
+    in place of nccl, which needs GPUs. If a worker ends early, the process that started it exits
+    with the worker's exit code, or with one line that names the signal.
 
     Upstream: #2879.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not is_affected_version():
-        return
 
     @patch(distributed_utils, "call_main")
     def call_main(original: Callable, cfg: DictConfig, main: Callable, **kwargs: Any) -> None:
-        _refuse_fully_sharded(cfg)
+        distributed = cfg.distributed_training
+        on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+        if on_cpu and distributed.distributed_backend == "nccl":
+            distributed.distributed_backend = "gloo"
         with worker_exits_reported():
-            distributed = cfg.distributed_training
-            if not _runs_on_cpu(cfg):
+            if on_cpu and _starts_its_own_workers(distributed):
+                _spawn(cfg, main, kwargs)
+            else:
                 original(cfg, main, **kwargs)
-                return
-            if distributed.distributed_backend == "nccl":
-                distributed.distributed_backend = "gloo"
-            if not _starts_its_own_workers(distributed):
-                original(cfg, main, **kwargs)
-                return
-            if distributed.distributed_init_method is None:
-                if distributed.distributed_port <= 0:
-                    distributed.distributed_port = random.randint(10000, 60000)
-                address = f"tcp://localhost:{distributed.distributed_port}"
-                distributed.distributed_init_method = address
-            _spawn(cfg, main, kwargs)
-
-
-def _refuse_fully_sharded(cfg: DictConfig) -> None:
-    if cfg.distributed_training.ddp_backend != "fully_sharded":
-        return
-    if not fully_sharded_data_parallel.has_FSDP or _runs_on_cpu(cfg):
-        raise UserError(
-            "--ddp-backend fully_sharded: needs GPUs and the package fairscale, which is not"
-            " maintained any more; choose pytorch_ddp or legacy_ddp"
-        )
 
 
 @contextmanager
@@ -140,21 +113,24 @@ def worker_exits_reported() -> Iterator[None]:
 
 def _starts_its_own_workers(distributed: Any) -> bool:
     """Whether there are several workers, and neither torchrun nor Slurm starts them."""
-    outside = all(name in os.environ for name in TORCHRUN_VARIABLES) or any(
-        name in os.environ for name in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
-    )
-    given = distributed.distributed_init_method is not None
+    slurm = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
+    outside = _is_under_torchrun() or any(name in os.environ for name in slurm)
     return (
         distributed.distributed_world_size > 1
         and not distributed.distributed_no_spawn
         and not distributed.pipeline_model_parallel
-        and (given or not outside)
+        and (distributed.distributed_init_method is not None or not outside)
     )
 
 
 def _spawn(cfg: DictConfig, main: Callable, kwargs: dict[str, Any]) -> None:
     """Start the workers of this node, from rank ``distributed_rank`` on, and wait for them."""
     distributed = cfg.distributed_training
+    if distributed.distributed_init_method is None:
+        if distributed.distributed_port <= 0:
+            distributed.distributed_port = random.randint(10000, 60000)
+        address = f"tcp://localhost:{distributed.distributed_port}"
+        distributed.distributed_init_method = address
     first = distributed.distributed_rank or 0
     several = (distributed.distributed_num_procs or 1) > 1
     here = distributed.distributed_num_procs if several else distributed.distributed_world_size
@@ -194,7 +170,6 @@ def wrap_cpu_modules() -> None:
     output_device arguments only work with single-device/multiple-device GPU modules".
 
     Upstream: #2879.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
     if distributed_fairseq_model.DistributedDataParallel is not DistributedDataParallel:
         return
@@ -215,7 +190,6 @@ def broadcast_checkpoints() -> None:
     allowed for this load only; ``weights_only`` stays on.
 
     Upstream: #5610.
-    Versions: seen in fairseq-fixed 0.12.3.1, with PyTorch 2.6 or newer.
     """
     travelling = (
         *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, typing.Any),

@@ -12,10 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fairseq.data import iterators
+from fairseq.data.iterators import (
+    CountingIterator,
+    EpochBatchIterator,
+    GroupedEpochBatchIterator,
+    GroupedIterator,
+    _chunk_iterator,
+)
 from fairseq.logging import meters
 
-from vaswani_plugin.fairseq_plugin.patches._patching import patch, silenced
+from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +31,7 @@ BATCHES = "batches"
 """Key of a digest of the epoch's batches and what their order depends on."""
 
 
-def resume_epoch_with_other_worker_count() -> None:
+def resume_epoch_with_other_batches() -> None:
     """With another number of workers or other batches, a resumed epoch continues elsewhere.
 
     A checkpoint keeps the number of batches that each worker has finished, but not the number of
@@ -35,61 +41,51 @@ def resume_epoch_with_other_worker_count() -> None:
 
     With other batches, as of another ``--max-tokens``, ``--batch-size`` or ``--seed``, the number
     means other sentences: some come twice and others never. Now the epoch begins anew.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    iterator = iterators.EpochBatchIterator
 
-    @patch(iterator, "state_dict")
-    def state_dict(original: Callable, self: iterators.EpochBatchIterator) -> dict[str, Any]:
+    @patch(EpochBatchIterator, "state_dict")
+    def state_dict(original: Callable, self: EpochBatchIterator) -> dict[str, Any]:
         state = {**original(self), WORKERS: self.num_shards}
-        digest = _digest(self) if state["iterations_in_epoch"] else None
-        return state if digest is None else {**state, BATCHES: digest}
+        if state["iterations_in_epoch"] and not isinstance(self, GroupedEpochBatchIterator):
+            state[BATCHES] = _digest(self)
+        return state
 
-    @patch(iterator, "load_state_dict")
+    @patch(EpochBatchIterator, "load_state_dict")
     def load_state_dict(
-        original: Callable, self: iterators.EpochBatchIterator, state_dict: dict[str, Any]
+        original: Callable, self: EpochBatchIterator, state_dict: dict[str, Any]
     ) -> None:
-        finished = _finished_batches(self, state_dict)
+        finished = state_dict.get("iterations_in_epoch", 0)
+        if finished and not isinstance(self, GroupedEpochBatchIterator):
+            finished = _finished_batches(self, state_dict)
         original(self, {**state_dict, "iterations_in_epoch": finished})
 
 
-def _finished_batches(iterator: iterators.EpochBatchIterator, state: dict[str, Any]) -> int:
+def _finished_batches(iterator: EpochBatchIterator, state: dict[str, Any]) -> int:
     """The number of batches of this epoch that each of the current workers has finished."""
-    each, before, now = state.get("iterations_in_epoch", 0), state.get(WORKERS), iterator.num_shards
-    if each == 0:
-        return 0
-    digest = _digest(iterator)
-    is_beyond = digest is not None and each * (before or now) >= len(iterator.frozen_batches)
-    if is_beyond or state.get(BATCHES, digest) != digest:
+    epoch, each, now = state["epoch"], state["iterations_in_epoch"], iterator.num_shards
+    before = state.get(WORKERS, now)  # a checkpoint of stock fairseq has no number
+    known = _digest(iterator)
+    if (
+        state.get(BATCHES, known) != known
+        or each * before >= len(iterator.frozen_batches)
+        or (before != now and iterator.grouped_shuffling)  # then their order depends on it
+    ):
         logger.warning(
-            f"epoch {state['epoch']} begins anew: its batches are others than those before (another"
+            f"epoch {epoch} begins anew: its batches are others than those before (another"
             " --max-tokens, --batch-size, --seed or order), so what was trained on comes again"
         )
         return 0
-    if before == now:
-        return each
-    place = f"epoch {state['epoch']} continues after {each} batches of each worker"
-    if before is None:
-        logger.info(f"{place}: the checkpoint names no number of workers, taken to be {now} as now")
-        return each
-    if _order_depends_on_workers(iterator, state):
-        logger.warning(
-            f"epoch {state['epoch']} begins anew: its batches have another order with {now} workers"
-            f" than with {before}, so the first {each * before} are others"
-        )
-        return 0
     finished, repeated = divmod(each * before, now)
-    twice = f"; {repeated} of them come again, so that each worker has one" if repeated else ""
-    logger.info(f"{place}, then {before}, now {now}: {each * before} batches in all{twice}")
+    if before != now:
+        logger.info(
+            f"epoch {epoch} continues after {each * before} batches of {before} workers with {now}"
+            + (f"; {repeated} of them come again, so that each worker has one" if repeated else "")
+        )
     return finished
 
 
-def _digest(iterator: iterators.EpochBatchIterator) -> str | None:
-    """A digest of all workers' batches, and of the flags of their order; None if unknown."""
-    if isinstance(iterator, iterators.GroupedEpochBatchIterator):
-        return None
+def _digest(iterator: EpochBatchIterator) -> str:
+    """A digest of all workers' batches, and of the flags of their order."""
     batches = iterator.frozen_batches
     known = getattr(iterator, "_digest_of_batches", None)
     if known is None or known[0] is not batches:
@@ -102,60 +98,18 @@ def _digest(iterator: iterators.EpochBatchIterator) -> str | None:
     return known[1]
 
 
-def _order_depends_on_workers(
-    iterator: iterators.EpochBatchIterator, state: dict[str, Any]
-) -> bool:
-    """Whether the shuffled order of the epoch's batches depends on the number of workers."""
-    is_of_several_datasets = isinstance(iterator, iterators.GroupedEpochBatchIterator)
-    return is_of_several_datasets or (iterator.grouped_shuffling and state.get("shuffle", True))
-
-
-def restart_stopwatches_on_resume() -> None:
-    """A resumed training logs `wall` 0, however long it takes.
-
-    The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
-    a step start again with the next step, but that of `wall` does not. Now it starts at loading.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
-    """
-    watch = meters.StopwatchMeter()
-    watch.load_state_dict(watch.state_dict())
-    if watch.start_time is not None:
-        return
-
-    @patch(meters.StopwatchMeter, "load_state_dict")
-    def load_state_dict(
-        original: Callable, self: meters.StopwatchMeter, state_dict: dict[str, Any]
-    ) -> None:
-        original(self, state_dict)
-        self.start()
-
-
-def _is_epoch_end_lost() -> bool:
-    """Whether groups of 4, after 3 of 8 batches, are not the two that the last 5 batches make."""
-    batches = iterators.CountingIterator(range(5), start=3, total=8)
-    with silenced(iterators.logger):
-        return len(list(iterators.GroupedIterator(batches, 4))) != 2
-
-
 def finish_epochs_with_other_update_freq() -> None:
     """With another ``--update-freq``, a resumed epoch may lose its end and be repeated.
 
     fairseq counts groups of batches as if the first group began with the epoch. After 3 of 8
     batches two groups of at most 4 remain, but fairseq expects one. The last batch is skipped, and
     the epoch does not count as finished: it is trained on again from its start.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
-    if not _is_epoch_end_lost():
-        return
 
-    @patch(iterators.GroupedIterator, "__init__")
+    @patch(GroupedIterator, "__init__")
     def __init__(
         original: Callable,
-        self: iterators.GroupedIterator,
+        self: GroupedIterator,
         iterable: Any,
         chunk_size: int,
         skip_remainder_batch: bool = False,
@@ -167,9 +121,24 @@ def finish_epochs_with_other_update_freq() -> None:
         # fairseq's loop fails on an epoch without updates; so a lone remainder is not skipped
         skips = skip_remainder_batch and end - begin >= chunk_size
         groups = (end - begin) // chunk_size if skips else math.ceil((end - begin) / chunk_size)
-        chunks = iterators._chunk_iterator(iterable, chunk_size, skips)
         start = math.ceil(begin / chunk_size)
-        iterators.CountingIterator.__init__(self, chunks, start=start, total=start + groups)
+        chunks = _chunk_iterator(iterable, chunk_size, skips)
+        CountingIterator.__init__(self, chunks, start=start, total=start + groups)
         self.chunk_size = chunk_size
         if skips:
             iterable.take(begin + groups * chunk_size)
+
+
+def restart_stopwatches_on_resume() -> None:
+    """A resumed training logs `wall` 0, however long it takes.
+
+    The stopwatches of the log are loaded with the checkpoint, which stops them. Those that measure
+    a step start again with the next step, but that of `wall` does not. Now it starts at loading.
+    """
+
+    @patch(meters.StopwatchMeter, "load_state_dict")
+    def load_state_dict(
+        original: Callable, self: meters.StopwatchMeter, state_dict: dict[str, Any]
+    ) -> None:
+        original(self, state_dict)
+        self.start()

@@ -3,7 +3,8 @@
 Building them takes a C++ compiler, Python's headers and some minutes. What training and translating
 use of them is here and gives equal results: `fairseq.data.data_utils_fast`,
 `fairseq.data.token_block_utils_fast`, and the n-gram counts of `fairseq.libbleu`. Left out are
-`libbase` and `libnat`, which only fairseq's BASE layers and Levenshtein models use.
+batches of fixed shapes, which only TPUs need, and `libbase` and `libnat`, which only fairseq's BASE
+layers and Levenshtein models use.
 """
 
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 from fairseq.scoring.bleu import BleuConfig, BleuStat, Scorer
 from torch import IntTensor
 
+from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.patches._patching import patch
 
 
@@ -24,9 +26,6 @@ def provide_missing_extensions() -> None:
     """Batching fails with "Please build Cython components" where no compiler was.
 
     fairseq imports the two modules when it makes its first batches. Compiled ones stay in use.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1, installed without its extensions.
     """
     for name in ("data_utils_fast", "token_block_utils_fast"):
         if not _has_extension(f"fairseq.data.{name}"):
@@ -35,11 +34,7 @@ def provide_missing_extensions() -> None:
 
 
 def count_ngrams_without_libbleu() -> None:
-    """``fairseq-generate`` fails with "missing libbleu.so" where no compiler was.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1, installed without its extensions.
-    """
+    """``fairseq-generate`` fails with "missing libbleu.so" where no compiler was."""
     if not _has_extension("fairseq.libbleu"):
         score_in_python()
 
@@ -76,13 +71,17 @@ def batch_by_size_vec(
         The batches, slices of `indices`.
 
     Raises:
-        AssertionError: a sentence is longer than `max_tokens`.
+        UserError: a sentence is longer than `max_tokens`.
     """
     if len(indices) == 0:
         return []
-    assert max_tokens <= 0 or num_tokens_vec.max() <= max_tokens, (
-        f"Sentences lengths should not exceed max_tokens={max_tokens}"
-    )
+    at = int(num_tokens_vec.argmax())
+    if 0 < max_tokens < num_tokens_vec[at]:
+        raise UserError(
+            f"sentence {indices[at] + 1} has {num_tokens_vec[at]} tokens, more than"
+            f" --max-tokens {max_tokens}: raise --max-tokens (in validation --max-tokens-valid), or"
+            " take it out of the data"
+        )
     most_tokens = max_tokens if max_tokens > 0 else sys.maxsize
     most_sentences = max_sentences if max_sentences > 0 else sys.maxsize
     # The current batch is [start, ends[-1]), and its longest sentence has `longest` tokens. Behind
@@ -125,35 +124,13 @@ def batch_by_size_fn(
     return batch_by_size_vec(indices, lengths, max_tokens, max_sentences, bsz_mult)
 
 
-def batch_fixed_shapes_fast(
-    indices: np.ndarray, num_tokens_fn: Callable[[int], int], fixed_shapes_sorted: np.ndarray
-) -> list[list[int]]:
-    """Cut a list of sentences into batches, each of which fits into one of some shapes.
+def batch_fixed_shapes_fast(*_: Any) -> None:
+    """Refuse batches of fixed shapes.
 
-    Args:
-        indices: (N,), int64, the sentences.
-        num_tokens_fn: gives a sentence's length in tokens.
-        fixed_shapes_sorted: (shapes, 2), int64, sentences and tokens, in ascending order.
-
-    Returns:
-        The batches.
+    Raises:
+        UserError: always.
     """
-    shapes = fixed_shapes_sorted.tolist()
-    batches: list[list[int]] = []
-    batch: list[int] = []
-    longest = first = 0
-    for index in indices.tolist():
-        longest = max(longest, num_tokens_fn(index))
-        while first < len(shapes) and not (
-            len(batch) < shapes[first][0] and longest <= shapes[first][1]
-        ):
-            first += 1
-        if first == len(shapes):
-            batches.append(batch)
-            batch = []
-            longest = first = 0  # as fairseq does it: the new batch's first length is not counted
-        batch.append(index)
-    return [*batches, batch] if batch else batches
+    raise UserError("--num-batch-buckets needs fairseq's compiled extensions; leave it out")
 
 
 def _get_slice_indices_fast(
@@ -239,10 +216,6 @@ def score_in_python() -> None:
 
     @patch(Scorer, "add")
     def add(original: Callable, self: Scorer, ref: IntTensor, pred: IntTensor) -> None:
-        for name, tokens in (("ref", ref), ("pred", pred)):
-            if not isinstance(tokens, IntTensor):
-                raise TypeError(f"{name} must be a torch.IntTensor (got {type(tokens)})")
-        assert not ref.lt(0).any()
         unknown = {self.unk: -999}  # an unknown word of the reference matches nothing
         reference = [unknown.get(token, token) for token in _trimmed(ref, self.pad, self.eos)]
         predicted = _trimmed(pred, self.pad, self.eos)

@@ -57,9 +57,6 @@ def print_users_errors_in_one_line() -> None:
     The patch replaces Python's hook for uncaught errors, in fairseq's own commands only; a program
     that imports the plugin keeps its hook. With ``VASWANI_TRACEBACK=1`` every error keeps its
     traceback.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
     if not is_fairseq_command(sys.argv[0]) or hasattr(sys.excepthook, "patched_by"):
         return
@@ -78,22 +75,18 @@ def print_users_errors_in_one_line() -> None:
     sys.excepthook = hook
 
 
-HYDRA_MESSAGES = (
-    # fairseq still calls hydra as of version 1.0 (fairseq-fixed 0.12.3.1)
+KNOWN_WARNINGS = (
+    # fairseq still calls hydra as of version 1.0
     r"hydra\.experimental\.initialize\(\) is no longer experimental",
     r"\s*The version_base parameter is not specified",
     r"hydra\.experimental\.compose\(\) is no longer experimental",
     r"In '.*': Usage of deprecated keyword in package header '# @package _group_'",
     r"\s*'.*' is validated against ConfigStore schema with the same name",
     r"\s*The strict flag in the compose API is deprecated",
-)
-TORCH_MESSAGES = (
-    # FairseqTask.train_step (fairseq-fixed 0.12.3.1)
-    (r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is deprecated", FutureWarning),
-    # the stock MultiheadAttention (fairseq-fixed 0.12.3.1)
-    (r"Support for mismatched .*key_padding_mask and attn_mask is deprecated", UserWarning),
-    # DistributedFairseqModel's pytorch_ddp (fairseq-fixed 0.12.3.1)
-    (r"`broadcast_buffers` is deprecated", FutureWarning),
+    # FairseqTask.train_step, the stock MultiheadAttention, and pytorch_ddp
+    r"`torch\.cuda\.amp\.autocast\(args\.\.\.\)` is deprecated",
+    r"Support for mismatched .*key_padding_mask and attn_mask is deprecated",
+    r"`broadcast_buffers` is deprecated",
 )
 PIN_MEMORY = r"'pin_memory' argument is set as true but no accelerator is found"
 
@@ -102,17 +95,10 @@ def silence_known_warnings() -> None:
     """Every start prints ten warnings about which users can do nothing.
 
     ``pin_memory`` is silenced only without a GPU; with one, the warning matters.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1, with hydra 1.3 and PyTorch 2.
     """
-    wanted = [(message, UserWarning) for message in HYDRA_MESSAGES] + list(TORCH_MESSAGES)
-    if not torch.cuda.is_available():
-        wanted.append((PIN_MEMORY, UserWarning))
-    present = {(f[1].pattern, f[2]) for f in warnings.filters if f[1] is not None}
-    for message, category in wanted:
-        if (message, category) not in present:
-            warnings.filterwarnings("ignore", message=message, category=category)
+    gpu = torch.cuda.is_available()
+    for message in KNOWN_WARNINGS if gpu else (*KNOWN_WARNINGS, PIN_MEMORY):
+        warnings.filterwarnings("ignore", message=message)
 
 
 def set_log_level_to_info() -> None:
@@ -120,9 +106,6 @@ def set_log_level_to_info() -> None:
 
     ``wav2vec2_classification`` sets the root logger to DEBUG when it is imported, before the
     commands can set it to ``$LOGLEVEL`` or INFO. Only fairseq's own commands are changed.
-
-    Upstream: none known.
-    Versions: seen in fairseq-fixed 0.12.3.1.
     """
     root = logging.getLogger()
     wanted = os.environ.get("LOGLEVEL", "INFO").upper()

@@ -1,6 +1,5 @@
 """What our tasks have in common: dictionaries that a checkpoint remembers, and --amp on a CPU."""
 
-from collections import defaultdict, deque
 from typing import Any
 
 import torch
@@ -17,22 +16,12 @@ class TextDictionary(Dictionary):
 
     fairseq compares each token of a sentence as a tensor, which takes twelve times as long as
     numbers. `fairseq-generate` calls `string` three times for each sentence that it translates.
-
-    Attributes:
-        originals: by the numbers of a sentence, the texts of those that were read and not yet
-            printed. `string` gives each once, with words that the dictionary doesn't have.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.originals: dict[tuple[int, ...], deque[str]] = defaultdict(deque)
 
     def string(self, tensor: Any, *args: Any, **kwargs: Any) -> str:
         """The words of a sentence (T,), or of a batch (B, T) as lines; see fairseq's method."""
         if torch.is_tensor(tensor) and tensor.dim() == 1:
             tensor = tensor.tolist()
-            if self.originals and self.originals.get(tuple(tensor)):
-                return self.originals[tuple(tensor)].popleft()
         return super().string(tensor, *args, **kwargs)
 
 

@@ -9,7 +9,7 @@ Axes: B sentences, S source positions, T target positions, N tokens of all sente
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -247,18 +247,6 @@ def lengths_of(sentences: Sequence[Tensor]) -> Tensor:
 # --- real tokens: --max-tokens limits the longer side, padding included ---
 
 
-class BatchTokens(NamedTuple):
-    """Average number of real tokens of a batch on each side."""
-
-    source: float
-    target: float
-
-    @property
-    def mean(self) -> float:
-        """The mean of both sides."""
-        return (self.source + self.target) / 2
-
-
 def indices_in_training(
     pairs: LanguagePairDataset, max_positions: tuple[int, int] | None
 ) -> np.ndarray:
@@ -275,16 +263,20 @@ def indices_in_training(
     return indices
 
 
-def tokens_of_batches(pairs: LanguagePairDataset, indices: np.ndarray, batches: int) -> BatchTokens:
-    """Real tokens of an average batch if pairs are divided into `batches` batches.
+def tokens_of_batches(
+    pairs: LanguagePairDataset, indices: np.ndarray, batches: int
+) -> tuple[float, float]:
+    """Real tokens of an average batch, of source and target, if pairs make `batches` batches.
 
     Args:
         pairs: of the training set.
         indices: numbers of the pairs, (N,).
         batches: number of batches.
     """
-    sides = (sizes[indices].sum() / batches for sizes in (pairs.src_sizes, pairs.tgt_sizes))
-    return BatchTokens(*sides)
+    source, target = (
+        sizes[indices].sum() / batches for sizes in (pairs.src_sizes, pairs.tgt_sizes)
+    )
+    return source, target
 
 
 def fitting_max_tokens(
@@ -329,11 +321,16 @@ def fitting_max_tokens(
             max_sentences=max_sentences,
             required_batch_size_multiple=multiple,
         )
-        return tokens_of_batches(pairs, indices, len(batches)).mean
+        return sum(tokens_of_batches(pairs, indices, len(batches))) / 2
 
     limit, found = most, measured(most)
     if found < wanted * (1 - TOLERANCE):
-        raise _too_few_tokens(wanted, most, max_sentences, found)
+        limits = f"--max-tokens {most}" + (
+            f" and --batch-size {max_sentences}" * bool(max_sentences)
+        )
+        raise UserError(
+            f"--real-tokens {wanted}: batches of {limits} hold {found:.0f}; raise the limit"
+        )
     tried = {limit: found}
     if max_sentences is not None:
         # Where the number of sentences is the limit, fewer tokens change nothing. So the search
@@ -351,13 +348,3 @@ def fitting_max_tokens(
             f" that can hold it hold {found:.0f} on average; raise --real-tokens, or clean the data"
         )
     return min(tried, key=lambda limit: abs(tried[limit] - wanted))
-
-
-def _too_few_tokens(wanted: int, most: int, max_sentences: int | None, found: float) -> UserError:
-    limits, remedy = f"--max-tokens {most}", "--max-tokens"
-    if max_sentences is not None:
-        limits += f" and --batch-size {max_sentences}"
-        remedy += " or --batch-size"
-    return UserError(
-        f"--real-tokens {wanted}: batches of {limits} hold {found:.0f}; raise {remedy}"
-    )

@@ -12,11 +12,9 @@ from fairseq.data import Dictionary, FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.models.lstm import LSTMEncoder
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.utils import convert_padding_direction
 
 from vaswani_plugin.decoding import PAPER_DECODING
 from vaswani_plugin.errors import UserError
@@ -39,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 BEYOND_OUR_SEARCH = {"constraints": False, "match_source_len": False, "diversity_rate": -1.0}
 """Options that only fairseq's generator supports, with the values at which they are not used."""
-
-OF_EDITING_MODELS = "print_step", "retain_iter_history"
 
 
 @dataclass
@@ -70,7 +66,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
         self, cfg: VaswaniTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
-        self._replaces_unknown = False
         # By data set: the given --max-tokens and --batch-size, and the --max-tokens that
         # --real-tokens lowered it to.
         self._fitted: WeakKeyDictionary[FairseqDataset, dict] = WeakKeyDictionary()
@@ -178,17 +173,10 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             UserError: when options contradict each other or the models don't fit together.
         """
         args = self.complete_decoding(args)
-        self._replaces_unknown = getattr(args, "replace_unk", None) is not None
-        for name in OF_EDITING_MODELS:
-            if getattr(args, name, False):
-                raise UserError(
-                    f"--{name.replace('_', '-')} is for models that edit a whole output step by "
-                    f"step (--task translation_lev); this task writes word by word: drop it"
-                )
+        if getattr(args, "replace_unk", None) is not None:
+            raise UserError("--replace-unk fails in this version of fairseq; use subwords instead")
         extra = dict(extra_gen_cls_kwargs or {})
-        wants_attention = bool(getattr(args, "print_alignment", None))
-        wants_attention |= getattr(args, "replace_unk", None) is not None
-        request_attention(models, wants_attention)
+        request_attention(models, bool(getattr(args, "print_alignment", None)))
         reason = None
         if seq_gen_cls is None and not getattr(args, "score_reference", False):
             reason = self._unsupported_option(models, args, extra)
@@ -198,37 +186,10 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             logger.warning(
                 "%s: fairseq's own generator decodes, with its length penalty and stopping", reason
             )
-        if getattr(args, "replace_unk", None) is not None and not args.print_alignment:
-            args.print_alignment = "hard"
         return super().build_generator(models, args, seq_gen_cls, extra, prefix_allowed_tokens_fn)
 
-    def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-        """Numbers of the lines' tokens; see fairseq's task.
-
-        fairseq-interactive makes sources from numbers again, so --replace-unk would find no words
-        that the dictionary doesn't have. With this flag the source dictionary keeps the words.
-        """
-        tokens, lengths = super().get_interactive_tokens_and_lengths(lines, encode_fn)
-        if self._replaces_unknown and isinstance(self.source_dictionary, TextDictionary):
-            for line, numbers in zip(lines, tokens, strict=True):
-                words = " ".join(encode_fn(line).split())
-                self.source_dictionary.originals[tuple(numbers.tolist())].append(words)
-        return tokens, lengths
-
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Hypotheses of a batch; see fairseq's task. A source without words gets an empty one.
-
-        Raises:
-            UserError: when --constraints is given and the batch has none.
-        """
-        search = getattr(generator, "search", None)
-        if constraints is None and getattr(search, "supports_constraints", False):
-            raise UserError(
-                "--constraints: the data has none; fairseq-interactive reads them from its input, "
-                "behind each sentence and a tab"
-            )
-        if any(isinstance(getattr(model, "encoder", None), LSTMEncoder) for model in models):
-            sample = right_padded(sample, self.source_dictionary.pad())
+        """Hypotheses of a batch; see fairseq's task. A source without words gets an empty one."""
         found = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         if prefix_tokens is None and not isinstance(generator, SequenceScorer):
             special = (self.source_dictionary.pad(), self.source_dictionary.eos())
@@ -267,8 +228,6 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             for name in known
             if getattr(args, name, None) is not None and name != "length_penalty"
         }
-        if getattr(args, "replace_unk", None) is not None:
-            given.setdefault("print_alignment", "hard")
         options = SearchOptions(**given, length_penalty=str(self.cfg.length_penalty))
         extra = {k: v for k, v in extra.items() if k not in ("lm_model", "lm_weight")}
         choose = choose or getattr(args, "prefix_allowed_tokens_fn", None)
@@ -308,8 +267,7 @@ def empty_hypothesis(other: dict[str, Any], eos: int) -> dict[str, Any]:
 def request_attention(models: list, is_wanted: bool) -> None:
     """Let models return their attention to the source in incremental decoding, or save the work.
 
-    fairseq's commands request it from convolutional and recurrent models for --print-alignment
-    only, not for --replace-unk, and a generator that is built in Python does not request it.
+    A generator that is built in Python does not request it.
 
     Args:
         models: the ensemble.
@@ -321,28 +279,9 @@ def request_attention(models: list, is_wanted: bool) -> None:
     decoders = [model.decoder for model in models if hasattr(model, "decoder")]
     if is_wanted and all(getattr(decoder, "attention", True) is None for decoder in decoders):
         raise UserError(
-            "the model has no attention, so there are no alignments; drop --print-alignment and "
-            "--replace-unk"
+            "the model has no attention, so there are no alignments; drop --print-alignment"
         )
     for decoder in decoders:
         for name in ("alignment_wanted", "need_attn"):
             if hasattr(decoder, name):
                 setattr(decoder, name, is_wanted)
-
-
-def right_padded(sample: dict[str, Any], pad: int) -> dict[str, Any]:
-    """A batch whose sources are padded on the right.
-
-    fairseq's LSTM moves the padding of a source from the left to the right, so that its attention
-    starts at the first word. Without this function alignments would be shifted by the padding.
-
-    Args:
-        sample: fairseq's batch; its `net_input` has `src_tokens` (B, S).
-        pad: number of the padding symbol.
-
-    Returns:
-        The batch with `src_tokens` (B, S) padded on the right.
-    """
-    inputs = sample["net_input"]
-    sources = convert_padding_direction(inputs["src_tokens"], pad, left_to_right=True)
-    return {**sample, "net_input": {**inputs, "src_tokens": sources}}
