@@ -72,19 +72,6 @@ def test_a_workers_complaint_reaches_the_user(toy_data_bin, run_fairseq, tmp_pat
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize(("fairscale", "cpu"), [(False, False), (False, True), (True, True)])
-def test_fully_sharded_says_what_it_needs(monkeypatch, fairscale, cpu):
-    monkeypatch.setattr(distribution.fully_sharded_data_parallel, "has_FSDP", fairscale)
-    cfg = OmegaConf.create(
-        {
-            "common": {"cpu": cpu, "tpu": False},
-            "distributed_training": {"ddp_backend": "fully_sharded"},
-        }
-    )
-    with pytest.raises(ValueError, match="fully_sharded: needs GPUs and the package fairscale"):
-        distributed_utils.call_main(cfg, None)
-
-
 def training(**changes) -> argparse.Namespace:
     settings = {
         "distributed_init_method": None,

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 import vaswani_plugin
 from vaswani_plugin.fairseq_plugin.patches import extensions
-from vaswani_plugin.fairseq_plugin.patches._patching import PATCHED
 
 vaswani_plugin.register()
 
@@ -113,9 +112,7 @@ def scorer(monkeypatch) -> Scorer:
     for name in ("__init__", "reset", "add"):
         original = getattr(Scorer, name)
         monkeypatch.setattr(Scorer, name, getattr(original, "__wrapped__", original))
-    count = len(PATCHED)
     extensions.score_in_python()
-    del PATCHED[count:]
     return Scorer(BleuConfig(pad=1, eos=2, unk=3))
 
 
@@ -144,8 +141,6 @@ def test_bleu_of_unknown_words_and_single_sentences(scorer):
     assert (scorer.stat.match1, scorer.stat.count1) == (1, 2)
     scorer.reset(one_init=True)
     assert [getattr(scorer.stat, name) for name, _ in BleuStat._fields_] == [0] * 4 + [1] * 6
-    with pytest.raises(TypeError, match="pred must be a torch.IntTensor"):
-        scorer.add(torch.IntTensor([5]), torch.tensor([5]))
 
 
 def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
@@ -228,19 +223,6 @@ def test_batches_equal_the_compiled_ones(
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(LENGTHS, st.lists(st.tuples(st.integers(1, 9), st.integers(1, 30)), min_size=1, max_size=5))
-def test_batches_of_fixed_shapes_equal_the_compiled_ones(compiled, lengths, shapes):
-    made = [
-        each.batch_fixed_shapes_fast(
-            np.arange(len(lengths)), lengths.__getitem__, int64(sorted(shapes))
-        )
-        for each in (extensions, compiled.batches)
-    ]
-    assert made[0] == made[1]
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(
     SIZES,
     st.sampled_from(["none", "complete", "complete_doc", "eos"]),
@@ -267,9 +249,7 @@ def test_blocks_equal_the_compiled_ones(compiled, sizes, mode, block_size, separ
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=3), st.booleans())
 def test_counts_equal_the_compiled_ones(compiled, pairs, one_init):
-    count = len(PATCHED)
     extensions.score_in_python()
-    del PATCHED[count:]
     stat = BleuStat()
     scorer = Scorer(BleuConfig(pad=1, eos=2, unk=3))
     scorer.reset(one_init)

@@ -5,16 +5,11 @@ import re
 import sys
 import types
 import warnings
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data.dictionary import Dictionary
-from fairseq.data.indexed_dataset import make_dataset
-from fairseq.scoring.wer import WerScorer, WerScorerConfig
-from fairseq.sequence_scorer import SequenceScorer
 
 import vaswani_plugin
 from tests.conftest import PLUGIN
@@ -46,24 +41,18 @@ MISTAKE = "from vaswani_plugin.errors import UserError\nraise UserError('--d-k i
         (OURS, MISTAKE, True),
         (Path("/elsewhere/x.py"), MISTAKE, True),
         (OURS, "raise ValueError('x')", False),
-        (OURS, "raise FileNotFoundError('dict.txt')", False),
-        (OURS, "int('x')", False),
-        (OURS, "a, b = [1]", False),
-        (OURS, "raise KeyError('x')", False),
         (OURS, "assert 1 == 2", False),
-        (OURS, "raise RuntimeError('x')", False),
         (OURS, "open('/no/such/file')", False),
+        (OURS, "raise AssertionError('Must specify batch size with --max-tokens')", False),
         (FAIRSEQ, "raise ValueError('x')", False),
+        (FAIRSEQ, "raise ValueError('--finetune-from-model x does not exist')", True),
         (FAIRSEQ, "raise FileNotFoundError('Dataset not found: valid')", True),
-        (FAIRSEQ, "open('/no/such/file')", True),
+        (FAIRSEQ, "raise ImportError('Please install editdistance')", True),
         (FAIRSEQ, "raise Exception('Size of sample #9 is invalid')", True),
         (FAIRSEQ, "try:\n  1 / 0\nexcept ZeroDivisionError:\n  raise Exception('x')", False),
         (FAIRSEQ, "raise RuntimeError('x')", False),
         (COMMAND, "raise AssertionError('Must specify batch size with --max-tokens')", True),
-        (FAIRSEQ, "raise AssertionError('please reset the optimizer (--reset-optimizer).')", True),
         (COMMAND, "raise AssertionError('x')", False),
-        (OURS, "raise AssertionError('Must specify batch size with --max-tokens')", False),
-        (Path("/elsewhere/x.py"), "raise ValueError('x')", False),
     ],
 )
 def test_whose_mistake_it_is(path, source, users):
@@ -73,18 +62,6 @@ def test_whose_mistake_it_is(path, source, users):
 def test_fairseqs_own_words_count(tmp_path):
     missing = caught(lambda: checkpoint_utils.load_model_ensemble([str(tmp_path / "none.pt")]))
     assert messages.is_users_error(missing) and "none.pt" in messages.one_line(missing)
-    assert messages.is_users_error(caught(lambda: Dictionary.load(str(tmp_path / "dict.txt"))))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(sys.modules, "editdistance", None)  # not installed
-        uninstalled = caught(lambda: WerScorer(WerScorerConfig()))
-    assert messages.is_users_error(uninstalled) and "editdistance" in messages.one_line(uninstalled)
-    (tmp_path / "text.idx").write_bytes(bytes(20))
-    (tmp_path / "text.bin").write_bytes(bytes(20))
-    for kind in ("cached", "lazy"):
-        other_format = caught(partial(make_dataset, str(tmp_path / "text"), kind))
-        assert messages.is_users_error(other_format), kind
-        assert "--dataset-impl" in messages.one_line(other_format)
-    assert not messages.is_users_error(caught(lambda: SequenceScorer(Dictionary(), -1)))
     assert not messages.is_users_error(ValueError("never raised"))
 
 
@@ -92,11 +69,8 @@ def test_fairseqs_own_words_count(tmp_path):
     ("program", "is_fairseqs"),
     [
         ("/venv/bin/fairseq-train", True),
-        ("fairseq-hydra-train", True),
         ("/site-packages/fairseq_cli/train.py", True),
         ("/venv/bin/pytest", False),
-        ("my_fairseq.py", False),
-        ("", False),
     ],
 )
 def test_the_hook_is_for_fairseqs_commands(monkeypatch, program, is_fairseqs):
@@ -120,24 +94,17 @@ def hook(monkeypatch):
     return lambda error: installed(type(error), error, error.__traceback__), passed_on
 
 
-def test_a_mistake_is_one_line(hook, monkeypatch, capsys):
+def test_a_mistake_is_one_line_and_a_defect_keeps_its_traceback(hook, monkeypatch, capsys):
     report, passed_on = hook
     monkeypatch.delenv(TRACEBACK_VARIABLE, raising=False)
-    mistake = run_as(OURS, MISTAKE)
+    mistake, defect = run_as(OURS, MISTAKE), run_as(OURS, "int('x')")
     report(mistake)
     assert capsys.readouterr().err == "error: --d-k is 0; give 1\n"
     assert passed_on == []
+    report(defect)
     monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
     report(mistake)
-    assert capsys.readouterr().err == "" and passed_on == [mistake]
-
-
-def test_a_defect_keeps_its_traceback(hook, monkeypatch, capsys):
-    report, passed_on = hook
-    monkeypatch.delenv(TRACEBACK_VARIABLE, raising=False)
-    defect = run_as(OURS, "int('x')")
-    report(defect)
-    assert capsys.readouterr().err == "" and passed_on == [defect]
+    assert capsys.readouterr().err == "" and passed_on == [defect, mistake]
 
 
 def test_training_is_quiet(stock_run):

@@ -71,17 +71,13 @@ def batch_by_size_vec(
         The batches, slices of `indices`.
 
     Raises:
-        UserError: a sentence is longer than `max_tokens`.
+        AssertionError: a sentence is longer than `max_tokens`.
     """
     if len(indices) == 0:
         return []
-    at = int(num_tokens_vec.argmax())
-    if 0 < max_tokens < num_tokens_vec[at]:
-        raise UserError(
-            f"sentence {indices[at] + 1} has {num_tokens_vec[at]} tokens, more than"
-            f" --max-tokens {max_tokens}: raise --max-tokens (in validation --max-tokens-valid), or"
-            " take it out of the data"
-        )
+    assert max_tokens <= 0 or num_tokens_vec.max() <= max_tokens, (
+        f"Sentences lengths should not exceed max_tokens={max_tokens}"
+    )
     most_tokens = max_tokens if max_tokens > 0 else sys.maxsize
     most_sentences = max_sentences if max_sentences > 0 else sys.maxsize
     # The current batch is [start, ends[-1]), and its longest sentence has `longest` tokens. Behind

@@ -20,8 +20,8 @@ def is_users_error(error: BaseException) -> bool:
     """Whether `error` reports a mistake that the user can correct.
 
     This is true for a `UserError`, and for these errors if fairseq itself raised them: an `OSError`
-    ("Model file not found: ..."), an `ImportError` ("Please install ..."), an assertion that names
-    a flag ("... Make sure that --dataset-impl is configured properly"), or a bare `Exception`
+    ("Model file not found: ..."), an `ImportError` ("Please install ..."), an assertion or a
+    `ValueError` that names a flag ("--finetune-from-model x does not exist"), or a bare `Exception`
     ("Size of sample #9 is invalid ..."), which is fairseq's usual error for users, unless it hides
     another error.
     """
@@ -35,7 +35,7 @@ def is_users_error(error: BaseException) -> bool:
     origin = Path(traceback.tb_frame.f_code.co_filename).resolve()
     addresses_users = type(error) is Exception and error.__context__ is None
     addresses_users |= type(error) is ImportError  # a missing module is another class
-    addresses_users |= isinstance(error, AssertionError) and "--" in str(error)
+    addresses_users |= isinstance(error, (AssertionError, ValueError)) and "--" in str(error)
     is_fairseqs = origin.is_relative_to(FAIRSEQ) or origin.is_relative_to(COMMANDS)
     return is_fairseqs and (isinstance(error, OSError) or addresses_users)
 

@@ -180,6 +180,9 @@ class VaswaniTrainer(Trainer):
         if end := self._reason_to_end():
             logger.info("the training was complete: %s", end)
             self.cfg.optimization.stop_min_lr = math.inf  # fairseq's only exit before an update
+            if chosen != given and self.should_save_checkpoint_on_current_rank:
+                if not options.no_save:  # a complete training doesn't save again
+                    PathManager.copy(str(chosen), filename, overwrite=True)
         return loaded
 
     def _choose(self, last: Path) -> Path:
