@@ -150,7 +150,6 @@ def test_pairs_that_fairseq_changes_are_left_to_it(files, change):
 def test_alignments_constraints_and_other_datasets_are_left_to_fairseq(files):
     for name in ("align_dataset", "constraints"):
         assert not SentencePairs.can_hold(make_fairseqs(*files, **{name: [torch.tensor([0])] * 30}))
-    assert not SentencePairs.can_hold(make_fairseqs(*files, num_buckets=2))
     assert not SentencePairs.can_hold(make_pairs(*files))
 
 
@@ -299,11 +298,15 @@ def test_sources_alone_are_fairseqs():
     assert dataset.ordered_indices().tolist() == [1, 2, 0]
 
 
+def translation_task(data, *flags):
+    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
+    cfg.task.data = str(data)
+    return tasks.setup_task(cfg.task)
+
+
 @pytest.mark.parametrize("flags", [(), ("--batch-order", "longer-side")])
 def test_the_flag_is_for_training(toy_data_bin, flags):
-    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
-    cfg.task.data = str(toy_data_bin)
-    task = tasks.setup_task(cfg.task)
+    task = translation_task(toy_data_bin, *flags)
     for split in ("train", "valid", "test"):
         task.load_dataset(split)
         assert type(task.dataset(split)) is SentencePairs
@@ -312,43 +315,14 @@ def test_the_flag_is_for_training(toy_data_bin, flags):
     assert sorted(i for batch in trained for i in batch["id"].tolist()) == list(range(60))
 
 
-def test_buckets_are_fairseqs(toy_data_bin):
-    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--num-batch-buckets", "2")
-    cfg = training_config(*flags).copy()
-    cfg.task.data = str(toy_data_bin)
-    task = tasks.setup_task(cfg.task)
-    task.load_dataset("train")
-    assert type(task.dataset("train")) is LanguagePairDataset
-
-
-def translation_task(data, *flags):
-    cfg = training_config("--task", "vaswani_translation", "--arch", "vaswani_debug", *flags).copy()
-    cfg.task.data = str(data)
-    return tasks.setup_task(cfg.task)
-
-
-@pytest.mark.parametrize(
-    "flags", [("--real-tokens", "40"), ("--batch-order", "longer-side")], ids=lambda flags: flags[0]
-)
-@pytest.mark.parametrize("buckets", [True, False], ids=["buckets", "alignments"])
-def test_what_buckets_and_alignments_would_ignore_is_refused(
-    toy_data_bin, monkeypatch, flags, buckets
-):
-    if buckets:
-        flags += ("--num-batch-buckets", "2")
-    else:  # as with --load-alignments and a file of them
-        monkeypatch.setattr(SentencePairs, "can_hold", staticmethod(lambda pairs: False))
-    task = translation_task(toy_data_bin, *flags)
+def test_what_alignments_would_ignore_is_refused(toy_data_bin, monkeypatch):
+    """As with --load-alignments and a file of them."""
+    monkeypatch.setattr(SentencePairs, "can_hold", staticmethod(lambda pairs: False))
+    task = translation_task(toy_data_bin, "--real-tokens", "40", "--batch-order", "longer-side")
     task.load_dataset("valid")
-    message = f"{flags[0]} .*: not with --num-batch-buckets or --load-alignments; leave out"
+    message = "^--real-tokens 40 and --batch-order longer-side: not with --load-alignments; leave"
     with pytest.raises(UserError, match=message):
         task.load_dataset("train")
-
-
-def test_both_that_would_be_ignored_are_named(toy_data_bin):
-    flags = ("--real-tokens", "40", "--batch-order", "longer-side", "--num-batch-buckets", "2")
-    with pytest.raises(UserError, match="^--real-tokens 40 and --batch-order longer-side: not"):
-        translation_task(toy_data_bin, *flags).load_dataset("train")
 
 
 def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | None = None) -> float:
@@ -365,50 +339,37 @@ def real_tokens(dataset, max_tokens: int, multiple: int, max_sentences: int | No
     return sum(counts) / len(counts)
 
 
-@pytest.mark.parametrize("wanted", [300, 1500, 3125])
-@pytest.mark.parametrize("multiple", [1, 8])
-@pytest.mark.parametrize("longer_side", [True, False])
-def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, longer_side):
+@pytest.mark.parametrize(
+    ("wanted", "multiple", "longer_side", "max_sentences"),
+    [
+        *((300, 1, True, None), (1500, 8, False, None), (3125, 8, True, None)),
+        # with so few in a batch, the tokens of most batches don't depend on --max-tokens
+        *((600, 8, True, 40), (600, 8, True, 60), (600, 8, False, 200), (600, 8, True, 4000)),
+    ],
+)
+def test_batches_hold_the_real_tokens_that_are_wanted(wanted, multiple, longer_side, max_sentences):
     dataset = make_dataset(20_000)
     dataset.by_longer_side = longer_side
     indices = indices_in_training(dataset, None)
-    limit = fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
-    assert real_tokens(dataset, limit, multiple) == pytest.approx(wanted, rel=0.03)
-    assert limit == fitting_max_tokens(dataset, indices, 3 * wanted, wanted, multiple)
-
-
-def test_real_tokens_that_cannot_be_reached():
-    dataset = make_dataset()
-    indices = indices_in_training(dataset, None)
-    with pytest.raises(UserError, match="--real-tokens 900: .* --max-tokens 900 hold .*; raise"):
-        fitting_max_tokens(dataset, indices, 900, 900, 8)
-    with pytest.raises(UserError, match="--real-tokens 20: the longest training pair has"):
-        fitting_max_tokens(dataset, indices, 900, 20, 1)
-
-
-@pytest.mark.parametrize("max_sentences", [40, 60, 200, 4000])
-def test_the_number_of_sentences_limits_real_tokens_too(max_sentences):
-    """With so few in a batch, the tokens of most batches don't depend on --max-tokens."""
-    dataset, wanted = make_dataset(20_000), 600
-    indices = indices_in_training(dataset, None)
-    limit = fitting_max_tokens(dataset, indices, 50_000, wanted, 8, max_sentences)
-    found = real_tokens(dataset, limit, 8, max_sentences)
+    most = 50_000 if max_sentences else 3 * wanted
+    limit = fitting_max_tokens(dataset, indices, most, wanted, multiple, max_sentences)
+    found = real_tokens(dataset, limit, multiple, max_sentences)
     assert found == pytest.approx(wanted, rel=0.03)
 
 
-def test_too_few_sentences_for_the_real_tokens_are_named():
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ((900, 900, 8), "--real-tokens 900: batches of --max-tokens 900 hold .*; raise"),
+        ((9000, 900, 8, 16), "--max-tokens 9000 and --batch-size 16 hold .*; raise"),
+        ((900, 20, 1), "--real-tokens 20: the longest training pair has"),
+        ((None, 900, 8), "--real-tokens 900 lowers --max-tokens, which is not given"),
+    ],
+)
+def test_real_tokens_that_cannot_be_reached(limits, message):
     dataset = make_dataset()
-    indices = indices_in_training(dataset, None)
-    message = "--max-tokens 9000 and --batch-size 16 hold .*; raise --max-tokens or --batch-size"
     with pytest.raises(UserError, match=message):
-        fitting_max_tokens(dataset, indices, 9000, 900, 8, 16)
-
-
-def test_real_tokens_need_a_number_of_tokens(toy_data_bin):
-    task = translation_task(toy_data_bin, "--real-tokens", "40")
-    task.load_dataset("train")
-    with pytest.raises(UserError, match="--real-tokens 40 lowers --max-tokens, .* give --max-tok"):
-        task.get_batch_iterator(task.dataset("train"), max_sentences=8)
+        fitting_max_tokens(dataset, indices_in_training(dataset, None), *limits)
 
 
 def test_the_task_counts_the_sentences(toy_data_bin):
@@ -416,18 +377,12 @@ def test_the_task_counts_the_sentences(toy_data_bin):
     task.load_dataset("train")
     dataset = task.dataset("train")
     sizes = dataset.src_sizes + dataset.tgt_sizes
-
-    def average(max_sentences: int | None) -> float:
+    for max_sentences in (None, 8, 6):
         batches = task.get_batch_iterator(
             dataset, 400, max_sentences, disable_iterator_cache=True
         ).frozen_batches
         assert max_sentences is None or max(map(len, batches)) <= max_sentences
-        return np.mean([sizes[batch].sum() / 2 for batch in batches])
-
-    for max_sentences in (None, 8, 6):
-        assert average(max_sentences) == pytest.approx(40, rel=0.1)
-    with pytest.raises(UserError, match="--max-tokens 400 and --batch-size 2 hold"):
-        average(2)
+        assert np.mean([sizes[batch].sum() / 2 for batch in batches]) == pytest.approx(40, rel=0.1)
 
 
 def test_pairs_that_the_model_can_not_take_do_not_count():
@@ -436,18 +391,13 @@ def test_pairs_that_the_model_can_not_take_do_not_count():
     words = make_dictionary(3)
     side = [torch.full((size,), 5) for size in sizes]
     dataset = SentencePairs(LanguagePairDataset(side, sizes, words, side, sizes, words))
-    with pytest.raises(UserError, match="the longest training pair has 3000 tokens"):
-        fitting_max_tokens(dataset, indices_in_training(dataset, None), 4096, 1000, 8)
     indices = indices_in_training(dataset, (1024, 1024))
     assert sorted(indices) == list(range(3000))
     assert fitting_max_tokens(dataset, indices, 4096, 1000, 8) == pytest.approx(1000, rel=0.05)
 
 
 def test_real_tokens_are_fitted_once(toy_data_bin, monkeypatch):
-    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
-    cfg = training_config(*flags).copy()
-    cfg.task.data = str(toy_data_bin)
-    task, fitted = tasks.setup_task(cfg.task), []
+    task, fitted = translation_task(toy_data_bin, "--real-tokens", "40"), []
     monkeypatch.setattr(translation, "fitting_max_tokens", lambda *args: fitted.append(args) or 90)
     for load in (True, False, True):  # the third: as sharded data are loaded again
         if load:
@@ -461,10 +411,7 @@ def test_real_tokens_are_fitted_once(toy_data_bin, monkeypatch):
 
 
 def test_real_tokens_are_those_of_training(toy_data_bin, caplog):
-    flags = ("--task", "vaswani_translation", "--arch", "vaswani_debug", "--real-tokens", "40")
-    cfg = training_config(*flags).copy()
-    cfg.task.data = str(toy_data_bin)
-    task = tasks.setup_task(cfg.task)
+    task = translation_task(toy_data_bin, "--real-tokens", "40")
     counts, number = {}, 0
     for split in ("train", "valid"):
         task.load_dataset(split)

@@ -31,11 +31,6 @@ def test_decoding_is_the_papers_unless_told():
     assert (options.beam, options.lenpen, options.max_len_b) == (5, 1, 200)
 
 
-def test_translation_keeps_its_own_decoding():
-    generation = generation_config("--task", "vaswani_translation").generation
-    assert (generation.beam, generation.lenpen, generation.max_len_b) == (4, 0.6, 50)
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """20 hand-made trees, 7 that a parser made."""

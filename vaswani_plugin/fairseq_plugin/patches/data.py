@@ -54,8 +54,8 @@ def keep_last_batch() -> None:
 
     ``batch_by_size`` drops the last batch if its size is no multiple of
     ``--required-batch-size-multiple`` (default 8); training and validation lose sentences too. An
-    empty set raises ``IndexError``. fairseq 0.12.2 kept them. A sentence longer than a batch ends in
-    46 lines of traceback; now in one.
+    empty set raises ``IndexError``, and a sentence longer than a batch a traceback. fairseq 0.12.2
+    kept them.
     """
 
     @patch(data_utils, "batch_by_size")

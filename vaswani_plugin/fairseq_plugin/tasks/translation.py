@@ -101,8 +101,7 @@ class VaswaniTranslationTask(AutocastOnCPU, DictionaryDigests, TranslationTask):
             given.insert(0, f"--real-tokens {self.cfg.real_tokens}")
         if given:
             raise UserError(
-                f"{' and '.join(given)}: not with --num-batch-buckets or --load-alignments; leave"
-                " out the one or the other"
+                f"{' and '.join(given)}: not with --load-alignments; leave out one of them"
             )
 
     def get_batch_iterator(
