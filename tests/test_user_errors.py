@@ -5,11 +5,9 @@ from fairseq import tasks
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from fairseq_flags import training_config
-from torch import nn
 from toy_language_model import write_data
 
 from vaswani_plugin.errors import CheckpointError, UserError, value_errors_as_user_errors
-from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
 TRANSLATION = ("--task", "vaswani_translation", "--arch")
 DEBUG = (*TRANSLATION, "vaswani_debug")
@@ -64,16 +62,6 @@ def test_a_flag_that_makes_no_training(toy_data_bin, text_data_bin, flags, messa
         build_lr_scheduler(cfg.lr_scheduler, optimizer)
 
 
-def test_compiling_without_a_compiler(monkeypatch, toy_data_bin):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    cfg = training_config(*DEBUG, "--compile", "--cpu").copy()
-    cfg.task.data = str(toy_data_bin)
-    task = tasks.setup_task(cfg.task)
-    model = task.build_model(cfg.model)
-    with pytest.raises(UserError, match="--compile needs a C.. compiler"):
-        VaswaniTrainer(cfg, task, model, task.build_criterion(cfg.criterion))
-
-
 def test_only_the_errors_of_values_are_converted():
     for error, expected in (
         (ValueError("d is 0"), UserError),
@@ -83,12 +71,3 @@ def test_only_the_errors_of_values_are_converted():
         with pytest.raises(expected) as found, value_errors_as_user_errors():
             raise error
         assert found.type is expected and str(found.value) == str(error)
-
-
-def test_a_trainer_puts_its_model_into_training(toy_data_bin):
-    cfg = training_config(*DEBUG, "--cpu").copy()
-    cfg.task.data = str(toy_data_bin)
-    task = tasks.setup_task(cfg.task)
-    model: nn.Module = task.build_model(cfg.model).eval()
-    VaswaniTrainer(cfg, task, model, task.build_criterion(cfg.criterion))
-    assert model.training

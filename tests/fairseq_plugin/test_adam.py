@@ -84,16 +84,6 @@ def test_weight_decay_is_decoupled():
     torch.testing.assert_close(parameter.detach(), before * (1 - 0.1 * 0.5), atol=1e-12, rtol=0)
 
 
-def test_parameters_without_gradient_stay():
-    still, moving = torch.nn.Parameter(start((4, 2))), torch.nn.Parameter(start((4, 2)))
-    before = still.detach().clone()
-    optimizer = MixedPrecisionAdam([still, moving])
-    moving.grad = gradients((4, 2))[0]
-    optimizer.step()
-    assert still.detach().equal(before) and not moving.detach().equal(before)
-    assert still not in optimizer.state
-
-
 def test_defaults_are_the_papers():
     group = VaswaniAdam(VaswaniAdamConfig(lr=[1e-3]), [torch.nn.Parameter(start((2, 2)))])
     settings = group.optimizer.param_groups[0]
@@ -116,23 +106,19 @@ def test_a_closure_is_evaluated_with_gradients():
     torch.testing.assert_close(parameter.detach(), before - 0.1 * before.sign(), atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["adam_eps", "weight_decay"])
-@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_settings_out_of_range_are_refused(name, value):
-    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} is {value}; it must be"):
-        VaswaniAdam(make_config(**{name: value}), [torch.nn.Parameter(start((2, 2)))])
-
-
-@pytest.mark.parametrize("betas", ["(0.9)", "0.9", "nonsense", "(0.9, 0.98, 0.99)", "('a', 'b')"])
-def test_betas_that_are_no_pair_are_refused(betas):
-    with pytest.raises(ValueError, match=r"--adam-betas .* is no pair of numbers like"):
-        VaswaniAdam(make_config(adam_betas=betas), [torch.nn.Parameter(start((2, 2)))])
-
-
-@pytest.mark.parametrize("betas", ["(1.0, 0.98)", "(0.9, -0.1)"])
-def test_betas_out_of_range_are_refused(betas):
-    with pytest.raises(ValueError, match=r"each beta must be in \[0, 1\)"):
-        VaswaniAdam(make_config(adam_betas=betas), [torch.nn.Parameter(start((2, 2)))])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"adam_eps": -1.0}, "--adam-eps is -1.0; it must be"),
+        ({"weight_decay": float("nan")}, "--weight-decay is nan; it must be"),
+        ({"adam_betas": "nonsense"}, "--adam-betas .* is no pair of numbers like"),
+        ({"adam_betas": "(0.9, 0.98, 0.99)"}, "--adam-betas .* is no pair of numbers like"),
+        ({"adam_betas": "(1.0, 0.98)"}, r"each beta must be in \[0, 1\)"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        VaswaniAdam(make_config(**changes), [torch.nn.Parameter(start((2, 2)))])
 
 
 def feed(optimizer, parameter, gradient, clip_norm=0.0) -> torch.Tensor:
@@ -233,68 +219,36 @@ def test_bf16_goes_on_exactly_after_save_and_load(bf16_config, kind, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_resumes_on_another_device_with_its_state_there(dtype, monkeypatch):
-    """PyTorch's fused kernel refuses a step on another device than the moments'."""
+@pytest.mark.parametrize("wrapped_by", [None, MemoryEfficientFP16Optimizer])
+def test_resumes_on_another_device_with_its_state_there(
+    bf16_config, dtype, wrapped_by, monkeypatch
+):
+    """PyTorch's fused kernel refuses a step on another device than the moments'.
+
+    fairseq's wrapper would put the moments back on the device that they were saved from.
+    """
+    if wrapped_by and dtype == torch.float32:
+        pytest.skip("the wrapper is for half precision")
     monkeypatch.setattr(torch, "equal", lambda a, b: a.device == b.device)  # meta has no values
+
+    def make(parameter: torch.nn.Parameter):
+        if wrapped_by:
+            return wrapped(wrapped_by, bf16_config, parameter)
+        return MixedPrecisionAdam([parameter])
+
     saved = torch.nn.Parameter(start((4, 2)).to(dtype))
     saved.grad = torch.ones_like(saved)
-    old = MixedPrecisionAdam([saved])
+    old = make(saved)
     old.step()
     parameter = torch.nn.Parameter(torch.empty_like(saved, device="meta"))
-    resumed = MixedPrecisionAdam([parameter])
+    resumed = make(parameter)
     resumed.load_state_dict(old.state_dict())
     parameter.grad = torch.empty_like(parameter)
-    resumed.step()
-    state = resumed.state[parameter]
+    state = getattr(resumed, "optimizer", resumed).state[parameter]
     masters = () if dtype == torch.float32 else ("master",)
     assert {name: (x.device.type, x.dtype) for name, x in state.items()} == dict.fromkeys(
         ("step", "exp_avg", "exp_avg_sq", *masters), ("meta", torch.float32)
     )
-
-
-def test_memory_efficient_bf16_resumes_on_another_device(bf16_config, monkeypatch):
-    """fairseq would put the saved moments back, on the device that they were saved from."""
-    monkeypatch.setattr(torch, "equal", lambda a, b: a.device == b.device)  # meta has no values
-    saved = torch.nn.Parameter(start((4, 2)).bfloat16())
-    old = wrapped(MemoryEfficientFP16Optimizer, bf16_config, saved)
-    feed(old, saved, gradients((4, 2))[0].bfloat16())
-    parameter = torch.nn.Parameter(torch.empty_like(saved, device="meta"))
-    resumed = wrapped(MemoryEfficientFP16Optimizer, bf16_config, parameter)
-    resumed.load_state_dict(old.state_dict())
-    state = resumed.optimizer.state[parameter]
-    assert {x.device.type for x in state.values()} == {"meta"}
-    assert {x.dtype for x in state.values()} == {torch.float32}
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("wrapped_by", [None, MemoryEfficientFP16Optimizer])
-def test_half_precision_resumes_with_moments_in_float32(bf16_config, dtype, wrapped_by):
-    """Without fairseq's wrapper, and with it: it would put moments on the saved device back."""
-    old, new = (torch.nn.Parameter(start((6, 3)).to(dtype)) for _ in range(2))
-
-    def make(parameter: torch.nn.Parameter):
-        if wrapped_by is None:
-            return MixedPrecisionAdam([parameter], lr=0.02)
-        return wrapped(wrapped_by, bf16_config, parameter)
-
-    first, second = make(old), make(new)
-    steps = [0.01 * g.to(dtype) for g in gradients((6, 3))]
-
-    def update(optimizer, parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:
-        parameter.grad = gradient.clone()
-        optimizer.step()
-
-    for gradient in steps[:4]:
-        update(first, old, gradient)
-    new.data.copy_(old.data)
-    second.load_state_dict(copy.deepcopy(first.state_dict()))
-    for gradient in steps[4:]:
-        update(first, old, gradient)
-        update(second, new, gradient)
-        assert new.detach().equal(old.detach())
-    (state,) = second.state_dict()["state"].values()
-    assert state["exp_avg"].dtype == state["exp_avg_sq"].dtype == torch.float32
-    assert state["exp_avg"].ne(state["exp_avg"].to(dtype)).any()
 
 
 @pytest.mark.parametrize("overrides", ["{}", "{'eps': 0.5}"])

@@ -8,7 +8,6 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
-from fairseq_flags import training_config
 from foreign_models import make_lstm
 from model_factory import make_model, make_stock_twin, make_task, random_batch
 from reference_weights import numbers
@@ -183,16 +182,6 @@ def test_reduced_metrics_are_fairseqs(task, model, sample):
         assert float(actual[key]) == pytest.approx(float(value), rel=1e-4), key
 
 
-def test_loss_is_logged_in_bits_and_ppl_is_its_power():
-    logs = [{"loss": 60.0, "nll_loss": 40.0, "ntokens": 20, "sample_size": 20, "nsentences": 1}]
-    with metrics.aggregate(new_root=True) as aggregator:
-        VaswaniLabelSmoothing.reduce_metrics(logs)
-    values = aggregator.get_smoothed_values()
-    assert values["loss"] == pytest.approx(3 / math.log(2), abs=1e-3)
-    assert values["ppl"] == pytest.approx(math.exp(2), abs=0.01)
-    assert "accuracy" not in values
-
-
 def test_the_vocabulary_decides_how_large_epsilon_may_be():
     """(V - 1) (1 - epsilon) >= epsilon, or each other token would get more than the gold one."""
     dictionary = make_task().target_dictionary
@@ -201,13 +190,6 @@ def test_the_vocabulary_decides_how_large_epsilon_may_be():
     assert ours(task, most - 1e-3).epsilon > 0.5
     with pytest.raises(ValueError, match="gives the gold token less than each other one"):
         ours(task, most + 1e-3)
-
-
-@pytest.mark.parametrize("value", ["abc", "0,1"])
-def test_a_flag_that_is_no_number_is_refused(capsys, value):
-    with pytest.raises(SystemExit):
-        training_config("--arch", "vaswani_debug", "--label-smoothing", value)
-    assert f"--label-smoothing: {value!r} is no number" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("epsilon", [1.0, -0.5, math.nan])

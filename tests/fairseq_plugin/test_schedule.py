@@ -1,4 +1,6 @@
-"""Eq. 3: the formula, its peaks, and the scheduler that hands it to the optimizer."""
+"""Eq. 3, and the rate of Sutskever et al. (2014): formulas, schedulers, resuming."""
+
+from fractions import Fraction
 
 import paper_reference
 import pytest
@@ -7,7 +9,12 @@ from omegaconf import OmegaConf
 
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam
-from vaswani_plugin.fairseq_plugin.schedule import VaswaniSchedule, VaswaniScheduleConfig
+from vaswani_plugin.fairseq_plugin.schedule import (
+    HalvingSchedule,
+    HalvingScheduleConfig,
+    VaswaniSchedule,
+    VaswaniScheduleConfig,
+)
 from vaswani_plugin.modules.schedule import learning_rate
 
 
@@ -85,13 +92,6 @@ def test_a_resumed_schedule_goes_on_exactly():
     assert [resumed.step_update(k) for k in range(50, 80)] == expected
 
 
-@pytest.mark.parametrize("state", [{"lr": [0.001]}, {"best": 2.0, "last_epoch": 3}])
-def test_the_state_of_another_schedule_is_refused(state):
-    """As fairseq's `fixed` and `reduce_lr_on_plateau` save them."""
-    with pytest.raises(UserError, match="give the same one, or --reset-lr-scheduler"):
-        make_schedule().load_state_dict(state)
-
-
 def test_the_end_of_an_epoch_changes_no_rate():
     schedule = make_schedule()
     rate = schedule.step_update(12)
@@ -107,14 +107,97 @@ def test_a_model_without_width_gets_the_bases_and_a_warning(caplog):
     assert rate_of(schedule) == pytest.approx(expected)
 
 
-def test_bad_settings_are_refused_at_start():
-    with pytest.raises(ValueError, match="warm-up is -1 updates"):
-        make_schedule(warmup_updates=-1)
-    with pytest.raises(ValueError, match="factor of the learning rate is -2"):
-        make_schedule(lr_factor=-2.0)
+def make_halving(**changes) -> HalvingSchedule:
+    settings = {"adam_betas": "(0.9, 0.98)", "adam_eps": 1e-9, "weight_decay": 0, "lr": [9.0]}
+    parameters = [{"params": [torch.nn.Parameter(torch.zeros(2))]}]
+    optimizer = VaswaniAdam(OmegaConf.create(settings), parameters)
+    cfg = {"lr": [0.7], "constant_epochs": 5.0, "halving_epochs": 0.5} | changes
+    return HalvingSchedule(OmegaConf.create(cfg), optimizer)
+
+
+def train(schedule: HalvingSchedule, epochs: int, updates: int, first: int = 1) -> list[float]:
+    """Calls the schedule as fairseq's trainer does; returns the rate of each update."""
+    rates, done = [], (first - 1) * updates
+    for epoch in range(first, epochs + 1):
+        schedule.step_begin_epoch(epoch)
+        schedule.step_update(done)
+        for _ in range(updates):
+            (group,) = schedule.optimizer.param_groups
+            rates.append(group["lr"])
+            done += 1
+            assert schedule.step_update(done) == group["lr"]
+        schedule.step(epoch, 1.0)
+    return rates
+
+
+def expected_rate(update: int, updates: int, constant: Fraction, interval: Fraction) -> float:
+    """By exact fractions: half as much at each boundary that has been reached."""
+    rate, boundary = 0.7, constant
+    while Fraction(update, updates) >= boundary:
+        rate, boundary = rate / 2, boundary + interval
+    return rate
+
+
+@pytest.mark.parametrize("updates", [10, 7, 113])
+@pytest.mark.parametrize(("constant", "interval"), [("5", "1/2"), ("12/5", "6/5"), ("1", "1/10")])
+def test_every_update_has_the_rate_of_its_place_in_the_epochs(updates, constant, interval):
+    constant, interval = Fraction(constant), Fraction(interval)
+    schedule = make_halving(constant_epochs=float(constant), halving_epochs=float(interval))
+    for update, rate in enumerate(train(schedule, 8, updates)):
+        assert rate == pytest.approx(expected_rate(update, updates, constant, interval)), update
+
+
+def test_the_published_schedule():
+    """0.7 for 5 epochs, then 0.35, 0.175 ... for half an epoch each; the last is 0.7 / 32."""
+    rates = train(make_halving(), 8, 100)[:750]
+    assert rates[:500] == [0.7] * 500
+    assert rates[500:] == [0.7 / 2**k for k in range(1, 6) for _ in range(50)]
+
+
+@pytest.mark.parametrize("stop", [250, 537, 600, 601, 650])
+def test_a_resumed_halving_goes_on_exactly(stop):
+    """Within an epoch and at its end; fairseq restores the state, then the number of updates."""
+    expected = train(make_halving(), 8, 100)
+    first, epoch = make_halving(), stop // 100 + 1
+    train(first, epoch - 1, 100)
+    if stop % 100:
+        first.step_begin_epoch(epoch)
+        first.step_update(stop)
+    resumed = make_halving()
+    resumed.load_state_dict(first.state_dict())
+    resumed.step_update(stop)
+    resumed.step_begin_epoch(epoch)
+    rates = [resumed.step_update(k) for k in range(stop, epoch * 100)]
+    assert rates == expected[stop : epoch * 100]
+    resumed.step_update(epoch * 100)
+    rest = train(resumed, 8, 100, first=epoch + 1)
+    assert rest == expected[epoch * 100 :]
+
+
+@pytest.mark.parametrize("make", [make_schedule, make_halving])
+@pytest.mark.parametrize("state", [{"lr": [0.001]}, {"best": 2.0, "last_epoch": 3}])
+def test_the_state_of_another_schedule_is_refused(make, state):
+    """As fairseq's `fixed` and `reduce_lr_on_plateau` save them."""
+    with pytest.raises(UserError, match="give the same one, or --reset-lr-scheduler"):
+        make().load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "message"),
+    [
+        (make_schedule, {"warmup_updates": -1}, "warm-up is -1 updates"),
+        (make_schedule, {"lr_factor": -2.0}, "factor of the learning rate is -2"),
+        (make_halving, {"constant_epochs": float("nan")}, "--constant-epochs is nan; it must be"),
+        (make_halving, {"halving_epochs": 0.0}, "--halving-epochs is 0.0; it must be above 0"),
+    ],
+)
+def test_bad_settings_are_refused_at_start(make, changes, message):
+    with pytest.raises(UserError, match=message):
+        make(**changes)
 
 
 def test_defaults_are_the_papers():
     cfg = VaswaniScheduleConfig()
     assert (cfg.warmup_updates, cfg.lr_factor) == (4000, 1.0)
-    assert torch.tensor(learning_rate(4000, 512, cfg.warmup_updates)).isfinite()
+    cfg = HalvingScheduleConfig()
+    assert (cfg.constant_epochs, cfg.halving_epochs) == (5.0, 0.5)

@@ -8,6 +8,7 @@ itself lets pass: copies from the host while the step runs.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tree_models import make_dictionaries
 
 from vaswani_plugin.fairseq_plugin.adam import VaswaniAdam, VaswaniAdamConfig
-from vaswani_plugin.fairseq_plugin.configurations import values_of_the_task
 from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.model.architectures import FAMILIES, Architecture, Family
 
@@ -137,7 +137,9 @@ def make_meta_model(
 ) -> torch.nn.Module:
     """A model of the row's size, moved to a device as fairseq moves models to a GPU."""
     config = MODEL_DATACLASS_REGISTRY[family.model]
-    of_task = values_of_the_task(config, TASK_DATACLASS_REGISTRY[family.task])
+    task_config = TASK_DATACLASS_REGISTRY[family.task]
+    names = [each.name for each in fields(config) if each.default == f"${{task.{each.name}}}"]
+    of_task = {name: getattr(task_config, name) for name in names}
     if "tokens_per_sample" in of_task:
         of_task["tokens_per_sample"] = 64
     cfg = OmegaConf.structured(config(**{**of_task, **row.changes, **changes}))

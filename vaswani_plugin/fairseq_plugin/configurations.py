@@ -94,14 +94,3 @@ def configuration_of(cfg: Any, kind: type[Kind], **more: Any) -> Kind:
 def text_positions(cfg: Any) -> int:
     """Positions of a language model: --max-target-positions, else the length of a sample."""
     return cfg.max_target_positions or cfg.tokens_per_sample + bool(cfg.add_bos_token)
-
-
-def values_of_the_task(model: type, task: type) -> dict[str, Any]:
-    """The fields that a model takes from its task, with the task's defaults.
-
-    Args:
-        model: dataclass of a model; such a field is "${task.NAME}" by default.
-        task: dataclass of a task.
-    """
-    names = [each.name for each in fields(model) if each.default == f"${{task.{each.name}}}"]
-    return {name: getattr(task, name) for name in names}

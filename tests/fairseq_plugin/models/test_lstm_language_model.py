@@ -83,13 +83,6 @@ def test_every_row_is_tested_and_the_flag_wins():
     assert cfg.optimization.clip_norm == 3.0
 
 
-def test_two_dictionaries_are_refused():
-    task = make_task()
-    task.target_dictionary = make_task(5).target_dictionary
-    with pytest.raises(ValueError, match="--output-dictionary-size"):
-        make_lstm_model(task)
-
-
 def test_the_model_learns(task):
     """A text that repeats is predicted after a few steps, with all kinds of dropout."""
     p = {"dropout": 0.1, "hidden_dropout": 0.1, "input_dropout": 0.1, "weight_dropout": 0.1}

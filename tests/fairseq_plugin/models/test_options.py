@@ -65,16 +65,6 @@ def test_features_projected_are_logits(task):
     torch.testing.assert_close(features @ model.projection_weight.T, model(**batch)[0])
 
 
-def test_sharing_decides_how_many_matrices_there_are(task):
-    rows, width = len(task.source_dictionary), 32
-    counts = {
-        sharing: parameter_count(make_model(task, share_embeddings=sharing))
-        for sharing in ("all", "decoder", "none")
-    }
-    assert counts["decoder"] - counts["all"] == rows * width
-    assert counts["none"] - counts["decoder"] == rows * width
-
-
 def test_shared_matrices_are_one_tensor(task):
     for sharing, one_source, one_projection in (
         ("all", True, True),
@@ -111,25 +101,6 @@ def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
     with pytest.raises(ValueError, match=message):
         model(**random_batch(task, [past]))
     assert model.max_positions() == (9, 9)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"d_k": 0}, "--d-k is 0; it must be at least 1"),
-        ({"d_v": -3}, "--d-v is -3; it must be at least 1"),
-        ({"heads": 5}, "--heads 5 does not divide --d-model 32; .* give --d-k and --d-v"),
-        ({"heads": 0}, "--heads is 0; it must be at least 1"),
-        ({"d_ff": 0}, "--d-ff is 0; it must be at least 1"),
-        ({"encoder_layers": 0}, "--encoder-layers is 0; it must be at least 1"),
-        ({"attention_window": -1}, "--attention-window is -1; 0 means no restriction"),
-        ({"d_model": 31, "heads": 1}, "--d-model is 31; sinusoidal positions need an even width"),
-    ],
-    ids=str,
-)
-def test_sizes_that_cannot_be_are_refused(task, changes, message):
-    with pytest.raises(ValueError, match=message):
-        make_model(task, **changes)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
 """The recurrent models equal the NumPy loops, and what must not matter doesn't."""
 
-import argparse
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import recurrent_reference as reference
 import torch
-from fairseq import models
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_flags import training_config
 from model_factory import make_dictionary, make_task, random_batch
@@ -21,7 +18,14 @@ from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.defaults import report
 from vaswani_plugin.fairseq_plugin.models._common import register_rows
 from vaswani_plugin.fairseq_plugin.models.recurrent import VaswaniAttentionLSTM, VaswaniSeq2SeqLSTM
-from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS, Architecture
+from vaswani_plugin.model.architectures import (
+    ATTENTION_LSTMS,
+    FAMILIES,
+    SEQ2SEQ_LSTMS,
+    Architecture,
+    row_of,
+)
+from vaswani_plugin.model.build import count_parameters
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]
@@ -158,17 +162,6 @@ def test_sentences_picked_after_encoding_are_those_picked_before(task, model):
             torch.testing.assert_close(one, other, **EXACT)
 
 
-def test_a_whole_prefix_may_come_first(task, model):
-    batch = random_batch(task, [(9, 6), (4, 6)])
-    tokens, state = batch["prev_output_tokens"], {}
-    encoder_out = model.encoder(batch["src_tokens"])
-    first, _ = model.decoder(tokens[:, :4], encoder_out, incremental_state=state)
-    parts = [first]
-    for length in (5, 6):
-        parts.append(model.decoder(tokens[:, :length], encoder_out, incremental_state=state)[0])
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(**batch)[0], **EXACT)
-
-
 def test_future_tokens_are_inert(task, model):
     batch = random_batch(task, [(6, 9)])
     before = model(**batch)[0]
@@ -276,55 +269,31 @@ def lstm_parameters(inputs: int, units: int) -> int:
     return 4 * units * (inputs + units + 2)
 
 
-class DictionaryOfSize(Dictionary):
-    """What a model asks of a dictionary, without the words, which take seconds."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
+def count(name: str, source: int, target: int, **changes) -> int:
+    family = next(each for each in FAMILIES if name in [row.name for row in each.rows])
+    return count_parameters(family.model, row_of(name).changes | changes, (source, target))
 
 
-def count(name: str, source: int, target: int | None = None, *flags: str) -> int:
-    """Parameters as fairseq's parser and build make them, without memory behind them."""
-    source_dictionary = DictionaryOfSize(source)
-    target_dictionary = source_dictionary if target is None else DictionaryOfSize(target)
-    task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
-    with torch.device("meta"):
-        model = models.build_model(training_config("--arch", name, *flags).model, task)
-    assert type(model) is ARCH_MODEL_REGISTRY[name]
-    return sum(p.numel() for p in model.parameters())
-
-
-def test_parameters_of_the_full_size():
+def test_parameters():
     """Sutskever et al. 2014: 384M with 160,000 source and 80,000 target words, 64M of them LSTM."""
     recurrent = 8 * lstm_parameters(1000, 1000)
     assert round(recurrent / 1e6) == 64
     found = count("vaswani_seq2seq_lstm", 160_000, 80_000)
     assert found == recurrent + (160_000 + 2 * 80_000) * 1000
     assert round(found / 1e6) == 384 == SEQ2SEQ_LSTMS[0].printed_parameters
-    two_ways = 2 * 4 * lstm_parameters(1000, 500)
-    attention = count("vaswani_attention_lstm", 50_000, 50_000)
-    assert attention == two_ways + 4 * lstm_parameters(1000, 1000) + 2000 * 1000 + 150_000_000
-
-
-def test_parameters_of_the_tiny_size():
-    decoder = 2 * lstm_parameters(192, 192)
-    assert count("vaswani_seq2seq_lstm_tiny", 10_000) == 2 * decoder + 10_000 * 192
+    decoder, words = 2 * lstm_parameters(192, 192), (10_000, 10_000)
+    assert count("vaswani_seq2seq_lstm_tiny", *words) == 2 * decoder + 10_000 * 192
     two_ways = 2 * 2 * lstm_parameters(192, 96)
     attention = two_ways + decoder + 384 * 192 + 10_000 * 192
-    assert count("vaswani_attention_lstm_tiny", 10_000) == attention
-    fed = count("vaswani_attention_lstm_tiny", 10_000, None, "--input-feeding")
+    more = {
+        **{"dot": 0, "scaled-dot": 0, "mean": 0, "none": -2 * 192 * 192},
+        "additive": 2 * 192 * 192 + 192 + 192,
+    }
+    for kind, difference in more.items():
+        found = count("vaswani_attention_lstm_tiny", *words, attention=kind)
+        assert found - attention == difference, kind
+    fed = count("vaswani_attention_lstm_tiny", *words, input_feeding=True)
     assert fed - attention == 4 * 192 * 192
-
-    def with_attention(kind: str) -> int:
-        return count("vaswani_attention_lstm_tiny", 10_000, None, "--attention", kind)
-
-    assert with_attention("scaled-dot") == with_attention("mean") == attention
-    assert with_attention("additive") - attention == 2 * 192 * 192 + 192 + 192
-    assert attention - with_attention("none") == 2 * 192 * 192
 
 
 def test_rows_are_registered_under_our_classes():
@@ -348,7 +317,6 @@ def test_flags_and_defaults():
     assert (cfg.model.d_model, cfg.model.layers, cfg.model.share_embeddings) == (192, 3, "all")
     assert (cfg.criterion.label_smoothing, cfg.optimization.clip_norm) == (0.0, 5.0)
     assert cfg.lr_scheduler.d_model == 192
-    assert "optimization.clip_norm=5.0" in report(cfg) and "changed" not in report(cfg)
     flags = ("--label-smoothing", "0.1", "--clip-norm", "0", "--no-reverse-source")
     cfg = training_config("--arch", "vaswani_seq2seq_lstm", *flags)
     assert (cfg.criterion.label_smoothing, cfg.optimization.clip_norm) == (0.1, 0.0)
@@ -357,27 +325,3 @@ def test_flags_and_defaults():
     assert report(cfg).endswith(changed)
     transformer = training_config("--arch", "vaswani_debug")
     assert transformer.criterion.label_smoothing == 0.1 and transformer.optimization.clip_norm == 0
-
-
-def test_the_recipe_of_the_paper_is_a_command_line():
-    """SGD at 0.7, constant for 5 epochs of (here) 100 updates, then halved every half epoch."""
-    from fairseq.optim import build_optimizer
-    from fairseq.optim.lr_scheduler import build_lr_scheduler
-
-    cfg = training_config(
-        *("--arch", "vaswani_seq2seq_lstm", "--optimizer", "sgd", "--lr", "0.7"),
-        *("--lr-scheduler", "step", "--warmup-updates", "450", "--warmup-init-lr", "0.7"),
-        *("--lr-deacy-period", "50", "--lr-decay", "0.5", "--batch-size", "128"),
-        *("--sentence-avg", "--max-epoch", "8"),
-    )
-    assert cfg.optimization.clip_norm == 5 and cfg.optimization.sentence_avg
-    optimizer = build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
-    schedule = build_lr_scheduler(cfg.lr_scheduler, optimizer)
-    rates = [schedule.step_update(update) for update in (0, 1, 499, 500, 549, 550, 749)]
-    assert rates == pytest.approx([0.7, 0.7, 0.7, 0.35, 0.35, 0.175, 0.7 / 32])
-
-
-def test_namespace_rows_set_only_what_is_unset():
-    args = argparse.Namespace(layers=7)
-    models.ARCH_CONFIG_REGISTRY["vaswani_attention_lstm_tiny"](args)
-    assert (args.layers, args.d_model, args.share_embeddings) == (7, 192, "all")

@@ -10,9 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.token_generation_constraints import pack_constraints
 from fairseq_flags import generation_config
-from model_factory import make_task
 from omegaconf import OmegaConf
-from recurrent_models import make_recurrent
 from search_setup import make_peaked_model, make_sample, make_translation_task
 
 from vaswani_plugin.errors import UserError
@@ -156,13 +154,6 @@ def test_replacing_of_unknown_words_is_refused(model):
     task = make_translation_task(SYMBOLS)
     with pytest.raises(UserError, match="--replace-unk fails in this version of fairseq"):
         task.build_generator([model], argparse.Namespace(replace_unk=""))
-
-
-def test_retained_dropout_is_refused(model):
-    generation = argparse.Namespace(retain_dropout=True, retain_dropout_modules=None)
-    for one in (make_peaked_model(SYMBOLS), make_recurrent("attention", make_task(SYMBOLS))):
-        with pytest.raises(UserError, match="--retain-dropout.*without dropout; drop the flag"):
-            one.prepare_for_inference_(argparse.Namespace(generation=generation))
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])

@@ -4,12 +4,10 @@ Axes: B batch, T tokens, D d_model, V vocabulary.
 """
 
 import argparse
-import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder, register_model_architecture
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vaswani_plugin.errors import UserError
+from vaswani_plugin.fairseq_plugin.defaults import LANGUAGE_MODEL_TASK, TRANSLATION_TASK
 from vaswani_plugin.model.architectures import Architecture
 from vaswani_plugin.model.configuration import Configuration
 from vaswani_plugin.modules.loss import projected_loss
@@ -24,7 +23,6 @@ from vaswani_plugin.modules.transformer import Stack
 
 IncrementalState = dict[str, dict[str, Tensor]]
 """The cache of `modules.transformer` under fairseq's name."""
-MULTILINGUAL = "multilingual_translation"
 LANGUAGE_MODEL = "vaswani_lm"
 """The names of our language models begin with it."""
 TASKS_OF_PAIRS = ("translation", "vaswani_translation", "vaswani_parsing")
@@ -49,13 +47,8 @@ class CausalDecoder(FairseqIncrementalDecoder):
     def __init__(self) -> None:
         super().__init__(dictionary=None)
 
-    def make_generation_fast_(self, retain_dropout: bool = False, **unused: Any) -> None:
-        """Mark the weights as final; fairseq's commands call this before they generate.
-
-        Raises:
-            UserError: when dropout is to stay on.
-        """
-        refuse_retained_dropout(retain_dropout)
+    def make_generation_fast_(self, **unused: Any) -> None:
+        """Mark the weights as final; fairseq's commands call this before they generate."""
         self.weights_are_final = True
 
     @property
@@ -83,18 +76,6 @@ class CausalDecoder(FairseqIncrementalDecoder):
         return self.max_target_positions
 
 
-def refuse_retained_dropout(is_wanted: bool) -> None:
-    """Refuse --retain-dropout, which would have no effect.
-
-    Raises:
-        UserError: when dropout is to stay on in generation.
-    """
-    if is_wanted:
-        raise UserError(
-            "--retain-dropout: models of this plugin generate without dropout; drop the flag"
-        )
-
-
 def pads_right(task: Any) -> bool:
     """Whether a task pads its targets on the right, as fairseq's tasks do."""
     return not getattr(getattr(task, "cfg", None), "left_pad_target", True)
@@ -113,26 +94,6 @@ class ProjectedLoss:
         A decoder without `projection` projects by the matrix that embeds.
         """
         return getattr(self.decoder, "projection", self.decoder.embedding).weight
-
-
-class PaperModel(ProjectedLoss):
-    """A model of Figure 1; it has a configuration, `cfg`."""
-
-    cfg: Configuration
-
-    def train(self, mode: bool = True) -> Self:
-        """Set training or evaluation mode, as `torch.nn.Module.train` does.
-
-        Raises:
-            UserError: when the layers are to be compiled and there is no C++ compiler.
-        """
-        compiler = os.environ.get("CXX", "g++")
-        if mode and self.cfg.compile and not shutil.which(compiler):
-            raise UserError(
-                f"--compile needs a C++ compiler and there is no {compiler}; install one, name "
-                f"it in the variable CXX, or train without --compile"
-            )
-        return super().train(mode)
 
 
 def set_training_switches(stack: Stack, cfg: Configuration) -> None:
@@ -200,21 +161,9 @@ def register_rows(model_name: str, config: type, rows: Iterable[Architecture]) -
 def _setter(row: Architecture, is_language_model: bool):
     def set_unset_keys(args: argparse.Namespace) -> None:
         task = getattr(args, "task", None)
-        if task == MULTILINGUAL:
-            raise UserError(
-                f"--task {MULTILINGUAL} needs an architecture with an encoder and a decoder a "
-                f"language, such as multilingual_transformer; --arch {row.name} has one of each"
-            )
-        if is_language_model and task in TASKS_OF_PAIRS:
-            raise UserError(
-                f"--arch {row.name} is a language model: give --task vaswani_language_modeling, "
-                f"not {task}"
-            )
-        if not is_language_model and task in TASKS_OF_TEXT:
-            raise UserError(
-                f"--arch {row.name} has an encoder: give --task vaswani_translation, not {task}, "
-                f"or a language model such as vaswani_lm_base"
-            )
+        if task in (TASKS_OF_PAIRS if is_language_model else TASKS_OF_TEXT):
+            own = LANGUAGE_MODEL_TASK if is_language_model else TRANSLATION_TASK
+            raise UserError(f"--arch {row.name}: not with --task {task}; give --task {own}")
         for key, value in row.changes.items():
             if getattr(args, key, None) is None:
                 setattr(args, key, value)

@@ -24,7 +24,6 @@ from vaswani_plugin.fairseq_plugin.defaults import (
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     IncrementalState,
-    PaperModel,
     ProjectedLoss,
     register_rows,
     require_one_dictionary,
@@ -111,7 +110,7 @@ class LanguageDecoder(LanguageModel, TextDecoder):
 
 
 @register_model("vaswani_lm", dataclass=VaswaniLanguageModelConfig)
-class VaswaniLanguageModel(PaperModel, FairseqLanguageModel):
+class VaswaniLanguageModel(ProjectedLoss, FairseqLanguageModel):
     """The right half of Figure 1 without attention to a source; one matrix embeds and projects."""
 
     @classmethod

@@ -17,7 +17,7 @@ from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfi
 from vaswani_plugin.fairseq_plugin.models._common import (
     CausalDecoder,
     IncrementalState,
-    PaperModel,
+    ProjectedLoss,
     pads_right,
     register_rows,
     set_training_switches,
@@ -202,7 +202,7 @@ class VaswaniDecoder(Decoder, CausalDecoder):
 
 
 @register_model("vaswani_transformer", dataclass=VaswaniTransformerConfig)
-class VaswaniTransformer(PaperModel, FairseqEncoderDecoderModel):
+class VaswaniTransformer(ProjectedLoss, FairseqEncoderDecoderModel):
     """Figure 1. `--arch` names a row of `vaswani_plugin/model/architectures.py`.
 
     Attributes:

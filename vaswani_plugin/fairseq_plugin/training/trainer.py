@@ -120,7 +120,6 @@ class VaswaniTrainer(Trainer):
     ) -> None:
         preemption.listen()
         refuse_what_cannot_train(cfg)
-        model.train()  # with --compile this looks for a compiler
         super().__init__(cfg, task, model, criterion, quantizer)
         self.preemption = preemption.REQUEST
         self.nonfinite = self.nonfinite_in_a_row = 0
