@@ -59,10 +59,7 @@ WAYS = {
     "register, twice, then the loader": f"{REGISTER}; vaswani_plugin.register(); load_user_dir()",
     "the loader, twice, then register": f"load_user_dir(); load_user_dir(); {REGISTER}",
     "after fairseq and its commands": "import fairseq, fairseq_cli.train; load_user_dir()",
-    "a task alone": f"import {OURS}.tasks.parsing",
     "a model alone, after fairseq": f"import fairseq, {OURS}.models.transformer",
-    "a criterion alone": f"import {OURS}.criterion",
-    "the optimizer alone": f"import {OURS}.adam",
     "the package, after fairseq": "import fairseq, vaswani_plugin",
     "a public name": "import vaswani_plugin; vaswani_plugin.VaswaniTransformer",
 }

@@ -11,7 +11,6 @@ from vaswani_plugin.kernels import NAMES, accelerate
 from vaswani_plugin.kernels.add_norm import FusedAddNorm
 from vaswani_plugin.kernels.fused_loss import fused_projected_loss
 from vaswani_plugin.kernels.linear import OneDNNLinear
-from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.loss import projected_loss
 from vaswani_plugin.modules.transformer import Transformer
 
@@ -82,10 +81,6 @@ def test_parameters_and_state_dict_stay_the_same():
     model.load_state_dict(other.state_dict())
 
 
-def test_modes_are_kept():
-    assert all(not part.training for part in accelerate(make_model().eval()).modules())
-
-
 def test_subclasses_and_replaced_layers_are_left_alone():
     class Mine(nn.Linear):
         pass
@@ -130,18 +125,3 @@ def test_a_copy_has_layers_of_its_own():
         for parameter in other.parameters():
             parameter.zero_()
     assert train_once(fast)["loss"].equal(expected)
-
-
-def test_under_torch_func_the_model_is_plain():
-    """Per-sample gradients, which no autograd.Function of ours knows how to batch."""
-    network = accelerate(nn.Sequential(FeedForward(6, 10)))
-    parameters = {name: p.detach() for name, p in network.named_parameters()}
-
-    def loss(parameters, x):
-        return torch.func.functional_call(network, parameters, (x,)).square().sum()
-
-    x = torch.randn(30, 5, 6)
-    rows = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
-    network(x).square().sum().backward()
-    for name, parameter in network.named_parameters():
-        torch.testing.assert_close(rows[name].sum(0), parameter.grad, atol=1e-3, rtol=1e-3)
