@@ -64,33 +64,3 @@ def test_interactive_ensemble_by_sampling(run_fairseq, toy_data_bin, stock_check
         assert len(scores) == 3 and scores == sorted(scores, reverse=True)
         assert len(found[f"P-{number}"]) == 3
     assert found["H-2"] == [[0.0, ""]]  # nothing, translated
-
-
-def test_interactive_replaces_unknown_words_by_those_of_its_input(
-    run_fairseq, toy_data_bin, stock_checkpoint, tmp_path
-):
-    """Two lines that differ in unknown words alone, in one buffer; each keeps its own words."""
-    lines = ["Abendessen", "Frühstück", "", "Abendessen"]
-    (tmp_path / "input").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    run = run_fairseq(
-        *("interactive", toy_data_bin, "--task", "vaswani_translation", "--cpu", "--replace-unk"),
-        *("--path", stock_checkpoint, "--input", tmp_path / "input", "--buffer-size", 4),
-        *("--batch-size", 2, "--source-lang", "src", "--target-lang", "tgt"),
-    )
-    assert run.returncode == 0, run.stderr
-    found = parse(run.stdout)
-    assert [fields for name, fields in found.items() if name[0] == "S"] == [[[s]] for s in lines]
-
-
-def test_generate_translates_its_shard(run_fairseq, toy_data_bin, stock_checkpoint):
-    flags = ("--path", stock_checkpoint, "--cpu", "--batch-size", 7, "--beam", 1)
-    shards = []
-    for number in range(2):
-        run = run_fairseq(
-            *("generate", toy_data_bin, "--task", "vaswani_translation", *flags),
-            *("--num-shards", 2, "--shard-id", number),
-        )
-        assert run.returncode == 0, run.stderr
-        shards.append({name for name in parse(run.stdout) if name[0] == "H"})
-    assert len(shards[0]) + len(shards[1]) == len(shards[0] | shards[1]) == 60
-    assert min(map(len, shards)) > 20
