@@ -21,7 +21,8 @@ LIBRARIES = ("pytorch", "onednn")
 FASTER_WITH_ONEDNN = {("AuthenticAMD", "AVX512")}
 """Processors, by vendor and instructions, on which oneDNN was measured to be faster: 1.1
 and 2.1 times as fast on two machines, AMD with AVX-512. MKL is 5 to 20 % faster with AVX2 alone,
-and 6 % on Intel with AVX-512."""
+and 6 % on Intel with AVX-512. A table, because measuring at the start misleads on a busy machine:
+of 24 measurements of 0.2 s on one Intel processor, 7 chose oneDNN (ratios from 0.3 to 3.4)."""
 LEAST_ROWS = 24
 """With fewer rows, a call of oneDNN costs more than it gains."""
 

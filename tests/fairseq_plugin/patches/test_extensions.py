@@ -1,12 +1,7 @@
 """What stands in for fairseq's compiled extensions: by the rules, and equal to them."""
 
 import ctypes
-import os
-import shutil
-import subprocess
 import sys
-import time
-from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -162,41 +157,25 @@ def test_they_stand_in_only_where_fairseq_has_none(monkeypatch):
 
 
 class Compiled:
-    """fairseq's three extensions: those of the environment, or built from its source."""
+    """The three extensions of the environment's fairseq."""
 
-    def __init__(self, folder: Path):
-        self.batches, self.blocks = (self._load(folder, name) for name in FAST)
-        self.bleu = ctypes.CDLL(str(self._path(folder, "fairseq.libbleu")))
+    def __init__(self) -> None:
+        paths = [find_spec(name).origin for name in (*FAST, "fairseq.libbleu")]
+        self.batches, self.blocks = map(self._load, paths[:2])
+        self.bleu = ctypes.CDLL(paths[2])
 
-    def _path(self, folder: Path, name: str) -> Path:
-        return folder / f"{name.replace('.', '/')}{EXTENSION_SUFFIXES[0]}"
-
-    def _load(self, folder: Path, name: str) -> ModuleType:
-        spec = spec_from_file_location(name.rpartition(".")[2], self._path(folder, name))
+    def _load(self, path: str) -> ModuleType:
+        spec = spec_from_file_location(Path(path).name.partition(".")[0], path)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory) -> Compiled:
-    installed = Path(fairseq.__file__).parents[1]
-    if find_spec("fairseq.libbleu"):
-        return Compiled(installed)
-    if not shutil.which(os.environ.get("CC", "cc")):
-        pytest.skip("no compiler here")
-    folder = tmp_path_factory.mktemp("compiled")
-    build = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    build += ["--no-binary", "fairseq-fixed", "--no-cache-dir", "--target", str(folder)]
-    done = subprocess.run(
-        [*build, f"fairseq-fixed=={fairseq.__version__}"],
-        capture_output=True,
-        text=True,
-        env={name: value for name, value in os.environ.items() if name != "READTHEDOCS"},
-    )
-    if done.returncode:
-        pytest.skip(f"building fairseq failed: {done.stderr[-500:]}")
-    return Compiled(folder)
+def compiled() -> Compiled:
+    if find_spec("fairseq.libbleu") is None:
+        pytest.skip("NOT TESTED: fairseq was installed without its extensions")
+    return Compiled()
 
 
 @pytest.mark.slow
@@ -267,19 +246,3 @@ def test_counts_equal_the_compiled_ones(compiled, pairs, one_init):
         compiled.bleu.bleu_add(ctypes.byref(stat), *sides, 1, 2)
     for name, _ in BleuStat._fields_:
         assert getattr(scorer.stat, name) == getattr(stat, name), name
-
-
-@pytest.mark.slow
-def test_batching_the_papers_corpus_takes_few_seconds(compiled):
-    """4.5 million pairs in order of length, as WMT 2014 English-German has."""
-    random = np.random.default_rng(1)
-    lengths = np.sort(random.integers(1, 100, 4_500_000))
-    seconds = []
-    made = []
-    for each in (compiled.batches, extensions):
-        begin = time.process_time()
-        made.append(each.batch_by_size_vec(np.arange(len(lengths)), lengths, 4096, -1, 8))
-        seconds.append(time.process_time() - begin)
-    print(seconds)
-    assert seconds[1] - seconds[0] < 10
-    assert all(map(np.array_equal, *made))
