@@ -255,7 +255,8 @@ def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, i
         elif model == "vaswani_lm":
             built = build_language_model(cfg, target)
         else:
-            ends, places = (torch.zeros(rows, dtype=torch.bool) for rows in words)
+            flags = (torch.zeros(rows, dtype=torch.bool, device="meta") for rows in words)
+            ends, places = flags
             built = build(cfg, source, target, (ends, places))
     return sum(parameter.numel() for parameter in built.parameters())
 

@@ -4,7 +4,6 @@ import pytest
 from fairseq.hub_utils import GeneratorHubInterface
 from toy_bundle import write_checkpoint, write_data
 
-from vaswani_plugin.errors import UserError
 from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 
 LANGUAGES = {"source_lang": "src", "target_lang": "tgt"}
@@ -35,11 +34,3 @@ def test_it_translates_as_the_paper_does(saved, files):
     options = seen[0].options
     found = options.beam, options.lenpen, options.max_len_a, options.max_len_b
     assert found == (4, 0.6, 1.0, 50)
-
-
-def test_soft_alignments_are_not_printed(saved):
-    hub = VaswaniTransformer.from_pretrained(str(saved), "checkpoint_best.pt")
-    with pytest.raises(UserError, match="print_alignment='soft': not with verbose=True"):
-        hub.translate(["the old"], verbose=True, print_alignment="soft")
-    assert hub.translate(["the old"], print_alignment="soft")
-    assert hub.translate(["the old"], verbose=True, print_alignment="hard")
