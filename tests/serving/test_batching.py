@@ -7,9 +7,7 @@ import asyncio
 import threading
 import time
 
-import pytest
-
-from vaswani_plugin.serving.texts import Limits, Refusal
+from vaswani_plugin.serving.texts import Limits
 from vaswani_plugin.serving.work import Batcher, Options
 
 
@@ -142,51 +140,6 @@ def test_who_gives_up_is_not_translated():
     assert model.batches == [["first"], ["kept"]]
 
 
-def test_who_gives_up_while_its_batch_is_translated_stops_nothing():
-    async def scenario(batcher, model):
-        model.gate.clear()
-        gone = ask(batcher, "gone")
-        await until(lambda: model.batches)
-        gone.cancel()
-        await asyncio.sleep(0)
-        model.gate.set()
-        return await batcher.decode(["next"], Options())
-
-    found, model = run(scenario)
-    assert found == ["NEXT/1"] and model.batches == [["gone"], ["next"]]
-
-
-def test_a_full_queue_refuses_and_is_usable_again():
-    async def scenario(batcher, model):
-        model.gate.clear()
-        first = ask(batcher, "a", "b", "c")
-        await until(lambda: model.batches)
-        with pytest.raises(Refusal) as refused:
-            await batcher.decode(["d", "e"], Options())
-        assert refused.value.status == 503 and "Retry-After" in refused.value.headers
-        with pytest.raises(Refusal):
-            await asyncio.gather(ask(batcher, "d"), batcher.run_between_batches(len, "x"))
-        model.gate.set()
-        await first
-        await until(lambda: not batcher.queued)
-        return await batcher.decode(["d", "e", "f", "g"], Options())
-
-    found, _ = run(scenario, queue=4)
-    assert found == ["D/1", "E/1", "F/1", "G/1"]
-
-
-def test_a_stop_finishes_what_waits():
-    async def scenario(batcher, model):
-        asked = [ask(batcher, f"{n}") for n in range(20)]
-        await asyncio.sleep(0)
-        await batcher.stop()
-        assert not batcher.is_alive
-        return [task.result() for task in asked]
-
-    found, _ = run(scenario, lines=2)
-    assert found == [[f"{n}/1"] for n in range(20)]
-
-
 def test_functions_of_the_model_run_between_batches():
     threads = set()
 
@@ -208,11 +161,3 @@ def test_functions_of_the_model_run_between_batches():
 
     found, _ = run(scenario)
     assert found == 7 and len(threads) == 1
-
-
-def test_no_lines_need_no_batch():
-    async def scenario(batcher, model):
-        return await batcher.decode([], Options())
-
-    found, model = run(scenario)
-    assert found == [] and model.batches == []

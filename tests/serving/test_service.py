@@ -124,27 +124,6 @@ def test_32_clients_get_their_own_answers_in_order():
     assert lines / metrics["vaswani_batch_lines_count",] > 4, "the batches are not shared"
 
 
-@pytest.mark.parametrize(
-    ("status", "error", "path", "request_"),
-    [
-        (400, "Invalid JSON format", "/translate", {"json": ["not", "an", "object"]}),
-        (400, "Invalid request: missing q parameter", "/translate", {"json": {"source": "en"}}),
-        (400, "Invalid JSON format", "/translate", {"content": HALF_A_PAIR, "headers": JSON}),
-        (400, "zz is not supported", "/translate", {"data": GOOD | {"target": "zz"}}),
-        (400, "Cannot translate text: refuse: no", "/translate", {"json": GOOD | {"q": "refuse"}}),
-        (500, "the server has an error", "/translate", {"json": GOOD | {"q": "fail"}}),
-        (413, "request (10001) exceeds text limit (10000)", "/translate", {"json": TOO_LONG}),
-        (400, "at most 1000 fields", "/translate?" + 1001 * "&", {"data": GOOD}),
-        (405, "Method Not Allowed", "/languages", {}),
-        (404, "Not Found", "/nothing", {}),
-    ],
-)
-def test_errors_have_the_format_of_libretranslate(service, status, error, path, request_):
-    answer = post(service, path, **request_)
-    assert answer.status_code == status and set(answer.json()) == {"error"}
-    assert answer.json()["error"].endswith(error)
-
-
 def test_a_failing_text_costs_no_other_one(service):
     with ThreadPoolExecutor(8) as pool:
         texts = ["one", "fail", "two", "refuse"] * 5
@@ -224,22 +203,12 @@ def test_slow_bodies_and_slow_headers_end():
         for connection in slow[50:]:  # the last one has sent nothing at all
             assert until_closed(connection) == b""
         assert time.monotonic() - start < 5
+        with connect(service) as connection:  # a second request may not be slow either
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + head[:30])
+            start = time.monotonic()
+            assert until_closed(connection).count(b"HTTP/1.1") == 1
+            assert time.monotonic() - start < 2
         assert post(service, json=GOOD).status_code == 200
-
-
-def test_a_second_request_may_not_be_slow_either():
-    body = json.dumps(GOOD).encode()
-    request = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    request += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-    with running(fake_service(limits={"header_seconds": 0.3})) as service, connect(service) as c:
-        c.sendall(request)
-        received = b""
-        while b"HELLO YOU" not in received:
-            received += c.recv(65536)
-        c.sendall(request[:30])
-        start = time.monotonic()
-        assert until_closed(c) == b""
-        assert time.monotonic() - start < 2
 
 
 def test_a_full_queue_is_503_and_then_it_goes_on():
@@ -265,20 +234,6 @@ def test_a_translation_that_takes_too_long_is_503():
         assert get(service, "/health").json() == {"status": "ok"}
         wait_for(lambda: b"queue_lines 0" in get(service, "/metrics").content)
         assert post(service, json=GOOD).status_code == 200
-
-
-def test_lines_of_a_client_that_has_gone_are_not_translated():
-    with running(fake_service(limits={"batch": 1})) as service, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(post, service, json=GOOD | {"q": "slow 1"})
-        wait_for(lambda: b"queue_lines 1" in get(service, "/metrics").content)
-        with pytest.raises(httpx.ReadTimeout):
-            post(service, json=GOOD | {"q": ["slow 5", "slow 5"]}, timeout=0.2)
-        wait_for(lambda: b"queue_lines 1" in get(service, "/metrics").content, 0.7)
-        assert first.result().status_code == 200
-        start = time.monotonic()
-        assert post(service, json=GOOD).status_code == 200
-        assert time.monotonic() - start < 2
-        assert [e["status"] for e in service.events("request")].count(499) == 1
 
 
 def test_keys_and_their_rates():
@@ -340,6 +295,7 @@ def test_pieces_of_a_long_text_take_turns_and_end_with_its_client():
         with pytest.raises(httpx.ReadTimeout):
             long.result()
         wait_for(lambda: b"queue_lines 0" in get(service, "/metrics").content, 1)
+        assert [e["status"] for e in service.events("request")].count(499) == 1
 
 
 def test_head_and_paths_behind_a_web_server(service):

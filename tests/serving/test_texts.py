@@ -68,24 +68,6 @@ def test_only_the_text_of_html_is_translated():
     assert layout.filled(["1", "2.", "3"]) == document.format("1", "2.", "3")
 
 
-@pytest.mark.parametrize(
-    ("html", "texts"),
-    [
-        ("a<b c='>'d=\"<e>\">f", ["a", "f"]),
-        ("a<b c=>d", ["a", "d"]),
-        ("a < b <3 c", ["a < b <3 c"]),
-        ("a<!-->b<!-- d -- > e --!>f", ["a", "b", "f"]),
-        ("a<script>b</scripts>c</SCRIPT >d", ["a", "d"]),
-        ("<code>a<xcode>b</code>c", ["c"]),
-        ("a&lt;b&gt;c &unknown; &#x41;", ["a<b>c &unknown; A"]),
-        (" \n ", []),
-        ("just text", ["just text"]),
-    ],
-)
-def test_tags_end_where_browsers_end_them(html, texts):
-    assert layout_of(html, is_html=True).sentences == texts
-
-
 def test_html_that_is_nested_too_deeply_is_refused():
     assert layout_of("<b>" * 1900 + "deep", is_html=True).sentences == ["deep"]
     with pytest.raises(Refusal, match="nested too deeply") as refused:

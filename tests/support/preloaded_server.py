@@ -195,7 +195,7 @@ def _preload(package: str) -> None:
         import torch  # noqa: F401
 
         with contextlib.suppress(ImportError):
-            import fastapi  # noqa: F401 for the service
+            import starlette  # noqa: F401 for the service
             import uvicorn  # noqa: F401
     else:
         _preload_fairseq()
