@@ -1,7 +1,5 @@
 """FLOPs counted in models without data, against formulas by hand and a real training step."""
 
-import random
-
 import pytest
 import torch
 from model_factory import SIZES, make_model, make_task, random_batch
@@ -9,9 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.figures.flops import (
-    LENGTH_SUMS,
     TRAINING_PASSES,
-    flops_of_lengths,
     forward_flops,
     row_settings,
 )
@@ -78,15 +74,6 @@ def test_three_passes_are_those_of_a_training_step(changes):
     vocabulary = len(task.target_dictionary)
     forward = forward_flops("vaswani_transformer", {**SIZES, **changes}, vocabulary, (3, 7, 5))
     assert TRAINING_PASSES * forward == counter.get_total_flops()
-
-
-def test_sentences_of_any_lengths():
-    rng = random.Random(3)
-    pairs = [(rng.randint(1, 9), rng.randint(1, 9)) for _ in range(6)]
-    sums = [sum(x) for x in zip(*((s, t, s * s, t * t, s * t) for s, t in pairs), strict=True)]
-    each = lambda s, t: count("vaswani_debug", (1, s, t))  # noqa: E731
-    found = flops_of_lengths(each, dict(zip(LENGTH_SUMS, sums, strict=True)))
-    assert found == pytest.approx(sum(each(*pair) for pair in pairs))
 
 
 def test_a_window_is_cheaper():

@@ -82,15 +82,14 @@ def run(args: argparse.Namespace) -> int:
         OSError: a file can't be read or written.
     """
     check_flags(args)
-    from vaswani_plugin.metrics import bleu_report as report  # imports sacreBLEU
-    from vaswani_plugin.metrics.bleu import tokenizer_of
+    from vaswani_plugin.metrics import bleu as report  # imports sacreBLEU
 
     paths = args.hypothesis, args.generate_output, args.reference, args.source
     options = {"tokenized": args.tokenized, "join_bpe": args.remove_bpe}
     segments = read_segments(*paths, **options, language=args.language)
     tokenizer = args.sacrebleu_tokenizer
     if tokenizer is None:
-        tokenizer, warning = tokenizer_of(args.language)
+        tokenizer, warning = report.tokenizer_of(args.language)
         segments.warnings += [warning] if warning else []
         if tokenizer == "13a" and has_no_spaces(segments.references[0]):
             segments.warnings.append(NO_SPACES)

@@ -54,13 +54,13 @@ def draw_buckets(result: dict[str, Any], path: Path) -> None:
     """Draw BLEU by sentence length and by rarity, as Sutskever et al. (2014).
 
     Args:
-        result: has the tables of `bleu_report.by_bucket` under their keys.
+        result: has the tables of `bleu.by_bucket` under their keys.
         path: of the picture.
 
     Raises:
         OSError: the plot can't be written.
     """
-    from vaswani_plugin.metrics.bleu_report import TITLES
+    from vaswani_plugin.metrics.bleu import TITLES
 
     tables = [name for name in TITLES if name in result]
     figure = new_figure(5.5 * len(tables), 4)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -35,18 +34,11 @@ PAPER_UPDATES = 100_000
 PAPER_UPDATES_OF_BIG = 300_000
 TRAINING_PASSES = 3
 """One product forward and two backward, for the gradients of its two factors."""
-LENGTH_SUMS = ("source", "target", "source_pairs", "target_pairs", "cross_pairs")
-"""Sums over sentences: of S, of T, of S^2, of T^2 and of S T."""
 
 
-def count_flops(run: Callable[[], object], more: Mapping[Any, Callable] | None = None) -> int:
-    """FLOPs of the matrix products that a function computes, two a multiply-add.
-
-    Args:
-        run: the function.
-        more: formulas of operators that FlopCounterMode doesn't know.
-    """
-    counter = FlopCounterMode(display=False, custom_mapping=dict(more or {}))
+def count_flops(run: Callable[[], object]) -> int:
+    """FLOPs of the matrix products that a function computes, two a multiply-add."""
+    counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         run()
     return counter.get_total_flops()
@@ -105,21 +97,6 @@ def forward_flops(
         words = (of_words, of_words) if cfg.next_word else None
         transformer = build(cfg, rows, rows, words).eval()
         return count_flops(lambda: transformer(texts, shifted))
-
-
-def flops_of_lengths(count: Callable[[int, int], float], sums: Mapping[str, float]) -> float:
-    """FLOPs of sentences of any lengths, without padding.
-
-    Those of one sentence are a S + b T + c S^2 + d T^2 + e S T; five of them give the coefficients.
-
-    Args:
-        count: FLOPs of one sentence with S and T positions.
-        sums: over the sentences, by the names of `LENGTH_SUMS`.
-    """
-    lengths = [(8, 8), (16, 8), (8, 16), (16, 16), (32, 16)]
-    terms = [[s, t, s * s, t * t, s * t] for s, t in lengths]
-    each = np.linalg.solve(np.array(terms, float), [count(*pair) for pair in lengths])
-    return float(each @ [sums[name] for name in LENGTH_SUMS])
 
 
 def by_counting(

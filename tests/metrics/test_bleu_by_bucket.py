@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
-from vaswani_plugin.metrics.bleu_report import (
+from vaswani_plugin.metrics.bleu import (
     FREQUENCIES,
     LENGTHS,
     average_rank,
