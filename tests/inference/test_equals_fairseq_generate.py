@@ -40,7 +40,11 @@ def require_equal(translations, expected):
     assert ties <= 1
 
 
-def test_the_sentences_tell_something(expected):
+def test_the_sentences_tell_something(trained, translator, expected):
+    """The model has learned its corpus, and is unsure of other sentences."""
+    found = translator.translate(trained.lines("train.src"))
+    right = sum(t.text == line for t, line in zip(found, trained.lines("train.tgt"), strict=True))
+    assert right > 0.9 * len(found)
     assert len(expected) == SENTENCES
     different = len({tokens for tokens, _ in expected})
     unsure = sum(bits < -1 for _, bits in expected)

@@ -45,15 +45,6 @@ def test_eight_threads_at_once(summarizer):
         assert list(pool.map(summarizer.summarize, [ARTICLES] * 8)) == [expected] * 8
 
 
-@pytest.mark.parametrize(
-    ("name", "least"), [("beam", 1), ("max_length", 1), ("batch_tokens", 1), ("no_repeat_ngram", 0)]
-)
-def test_options_below_their_smallest_values(summarizer, name, least):
-    message = f"--{name.replace('_', '-')} {least - 1}: must be at least {least}"
-    with pytest.raises(UserError, match=message):
-        summarizer.summarize("ba", **{name: least - 1})
-
-
 def test_it_neither_completes_nor_scores(summarizer):
     model: LanguageModel = summarizer.model
     for ask in (model.complete, model.score, model.perplexity):

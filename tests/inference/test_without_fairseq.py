@@ -1,4 +1,4 @@
-"""Transformers of ours load and run where fairseq can't be imported; others say what they need."""
+"""Our models load and run where fairseq can't be imported."""
 
 import json
 import subprocess
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import preloaded
 import pytest
-import torch
 import toy_language_model as toy
 from toy_parser import write_parser_bundle
 
@@ -20,20 +19,14 @@ COMMAND = f"{BLOCK} from vaswani_plugin.cli.__main__ import main; sys.exit(main(
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> dict[str, Path]:
-    """Bundles of a language model, a summarizer, a parser, and a model that only fairseq builds."""
+    """Bundles of a language model, a summarizer and a parser."""
     folder = tmp_path_factory.mktemp("bundles")
     found = {"lm": toy.write_bundle(folder / "lm", TextSettings("words"), toy.WORDS)}
     settings = TextSettings("words", article_tokens=12, summary_tokens=6)
     found["summaries"] = toy.write_bundle(folder / "s", settings, [*toy.WORDS, "<sep>"])
-    for name in ("parser", "lstm"):
-        (folder / name).mkdir()
+    (folder / "parser").mkdir()
     found["parser"] = write_parser_bundle(folder / "parser", model=GUIDED)
-    toy.write_lines(folder / "lstm" / "dict.txt", [f"{word} 1" for word in toy.WORDS])
-    text = TextSettings("words").to_json()
-    (folder / "lstm" / "preprocessing.json").write_text(text, encoding="utf-8")
-    state, model = toy.build(folder / "lstm", *toy.LSTM)
-    torch.save({**state, "model": model.state_dict()}, folder / "lstm" / "model.pt")
-    return found | {"lstm": folder / "lstm"}
+    return found
 
 
 GUIDED = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next-word")
@@ -82,10 +75,3 @@ def test_the_commands(folders, name, arguments, tmp_path):
     done = run(COMMAND, *arguments, "--cpu", "--model", folders[name], stdin="ba be bi\n")
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)) > 3 and done.stderr == ""
-
-
-def test_a_model_that_only_fairseq_builds(folders):
-    done = run(COMMAND, "complete", "--cpu", "--model", folders["lstm"], "ba")
-    assert done.returncode == 1 and done.stdout == ""
-    assert "only fairseq builds: fairseq-interactive" in done.stderr
-    assert done.stderr.count("\n") == 1

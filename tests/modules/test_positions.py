@@ -116,3 +116,10 @@ def test_half_precision_by_default_keeps_float32_positions():
         assert SinusoidalPositions(8, 4).table.dtype == torch.float32
     finally:
         torch.set_default_dtype(before)
+
+
+def test_positions_beyond_the_table_are_those_of_the_formula():
+    many, few = SinusoidalPositions(2_000_000_000, 8), SinusoidalPositions(100, 8)
+    numbers = torch.tensor([[0, 7, 99]])
+    torch.testing.assert_close(many(numbers), few(numbers))
+    assert torch.isfinite(many(torch.tensor([[1_999_999_999]]))).all()

@@ -1,5 +1,7 @@
 """A bundle's model without fairseq is the one that fairseq builds: weights, hypotheses, errors."""
 
+import contextlib
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,10 +12,12 @@ from toy_bundle import POSITIONS, load_by_fairseq, write_checkpoint, write_toy_b
 
 from vaswani_plugin.fairseq_plugin.generator import BeamSearchGenerator
 from vaswani_plugin.inference.bundle import Bundle, ForeignModel
+from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
+from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.models import TransformerModel
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
-from vaswani_plugin.text.settings import MODEL
+from vaswani_plugin.text.settings import CONFIG, MODEL, SAFETENSORS
 
 OPTIONS = SearchOptions(beam=3, max_len_b=10, print_alignment="hard")
 SMALL = ("--arch", "vaswani_debug")
@@ -34,15 +38,22 @@ def folder(tmp_path_factory) -> Path:
     return write_toy_bundle(tmp_path_factory.mktemp("bundle"))
 
 
-@pytest.fixture
-def changed(folder, tmp_path):
-    """Copies the bundle; `changed(change)` calls `change` with the checkpoint's content."""
+@pytest.fixture(params=[MODEL, SAFETENSORS])
+def changed(request, folder, tmp_path):
+    """Copies the bundle; `changed(change)` calls `change` with the checkpoint's content.
+
+    The copy holds model.pt alone, or model.safetensors alone.
+    """
     shutil.copytree(folder, tmp_path / "model")
 
     def change_state(change) -> Bundle:
-        state = torch.load(folder / MODEL)
+        state = load_checkpoint(folder / MODEL)
         change(state)
-        torch.save(state, tmp_path / "model" / MODEL)
+        if request.param == MODEL:
+            torch.save(state, tmp_path / "model" / MODEL)
+        else:
+            save_safetensors(state, tmp_path / "model" / SAFETENSORS)
+            (tmp_path / "model" / MODEL).unlink()
         return Bundle.load(tmp_path / "model")
 
     return change_state
@@ -79,25 +90,30 @@ def require_same(found: list[list[dict]], expected: list[list[dict]]) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_it_finds_what_fairseqs_model_finds(name, tmp_path):
+    """From model.pt, and from model.safetensors alone."""
     flags, share = MODELS[name]
     path = write_toy_bundle(tmp_path, model=flags, share=share)
-    loaded = Bundle.load(path).load_transformer()
     model, task = load_by_fairseq(path)
-    assert loaded.target.symbols == task.target_dictionary.symbols
-    assert loaded.source.symbols == task.source_dictionary.symbols
-    found, expected = loaded.model.state_dict(), model.state_dict()
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
-    assert not loaded.model.training
-    stacks = loaded.model.encoder, loaded.model.decoder
-    longest = tuple(stack.positions.max_positions for stack in stacks)
-    assert longest == model.max_positions() == (POSITIONS, POSITIONS)
+    expected = model.state_dict()
     theirs = search_of_fairseqs([model], task.target_dictionary)
-    require_same(search([loaded.model], loaded.target), theirs)
+    save_safetensors(load_checkpoint(path / MODEL), path / SAFETENSORS)
+    for _ in range(2):
+        loaded = Bundle.load(path).load_transformer()
+        assert loaded.target.symbols == task.target_dictionary.symbols
+        assert loaded.source.symbols == task.source_dictionary.symbols
+        found = loaded.model.state_dict()
+        assert found.keys() == expected.keys() and not loaded.model.training
+        assert all(torch.equal(found[key], expected[key]) for key in expected)
+        stacks = loaded.model.encoder, loaded.model.decoder
+        longest = tuple(stack.positions.max_positions for stack in stacks)
+        assert longest == model.max_positions() == (POSITIONS, POSITIONS)
+        require_same(search([loaded.model], loaded.target), theirs)
+        (path / MODEL).unlink(missing_ok=True)
 
 
-def test_shared_matrices_stay_one(tmp_path):
+def test_shared_matrices_stay_one_and_model_pt_goes_first(tmp_path):
     path = write_toy_bundle(tmp_path, share="all")
+    (path / SAFETENSORS).write_bytes(b"")
     model = Bundle.load(path).load_transformer().model
     assert model.encoder.embedding.weight is model.decoder.embedding.weight
     assert model.decoder.projection.weight is model.decoder.embedding.weight
@@ -115,33 +131,29 @@ def test_an_ensemble(folder, tmp_path):
     assert not torch.equal(alone[0][0]["score"], expected[0][0]["score"])
 
 
-def test_fields_that_came_after_a_checkpoint(changed, folder):
+def test_older_checkpoints_and_other_ways_of_decoding(changed, folder):
     def forget(state: dict) -> None:
         for name in ("attention_window", "next_word", "compile", "layer_norm_eps"):
             del state["cfg"]["model"][name]
         del state["cfg"]["model"]["max_source_positions"]
+        state["cfg"]["task"] |= {"_name": "translation", "eval_bleu": True}
 
     loaded = changed(forget).load_transformer()
     assert loaded.sizes == Bundle.load(folder).load_transformer().sizes
 
 
-def test_how_it_was_decoded_in_training_does_not_matter(changed):
-    def decode_otherwise(state: dict) -> None:
-        state["cfg"]["task"] |= {"_name": "translation", "eval_bleu": True}
-
-    assert changed(decode_otherwise).load_transformer().sizes.d_model == 32
-
-
 @pytest.mark.parametrize("name", ["transformer", "fconv", None, ""])
 def test_a_foreign_model_is_left_to_fairseq(changed, name):
     bundle = changed(lambda state: state["cfg"]["model"].update(_name=name))
-    with pytest.raises(ForeignModel, match=re.escape(f"model.pt holds {name!r}, which only")):
+    with pytest.raises(ForeignModel, match=re.escape(f" holds {name!r}, which only fairseq")):
         bundle.load_model()
 
 
-def test_a_model_of_flags_is_left_to_fairseq(changed):
-    with pytest.raises(ForeignModel, match="model.pt holds flags"):
-        changed(lambda state: state.update(cfg=None)).load_transformer()
+def test_a_model_of_flags_is_left_to_fairseq(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    torch.save(torch.load(folder / MODEL) | {"cfg": None}, tmp_path / "model" / MODEL)
+    with pytest.raises(ForeignModel, match="model.pt holds flags of a model, which only fairseq"):
+        Bundle.load(tmp_path / "model").load_model()
 
 
 @pytest.mark.parametrize(
@@ -149,38 +161,64 @@ def test_a_model_of_flags_is_left_to_fairseq(changed):
     [
         (
             lambda state: state["cfg"]["task"].update(_name="language_modeling"),
-            "model.pt was trained by --task language_modeling: this bundle needs a translation",
+            " was trained by --task language_modeling: this bundle needs a translation",
         ),
         (
             lambda state: state["cfg"]["model"].update(d_model="x"),
-            "model.pt: --d-model is 'x' in the model's configuration; must be a whole number",
+            ": --d-model is 'x' in the model's configuration; must be a whole number",
         ),
         (
             lambda state: state["cfg"]["model"].update(encoder_layers=10**9),
-            "model.pt should hold 1000000000 layers of the encoder and holds fewer",
+            " should hold 1000000000 layers of the encoder and holds fewer",
         ),
         (
             lambda state: state["cfg"]["model"].update(decoder_layers=1),
-            "model.pt does not fit this model (unexpected key decoder.layers.1.",
+            " does not fit this model (unexpected key decoder.layers.1.",
         ),
         (
             lambda state: state["cfg"]["model"].update(heads=3),
-            "model.pt: --heads 3 does not divide --d-model 32",
+            ": --heads 3 does not divide --d-model 32",
+        ),
+        (lambda state: state["cfg"]["model"].update(d_ff=63), " does not fit this model ("),
+        (
+            lambda state: state["task_state"].update(dictionary_sha256={"source": "0"}),
+            "the source dictionary of ",
         ),
         (
-            lambda state: state["cfg"]["model"].update(d_ff=63),
-            "model.pt does not fit this model (",
-        ),
-        (
-            lambda state: state.update(task_state=3),
-            "model.pt: can't be used (AttributeError: ",
+            lambda state: state["task_state"].update(dictionary_sha256=[1]),
+            ": can't be used (AttributeError: ",
         ),
     ],
 )
 def test_what_does_not_fit_is_one_line_with_the_name(changed, change, part):
+    bundle = changed(change)
     with pytest.raises(ValueError) as caught:
-        changed(change).load_transformer()
-    assert part in str(caught.value) and "\n" not in str(caught.value)
+        bundle.load_transformer()
+    text = str(caught.value)
+    assert part in text and str(bundle.folder) in text and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda config: config.pop("task"), "config.json: no 'task' in it"),
+        (lambda config: config.update(model=[]), "config.json: no 'model' in it"),
+        (lambda config: config.update(version=2), "config.json: its version is 2"),
+        (lambda config: config["shared"].update(a="nowhere"), "no weights of a model"),
+        (lambda config: config["shared"].update(a=[1]), "no weights of a model"),
+    ],
+)
+def test_another_configuration_is_one_line_with_a_name(folder, tmp_path, change, part):
+    alone = shutil.copytree(folder, tmp_path / "model")
+    save_safetensors(load_checkpoint(folder / MODEL), alone / SAFETENSORS)
+    (alone / MODEL).unlink()
+    path = alone / CONFIG
+    config = json.loads(path.read_text(encoding="utf-8"))
+    change(config)
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ValueError, match=part) as caught:
+        Bundle.load(alone).load_transformer()
+    assert str(alone) in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -194,7 +232,7 @@ def test_other_dictionaries_are_refused(folder, tmp_path, language):
         Bundle.load(tmp_path / "model").load_transformer()
 
 
-def test_a_longer_dictionary_without_digest_is_refused(folder, changed):
+def test_a_longer_dictionary_without_digest_is_refused(changed):
     bundle = changed(lambda state: state.update(task_state={}))
     for language in ("en", "de"):
         with open(bundle.folder / f"dict.{language}.txt", "a", encoding="utf-8") as stream:
@@ -203,12 +241,28 @@ def test_a_longer_dictionary_without_digest_is_refused(folder, changed):
         bundle.load_transformer()
 
 
-def test_missing_and_truncated_files_are_named(folder, tmp_path):
+def peak_bytes(run) -> int:
+    """The most memory that PyTorch asks for at once while `run` runs, roughly: by its profiler."""
+    with torch.profiler.profile(profile_memory=True) as profile, contextlib.suppress(ValueError):
+        run()
+    return max((event.cpu_memory_usage for event in profile.events()), default=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_source_positions": 2_000_000_000, "max_target_positions": 2_000_000_000},
+        {"d_ff": 2_000_000_000},
+        {"encoder_layers": 2_000_000_000},
+        {"d_model": 2_000_000_000},
+        {"d_k": 2_000_000_000},
+    ],
+    ids=str,
+)
+def test_sizes_that_no_bytes_back_take_no_memory(folder, tmp_path, change):
     shutil.copytree(folder, tmp_path / "model")
-    path = tmp_path / "model" / MODEL
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(ValueError, match=re.escape(f"{path}: truncated")):
-        Bundle.load(tmp_path / "model").load_transformer()
-    path.unlink()
-    with pytest.raises((ValueError, OSError), match="model.pt"):
-        Bundle.load(tmp_path / "model").load_transformer()
+    state = torch.load(folder / MODEL)
+    state["cfg"]["model"] |= change
+    torch.save(state, tmp_path / "model" / MODEL)
+    load = lambda: Translator.from_pretrained(tmp_path / "model").translate("The cat .")  # noqa: E731
+    assert peak_bytes(load) < 1e8
