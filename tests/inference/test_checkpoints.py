@@ -237,6 +237,8 @@ def test_pytorch_itself_finds_no_flipped_bit(saved, tmp_path):
     (tmp_path / "flipped.pt").write_bytes(whole)
     assert not same(torch.load(tmp_path / "flipped.pt"), torch.load(saved))
     assert damage(tmp_path / "flipped.pt").startswith("is not as it was saved (the sum of ")
+    with pytest.raises(ValueError, match=r"flipped\.pt: it is not as it was saved .*again"):
+        load_checkpoint(tmp_path / "flipped.pt")
 
 
 def test_other_damage_is_found(saved, tmp_path):
