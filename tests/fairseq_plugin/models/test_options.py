@@ -14,10 +14,6 @@ def task():
     return make_task()
 
 
-def parameter_count(model) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 @pytest.mark.parametrize("window", [0, 3])
 def test_attention_weights_are_those_of_each_head(task, window):
     model = make_model(task, attention_window=window)
@@ -65,18 +61,6 @@ def test_features_projected_are_logits(task):
     torch.testing.assert_close(features @ model.projection_weight.T, model(**batch)[0])
 
 
-def test_shared_matrices_are_one_tensor(task):
-    for sharing, one_source, one_projection in (
-        ("all", True, True),
-        ("decoder", False, True),
-        ("none", False, False),
-    ):
-        model = make_model(task, share_embeddings=sharing)
-        target = model.decoder.embedding.weight
-        assert (model.encoder.embedding.weight is target) == one_source
-        assert (model.projection_weight is target) == one_projection
-
-
 def test_differing_dictionaries_share_only_the_decoder():
     task = SimpleNamespace(
         source_dictionary=make_dictionary(20, "s"), target_dictionary=make_dictionary(31, "t")
@@ -101,35 +85,3 @@ def test_a_sentence_past_the_limit_is_refused_and_one_at_it_is_not(task, side):
     with pytest.raises(ValueError, match=message):
         model(**random_batch(task, [past]))
     assert model.max_positions() == (9, 9)
-
-
-@pytest.mark.parametrize(
-    ("changes", "d_k", "d_v"),
-    [
-        ({}, 8, 8),
-        ({"d_k": 3}, 3, 8),
-        ({"d_v": 5}, 8, 5),
-        ({"heads": 5, "d_k": 3, "d_v": 11}, 3, 11),
-    ],
-    ids=str,
-)
-def test_widths_of_heads_are_free(task, changes, d_k, d_v):
-    model = make_model(task, **changes)
-    heads = changes.get("heads", 4)
-    for layer in (model.encoder.layers[0], model.decoder.layers[0]):
-        assert layer.self_attention.query.weight.shape == (heads * d_k, 32)
-        assert layer.self_attention.key.weight.shape == (heads * d_k, 32)
-        assert layer.self_attention.value.weight.shape == (heads * d_v, 32)
-        assert layer.self_attention.output.weight.shape == (32, heads * d_v)
-    assert model(**random_batch(task, LENGTHS))[0].shape == (3, 11, 27)
-
-
-def test_learned_positions_replace_the_sinusoids(task):
-    learned, plain = make_model(task, positions="learned"), make_model(task)
-    assert parameter_count(learned) - parameter_count(plain) == 2 * 64 * 32
-    state = learned.state_dict()
-    assert {name for name in state if "positions" in name} == {
-        "encoder.positions.weight",
-        "decoder.positions.weight",
-    }
-    assert not {name for name in plain.state_dict() if "positions" in name}

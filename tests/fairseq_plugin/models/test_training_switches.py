@@ -1,6 +1,5 @@
 """--checkpoint-activations and --compile change what training costs, and no result."""
 
-import copy
 import shutil
 from typing import Any
 
@@ -10,10 +9,7 @@ import saved_tensors
 import torch
 from fairseq_flags import training_config
 from model_factory import SIZES, make_model, make_task, random_batch
-from omegaconf import OmegaConf
 
-from vaswani_plugin.fairseq_plugin.configurations import VaswaniTransformerConfig
-from vaswani_plugin.fairseq_plugin.models.transformer import VaswaniTransformer
 from vaswani_plugin.modules.transformer import Stack
 
 LENGTHS = [(9, 7), (4, 11), (12, 2)]
@@ -65,17 +61,6 @@ def test_recomputed_layers_give_the_same_gradients(task, extra):
     assert kept_for_backward(recomputing, batch) < 0.5 * kept_for_backward(plain, batch)
 
 
-def test_a_copy_recomputes_its_own_layers(task):
-    batch = random_batch(task, LENGTHS)
-    model = make_model(task, dropout=0.3, checkpoint_activations=True)
-    expected = train_once(copy.deepcopy(model), batch)
-    other = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    assert_same(train_once(other, batch), expected, atol=0, rtol=0)
-
-
 def test_evaluation_is_not_touched(task):
     batch = random_batch(task, LENGTHS)
     plain, switched = (
@@ -99,14 +84,6 @@ def test_the_flags_reach_the_layers(task):
     switched = stacks(make_model(task, checkpoint_activations=True))
     assert all(stack.run_layer is not None for stack in switched)
     assert all(stack.run_layer is None for stack in stacks(make_model(task)))
-
-
-def test_a_configuration_of_before_the_switches(task):
-    cfg = OmegaConf.structured(VaswaniTransformerConfig(**SIZES))
-    old = OmegaConf.create({k: v for k, v in cfg.items() if k not in SWITCHES})
-    model = VaswaniTransformer.build_model(old, task)
-    assert all(stack.run_layer is None for stack in stacks(model))
-    assert not SWITCHES & set(old)  # the caller's own stays as it is
 
 
 @pytest.mark.slow

@@ -101,14 +101,6 @@ def test_torchruns_variables_decide(monkeypatch, asked):
     assert (cfg.distributed_world_size, cfg.distributed_rank, cfg.device_id) == (4, 3, 1)
 
 
-def test_without_torchrun_one_worker_stays_one(monkeypatch):
-    for name in distribution.TORCHRUN_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    cfg = training()
-    distributed_utils.infer_init_method(cfg)
-    assert cfg == training()
-
-
 @pytest.mark.parametrize(
     ("changes", "ranks"),
     [

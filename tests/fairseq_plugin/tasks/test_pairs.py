@@ -98,10 +98,6 @@ def test_batches_of_pairs_are_fairseqs(found, left, left_target, feeding, transl
     assert_same(batch, language_pair_dataset.collate(samples, PAD, EOS, pad_to_length=to, **flags))
 
 
-def test_no_pairs_are_no_batch(files):
-    assert make_pairs(*files).collater([]) == {}
-
-
 @pytest.fixture(scope="module", params=[np.uint16, np.int32])
 def files(request, tmp_path_factory):
     """Sources and targets in mapped files; numbers of the kind that fairseq-preprocess chooses."""
@@ -289,13 +285,6 @@ def test_a_seed_decides_on_the_order_of_equal_pairs():
     assert orders[0] == orders[1] != orders[2]
     fixed = make_dataset(shuffle=False)
     assert fixed.ordered_indices().tolist() == fixed.ordered_indices().tolist()
-
-
-def test_sources_alone_are_fairseqs():
-    words, sizes = make_dictionary(3), [3, 1, 2]
-    source = [torch.full((size,), 5) for size in sizes]
-    dataset = SentencePairs(LanguagePairDataset(source, sizes, words), by_longer_side=True)
-    assert dataset.ordered_indices().tolist() == [1, 2, 0]
 
 
 def translation_task(data, *flags):
