@@ -27,11 +27,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the table.
 
     Raises:
-        UserError: --vocab is too small for the special tokens and one word, or there is no
-            architecture of the name.
+        UserError: --vocab is out of range, or there is no architecture of the name.
     """
-    if args.vocab < 5:
-        raise UserError(f"--vocab {args.vocab}: must be at least 5, four special tokens and a word")
+    if not 5 <= args.vocab <= 10**9:
+        raise UserError(
+            f"--vocab {args.vocab}: must be at least 5, four special tokens and a word, and at most"
+            " a billion"
+        )
     found = [
         (family, [row for row in family.rows if args.name in (None, row.name)])
         for family in FAMILIES
