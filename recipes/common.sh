@@ -11,7 +11,9 @@
 # was cut off runs again, and fairseq-train goes on from its last checkpoint by itself.
 set -euo pipefail
 unset CDPATH # with it, cd may print the folder
-export LC_ALL=C.UTF-8
+export LC_ALL=C PYTHONUTF8=1
+# Threads that wait must not spin: beside other work two spinning ones train at a tenth of the speed.
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 
 usage() { # the comment on top of the recipe, and the options of all
   awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
@@ -22,6 +24,7 @@ Options of every recipe:
   --data DIR       a folder that has the corpus already
   --scale tiny     a few sentences and updates: does everything run? The scores mean nothing
   --from STEP, --until STEP   do STEP and all that follow again; end after STEP
+  --continue N     a finished training goes on until N updates in all; what follows is done again
   --dry-run        print the commands, run nothing
   --cpu | --gpus N     train on the CPU, or on N GPUs (default: one, where there is one)
   --nodes N --node-rank R --master HOST:PORT   of N machines that share WORK, this is number R;
@@ -34,12 +37,13 @@ say() { printf '%s: %s\n' "$recipe" "$*" >&2; }
 die() { printf '%s: error: %s\n' "$recipe" "$*" >&2 && exit 1; }
 is_tiny() { [[ $scale == tiny ]]; }
 or_tiny() { if is_tiny; then echo "$2"; else echo "$1"; fi; } # FULL TINY: a value by --scale
+toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
 
 begin() { # ARGUMENT...: reads the options, makes the environment, takes the folder
-  local _name _given
+  local _name _given _own=" work data scale from until continue gpus nodes node_rank master ${options-} "
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   toy=$root/data-prep/toy prep=$root/data-prep plugin=$root/vaswani_plugin
-  work=$root/work/$recipe data='' scale=full from='' until='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
+  work=$root/work/$recipe data='' scale=full from='' until='' continue='' dry_run='' gpus='' nodes=1 node_rank=0 master=''
   extra=() device=() current=''
   while (($#)); do
     case $1 in
@@ -49,27 +53,31 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
       --) shift && extra=("$@") && break ;;
     esac
     _name=${1#--} && _name=${_name//-/_}
-    [[ $1 == --[a-z]* && " work data scale from until gpus nodes node_rank master ${options-} " == *" $_name "* ]] ||
-      die "$1: no option of this recipe (see --help; flags of fairseq-train come after --)"
+    [[ $1 == --[a-z]* && $_own == *" $_name "* ]] || die "$1: no option of this recipe (see --help; flags of fairseq-train come after --)"
     (($# > 1)) || die "$1: needs a value"
     printf -v "$_name" %s "$2" && shift 2
     while (($#)) && [[ $1 != --* ]]; do printf -v "$_name" '%s\n%s' "${!_name}" "$1" && shift; done # --train FILE FILE
   done
   [[ $scale == full || $scale == tiny ]] || die "--scale $scale: must be tiny or full"
   [[ -z $data || -d $data ]] || die "--data $data: no such folder"
+  for _name in ${arch-} $(printf '%s\n' ${extra[@]+"${extra[@]}"} | awk 'arch { print } { arch = $0 == "--arch" }'); do
+    grep -q "\"$_name\"" "$plugin/model/architectures.py" || die "--arch $_name: no such architecture; \`vaswani archs\` lists them"
+  done
   if [[ -n $data ]]; then data=$(cd -- "$data" && pwd -P); fi
   if [[ $work != /* ]]; then work=$PWD/$work; fi
   gpus=${gpus:-$({ nvidia-smi -L 2>/dev/null || true; } | awk '/^GPU/ { n = 1 } END { print n + 0 }')}
-  [[ $gpus$nodes$node_rank =~ ^[0-9]+$ ]] || die "--gpus, --nodes, --node-rank: must be numbers"
+  [[ $gpus$nodes$node_rank${continue:-0} =~ ^[0-9]+$ ]] || die "--gpus, --nodes, --node-rank, --continue: must be numbers"
   ((nodes == 1)) || [[ $master == *:* ]] || die "--nodes $nodes: needs --master HOST:PORT, the address of node 0"
   workers=$((nodes * (gpus > 0 ? gpus : 1)))
   if ((gpus == 0)); then device=(--cpu); fi
+  if [[ -n $continue ]]; then from=train; fi
   if [[ -n $dry_run ]]; then return; fi
   # shellcheck source=recipes/lib/env.sh
   source "$root/recipes/lib/env.sh"
   exec 3>&2
   mkdir -p "$work/.steps" "$work/logs" || die "--work $work: cannot be made"
   trap ended EXIT
+  trap 'exit 130' INT
   if ((node_rank > 0)); then return; fi
   if command -v flock >/dev/null; then
     exec 8>>"$work/.lock"
@@ -83,10 +91,11 @@ begin() { # ARGUMENT...: reads the options, makes the environment, takes the fol
   printf '%s\n' "$_given" >"$work/.options"
 }
 
-ended() { # says where a step failed, and why
+ended() { # says where a step failed or was stopped, and why
   local status=$?
   if [[ -z $current ]]; then return; fi
-  tail -n 3 "$log" >&3
+  if ((status == 130)); then say "stopped in step $current; the same command goes on there" 2>&3 && return; fi
+  tail -n 3 "$log" | cut -c 1-300 >&3
   say "error: step $current ended with exit code $status (all it said: $log); the same command goes on there" 2>&3
 }
 
@@ -105,7 +114,7 @@ step() { # NAME COMMAND...: does it once
   done
   if [[ ! -f $stamp ]]; then
     say "$name"
-    if [[ -f $stamp.begun ]]; then is_new=''; else is_new=1; fi
+    if [[ -f $stamp.begun || -n $continue ]]; then is_new=''; else is_new=1; fi
     current=$name
     if ((node_rank == 0)); then printf '%s\n' "$key" >"$stamp.begun"; fi
     "$@" >>"$log" 2>&1
@@ -141,8 +150,6 @@ download() { # URL: into WORK/download; its sum must be that of SHA256SUMS, or o
   grep -qsx "$sum  ${1##*/}" "$root/recipes/SHA256SUMS" "$folder/SHA256SUMS" || die "$file is not the published file: delete it"
 }
 
-toy_pair() { if [[ $pair == *fr* ]]; then echo en-fr; else echo en-de; fi; }
-
 raw() { # FOLDER TRAIN VALID TEST: the text, as WORK/raw/{train,valid,test}.LANGUAGE
   local language
   for language in "${pair%-*}" "${pair#*-}"; do
@@ -174,13 +181,17 @@ binarize() { # FOLDER FLAG...: FOLDER/{train,valid,test} as fairseq-preprocess b
 }
 
 train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its log is WORK/logs/train.log
-  local each=$((gpus > 0 ? gpus : 1)) tiny=() command
-  if is_tiny; then tiny=(--max-update 20 --max-tokens 2048 --update-freq 1); fi
-  if is_tiny && [[ $* != *--lr-scheduler* ]]; then tiny+=(--warmup-updates 10); fi
+  local each=$((gpus > 0 ? gpus : 1)) more=() command
+  if is_tiny; then more=(--max-update 20 --max-tokens 2048 --update-freq 1); fi
+  if is_tiny && [[ $* != *--lr-scheduler* ]]; then more+=(--warmup-updates 10); fi
+  more+=(${extra[@]+"${extra[@]}"})
+  if [[ -n $continue ]]; then more+=(--max-update "$continue"); fi
   if ((node_rank == 0)) && [[ -n $is_new && -d $work/checkpoints ]]; then mv "$work/checkpoints" "$work/checkpoints.$(date +%s)"; fi
   command=(fairseq-train "$work/data-bin" --user-dir "$plugin" --save-dir "$work/checkpoints"
-    --no-progress-bar --log-format json --log-interval 10 ${device[@]+"${device[@]}"} "$@"
-    ${tiny[@]+"${tiny[@]}"} ${extra[@]+"${extra[@]}"})
+    --no-progress-bar --log-format json --log-interval 10 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"})
+  if ((gpus == 0)) && [[ " ${command[*]} " =~ \ --distributed-world-size[=\ ]([1-9][0-9]*) ]]; then # they share the cores
+    export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((($(getconf _NPROCESSORS_ONLN) - 1) / BASH_REMATCH[1] + 1))}"
+  fi
   # Freed blocks of 4 MiB and more go back to the system at once; holes would take half as much again.
   if [[ " ${command[*]} " == *" --checkpoint-activations "* ]]; then
     export GLIBC_TUNABLES=$GLIBC_TUNABLES:glibc.malloc.mmap_threshold=4194304
@@ -191,7 +202,7 @@ train() { # FLAG...: fairseq-train on WORK/data-bin, here or on all nodes; its l
   elif ((each > 1)); then
     command+=(--distributed-world-size "$each")
   fi
-  "${command[@]}" | python "$root/recipes/progress.py" 2>&3 3>&-
+  "${command[@]}" | python "$root/recipes/lib/steps.py" progress 2>&3 3>&-
 }
 
 translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, in its order
@@ -201,14 +212,10 @@ translate() { # FLAG...: the test set by WORK/averaged.pt, into WORK/test.tok, i
 }
 
 score() { # MODEL FLAG...: WORK/test.tok as running text, by Moses' rules or a model of word pieces
-  local model=$1
-  shift
-  if [[ $model == moses ]]; then
-    to "$work/test.out" python "$prep/normalize_tokenize.py" --language "${pair#*-}" --detokenize --input "$work/test.tok"
-  else
-    to "$work/test.out" python "$prep/wordpiece.py" undo --model "$model" --input "$work/test.tok"
-  fi
-  to "$work/bleu.json" vaswani bleu --format json --hypothesis "$work/test.out" --reference "$work/raw/test.${pair#*-}" "$@"
+  local undo=(wordpiece.py undo --model "$1")
+  if [[ $1 == moses ]]; then undo=(normalize_tokenize.py --language "${pair#*-}" --detokenize); fi
+  to "$work/test.out" python "$prep/${undo[0]}" "${undo[@]:1}" --input "$work/test.tok"
+  to "$work/bleu.json" vaswani bleu --format json --hypothesis "$work/test.out" --reference "$work/raw/test.${pair#*-}" "${@:2}"
 }
 
 bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are preprocessing.json's
@@ -219,6 +226,6 @@ bundle() { # KEY=VALUE...: WORK/model, all that inference needs; the keys are pr
 finish() { # TITLE FILE...: WORK/result.json of the scores in these files, and a line for people
   [[ -z $from || $from == , ]] || die "--from $from: no such step"
   if [[ -n $dry_run ]] || ((node_rank > 0)); then return; fi
-  python "$root/recipes/result.py" "$work" "$recipe" "$@"
+  python "$root/recipes/lib/steps.py" finish "$work" "$recipe" "$@"
   if [[ -d $work/model ]]; then vaswani card --model "$work/model" --result "$work/result.json" >/dev/null; fi
 }

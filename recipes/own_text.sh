@@ -2,14 +2,12 @@
 # Trains on text of your own: any two languages in any script. docs/tutorials/own-text.md explains it.
 #
 #   bash recipes/own_text.sh --train a.de a.hsb
+#   bash recipes/own_text.sh --train a.de a.hsb -- --d-model 256 --d-ff 1024
 #   bash recipes/own_text.sh --train pairs.tsv.gz --pair de-hsb --test test.tsv --work work/hsb
 #   bash recipes/own_text.sh --train new.de new.hsb --init-from work/hsb/model --work work/hsb-law
 #
-# It checks and cleans the text, splits it into training, validation and test set, learns word pieces
-# of the raw text, and trains until the validation loss stops falling; WORK/corpus.json says what was
-# dropped and why. (A language model of one text: recipes/lm.sh --corpus text.)
-# Batch and training, by the number of training pairs (x 8 batches an update in the last row, fewer
-# on several GPUs); the 5 best states are averaged:
+# Trains until the validation loss stops falling; WORK/corpus.json says what was dropped and why.
+# Batch and training by the number of training pairs; the 5 best states are averaged:
 #   pairs        pieces   architecture     dropout  max-tokens  warm-up  peak rate  at most
 #   to 10,000     1,000   vaswani_tiny     0.3      2,048         400    2.5e-3      5,000 updates
 #   to 100,000    4,000   vaswani_tiny     0.3      4,096       1,000    3.5e-3     20,000
@@ -22,29 +20,26 @@
 #   --valid, --test FILE [FILE]   the same (default: a part of the training text)
 #   --pair SRC-TGT          languages (default: the endings of the file names)
 #   --init-from BUNDLE      fine-tune this model, with its pieces and a lower rate (peak 5e-4)
-
 # shellcheck disable=SC2034 # read by their names
 recipe=own_text train='' valid='' test='' pair='' init_from='' options='train valid test pair init_from'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
 [[ -n $train ]] || die "--train: give the training text (see --help)"
-
-arguments=()
+files=()
 for name in train valid test; do
-  if [[ -z ${!name} ]]; then continue; fi
-  arguments+=("--$name")
+  if [[ -n ${!name} ]]; then files+=("--$name"); fi
   while IFS= read -r file; do
+    if [[ -z $file ]]; then continue; fi
     [[ -f $file ]] || die "--$name $file: no such file"
-    arguments+=("$file")
-    if [[ -z $pair || $pair == *- ]]; then file=${file%.gz} && pair+=${file##*.}$([[ $pair == *- ]] || echo -); fi
+    files+=("$file") file=${file%.gz}
+    if [[ -z $pair ]]; then pair=${file##*.}-; elif [[ $pair == *- ]]; then pair+=${file##*.}; fi
   done <<<"${!name}"
 done
 [[ $pair =~ ^[a-zA-Z]+-[a-zA-Z]+$ ]] || die "--pair SRC-TGT: name the languages"
 
-step clean python "$prep/own_text.py" --pair "$pair" "${arguments[@]}" --output "$work/raw" --report "$work/corpus.json"
-pairs=0
-if [[ -z $dry_run ]]; then pairs=$(wc -l <"$work/raw/train.${pair%-*}"); fi
+step clean python "$prep/own_text.py" --pair "$pair" "${files[@]}" --output "$work/raw" --report "$work/corpus.json"
+if [[ -n $dry_run ]]; then pairs=0; else pairs=$(wc -l <"$work/raw/train.${pair%-*}"); fi
 if ((pairs <= 10000)); then
   pieces=1000 interval=100 training=(--arch vaswani_tiny --dropout .3 --max-tokens 2048 --warmup-updates 400 --lr-factor .5657 --max-update 5000)
 elif ((pairs <= 100000)); then
@@ -59,7 +54,7 @@ if [[ -n $init_from ]]; then
   [[ -f $init_from/sentencepiece.model ]] || die "--init-from $init_from: no bundle of this recipe"
   model=$init_from/sentencepiece.model dictionary=$init_from/dict.${pair%-*}.txt patience=5 interval=25
   training+=(--warmup-updates 100 --lr-factor .06 --max-update 2000 --finetune-from-model "$init_from/model.pt" --arch)
-  while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/bundle_flags.py" "$init_from")
+  while IFS= read -r word; do training+=("$word"); done < <(python "$root/recipes/lib/steps.py" flags "$init_from")
 else
   if is_tiny; then training+=(--arch vaswani_debug); fi
   step learn python "$prep/wordpiece.py" learn --at-most --size "$(or_tiny $pieces 400)" --output "$model" \

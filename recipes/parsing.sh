@@ -10,42 +10,35 @@
 # tests), or train, valid and test, each .mrg, .ptb, .trees or .clean, plain or .gz.
 # Batch: 4,096 tokens of the longer side, the symbols; on CRAFT (16,827 trees) about 350 updates an
 # epoch. Peak rate 1.86e-3 = lr-factor 1 x 192^-0.5 x 1500^-0.5. The last 5 states are averaged.
-# The paper trains vaswani_parser (4 layers, d_model 1024) with 16,000 tokens for the Journal alone,
-# 32,000 with 17M sentences that other parsers parsed; dropout, rate and beam were chosen on section
-# 22; beam 21, alpha 0.3, output at most input + 300. It does not print the number of updates, nor how
-# it wrote trees as sequences: here words are BPE subwords, the symbol of a word is its tag, and closing
-# brackets have labels. vaswani_parser_guided (ours) also gives the decoder the next word.
+# The paper trains vaswani_parser with 16,000 tokens for the Journal alone, 32,000 with 17M sentences
+# that other parsers parsed; beam 21, alpha 0.3, output at most input + 300. It does not print how many
+# updates. vaswani_parser_guided (ours) also gives the decoder the next word.
 # Expected on section 23: F1 91.3 for the Journal alone, 92.7 with the parsed sentences.
 #
 # Options of this recipe:
-#   --setting paper     that of section 6.3; set the number of updates, which the paper does not print
+#   --setting paper     that of section 6.3; give the number of updates, such as -- --max-update 50000
 #   --arch NAME         vaswani_parser_tiny (default), vaswani_parser_guided, vaswani_parser
 #   --also FILE         trees that a parser made, as additional training data
 recipe=parsing setting=small arch='' also='' options='setting arch also' pair=words-symbols
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"
-default=vaswani_parser_tiny operations=8000 interval=500
+usual=vaswani_parser_tiny operations=8000 interval=500
 training=(--max-tokens 4096 --max-update 10000 --warmup-updates 1500)
 if [[ $setting == paper ]]; then
-  default=vaswani_parser operations=$([[ -n $also ]] && echo 32000 || echo 16000) interval=1500
+  usual=vaswani_parser operations=$([[ -n $also ]] && echo 32000 || echo 16000) interval=1500
   training=(--max-tokens 4096 --update-freq $((8 / workers)) --warmup-updates 4000)
 elif [[ $setting != small ]]; then
   die "--setting $setting: must be paper, or left out"
 fi
-arch=${arch:-$(or_tiny "$default" vaswani_parser_debug)}
 
-treebank_file() { # FOLDER SPLIT
-  local file
-  for file in "$1/$2".{mrg,ptb,trees,clean}{.gz,}; do if [[ -f $file ]]; then echo "$file" && return; fi; done
-  die "$1: no $2.mrg, .ptb, .trees or .clean in it, plain or .gz"
-}
-if [[ -n $data && -d $(find "$data" -type d -path '*/23' -print -quit) ]]; then
+if [[ -n $data && -d $(find "$data" -type d -path '*/23' | sed -n 1p) ]]; then
   step trees python "$prep/trees.py" split "$data" --output "$work/raw"
 else
   if [[ -z $data ]]; then data=$toy/trees; fi
   for split in train valid test; do
-    file=$(treebank_file "$data" "$split")
+    for file in "$data/$split".{mrg,ptb,trees,clean}{.gz,}; do if [[ -f $file ]]; then break; fi; done
+    [[ -f $file ]] || die "$data: no $split.mrg, .ptb, .trees or .clean in it, plain or .gz"
     step "clean-$split" python "$prep/trees.py" clean "$file" --output "$work/clean/$split.trees"
     step "trees-$split" to "$work/raw/$split.trees" text "$work/clean/$split.trees"
   done
@@ -57,7 +50,7 @@ if [[ -n $also ]]; then
 fi
 step code python "$prep/code_trees.py" --coding bpe --operations "$(or_tiny "$operations" 400)" ${more[@]+"${more[@]}"} \
   --train "$work/raw/train.trees" --valid "$work/raw/valid.trees" --test "$work/raw/test.trees" --output "$work/data-bin"
-step train train --task vaswani_parsing --source-lang words --target-lang symbols --arch "$arch" "${training[@]}" \
+step train train --task vaswani_parsing --source-lang words --target-lang symbols --arch "${arch:-$(or_tiny "$usual" vaswani_parser_debug)}" "${training[@]}" \
   --validate-interval 1000000 --no-epoch-checkpoints --save-interval-updates "$(or_tiny $interval 4)" --keep-interval-updates 5
 step average vaswani average --inputs "$work/checkpoints" --last-updates "$(or_tiny 5 2)" --output "$work/averaged.pt"
 step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$work/data-bin" \
@@ -65,6 +58,6 @@ step bundle python "$prep/bundle.py" --model "$work/averaged.pt" --data-bin "$wo
 step words python "$prep/trees.py" linearize "$work/raw/test.trees" --source "$work/test.words" --target "$work/test.symbols"
 step parse vaswani parse --model "$work/model" ${device[@]+"${device[@]}"} --output "$work/test.parsed" "$work/test.words"
 step parse-freely vaswani parse --model "$work/model" --unconstrained ${device[@]+"${device[@]}"} --output "$work/test.free" "$work/test.words"
-step score to "$work/f1.json" python "$root/recipes/parsing_scores.py" --train "$work/raw/train.trees" \
+step score to "$work/f1.json" python "$root/recipes/lib/parsing_scores.py" --train "$work/raw/train.trees" \
   --gold "$work/raw/test.trees" --parsed "$work/test.parsed" --unconstrained "$work/test.free" --tagged "$work/test.tagged"
 finish "parsing, test" "f1=$work/f1.json"

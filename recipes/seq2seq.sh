@@ -12,13 +12,13 @@
 # Expected on WMT14 EN-FR, newstest2014: one LSTM 26.17 forwards, 30.59 backwards, ensemble of five
 # 34.81; rescoring the baseline's (33.30) lists of 1,000: 35.61, 35.85, 36.5; oracle about 45.
 #
-# Options of this recipe:
-#   --pair en-fr            languages
+# Options of this recipe (--pair en-fr: languages):
 #   --arch NAME             vaswani_seq2seq_lstm (default), vaswani_seq2seq_lstm_tiny
 #   --source-rows, --target-rows N   words of the dictionaries (160,000 and 80,000)
 #   --seeds "1 2"           of the models that read the source backwards (1 2 3 4 5)
 #   --nbest DIR             DIR/valid.nbest and DIR/test.nbest in Moses' format, of WORK/tok's sentences
-recipe=seq2seq pair=en-fr arch=vaswani_seq2seq_lstm source_rows=160000 target_rows=80000 seeds='' nbest='' options='pair arch source_rows target_rows seeds nbest'
+recipe=seq2seq pair=en-fr arch=vaswani_seq2seq_lstm source_rows=160000 target_rows=80000 seeds='' nbest=''
+options='pair arch source_rows target_rows seeds nbest'
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 begin "$@"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / p) for p in ("", "data-prep", "tests/support", "tests/reference")]
-sys.path.append(str(ROOT / "recipes"))
+sys.path.append(str(ROOT / "recipes" / "lib"))
 
 import torch  # noqa: E402
 

