@@ -83,23 +83,27 @@ def whole_processes(args: argparse.Namespace) -> dict[str, list[object]]:
         commands["vaswani translate"] = [*translate, "--model", args.bundle]
         if processor.has_bfloat16() or args.gpu:
             commands["vaswani translate, bf16"] = [*translate, "--model", args.bundle, "--bf16"]
-        exported = args.work / "bundle-ctranslate2"
-        commands["vaswani translate, CTranslate2"] = [*translate, "--model", exported]
+        exported = [*translate, "--model", args.work / "ctranslate2"]
+        commands["vaswani translate, CTranslate2"] = exported
     return commands
 
 
 def export(args: argparse.Namespace) -> None:
-    """Our model for stock fairseq and for CTranslate2; the bundle for CTranslate2."""
-    command = [BIN / "vaswani", "export", "--model", args.model]
+    """Our model for stock fairseq, and a bundle of it for CTranslate2."""
+    command = [BIN / "vaswani", "export", "--model"]
     stock = ["--to", "fairseq", "--output", args.work / "stock.pt", "--allow-layer-norm-eps"]
-    measure([*command, *stock])
-    for name in ("ctranslate2", "bundle-ctranslate2"):
+    measure([*command, args.model, *stock])
+    for name in ("plain", "ctranslate2"):
         shutil.rmtree(args.work / name, ignore_errors=True)  # of an earlier run
-    to = ["--to", "ctranslate2", "--output"]
-    measure([*command, *to, args.work / "ctranslate2", "--data-bin", args.data_bin])
-    if args.bundle:
-        output = args.work / "bundle-ctranslate2"
-        measure([BIN / "vaswani", "export", "--model", args.bundle, *to, output])
+    if not args.bundle:
+        pair = next(args.data_bin.glob("*-*.*.idx")).name.split(".")[1]
+        make = [sys.executable, ROOT / "data-prep" / "bundle.py", "--model", args.model, "--pair"]
+        make += [pair, "--data-bin", args.data_bin, "--output", args.work / "plain", "beam=4"]
+        no_text = ("lowercase", "normalize_punctuation", "aggressive_dash_splits")
+        make += ["tokenizer=none", "subwords=none", *(f"{name}=false" for name in no_text)]
+        measure(make)
+    bundle = args.bundle or args.work / "plain"
+    measure([*command, bundle, "--to", "ctranslate2", "--output", args.work / "ctranslate2"])
 
 
 def stock_search(args: argparse.Namespace) -> Decode:
