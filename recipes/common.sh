@@ -130,12 +130,12 @@ to() { # FILE COMMAND...: its output goes to FILE, which appears when it is whol
   mv "$1.part" "$1"
 }
 
-text() { # FILE: plain or .gz; with --scale tiny its first 300 lines
+text() { # FILE: plain or .gz; with --scale tiny its first 120 lines
   local file=$1
   if [[ ! -f $file ]]; then file=$file.gz; fi
   [[ -f $file ]] || die "$1: no such file, plain or .gz"
   if [[ $file == *.gz ]]; then gzip -dc -- "$file"; else cat -- "$file"; fi |
-    awk -v most="$(or_tiny 0 300)" 'most == 0 || NR <= most'
+    awk -v most="$(or_tiny 0 120)" 'most == 0 || NR <= most'
 }
 
 download() { # URL: into WORK/download; its sum must be that of SHA256SUMS, or of the first download
