@@ -14,15 +14,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vaswani_plugin.errors import UserError
-from vaswani_plugin.model.architectures import FAMILIES
-from vaswani_plugin.model.build import (
+from vaswani_plugin.model.ancestors import (
     Rows,
-    build,
-    build_language_model,
     build_one_layer,
     build_recurrent,
     build_recurrent_language_model,
 )
+from vaswani_plugin.model.architectures import FAMILIES
+from vaswani_plugin.model.build import build, build_language_model
 from vaswani_plugin.model.configuration import (
     CONFIGURATIONS,
     OneLayerConfiguration,

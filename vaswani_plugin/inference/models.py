@@ -28,13 +28,7 @@ from vaswani_plugin.inference.bundle import (
 from vaswani_plugin.inference.checkpoints import Checkpoint, load_checkpoint, untrusted
 from vaswani_plugin.model.acceleration import accelerated
 from vaswani_plugin.model.architectures import names_of
-from vaswani_plugin.model.build import (
-    build,
-    build_language_model,
-    build_one_layer,
-    build_recurrent,
-    build_recurrent_language_model,
-)
+from vaswani_plugin.model.build import build, build_language_model
 from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
     Configuration,
@@ -43,7 +37,6 @@ from vaswani_plugin.model.configuration import (
     RecurrentLanguageModelConfiguration,
     Seq2SeqConfiguration,
 )
-from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
 from vaswani_plugin.modules.transformer import EncoderDecoder
 from vaswani_plugin.text.dictionary import (
     TEXT_DICTIONARY,
@@ -62,6 +55,7 @@ from vaswani_plugin.text.settings import (
 )
 
 if TYPE_CHECKING:
+    from vaswani_plugin.modules.recurrent import RecurrentEncoderDecoder
     from vaswani_plugin.search.text_models import TextModel
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -97,7 +91,7 @@ class Loaded(NamedTuple):
 class LoadedRecurrent(NamedTuple):
     """The same of a recurrent model."""
 
-    model: RecurrentEncoderDecoder
+    model: "RecurrentEncoderDecoder"
     sizes: RecurrentConfiguration
     source: Dictionary
     target: Dictionary
@@ -162,6 +156,8 @@ def _encoder_decoder(
     if family == TRANSFORMER:
         parts = read_parts(state, folder, languages)
         return Loaded(make_transformer(*parts, state["model"], path), *parts)
+    from vaswani_plugin.model.ancestors import build_recurrent  # translating mostly needs none
+
     sizes = RECURRENT[family].from_checkpoint(state["cfg"]["model"], state["cfg"]["task"])
     source, target = _load_dictionaries(state, folder, languages)
     model = with_weights(lambda: build_recurrent(sizes, source, target), state["model"], path)
@@ -382,6 +378,8 @@ def _text_builder(
 
     The number of positions is --max-target-positions, else the length of a training sample.
     """
+    from vaswani_plugin.model.ancestors import build_one_layer, build_recurrent_language_model
+
     positions = options.get("max_target_positions") or task.tokens_per_sample
     if family == "vaswani_lm_lstm":
         recurrent = RecurrentLanguageModelConfiguration.from_checkpoint(options, {})

@@ -1,45 +1,24 @@
-"""Builds models: configuration in, `modules` out.
+"""Builds Transformers: configuration in, `modules` out. `ancestors.py` builds the other models.
 
 What draws random numbers is built in one fixed order, so that a seed gives the same weights.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from vaswani_plugin.errors import UserError, value_errors_as_user_errors
-from vaswani_plugin.model.configuration import (
-    CONFIGURATIONS,
-    AttentionLSTMConfiguration,
-    Configuration,
-    OneLayerConfiguration,
-    RecurrentConfiguration,
-    RecurrentLanguageModelConfiguration,
-    Seq2SeqConfiguration,
-    head_sizes,
-)
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.model.configuration import Configuration, head_sizes
 from vaswani_plugin.modules.attention import MultiHeadAttention
 from vaswani_plugin.modules.embedding import Embedding
 from vaswani_plugin.modules.feed_forward import FeedForward
 from vaswani_plugin.modules.language_model import LanguageModel
 from vaswani_plugin.modules.layers import AddNorm, DecoderLayer, EncoderLayer
-from vaswani_plugin.modules.one_layer import OneLayer, OneLayerLanguageModel
 from vaswani_plugin.modules.parser import NextWord
 from vaswani_plugin.modules.positions import LearnedPositions, SinusoidalPositions, sinusoids
-from vaswani_plugin.modules.recurrent import (
-    AdditiveAttention,
-    DotAttention,
-    MeanContext,
-    RecurrentDecoder,
-    RecurrentEncoder,
-    RecurrentEncoderDecoder,
-    SourceReader,
-    TargetReader,
-)
-from vaswani_plugin.modules.recurrent_language_model import Dropouts, RecurrentLanguageModel
 from vaswani_plugin.modules.transformer import Decoder, Encoder, EncoderDecoder
 
 Matrix = TypeVar("Matrix", bound=nn.Module)
@@ -49,16 +28,6 @@ Words = tuple[Tensor, Tensor]
 
 FAIRSEQ_FIRST_POSITION = 2
 """fairseq numbers positions from padding_idx + 1, which is 2 with its dictionaries."""
-
-DROPOUTS = ("dropout", "hidden_dropout", "input_dropout", "word_dropout", "weight_dropout")
-"""Fields of the LSTM language model's configuration, in the order of `Dropouts`."""
-ATTENTIONS = {
-    "dot": DotAttention,
-    "scaled-dot": partial(DotAttention, scaled=True),
-    "additive": AdditiveAttention,
-    "mean": MeanContext,
-}
-"""Attention by the value of --attention; with "none" the decoder has the final states only."""
 
 
 class SizedDictionary(Protocol):
@@ -72,21 +41,6 @@ class SizedDictionary(Protocol):
 
     def eos(self) -> int:
         """Number of the end of sentence."""
-
-
-class Rows(int):
-    """The size of a dictionary, in place of the dictionary."""
-
-    def __len__(self) -> int:
-        return self
-
-    def pad(self) -> int:
-        """fairseq's number of the padding symbol."""
-        return 1
-
-    def eos(self) -> int:
-        """fairseq's number of the end of sentence."""
-        return 2
 
 
 def build(
@@ -148,117 +102,6 @@ def build_language_model(
     layers = (encoder_layer(cfg) for _ in range(cfg.decoder_layers))
     model = kind(embedding, positions, layers, dropout=cfg.dropout, window=cfg.attention_window)
     return _initialize(cfg, model)
-
-
-def build_one_layer(
-    cfg: OneLayerConfiguration,
-    dictionary: SizedDictionary,
-    positions: int,
-    kind: type[OneLayerLanguageModel] = OneLayerLanguageModel,
-) -> OneLayerLanguageModel:
-    """Build the language model of the lecture notes.
-
-    Args:
-        cfg: the configuration.
-        dictionary: of the text.
-        positions: longest text in tokens.
-        kind: class of the model.
-
-    Raises:
-        UserError: sizes don't fit, or the dropout is out of range.
-    """
-    cfg.check_dropouts(("dropout",))
-    embedding = _embedding(cfg, dictionary)
-    with value_errors_as_user_errors():
-        table = SinusoidalPositions(positions, cfg.d_model)
-        layer = OneLayer(cfg.d_model, cfg.d_hidden, cfg.d_ff, projections=not cfg.no_projections)
-    return kind(embedding, table, layer, cfg.dropout)
-
-
-def build_recurrent_language_model(
-    cfg: RecurrentLanguageModelConfiguration,
-    dictionary: SizedDictionary,
-    kind: type[RecurrentLanguageModel] = RecurrentLanguageModel,
-) -> RecurrentLanguageModel:
-    """Build the LSTM language model.
-
-    Raises:
-        UserError: a size or a dropout is out of range.
-    """
-    cfg.check_dropouts(DROPOUTS)
-    dropouts = Dropouts(*(getattr(cfg, name) for name in DROPOUTS))
-    with value_errors_as_user_errors():
-        sizes = cfg.d_model, cfg.units, cfg.layers
-        return kind(len(dictionary), dictionary.pad(), *sizes, dropouts)
-
-
-def build_recurrent(
-    cfg: RecurrentConfiguration,
-    source: SizedDictionary,
-    target: SizedDictionary,
-    encoder: type[SourceReader] = SourceReader,
-    decoder: type[TargetReader] = TargetReader,
-) -> RecurrentEncoderDecoder:
-    """Build the LSTMs of Sutskever et al. (2014), or those with attention to the source.
-
-    Args:
-        cfg: the configuration of one of the two.
-        source, target: dictionaries.
-        encoder, decoder: classes of the two halves.
-
-    Raises:
-        UserError: a size or a dropout is out of range, all embeddings are to be shared and the
-            dictionaries differ, --input-feeding without attention, or a width that can't be halved.
-    """
-    cfg.check()
-
-    def embedding(dictionary: SizedDictionary) -> nn.Embedding:
-        return nn.Embedding(len(dictionary), cfg.d_model, dictionary.pad())
-
-    of_source, *of_target = shared_embeddings(cfg.share_embeddings, source, target, embedding)
-    sizes = cfg.d_model, cfg.layers, cfg.dropout
-    if isinstance(cfg, AttentionLSTMConfiguration):
-        if cfg.attention == "none" and cfg.input_feeding:
-            raise UserError("--input-feeding feeds attention back; --attention none has none")
-        attention = ATTENTIONS[cfg.attention](cfg.d_model) if cfg.attention != "none" else None
-        with value_errors_as_user_errors():
-            reads = RecurrentEncoder(*sizes, both_ways=True)
-        writes = RecurrentDecoder(*sizes, attention, cfg.input_feeding)
-    else:
-        assert isinstance(cfg, Seq2SeqConfiguration)
-        reads = RecurrentEncoder(*sizes, reverse=not cfg.no_reverse_source)
-        writes = RecurrentDecoder(*sizes)
-    return RecurrentEncoderDecoder(
-        encoder(of_source, reads, cfg.dropout), decoder(*of_target, writes, cfg.dropout)
-    )
-
-
-def count_parameters(model: str, changes: Mapping[str, Any], words: tuple[int, int]) -> int:
-    """Count the parameters of a model; a shared matrix counts once. No memory is allocated.
-
-    Args:
-        model: its registered name.
-        changes: values of its configuration that are not the defaults.
-        words: rows of the source's and the target's embedding. If they are equal, both share one
-            dictionary; a language model uses the target's.
-    """
-    cfg = CONFIGURATIONS[model](**changes)
-    source, target = map(Rows, words)
-    with torch.device("meta"):
-        built: nn.Module
-        if isinstance(cfg, RecurrentConfiguration):
-            built = build_recurrent(cfg, source, target)
-        elif isinstance(cfg, OneLayerConfiguration):
-            built = build_one_layer(cfg, target, 512)
-        elif isinstance(cfg, RecurrentLanguageModelConfiguration):
-            built = build_recurrent_language_model(cfg, target)
-        elif model == "vaswani_lm":
-            built = build_language_model(cfg, target)
-        else:
-            flags = (torch.zeros(rows, dtype=torch.bool, device="meta") for rows in words)
-            ends, places = flags
-            built = build(cfg, source, target, (ends, places))
-    return sum(parameter.numel() for parameter in built.parameters())
 
 
 def encoder_layer(cfg: Configuration) -> EncoderLayer:

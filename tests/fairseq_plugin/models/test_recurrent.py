@@ -18,6 +18,7 @@ from vaswani_plugin.fairseq_plugin.criterion import VaswaniLabelSmoothing
 from vaswani_plugin.fairseq_plugin.defaults import report
 from vaswani_plugin.fairseq_plugin.models._common import register_rows
 from vaswani_plugin.fairseq_plugin.models.recurrent import VaswaniAttentionLSTM, VaswaniSeq2SeqLSTM
+from vaswani_plugin.model.ancestors import count_parameters
 from vaswani_plugin.model.architectures import (
     ATTENTION_LSTMS,
     FAMILIES,
@@ -25,7 +26,6 @@ from vaswani_plugin.model.architectures import (
     Architecture,
     row_of,
 )
-from vaswani_plugin.model.build import count_parameters
 
 EXACT = {"atol": 1e-11, "rtol": 0}
 LENGTHS = [(9, 7), (4, 11), (12, 2), (2, 5)]

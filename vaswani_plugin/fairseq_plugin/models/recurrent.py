@@ -31,8 +31,8 @@ from vaswani_plugin.fairseq_plugin.models._common import (
     register_rows,
 )
 from vaswani_plugin.model.acceleration import accelerated
+from vaswani_plugin.model.ancestors import build_recurrent
 from vaswani_plugin.model.architectures import ATTENTION_LSTMS, SEQ2SEQ_LSTMS
-from vaswani_plugin.model.build import build_recurrent
 from vaswani_plugin.model.configuration import (
     AttentionLSTMConfiguration,
     RecurrentConfiguration,
