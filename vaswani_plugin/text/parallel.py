@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from multiprocessing import parent_process
 from typing import Any, TypeVar
@@ -113,15 +114,9 @@ def map_blocks(
         pool.shutdown(cancel_futures=True)
 
 
-class _LineByLine:
-    """Makes a block function of a line function; a class, because workers unpickle it."""
-
-    def __init__(self, factory: Callable[[], Callable[[str], str]]) -> None:
-        self._factory = factory
-
-    def __call__(self) -> Callable[[Block], list[str]]:
-        process = self._factory()
-        return lambda block: [process(line) for line in block.lines()]
+def _line_by_line(factory: Callable[[], Callable[[str], str]]) -> Callable[[Block], list[str]]:
+    process = factory()
+    return lambda block: [process(line) for line in block.lines()]
 
 
 def process_file(
@@ -140,7 +135,7 @@ def process_file(
     """
     count = 0
     with write_atomically(output) as write:
-        for lines in map_blocks(_LineByLine(factory), source, workers):
+        for lines in map_blocks(partial(_line_by_line, factory), source, workers):
             write("\n".join(lines))
             count += len(lines)
         if count == 0:
