@@ -1,6 +1,5 @@
 """bundle.py: the folder is complete or it is none, and never made of files that don't fit."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import bundle
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary as FairseqDictionary
 from toy_bundle import SETTINGS, write_checkpoint, write_data
 
 from tests.support.scripts import assert_one_line_error, run_script
@@ -150,24 +148,6 @@ def test_without_digests_the_rows_are_compared(parts, run, tmp_path):
     (parts / "dict.en.txt").write_text("x 1\n")
     message = run(arguments(parts, tmp_path / "other"))
     assert f"has {rows} rows of source embeddings" in message and "has 5" in message
-
-
-def test_a_symbol_that_the_dictionary_overwrites_has_two_rows(parts, run, tmp_path):
-    """As fairseq numbers it."""
-    path = parts / "dict.de.txt"
-    first = path.read_text().split(" ")[0]
-    with open(path, "a") as stream:
-        stream.write(f"{first} 1 #fairseq:overwrite\n")
-    dictionary = FairseqDictionary.load(str(path))
-    digest = hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
-    state = torch.load(parts / "averaged.pt")
-    state["task_state"]["dictionary_sha256"]["target"] = digest
-    for name in ("decoder.embedding.weight", "decoder.projection.weight"):
-        if name in state["model"]:
-            rows = state["model"][name]
-            state["model"][name] = torch.zeros(len(dictionary), rows.shape[1])
-    torch.save(state, parts / "averaged.pt")
-    assert run(arguments(parts, tmp_path / "model")) is None
 
 
 def test_the_outline_of_fairseqs_own_model(stock_checkpoint):
