@@ -106,12 +106,6 @@ def test_the_full_context_may_be_seen(models, batch, real):
     assert (decoded[0] - models[0](**batch)[0])[real[0]].abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("name", ["return_all_hidden", "token_embedding", "alignment"])
-def test_what_is_misspelled_is_refused(models, batch, name):
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        models[0](**batch, **{name: True})
-
-
 def test_an_incomplete_configuration_is_completed_before_anything_is_built(task):
     from omegaconf import OmegaConf
 
