@@ -18,6 +18,7 @@ sys.path[:0] = [str(ROOT)]
 
 from vaswani_plugin import PUBLIC_NAMES, register  # noqa: E402
 from vaswani_plugin.cli.__main__ import COMMANDS, command_parser, load_command  # noqa: E402
+from vaswani_plugin.cli.command import summary  # noqa: E402
 from vaswani_plugin.model.architectures import FAMILIES  # noqa: E402
 
 WIDTH = "100"
@@ -29,7 +30,7 @@ FIRST = {"Translator", "LanguageModel", "Parser"}
 
 def commands_page() -> str:
     """Makes the page of all commands: what each does, and its `--help`."""
-    rows = [f"| [`vaswani {name}`](#{name}) | {load_command(name).HELP} |" for name in COMMANDS]
+    rows = [f"| [`vaswani {name}`](#{name}) | {summary(load_command(name))} |" for name in COMMANDS]
     parts = ["# Commands", "", "| command | what it does |", "|---|---|", *rows]
     for name in COMMANDS:
         parts += ["", f"## {name}", "", *_fenced(command_parser(name).format_help())]

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.commands import in_fork, run_python
 
 # Examples may take any time: the processes of a run share the cores.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,14 +50,11 @@ def fairseq_environment(**extra: str) -> dict[str, str]:
 def run_module(
     module: str, *args: object, timeout: float = 300, **environment: str
 ) -> subprocess.CompletedProcess:
-    """Run ``python -m module args`` and wait (`timeout` in seconds); the output is text."""
-    return preloaded.run(
-        *("-m", module, *args),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=fairseq_environment(**environment),
-    )
+    """Run ``python -m module args`` (`timeout` in seconds), fairseq's commands in a fork."""
+    options = {"timeout": timeout, "env": fairseq_environment(**environment)}
+    if module.startswith("fairseq_cli"):
+        return in_fork("-m", module, *args, **options)
+    return run_python("-m", module, *args, capture_output=True, text=True, **options)
 
 
 def write_toy_corpus(folder: Path, seed: int = 1) -> None:
@@ -84,7 +82,7 @@ def binarize(text: Path, destination: Path) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Chance is the same whenever a test runs, whatever ran before it, in its fixtures, too."""
-    # fairseq sets it for its data loaders; a preloaded process runs nothing with another value.
+    # fairseq sets it for its data loaders.
     os.environ.pop("PYTHONWARNINGS", None)
     random.seed(1)
     if "numpy" in sys.modules:

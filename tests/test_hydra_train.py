@@ -3,18 +3,19 @@
 import os
 from pathlib import Path
 
-import preloaded
 import pytest
 import torch
 from fairseq_flags import PLUGIN
 from toy_language_model import write_data
+
+from tests.support.commands import run_python
 
 UPDATES = 3
 
 
 def run(folder: Path, *command: object) -> str:
     """Train in a process of its own, from the root of the repository; its output."""
-    result = preloaded.run(
+    result = run_python(
         *("-m", *command),
         cwd=PLUGIN.parent,
         capture_output=True,

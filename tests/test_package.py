@@ -10,11 +10,11 @@ import venv
 import zipfile
 from pathlib import Path
 
-import preloaded
 import pytest
 from toy_bundle import write_toy_bundle
 
 from tests.conftest import PLUGIN, REPO, fairseq_environment
+from tests.support.commands import run_python
 
 OUTSIDE = (".git", ".venv", "work", "build", "dist", "__pycache__", "*.egg-info", ".ci", ".github")
 BUILD = "from setuptools import build_meta as b; import sys; print(getattr(b, sys.argv[1])('.'))"
@@ -81,7 +81,7 @@ def test_the_wheel_runs_away_from_the_checkout(wheel, tmp_path):
     place = "import vaswani_plugin; print(vaswani_plugin.__file__)"
     found = call(sys.executable, "-c", place, cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert found.strip() == str(tmp_path / "site" / "vaswani_plugin" / "__init__.py")
-    listing = preloaded.run(
+    listing = run_python(
         *("-m", "vaswani_plugin.cli", "archs"),
         cwd=tmp_path,
         capture_output=True,

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import preloaded
 import pytest
 
 from tests.conftest import PLUGIN, REPO
+from tests.support.commands import run_python
 
 # What the plugin changed in fairseq: its names in the registries, the defaults, and for each
 # function that it wrapped, of fairseq and of torch's unpickler, how many times.
@@ -76,8 +76,8 @@ def run(program: str, folder: Path, imported: str = "fairseq") -> dict:
     script = folder / "program.py"
     script.write_text(program, encoding="utf-8")
     start = {
-        "fairseq": preloaded.run,
-        "torch": preloaded.run_with_torch,
+        "fairseq": run_python,
+        "torch": run_python,
         "nothing": lambda script, **options: subprocess.run([sys.executable, script], **options),
     }[imported]
     done = start(

@@ -7,10 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import preloaded
 import pytest
 
 from tests.conftest import REPO, fairseq_environment
+from tests.support.commands import run_python
 
 CALLER = "vaswani_plugin/model/acceleration.py"
 LINES = (
@@ -47,7 +47,7 @@ def plain_tree(tmp_path_factory) -> Path:
 
 def run(root: Path, *command: object, timeout: float = 600) -> subprocess.CompletedProcess:
     environment = fairseq_environment(PYTHONPATH=f"{root}:{root / 'data-prep'}")
-    done = preloaded.run(
+    done = run_python(
         *command,
         capture_output=True,
         text=True,

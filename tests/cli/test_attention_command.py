@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
 from toy_bundle import load_by_fairseq, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
@@ -99,13 +98,6 @@ def test_a_bundles_weights_are_the_models(unmerged, folder):
         np.testing.assert_allclose(found.weights, whole, atol=1e-6, rtol=0)
 
 
-def test_source_and_target_are_split_by_the_rules_of_their_languages(attend):
-    args = ("--source", "a bird's", "--target", "a bird's", "--words", "--format", "json")
-    found = json.loads(attend(*args)[1])["attention"]["cross"]
-    assert found["keys"] == ["a", "bird", "&apos;s", "</s>"]  # English
-    assert found["queries"] == ["a", "bird", "&apos;", "s", "</s>"]  # German
-
-
 def test_no_fairseq_is_needed_for_our_transformer(folder, attend):
     flags = ["--source", SOURCE, "--target", TARGET, "--format", "json"]
     done = run_without_fairseq("attention", "--model", folder, *flags)
@@ -172,26 +164,6 @@ def test_without_a_target_the_model_translates(attend, folder):
     translated = task.target_dictionary.string(generator.generate([model], sample)[0][0]["tokens"])
     assert found["target"] == bundle.pipeline.decode(translated)
     assert found["attention"]["cross"]["queries"] == [*translated.split(), "</s>"]
-
-
-def test_a_checkpoint_takes_tokens(attend_checkpoint, trained, toy_data_bin, words):
-    source, target = words[:3], words[1:4]
-    args = ["--source", " ".join(source), "--target", " ".join(target), "--format", "json"]
-    code, printed, picture = attend_checkpoint(*args)
-    assert code == 0
-    assert picture.read_bytes().startswith(PNG)
-    found = json.loads(printed.out)["attention"]
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(trained)], arg_overrides={"data": str(toy_data_bin)}
-    )
-    index = task.source_dictionary.index
-    eos = task.source_dictionary.eos()
-    src = torch.tensor([[*map(index, source), eos]])
-    fed = torch.tensor([[eos, *map(index, target)]])
-    expected = model.eval().attention_weights(src, fed)
-    for kind in KINDS:
-        weights = torch.tensor(found[kind]["weights"])
-        torch.testing.assert_close(weights, torch.cat(expected[kind]), atol=1e-6, rtol=0)
 
 
 def test_a_checkpoint_with_codes_splits_words(folder, unmerged, tmp_path, capsys):
@@ -266,12 +238,6 @@ def test_pictures_are_written_by_suffix(attend, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(o.name for o in outputs)
 
 
-def test_the_default_picture_is_in_the_working_directory(attend, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert attend("--source", SOURCE, "--target", TARGET)[0] == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["attention.png"]
-
-
 @pytest.mark.parametrize(
     ("args", "part"),
     [
@@ -311,20 +277,6 @@ def test_bad_input_is_one_line(attend, tmp_path, monkeypatch, args, part):
     assert part in err.splitlines()[-1]
     assert err.splitlines()[-1].startswith("vaswani attention: error: ")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("args", "part"),
-    [
-        (["--source", "x", "--path", "nowhere.pt"], "nowhere.pt does not exist"),
-        (["--source", "x", "--bpe-codes", "no-codes"], "no-codes: No such file"),
-    ],
-)
-def test_a_missing_file_is_one_line(attend_checkpoint, args, part):
-    code, printed, picture = attend_checkpoint(*args)
-    assert code == 1
-    assert part in printed.err.splitlines()[-1]
-    assert not picture.exists()
 
 
 def test_a_stock_model_is_refused(attend_checkpoint, stock_checkpoint):
@@ -386,21 +338,3 @@ def test_a_corpus_without_targets_is_translated_and_printed_as_a_table(attend, t
         (kind, str(layer), str(head)) for kind in KINDS for layer in (1, 2) for head in (1, 2, 3, 4)
     ]
     assert "2 sentences" in out
-
-
-@pytest.mark.parametrize(
-    ("sides", "part"),
-    [
-        (("", ""), "empty"),
-        (("a\nb\n", "a\n"), "line"),
-        (("\n", "\n"), "--corpus holds no sentences"),
-        (("a\n" + "x " * 30 + "\n", "a\nb\n"), "text.en:2: the source has 30 subwords"),
-    ],
-)
-def test_a_bad_corpus_is_one_line(attend, tmp_path, sides, part):
-    files = [tmp_path / "text.en", tmp_path / "text.de"]
-    for path, text in zip(files, sides, strict=True):
-        path.write_text(text, encoding="utf-8")
-    code, _, err = attend("--corpus", *files)
-    assert code == 1
-    assert part in err.splitlines()[-1]

@@ -1,7 +1,5 @@
 """`vaswani average`: which files it takes, its errors, and a result that fairseq loads."""
 
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,40 +132,6 @@ def test_checkpoints_with_a_suffix(
     assert "there are only 0 checkpoints named" in capsys.readouterr().err
 
 
-def test_files_are_averaged_without_a_flag(
-    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    paths = [save("b.pt", 1.0), save("a.pt", 4.0)]
-    output = tmp_path / "out.pt"
-    flags = ["--inputs", *map(str, paths), "--output", str(output), "--format", "json"]
-    assert main(["average", *flags]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown == {"output": str(output), "inputs": [str(path) for path in paths]}
-    assert load_checkpoint(output)["model"]["w"].item() == 2.5
-    assert main(["average", *flags[:-2]]) == 0
-    assert capsys.readouterr().out == f"wrote {output}, the average of 2: b.pt, a.pt\n"
-
-
-@pytest.mark.parametrize(
-    ("flag", "shape"),
-    [
-        ("--last", "checkpointN.pt"),
-        ("--last-updates", "checkpoint_EPOCH_UPDATE.pt"),
-        ("--best", "checkpoint.best_METRIC_VALUE.pt"),
-    ],
-)
-def test_fewer_than_asked(
-    flag: str, shape: str, save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    for name in ("checkpoint1.pt", "checkpoint_1_10.pt", "checkpoint.best_loss_3.pt"):
-        save(name, 1.0)
-    output = tmp_path / "out.pt"
-    error = error_of(capsys, "--inputs", tmp_path / "in", flag, 5, "--output", output)
-    assert f"{flag} 5: there are only 1 checkpoints named {shape}" in error
-    assert ("or give --last-updates" in error) == (flag == "--last")
-    assert not output.exists()
-
-
 def test_wrong_inputs(save: Save, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path, other, output = save("a.pt", 1.0), save("b.pt", 2.0), tmp_path / "out.pt"
     to_output = ("--output", output)
@@ -185,18 +149,6 @@ def test_wrong_inputs(save: Save, tmp_path: Path, capsys: pytest.CaptureFixture)
             main(["average", "--inputs", str(path), "--output", str(output), *flags])
         assert stop.value.code == 2
     assert not output.exists()
-
-
-def test_truncated_checkpoint_is_named_and_the_old_output_stays(
-    save: Save, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    good, cut, output = save("good.pt", 1.0), save("cut.pt", 2.0), tmp_path / "out.pt"
-    cut.write_bytes(cut.read_bytes()[:300])
-    output.write_bytes(b"old")
-    error = error_of(capsys, "--inputs", good, cut, "--output", output)
-    assert f"{cut}: truncated" in error
-    assert output.read_bytes() == b"old"
-    assert sorted(os.listdir(tmp_path)) == ["in", "out.pt"]
 
 
 TRAINING = "--max-tokens 500 --max-epoch 2 --cpu --num-workers 0 --no-progress-bar --seed 1".split()

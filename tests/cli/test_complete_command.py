@@ -12,7 +12,6 @@ from toy_language_model import (
     ONE_LAYER,
     OUR_LSTM,
     OURS,
-    POSITIONS,
     WORDS,
     build,
     write_bundle,
@@ -107,19 +106,6 @@ def test_the_json_is_the_models_own(words, completed):
         assert (prompt + completion["text"]).split() == [*prompt.split(), *new]
 
 
-def test_standard_input_gives_a_line_a_prompt(words, completed):
-    prompts = [" ".join(WORDS[n : n + n % 5]) for n in range(20)]
-    stdin = "".join(f"{prompt}\n" for prompt in prompts).encode()
-    flags = ("--max-new-tokens", "4")
-    code, output, _ = completed(words, *flags, stdin=stdin)
-    lines = output.split("\n")
-    assert code == 0 and len(lines) == 21
-    for prompt, line in zip(prompts, lines[:-1], strict=True):
-        assert line.startswith(prompt)
-        assert completed(words, *flags, prompt)[1] == line + "\n"
-    assert completed(words) == (0, "", "")
-
-
 def test_text_is_the_prompt_and_what_follows(characters, subwords, words, completed):
     """A prompt stands as it was given, whatever the model knows of it."""
     flags = ("--max-new-tokens", "8", "--sampling", "--seed", "1")
@@ -182,12 +168,6 @@ def test_seeds_and_samples(words, completed):
     assert len(set(first[1].split("\n"))) == 7
 
 
-def test_equal_prompts_get_other_samples(words, completed):
-    flags = ("--sampling", "--temperature", "4", "--max-new-tokens", "16", "--seed", "1")
-    first, second = completed(words, *flags, "ba", "ba")[1].splitlines()
-    assert first != second
-
-
 def test_unknown_is_never_written(words, completed):
     """Of 300 draws among 34 tokens, all about as likely."""
     flags = ("--sampling", "--temperature", "90", "--samples", "20", "--seed", "1")
@@ -196,11 +176,6 @@ def test_unknown_is_never_written(words, completed):
     tokens = [token for completion in found["completions"] for token in completion["tokens"]]
     assert set(tokens) <= {*WORDS, "</s>", "<s>"} and len(tokens) == 300
     assert len(set(tokens)) == 32
-
-
-def test_without_a_seed_samples_differ(words, completed):
-    flags = ("--sampling", "--temperature", "4", "--max-new-tokens", "20", "ba")
-    assert completed(words, *flags) != completed(words, *flags)
 
 
 def test_one_of_the_likeliest_is_greedy(words, completed):
@@ -316,11 +291,6 @@ def test_a_long_prompt_may_be_an_error_after_those_before_it(words, completed):
     assert errors.count("\n") == 1 and "shorten it" in errors
 
 
-def test_the_default_leaves_room_for_a_prompt(words, completed):
-    (found,) = as_objects(completed(words, "--format", "json", "--stop", "never", "ba")[1])
-    assert len(found["completions"][0]["tokens"]) == POSITIONS // 2
-
-
 @pytest.mark.parametrize(
     "flags",
     [OURS, ONE_LAYER, OUR_LSTM],
@@ -359,25 +329,6 @@ def test_flags_that_do_not_fit(words, completed, flags, message):
     assert errors.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--sampling", "--beam", "2"),
-        ("--sampling", "--top-k", "2", "--top-p", "0.5"),
-        ("--sampling", "--top-p", "1.5"),
-        ("--max-new-tokens", "0"),
-        ("--sampling", "--temperature", "nan"),
-        ("--sampling", "--temperature", "inf"),
-        ("--beam", "2", "--lenpen", "nan"),
-    ],
-    ids=str,
-)
-def test_wrong_command_lines(words, completed, flags):
-    with pytest.raises(SystemExit) as stop:
-        completed(words, *flags, "ba")
-    assert stop.value.code == 2
-
-
 def test_a_summarizer_is_refused(completed, tmp_path):
     settings = TextSettings(coding="words", article_tokens=5, summary_tokens=5)
     folder = write_bundle(tmp_path / "model", settings, [*WORDS, "<sep>"])
@@ -386,22 +337,3 @@ def test_a_summarizer_is_refused(completed, tmp_path):
     torch.save(state, folder / "model.pt")
     code, _, errors = completed(folder, "ba")
     assert code == 1 and "learned only what follows <sep>" in errors
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("translate",),
-        ("attention", "--source", "ba", "--output", "OUT.png"),
-        ("export", "--to", "fairseq", "--output", "OUT"),
-        ("export", "--to", "ctranslate2", "--output", "OUT"),
-    ],
-    ids=lambda arguments: " ".join(arguments[:3]),
-)
-def test_commands_for_translation_models_refuse_it(words, arguments, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ba\n")))
-    name, *flags = [argument.replace("OUT", str(tmp_path / "out")) for argument in arguments]
-    assert main([name, "--model", str(words), *flags]) == 1
-    errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and ("vaswani_lm" in errors or "language model" in errors)
-    assert not list(tmp_path.iterdir())

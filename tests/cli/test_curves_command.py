@@ -61,17 +61,6 @@ def real_run(toy_data_bin, run_fairseq, tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_keys_are_frozen(write, capsys) -> None:
-    assert main(["curves", write(inner(5)), "--format", "json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert list(result) == ["x", "runs"] and list(result["runs"][0]) == ["label", "log", "series"]
-    assert list(result["runs"][0]["series"]) == ["loss", "ppl", "lr", "wps", "gnorm"]
-    assert list(result["runs"][0]["series"]["loss"]) == [
-        *("first", "best", "best_update", "last", "last_update", "not_finite"),
-        *("updates", "x", "y"),
-    ]
-
-
 def test_a_real_log_as_json(real_run, capsys) -> None:
     found = series(capsys, str(real_run / "train.log"))
     # The numbers by hand: each line of an update, and each validation.

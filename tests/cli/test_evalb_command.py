@@ -92,14 +92,6 @@ def test_json(files, capsys):
     assert parts["len_4"]["bracketing_fmeasure"] is None and parts["len_4"]["sentence"] == 0
 
 
-def test_a_byte_order_mark_in_the_parameters(files, tmp_path, capsys):
-    assert main(["evalb", *files]) == 0
-    expected = capsys.readouterr()
-    (tmp_path / "x.prm").write_text(PARAMETERS.replace("\n", "\r\n"), encoding="utf-8-sig")
-    assert main(["evalb", *files]) == 0
-    assert capsys.readouterr() == expected
-
-
 def test_users_errors(files, tmp_path, capsys):
     gold, test, option, parameters = files
     (tmp_path / "short").write_text(f"{GOLD}\n")

@@ -61,13 +61,6 @@ def test_hypotheses_are_those_of_fairseq(stock_checkpoint, toy_data_bin, tmp_pat
             assert float(mine["score"]) == pytest.approx(float(stock["score"]), abs=1e-5)
 
 
-def test_text_says_what_came_out(stock_checkpoint, toy_data_bin, tmp_path, capsys):
-    assert run_import(stock_checkpoint, toy_data_bin, tmp_path / "ours.pt") == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"wrote {tmp_path}/ours.pt, a vaswani_transformer: d_model 16, d_ff 16")
-    assert "positions sinusoidal-fairseq, share_embeddings all" in shown
-
-
 def test_dictionaries_are_remembered(stock_checkpoint, toy_data_bin, tmp_path):
     """As many words, but in another order: only the digest tells."""
     other = tmp_path / "other"
@@ -130,14 +123,6 @@ def test_models_that_can_not_be_imported(refused, stock_checkpoint, tmp_path):
         refused(f"{path}: ", *words, checkpoint=path)
 
 
-def test_another_dictionary(refused, toy_data_bin, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(toy_data_bin, other)
-    path = other / "dict.src.txt"
-    path.write_text("\n".join(path.read_text(encoding="utf-8").split("\n")[:16]) + "\n")
-    refused("its encoder embeds", "has 20; give the folder", data=other)
-
-
 def test_code_is_not_run(refused, stock_checkpoint, tmp_path):
     class Runs:
         def __reduce__(self):
@@ -148,18 +133,6 @@ def test_code_is_not_run(refused, stock_checkpoint, tmp_path):
     )
     refused(f"{evil}: refused: it would call", checkpoint=evil)
     assert not (tmp_path / "marker").exists()
-
-
-def test_the_checkpoint_itself_is_never_overwritten(stock_checkpoint, toy_data_bin, capsys):
-    before = stock_checkpoint.read_bytes()
-    assert run_import(stock_checkpoint, toy_data_bin, stock_checkpoint) == 1
-    assert "would be lost" in capsys.readouterr().err
-    assert stock_checkpoint.read_bytes() == before
-
-
-def test_a_folder_is_no_output(stock_checkpoint, toy_data_bin, tmp_path, capsys):
-    assert run_import(stock_checkpoint, toy_data_bin, tmp_path) == 1
-    assert f"--output {tmp_path} is a folder; name a file in it" in capsys.readouterr().err
 
 
 def test_languages_can_be_given(stock_checkpoint, toy_data_bin, tmp_path):

@@ -17,11 +17,10 @@ from fairseq_cli import eval_lm
 from fairseq_flags import PLUGIN
 
 from tests.conftest import REPO
-from vaswani_plugin.cli.__main__ import command_parser, main
-from vaswani_plugin.inference import forced as scoring
+from tests.support.commands import vaswani
+from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.language_model import LanguageModel
 from vaswani_plugin.inference.text_scores import StreamScorer, windows
-from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.settings import TextSettings
 
 DATA = Path(os.environ.get("VASWANI_DATA", REPO.parent / "shared" / "data"))
@@ -164,22 +163,6 @@ def test_characters_convert_to_words(letters, tmp_path, lm):
     assert row["bits_per_byte"] == pytest.approx(row["bits"] / size)
 
 
-def test_every_line_is_encoded_once(letters, tmp_path, lm, monkeypatch):
-    found, encode = [], Pipeline.encode
-
-    def counted(pipeline: Pipeline, line: str) -> str:
-        found.append(line)
-        return encode(pipeline, line)
-
-    monkeypatch.setattr(Pipeline, "encode", counted)
-    text, lines = tmp_path / "text", ["ba be", "", "be"]
-    text.write_text("".join(f"{line}\n" for line in lines))
-    lm("--model", letters, "--text", text)
-    assert found == lines
-    LanguageModel.from_pretrained(letters).perplexity(lines)
-    assert found == 2 * lines
-
-
 @pytest.fixture
 def ours(checkpoints, data):
     """The Transformer that scores, in float64, and its dictionary."""
@@ -234,16 +217,6 @@ def test_dynamic_equals_plain_sgd_with_decay(kind, checkpoints, data):
     assert found.mean() > static.mean(), "text of another kind: learning from it must help"
 
 
-def test_without_learning_it_is_static(ours):
-    model, dictionary = ours
-    stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
-    cut = windows(len(stream), 24, 10)
-    scorer = scorer_of(model, dictionary, stream)
-    static = scorer.static(cut, 100)
-    np.testing.assert_allclose(scorer.dynamic(cut, rate=0.0, decay=0.5), static, rtol=1e-12)
-    assert np.abs(scorer.dynamic(cut, rate=0.5, decay=1.0)[-10:] - static[-10:]).max() > 0
-
-
 def test_later_text_changes_no_earlier_score(ours):
     model, dictionary = ours
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
@@ -255,29 +228,6 @@ def test_later_text_changes_no_earlier_score(ours):
         again = scorer_of(model, dictionary, other).dynamic(cut, rate=0.05, decay=0.01)
         np.testing.assert_array_equal(again[:changed], found[:changed])
         assert again[changed] != found[changed]
-
-
-def test_no_token_is_scored_after_it_was_learned(ours, monkeypatch):
-    """What the learning step gets is the loss of tokens that were scored, each once, in order."""
-    model, dictionary = ours
-    stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
-    scorer, cut, events = scorer_of(model, dictionary, stream), windows(len(stream), 24, 10), []
-    score, gradient = StreamScorer._score, torch.autograd.grad
-
-    def spy_score(self, batch):
-        events.append(("score", batch[0].first, batch[-1].stop))
-        return score(self, batch)
-
-    def spy_gradient(loss, *args, **kwargs):
-        events.append(("learn",))
-        return gradient(loss, *args, **kwargs)
-
-    monkeypatch.setattr(StreamScorer, "_score", spy_score)
-    monkeypatch.setattr(torch.autograd, "grad", spy_gradient)
-    scorer.dynamic(cut, rate=0.01, decay=0.0)
-    assert [event[0] for event in events] == ["score", "learn"] * len(cut)
-    scored = [range(*event[1:]) for event in events if event[0] == "score"]
-    assert [token for span in scored for token in span] == list(range(len(stream)))
 
 
 @pytest.mark.parametrize("size", [1, 7, 24])
@@ -299,17 +249,6 @@ def test_a_state_is_carried_through_the_whole_text(size, checkpoints, data):
     assert np.abs(scorer.dynamic(cut, rate=0.05, decay=0.0) - expected)[size:].max() > 1e-3
 
 
-def test_a_carried_state_by_the_command(checkpoints, data, lm):
-    arguments = ["--model", checkpoints["our-lstm"], "--data-bin", data]
-    rows = [
-        lm(*arguments, "--carry-state", "--tokens-per-sample", size)["results"][0]
-        for size in (5, 32)
-    ]
-    assert rows[0]["bits"] == pytest.approx(rows[1]["bits"], rel=1e-5)
-    apart = lm(*arguments, "--tokens-per-sample", 2)["results"][0]
-    assert rows[0]["bits"] != pytest.approx(apart["bits"], rel=1e-3)
-
-
 def test_a_rate_that_destroys_the_model(ours):
     model, dictionary = ours
     stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
@@ -327,15 +266,6 @@ def test_windows_cover_the_stream_once():
             assert [t for w in cut for t in range(w.first, w.stop)] == list(range(length))
             assert all(w.stop - w.start <= size for w in cut)
             assert all(w.first - w.start == min(context, w.first) for w in cut)
-
-
-def test_logits_in_chunks_are_the_same(ours, monkeypatch):
-    model, dictionary = ours
-    stream = toy.stream_of(dictionary, toy.make_lines(20, 9))
-    cut, scorer = windows(len(stream), 24, 10), scorer_of(model, dictionary, stream)
-    whole = scorer.static(cut, 1000)
-    monkeypatch.setattr(scoring, "CHUNK_ELEMENTS", 3 * len(dictionary))
-    np.testing.assert_allclose(scorer.static(cut, 1000), whole, rtol=1e-12)
 
 
 def test_report_of_everything(data, checkpoints, lm):
@@ -379,20 +309,6 @@ def test_report_of_everything(data, checkpoints, lm):
     assert figure["perplexity_per_word"] == pytest.approx(128)
 
 
-def test_text_report(data, checkpoints, capsys):
-    arguments = ["--model", checkpoints["ours"], "--data-bin", data, "--baselines", "--dynamic"]
-    arguments += ["--train-data", data.parent / "train", "--text", data.parent / "test"]
-    assert main(["lm", "--cpu", *map(str, arguments)]) == 0
-    shown = capsys.readouterr()
-    assert "Windows: 32 tokens, of which up to 0 are context" in shown.out
-    heading = "training text    validation text    this text"
-    assert shown.out.count(heading) == 1 and "n-grams overfit" in shown.out
-    assert "Dynamic evaluation gains" in shown.out and "ppl/word *" in shown.out
-    assert "(the convention of published figures)" in shown.out
-    assert not any(line.startswith("Warning") for line in shown.out.splitlines())
-    assert shown.err == "", "no progress bar where nobody watches"
-
-
 def test_the_notes_example(lm):
     row = lm("--figure", 1.175, "bits-per-character", "--counts", 74000, 390000)["results"][0]
     assert row["perplexity_per_word"] == pytest.approx(2 ** (1.175 * 390000 / 74000))
@@ -414,15 +330,6 @@ def test_unknown_tokens_are_said(letters, data, tmp_path, lm):
     assert any("1 of 6 tokens" in warning for warning in words["warnings"])
 
 
-def test_lines_that_a_coding_loses_are_said(tmp_path, lm):
-    """The coding of words keeps <s> for itself, and of blanks only that there are some."""
-    bundle = toy.write_bundle(tmp_path / "words", TextSettings("words"), toy.WORDS)
-    text = toy.write_lines(tmp_path / "text", ["ba <s> be", " ba   be "])
-    report = lm("--model", bundle, "--text", text)
-    assert any("1 of 2 lines don't come back" in warning for warning in report["warnings"])
-    assert report["text"]["characters"] == len("ba <s> be") + len("ba be")
-
-
 SPECIAL = ["</s>", "<s>", "<pad>"]
 
 
@@ -439,17 +346,6 @@ def test_special_symbols_in_a_text_are_words(tmp_path, lm, symbol):
     for found, expected in zip(*reports, strict=True):
         for key in ("tokens", "bits", "perplexity", "training_perplexity", "unknown"):
             assert found[key] == pytest.approx(expected[key])
-
-
-@pytest.mark.parametrize("symbol", SPECIAL)
-def test_special_symbols_in_a_text_are_unknown_to_a_model(data, checkpoints, lm, tmp_path, symbol):
-    bundle = toy.write_bundle(tmp_path / "words", TextSettings("words"), toy.WORDS)
-    found = []
-    for word in (symbol, "neverseen"):
-        text = toy.write_lines(tmp_path / "text", [f"ba {word} be", "ba"])
-        found.append(lm("--model", bundle, "--text", text)["results"][0])
-    assert found[0]["tokens"] == found[1]["tokens"] == 6
-    assert found[0]["bits"] == pytest.approx(found[1]["bits"])
 
 
 def test_a_text_that_says_unk_itself(data, tmp_path, lm):
@@ -499,96 +395,32 @@ def test_models_that_read_text_otherwise(task, message, data, checkpoints, tmp_p
     assert message in capsys.readouterr().err
 
 
-def test_a_model_trained_on_lines_apart_is_warned_of(data, checkpoints, tmp_path, lm):
-    state = torch.load(checkpoints["ours"], weights_only=True)
-    state["cfg"]["task"]["sample_break_mode"] = "eos"
-    torch.save(state, tmp_path / "lines.pt")
-    report = lm("--model", tmp_path / "lines.pt", "--data-bin", data)
-    assert any("trained on lines apart" in warning for warning in report["warnings"])
-
-
 def test_scores_of_infinite_perplexity_are_json(letters, tmp_path, lm):
     text = toy.write_lines(tmp_path / "text", ["ba" * 2000])
     row = lm("--model", letters, "--text", text)["results"][0]
     assert row["bits_per_word"] > 1024 and row["perplexity_per_word"] is None
 
 
-FIGURE = ("--figure", "7", "bits-per-word")
 BAD = {
-    "no state": (["--model", "OURS", "--data-bin", "DATA", "--carry-state"], "only vaswani_lm_l"),
-    "state and context": (
-        "--model OURS --data-bin DATA --carry-state --context-window 3".split(),
-        "leave --context-window out",
-    ),
-    "state of nothing": (["--carry-state", "--text", "TEXT", *FIGURE], "--carry-state needs --mod"),
-    "valid data alone": (
-        ["--valid-data", "TEXT", "--text", "TEXT", *FIGURE],
-        "--train-data and --valid-data go with --base",
-    ),
-    "nothing to do": (["--text", "TEXT"], "nothing to do: give --model"),
-    "no text": (["--model", "OURS"], "no text: give --text FILE or --data-bin DIR"),
-    "empty": (["--model", "LETTERS", "--text", "EMPTY"], "the text is empty"),
-    "blank": (["--model", "LETTERS", "--text", "BLANK"], "the text is empty"),
-    "no file": (["--model", "LETTERS", "--text", "NONE"], "No such file"),
-    "no UTF-8": (["--model", "LETTERS", "--text", "LATIN"], "latin:2: invalid UTF-8"),
-    "bare": (["--model", "OURS", "--text", "TEXT"], "is not a bundle: --data-bin DIR has to say"),
-    "split": (["--model", "OURS", "--data-bin", "DATA", "--split", "x"], "no split 'x'; there is:"),
-    "dictionary": (["--model", "LETTERS", "--data-bin", "DATA"], "another dictionary than that of"),
-    "shuffled": (["--model", "OURS", "--data-bin", "SHUFFLED"], "is not the one that the checkp"),
-    "short": (["--model", "OURS", "--data-bin", "SHORT"], "dictionary"),
-    "foreign": (["--model", "STOCK", "--data-bin", "DATA"], "fairseq-eval-lm scores by it"),
-    "no dictionary": (["--model", "OURS", "--data-bin", "FOLDER"], "has no dict.txt"),
-    "translation": (["--model", "PAIRS", "--data-bin", "DATA"], "trained by --task vaswani_trans"),
-    "its bundle": (
-        ["--model", "TRANSLATES", "--text", "TEXT"],
-        "give the bundle of a language mod",
-    ),
-    "no model": (["--model", "NONE", "--text", "TEXT"], "none does not exist"),
-    "no bundle": (["--model", "FOLDER", "--text", "TEXT"], "is not a bundle of a language model"),
-    "no checkpoint": (["--model", "TEXT", "--data-bin", "DATA"], "no checkpoint"),
-    "too long": (
-        ["--tokens-per-sample", "33", *"--model OURS --data-bin DATA".split()],
-        "32 posit",
-    ),
-    "context": (
-        ["--context-window", "32", *"--model OURS --data-bin DATA".split()],
-        "which includ",
-    ),
-    "other text": (
-        [*"--model OURS --data-bin DATA --text TWO".split()],
-        "they must be the same te",
-    ),
-    "train data": (["--baselines", "--text", "TEXT", "--train-data", "NONE"], "No such file"),
-    "no train data": (["--baselines", "--text", "TEXT"], "--baselines needs --train-data"),
-    "split of nothing": (
-        ["--text", "TEXT", "--split", "x", *FIGURE],
-        "--split needs --data-bin DIR",
-    ),
-    "windows of nothing": (
-        ["--text", "TEXT", "--tokens-per-sample", "9", *FIGURE],
-        "--tokens-per-sample needs --model PATH",
-    ),
-    "context of nothing": (
-        ["--text", "TEXT", "--context-window", "9", *FIGURE],
-        "--context-window needs --model PATH",
-    ),
-    "batches of nothing": (
-        ["--text", "TEXT", "--batch-tokens", "9", *FIGURE],
-        "--batch-tokens needs --model PATH",
-    ),
-    "threads of nothing": (
-        ["--text", "TEXT", "--threads", "2", *FIGURE],
-        "--threads needs --model PATH",
-    ),
-    "no words": ([*"--baselines --data-bin DATA --train-data TEXT".split()], "give --text FILE as"),
-    "rate": ([*"--model OURS --data-bin DATA --dynamic-rate 1".split()], "need --dynamic"),
-    "decay": ([*"--model OURS --data-bin DATA --dynamic --dynamic-decay 2".split()], "all the way"),
-    "unit": ([*"--figure 1 bits --counts 1 2".split()], "the unit must be one of bits-per-word"),
-    "number": ([*"--figure x bits-per-word --counts 1 2".split()], "'x' is no number"),
-    "no ppl": ([*"--figure 0 perplexity-per-word --counts 1 2".split()], "at least 1"),
-    "no bits": ([*"--figure inf bits-per-word --counts 1 2".split()], "are a number from 0 on"),
-    "negative bits": ([*"--figure -0.5 bits-per-word --counts 1 2".split()], "a number from 0 on"),
-    "no bytes": ([*"--figure 1 bits-per-byte --counts 1 2".split()], "isn't known"),
+    "--model OURS --data-bin DATA --carry-state": "only vaswani_lm_l",
+    "--text TEXT": "nothing to do: give --model",
+    "--model OURS": "no text: give --text FILE or --data-bin DIR",
+    "--model LETTERS --text EMPTY": "the text is empty",
+    "--model OURS --text TEXT": "is not a bundle: --data-bin DIR has to say",
+    "--model OURS --data-bin DATA --split x": "no split 'x'; there is:",
+    "--model LETTERS --data-bin DATA": "another dictionary than that of",
+    "--model OURS --data-bin SHUFFLED": "is not the one that the checkp",
+    "--model STOCK --data-bin DATA": "fairseq-eval-lm scores by it",
+    "--model PAIRS --data-bin DATA": "trained by --task vaswani_trans",
+    "--model TRANSLATES --text TEXT": "give the bundle of a language mod",
+    "--tokens-per-sample 33 --model OURS --data-bin DATA": "32 posit",
+    "--context-window 32 --model OURS --data-bin DATA": "which includ",
+    "--model OURS --data-bin DATA --text TWO": "they must be the same te",
+    "--text TEXT --threads 2 --figure 7 bits-per-word": "--threads needs --model",
+    "--model OURS --data-bin DATA --dynamic-rate 1": "need --dynamic",
+    "--model OURS --data-bin DATA --dynamic --dynamic-decay 2": "all the way",
+    "--figure 1 bits --counts 1 2": "the unit must be one of bits-per-word",
+    "--figure inf bits-per-word --counts 1 2": "are a number from 0 on",
 }
 
 
@@ -596,26 +428,18 @@ BAD = {
 def places(data, checkpoints, letters, tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("bad")
     (folder / "empty").write_text("")
-    (folder / "latin").write_bytes(b"ba\n\xe9\n")
     (folder / "pairs").mkdir()
     toy_bundle.write_toy_bundle(folder / "pairs")
     rows = (data / "dict.txt").read_text().splitlines()
-    for name, lines in (("shuffled", rows[::-1]), ("short", rows[:-3])):
-        (folder / name).mkdir()
-        for path in data.glob("test.*"):
-            (folder / name / path.name).write_bytes(path.read_bytes())
-        toy.write_lines(folder / name / "dict.txt", lines)
-    (folder / "folder").mkdir()
+    (folder / "shuffled").mkdir()
+    for path in data.glob("test.*"):
+        (folder / "shuffled" / path.name).write_bytes(path.read_bytes())
+    toy.write_lines(folder / "shuffled" / "dict.txt", rows[::-1])
     return {
         "TEXT": data.parent / "test",
         "TWO": toy.write_lines(folder / "two", ["ba", "be"]),
-        "BLANK": toy.write_lines(folder / "blank", ["", " "]),
         "EMPTY": folder / "empty",
-        "LATIN": folder / "latin",
-        "NONE": folder / "none",
-        "FOLDER": folder / "folder",
         "SHUFFLED": folder / "shuffled",
-        "SHORT": folder / "short",
         "PAIRS": folder / "pairs" / "averaged.pt",
         "TRANSLATES": folder / "pairs" / "model",
         "DATA": data,
@@ -625,27 +449,7 @@ def places(data, checkpoints, letters, tmp_path_factory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(case, places, capsys):
-    arguments, message = BAD[case]
-    assert main(["lm", "--cpu", *(str(places.get(a, a)) for a in arguments)]) == 1
-    shown = capsys.readouterr()
-    assert shown.out == "" and shown.err.startswith("vaswani lm: error: ")
-    assert message in shown.err and shown.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("arguments", [["--dynamic-rate", "-1"], ["--tokens-per-sample", "0"]])
-def test_numbers_out_of_range(arguments, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["lm", "--model", "x", "--text", "y", *arguments])
-    assert stop.value.code == 2 and arguments[0] in capsys.readouterr().err
-
-
-def test_flags_stay():
-    flags = {action.option_strings[-1] for action in command_parser("lm")._actions}
-    assert flags == {
-        *("--help", "--model", "--text", "--data-bin", "--split", "--format"),
-        *("--tokens-per-sample", "--context-window", "--batch-tokens", "--dynamic"),
-        *("--dynamic-rate", "--dynamic-decay", "--baselines", "--train-data", "--figure"),
-        *("--counts", "--cpu", "--threads", "--carry-state", "--valid-data"),
-    }
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line(line, places):
+    done = vaswani("lm", "--cpu", *(places.get(word, word) for word in line.split()))
+    assert BAD[line] in done.error and done.out == ""

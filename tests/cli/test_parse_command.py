@@ -1,10 +1,8 @@
 """`vaswani parse`: a tree over exactly the words of each line, whatever the model."""
 
-import argparse
 import io
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,11 +11,10 @@ import pytest
 from toy_bundle import write_toy_bundle
 from toy_parser import TREES, write_parser_bundle
 
-from vaswani_plugin.cli import parse as parse_command
+from vaswani_plugin.cli import language
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference.parsing import Parse, ParsedSentence
 from vaswani_plugin.text.linearization import linearize
-from vaswani_plugin.text.pipeline import Pipeline
 from vaswani_plugin.text.trees import Tree, leaves, parse_tree
 
 LINES = [" ".join(linearize(parse_tree(tree))[0]) for tree in TREES[:3]]
@@ -92,16 +89,6 @@ def test_pretty_and_drawn(parse, tmp_path):
         assert f">{word}<" in (tmp_path / "tree-3.svg").read_text()
 
 
-def test_unconstrained(parse):
-    code, out, err = parse(LINES, "--unconstrained")
-    found = out.split("\n")[:-1]
-    assert code == 0 and len(found) == len(LINES)
-    sentences = [tree for line, tree in zip(LINES, found, strict=True) if line.strip()]
-    without = sum(not tree for tree in sentences)
-    assert without > 0  # random weights write no trees by themselves
-    assert f"vaswani parse: {without} of {len(sentences)} sentences got no tree" in err
-
-
 def test_lines_that_are_too_long(parse, tmp_path):
     path = tmp_path / "sentences"
     path.write_text(f"{LINES[0]}\n{LONG}\n{LINES[1]}\n", encoding="utf-8")
@@ -111,25 +98,12 @@ def test_lines_that_are_too_long(parse, tmp_path):
     assert err.count("\n") == 1
 
 
-def test_outputs_that_cannot_be(parse, tmp_path):
-    path = tmp_path / "sentences"
-    path.write_text(f"{LINES[0]}\n", encoding="utf-8")
-    code, out, err = parse([], path, "--output", path)
-    assert code == 1 and f"--output: {path} is an input" in err
-    assert path.read_text(encoding="utf-8") == f"{LINES[0]}\n"
-    code, out, err = parse([], path, "--draw", tmp_path / "tree.docx")
-    assert code == 1 and out == "" and "tree.docx: trees are drawn as .svg" in err
-    code, out, err = parse([], path, "--draw", tmp_path / "absent" / "tree.svg")
-    assert code == 1 and out == "" and "absent: No such folder" in err
-
-
 def test_trees_too_deep_for_nltk_are_shown_on_a_line(tmp_path, capsys):
     """Python's stack has 1,000 frames; an untrained model may open more brackets."""
     line = "(S " * 3000 + "(NN a)" + ")" * 3000
     sentence = ParsedSentence(("a",), (Parse(line, -1.0, (), ()),))
-    args = argparse.Namespace(format="text", pretty=True)
-    assert parse_command._shown(1, sentence, args) == line
-    parse_command._draw(7, sentence, tmp_path / "tree.svg")
+    assert language._shown(1, sentence, True, "text") == line
+    language._draw(7, sentence, tmp_path / "tree.svg")
     assert "line 7: the tree is too deep to draw" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
 
@@ -137,32 +111,9 @@ def test_trees_too_deep_for_nltk_are_shown_on_a_line(tmp_path, capsys):
 def test_a_picture_shows_words_and_labels_as_text(tmp_path):
     line = "(TOP (S (NP (-LRB- -LRB-) (NN <&>)) (VP (VB a\u00a0b))))"
     sentence = ParsedSentence(("(", "<&>"), (Parse(line, -1.0, (), ()),))
-    parse_command._draw(1, sentence, tmp_path / "tree.svg")
+    language._draw(1, sentence, tmp_path / "tree.svg")
     shown = {element.text for element in ElementTree.parse(tmp_path / "tree.svg").iter()}
     assert {"TOP", "S", "NP", "VP", "-LRB-", "NN", "VB", "(", "<&>", "a\u00a0b"} <= shown
-
-
-def test_every_line_is_encoded_once(parse, monkeypatch):
-    lines, encode = [], Pipeline.encode
-
-    def counted(pipeline: Pipeline, line: str) -> str:
-        lines.append(line)
-        return encode(pipeline, line)
-
-    monkeypatch.setattr(Pipeline, "encode", counted)
-    assert parse(LINES)[0] == 0 and lines == LINES
-
-
-def test_codes_of_another_bundle(parse, folder, tmp_path):
-    """They make units that the dictionary lacks, each of which counts as a word."""
-    model = shutil.copytree(folder, tmp_path / "model")
-    if not (model / "codes").exists():
-        pytest.skip("words are whole here: there are no codes")
-    (model / "codes").write_text("#version: 0.2\nd o\ndo c\ndoc t\n")
-    code, out, err = parse(["doctor"], model=model)
-    assert (code, out) == (1, "")
-    assert "line 1: the model counts other words than there are" in err
-    assert err.endswith("make it again\n") and err.count("\n") == 1
 
 
 def test_models_of_another_kind(parse, folder, tmp_path, capsys):
@@ -170,11 +121,6 @@ def test_models_of_another_kind(parse, folder, tmp_path, capsys):
     assert code == 1 and "holds a translation model, and a parser is needed here" in err
     assert main(["translate", "--model", str(folder), str(tmp_path / "words")]) == 1
     assert "holds a parser, and a translation model is needed" in capsys.readouterr().err
-
-
-def test_flags_that_do_not_fit(parse):
-    code, _, err = parse(["a"], "--pretty", "--format", "json")
-    assert code == 1 and "--pretty and --format json exclude each other" in err
 
 
 def test_one_placeholder_for_all_tags(parse, tmp_path):

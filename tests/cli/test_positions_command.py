@@ -2,7 +2,6 @@
 
 import json
 import math
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,6 @@ def test_text_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture) -> None
     shown = capsys.readouterr().out
     assert "k   0  0.5000" in shown and "k  20  " in shown and "k  50" not in shown
     assert plot.read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_a_picture_the_products_of_all_pairs_are_not_formed(capsys) -> None:
-    main(["positions"])  # imports PyTorch
-    tracemalloc.start()
-    assert main(["positions", "--length", "3000", "--d-model", "2"]) == 0
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 3000**2
 
 
 @pytest.mark.parametrize(

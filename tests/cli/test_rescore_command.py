@@ -16,14 +16,13 @@ import torch
 from fairseq import checkpoint_utils
 from sacrebleu.metrics import BLEU
 from toy_bundle import write_checkpoint, write_data
-from without_fairseq import run_without_fairseq
 
 from tests.conftest import REPO
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.cli.rescore import load_foreign
-from vaswani_plugin.figures.rescoring import Lists, bleu_of, search_weights
+from vaswani_plugin.cli.scores import _load_foreign as load_foreign
+from vaswani_plugin.figures.rescoring import Lists, search_weights
 from vaswani_plugin.inference.checkpoints import load_checkpoint, save_checkpoint
-from vaswani_plugin.inference.forced import batches_of_pairs, load_scorer
+from vaswani_plugin.inference.forced import load_scorer
 
 LSTM = ("--arch", "vaswani_seq2seq_lstm_tiny", "--d-model", "16")
 SENTENCES = 14
@@ -142,20 +141,6 @@ def test_scores_are_log_probabilities_of_the_models(world, names, max_tokens):
     assert len({round(float(score), 3) for row in found for score in row}) > 20
 
 
-@pytest.mark.parametrize("max_tokens", [1, 12, 40, 1000])
-def test_batches_hold_every_pair_once_and_keep_the_limit(max_tokens):
-    rng = random.Random(7)
-    sources = [torch.zeros(rng.randint(1, 9)) for _ in range(12)]
-    targets = [[torch.zeros(rng.randint(1, 9)) for _ in range(rng.randint(1, 6))] for _ in sources]
-    batches = list(batches_of_pairs(sources, targets, max_tokens))
-    pairs = [(i, k) for i, row in enumerate(targets) for k in range(len(row))]
-    assert sorted(pair for batch in batches for pair in batch) == pairs
-    for batch in batches:
-        longest = max(len(targets[i][k]) for i, k in batch)
-        assert len(batch) == 1 or longest * len(batch) <= max_tokens
-    assert len(batches) == 1 if max_tokens == 1000 else len(batches) > 3
-
-
 def read_moses(path) -> list[list[str]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line.split(" ||| ") for line in lines]
@@ -260,56 +245,12 @@ def test_the_oracle_and_the_search_beside_enumeration(tmp_path, seed):
     assert lists.bleu(lists.best(lists.scores(weights))) == pytest.approx(found)
 
 
-def test_no_match_of_an_order_is_no_score():
-    assert bleu_of(np.array([4, 3, 2, 0, 5, 4, 3, 2, 5, 5])) == 0.0
-    assert bleu_of(np.array([5, 4, 3, 2, 5, 4, 3, 2, 5, 5])) == pytest.approx(100.0)
-
-
 def test_given_weights_are_applied(world, rescore, tmp_path):
     code, _, err = rescore("--output", tmp_path / "best", "--weights", "score=-1")
     assert (code, err) == (0, "")
     best = (tmp_path / "best").read_text(encoding="utf-8").splitlines()
     for line, row in zip(best, world.lists, strict=True):
         assert line == min(row, key=lambda entry: entry[1])[0]
-
-
-def test_words_are_split_by_the_codes(world, rescore, tmp_path):
-    """A list of whole words and one of their subwords: the same table."""
-    lines = (world.folder / "words").read_text(encoding="utf-8").splitlines()
-    from vaswani_plugin.text import bpe
-
-    split = bpe.make_encoder(str(world.folder / "codes"))
-    tables = []
-    for name, function, more in (
-        ("whole", str, ["--bpe-codes", world.folder / "codes"]),
-        ("split", split, []),
-    ):
-        rows = [f"{i} ||| {function(line)} ||| ||| -1" for i, line in enumerate(lines)]
-        nbest = tmp_path / name
-        nbest.write_text("\n".join(rows) + "\n", encoding="utf-8")
-        source = tmp_path / f"{name}.source"
-        texts = [" ".join(line.split()[:4]) for line in lines]
-        source.write_text("".join(f"{function(t)}\n" for t in texts), encoding="utf-8")
-        reference = tmp_path / "reference"
-        reference.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        output = tmp_path / f"{name}.out"
-        flags = ["--nbest", nbest, "--source", source, "--reference", reference, *more]
-        flags += ["--output-nbest", output, "--format", "json"]
-        # The bundle's model takes 24 positions, these sentences have more subwords.
-        code, out, err = rescore(*flags, system=f"lstm={long_lstm(world, tmp_path)}")
-        assert code == 0, err
-        tables.append((json.loads(out), [fields[2:4] for fields in read_moses(output)]))
-    assert tables[0] == tables[1]
-    assert tables[0][0]["rows"][0]["test_bleu"] == pytest.approx(100)
-
-
-def long_lstm(world, folder):
-    """The same model with room for longer sentences."""
-    state = load_checkpoint(world.lstm)
-    state["cfg"]["model"]["max_source_positions"] = 200
-    state["cfg"]["model"]["max_target_positions"] = 200
-    save_checkpoint(state, folder / "long.pt")
-    return folder / "long.pt"
 
 
 def replaced(lines: list[str], number: int, line: str | None) -> list[str]:
@@ -391,11 +332,6 @@ def test_flags_that_do_not_fit(rescore, flags, message):
     assert code == 1 and message in err and out == "" and len(err.splitlines()) == 1
 
 
-def test_weights_are_given_or_searched(world, rescore):
-    code, _, err = rescore(*world.dev, "--weights", "words=1")
-    assert code == 1 and "leave one out" in err
-
-
 def test_without_a_development_set_a_warning_is_given(rescore):
     """It averages evenly, as with --average, and says so once."""
     code, out, err = rescore()
@@ -410,25 +346,3 @@ def test_unknown_words_are_counted(rescore, tmp_path, world):
     (tmp_path / "list").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     code, _, err = rescore("--nbest", tmp_path / "list", "--average")
     assert code == 0 and f"0 tokens of the sources and {len(lines)} of the hypotheses" in err
-
-
-def test_special_symbols_in_a_hypothesis_are_unknown(rescore, tmp_path, world):
-    lines = [line.replace(" ||| ", " ||| </s> ", 1) for line in world.as_moses()]
-    (tmp_path / "list").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    code, _, err = rescore("--nbest", tmp_path / "list", "--average")
-    assert code == 0 and f"{len(lines)} of the hypotheses are unknown" in err
-
-
-def test_no_fairseq_is_needed_for_our_transformer(world):
-    flags = ["rescore", "--data", world.folder, "--system", f"own={world.transformer}", "--cpu"]
-    flags += ["--nbest", world.moses, *world.test, "--average"]
-    done = run_without_fairseq(*flags)
-    assert (done.returncode, done.stderr) == (0, b"") and b"baseline + own" in done.stdout
-
-
-def test_references_may_be_absent(world, capsys):
-    flags = ["--data", world.folder, "--system", f"lstm={world.lstm}", "--nbest", world.moses]
-    flags += ["--source", world.folder / "source", "--average", "--format", "json"]
-    assert main(["rescore", *map(str, flags)]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["test_bleu"] for row in rows] == [None, None]

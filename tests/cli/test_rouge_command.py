@@ -6,7 +6,7 @@ import pytest
 
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.metrics.rouge import rouge
-from vaswani_plugin.text.summaries import Example, read_examples, read_stories, write_examples
+from vaswani_plugin.text.summaries import Example, write_examples
 
 EXAMPLES = [
     Example(["The mill burned.", "Nobody was hurt.", "It rained."], ["a mill burned", "fire"]),
@@ -84,21 +84,6 @@ def test_the_table_says_what_was_done(run):
     assert "mean of 2 summaries; the best of each one's references (3 in all)" in out
     _, out, _ = run("--references", "test.jsonl", "--lead", 1, "--over", "mean", "--no-stemming")
     assert "over words as they are" in out and "the mean of each one's references" in out
-
-
-def test_summaries_keep_their_sentences(run, folder):
-    """The .jsonl of stories has a sentence a line, which ROUGE-Lsum compares."""
-    story = folder / "stories" / "a.story"
-    story.parent.mkdir()
-    story.write_text("text\n\n@highlight\n\na mill burned\n\n@highlight\n\nnobody was hurt\n")
-    write_examples(read_stories(str(story.parent)), str(folder / "story"))
-    (example,) = read_examples(str(folder / "story.jsonl"))
-    assert example.references == ["a mill burned .\nnobody was hurt ."]
-    assert (folder / "story.summary").read_text() == "a mill burned . nobody was hurt .\n"
-    (folder / "turned").write_text("Nobody was hurt. A mill burned.\n")
-    _, out, _ = run("--hypothesis", "turned", "--references", "story.jsonl", "--format", "json")
-    (system,) = json.loads(out)["systems"]
-    assert system["rougeLsum"] == 100.0 and system["rougeL"] == pytest.approx(50.0)
 
 
 def test_other_scripts_are_said(run, folder):

@@ -12,9 +12,6 @@ from fairseq.data import Dictionary
 from toy_language_model import OURS, POSITIONS, WORDS, build, write_bundle, write_lines
 
 from vaswani_plugin.cli.__main__ import main
-from vaswani_plugin.inference.completion import complete
-from vaswani_plugin.inference.language_model import LanguageModel
-from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.text.settings import TextSettings
 
 ARTICLE, SUMMARY = 12, 6
@@ -121,15 +118,6 @@ def test_every_line_gives_a_line_and_long_articles_are_cut(summarize):
     assert summarize(["ba"])[2] == ""
 
 
-def test_buffers_and_batches_change_nothing(summarize):
-    expected = summarize(ARTICLES, "--format", "json")[1]
-    for changes in (*(["--batch-tokens", size] for size in (1, 20, 100)), ["--buffer", 3]):
-        found = summarize(ARTICLES, "--format", "json", *changes)[1]
-        for one, other in zip(map(json.loads, found), map(json.loads, expected), strict=True):
-            assert one["tokens"] == other["tokens"]
-            assert one["score"] == pytest.approx(other["score"], abs=1e-5)
-
-
 def test_the_bundles_beam_and_the_length_penalty(summarize):
     found = [json.loads(line) for line in summarize(ARTICLES, "--format", "json")[1]]
     greedy = [json.loads(x) for x in summarize(ARTICLES, "--beam", 1, "--format", "json")[1]]
@@ -143,26 +131,6 @@ def test_the_bundles_beam_and_the_length_penalty(summarize):
             assert entry["score"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_best_of_the_beam_is_shown(folder, summarize):
-    model = LanguageModel.from_pretrained(folder)
-    index = model.dictionary.index
-    prompt = [*map(index, [*ARTICLES[0].split(), "<sep>"])]
-    symbols = ("<sep>", "<unk>")
-    (found,) = complete(
-        model.model,
-        model.dictionary,
-        [prompt],
-        SearchOptions(beam=3),
-        SUMMARY,
-        index("</s>"),
-        symbols,
-    )
-    assert len(found) == 3 and len({completion.score for completion in found}) == 3
-    best = max(found, key=lambda completion: completion.score)
-    (line,) = summarize(ARTICLES[:1], "--format", "json")[1]
-    assert json.loads(line)["tokens"] == [model.dictionary[token] for token in best.tokens]
-
-
 def test_limits_and_repetition(summarize):
     for flags in (["--max-length", 2], ["--max-length", 2, "--beam", 1]):
         entries = [json.loads(x) for x in summarize(ARTICLES, *flags, "--format", "json")[1]]
@@ -173,25 +141,6 @@ def test_limits_and_repetition(summarize):
     assert summarize(["ba"], "--max-length", room)[0] == 0
     code, _, err = summarize(["ba"], "--max-length", room + 1)
     assert code == 1 and f"positions leave {room}" in err
-
-
-def test_files_in_and_out(summarize, tmp_path):
-    (tmp_path / "articles").write_text("\ufeffba be bi\nko\n", encoding="utf-8")
-    flags = (tmp_path / "articles", "--output", tmp_path / "summaries")
-    assert summarize([], *flags)[:2] == (0, [])
-    expected = summarize(["ba be bi", "ko"])[1]
-    assert (tmp_path / "summaries").read_text().split("\n")[:-1] == expected
-    code, _, err = summarize([], tmp_path / "summaries", "--output", tmp_path / "summaries")
-    assert code == 1 and "is an input" in err
-    assert (tmp_path / "summaries").read_text().split("\n")[:-1] == expected
-
-
-def test_a_bad_line_comes_after_the_good_ones(summarize, tmp_path):
-    (tmp_path / "articles").write_bytes(b"ko\nbad \xff\n")
-    code, _, err = summarize([], tmp_path / "articles", "--output", tmp_path / "summaries")
-    assert code == 1 and f"{tmp_path}/articles:2: invalid UTF-8" in err
-    assert "the lines before it are in" in err
-    assert (tmp_path / "summaries.part").read_text() == f"{summarize(['ko'])[1][0]}\n"
 
 
 def test_what_is_no_summarizer(folder, summarize, tmp_path):

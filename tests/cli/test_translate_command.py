@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 
-import preloaded
 import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
@@ -18,11 +17,11 @@ from toy_bundle import POSITIONS, SENTENCES, load_by_fairseq, write_toy_bundle
 from without_fairseq import run_without_fairseq
 
 from tests.conftest import fairseq_environment
+from tests.support.commands import python_command
 from vaswani_plugin import processor
 from vaswani_plugin.cli.__main__ import main
 from vaswani_plugin.inference import search_engine
 from vaswani_plugin.inference.bundle import Bundle
-from vaswani_plugin.inference.texts import batches_by_length
 from vaswani_plugin.inference.translator import Translator
 from vaswani_plugin.search.options import SearchOptions
 from vaswani_plugin.search.search import Search
@@ -114,15 +113,6 @@ def test_equals_fairseq_interactive(folder, bundle, translate, run_fairseq, tmp_
     assert lines_of(out) == [o["hypotheses"][0]["text"] for o in objects]
 
 
-def test_buffers_and_batches_change_nothing(translate):
-    lines = [*SENTENCES, *ODD, *(" ".join(s.split()[:4]) for s in SENTENCES)]
-    flags = ("--long", "split")
-    _, expected, _ = translate(encoded(lines), *flags)
-    assert len(lines_of(expected)) == len(lines)
-    for changes in (["--buffer", 1], ["--buffer", 7, "--batch-tokens", 30], ["--batch-tokens", 1]):
-        assert translate(encoded(lines), *flags, *changes) == (0, expected, "")
-
-
 def test_every_line_gives_one_line(translate):
     code, out, err = translate(encoded(ODD), "--long", "split")
     assert (code, err) == (0, "")
@@ -140,15 +130,6 @@ def test_a_carriage_return_inside_a_line_is_refused_and_invisible_characters_go(
     assert (code, out) == (1, "") and "standard input:1: a carriage return" in err and "tr" in err
     joined = "a bird\n\ufeffa bird\na\u200b bi\u00adrd\n".encode()
     assert len(set(lines_of(translate(joined)[1]))) == 1
-
-
-@pytest.mark.parametrize("text", [b"", b"\n", b"\xef\xbb\xbf\n", b"\r\n\r\n"])
-def test_nothing_but_empty_lines(translate, text):
-    assert translate(text) == (0, "\n" * text.count(b"\n"), "")
-
-
-def test_a_byte_order_mark_at_the_start_is_no_text(translate):
-    assert translate(b"\xef\xbb\xbfa bird\n") == translate(b"a bird\r\n")
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -176,7 +157,7 @@ def test_any_text_gives_as_many_lines(translator, tmp_path_factory, lines):
 def test_the_first_line_comes_before_the_last_is_sent(folder):
     arguments = ["translate", "--model", str(folder), "--buffer", "2", "--threads", "1", "--cpu"]
     with subprocess.Popen(
-        preloaded.command_with_torch("-m", "vaswani_plugin.cli", *arguments),
+        python_command("-m", "vaswani_plugin.cli", *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -215,30 +196,6 @@ def test_what_came_before_a_bad_line_is_not_lost(translate, tmp_path, bad, part)
     assert f"{tmp_path / 'in'}:3" in err and f"{tmp_path / 'out'}.part" in err
     assert (tmp_path / "out.part").read_text() == expected
     assert not (tmp_path / "out").exists()
-
-
-def test_what_came_before_a_missing_file_is_not_lost(translate, tmp_path):
-    (tmp_path / "a").write_bytes(b"a bird\n")
-    _, expected, _ = translate(b"a bird\n")
-    code, out, err = translate(b"", tmp_path / "a", tmp_path / "gone")
-    assert (code, out) == (1, expected)
-    assert f"{tmp_path / 'gone'}: No such file or directory" in err
-    code, _, err = translate(b"", tmp_path / "gone", "--output", tmp_path / "out")
-    assert code == 1 and [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_files_in_and_out(translate, tmp_path):
-    _, expected, _ = translate(b"a bird\n\nthe cat\n")
-    (tmp_path / "a").write_bytes(b"a bird\n\n")
-    (tmp_path / "b").write_bytes(b"the cat")
-    (tmp_path / "out").write_text("old")
-    result = translate(b"", tmp_path / "a", tmp_path / "b", "--output", tmp_path / "out")
-    assert result == (0, "", "")
-    assert (tmp_path / "out").read_text() == expected
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "out"}
-    code, _, err = translate(b"", tmp_path / "b", tmp_path / "a", "--output", tmp_path / "a")
-    assert code == 1 and f"--output: {tmp_path}/a is an input" in err
-    assert (tmp_path / "a").read_bytes() == b"a bird\n\n"
 
 
 def test_split_translates_the_pieces(translate, translator):
@@ -318,16 +275,6 @@ def test_alignments_are_the_models_own(bundle, translator):
     assert hypothesis.alignment == tuple((int(s), t) for t, s in enumerate(mean.argmax(1)))
 
 
-def test_nbest_as_text(translate):
-    code, out, _ = translate(b"a bird\n\nthe cat\n", "--nbest", 2, "--beam", 2)
-    rows = [line.split("\t") for line in lines_of(out)]
-    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
-    assert rows[2] == ["2", "0.000000", ""]
-    _, best, _ = translate(b"a bird\n\nthe cat\n", "--beam", 2)
-    assert [rows[n][2] for n in (0, 2, 3)] == lines_of(best)
-    assert float(rows[0][1]) >= float(rows[1][1])
-
-
 def test_beam_is_that_of_the_bundle(translate, translator, monkeypatch):
     seen = []
     decode = type(translator.engine).decode
@@ -379,20 +326,6 @@ def test_bfloat16_on_a_cpu(bundle, monkeypatch, capsys):
     assert "--bf16 needs a GPU, or PyTorch" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flag", ["--beam", "--nbest", "--buffer", "--batch-tokens", "--threads"])
-def test_counts_are_positive(translate, flag):
-    with pytest.raises(SystemExit):
-        translate(b"", flag, 0)
-
-
-def test_a_full_disk_is_named(translate, monkeypatch):
-    full = open("/dev/full", "w")
-    monkeypatch.setattr(sys, "stdout", full)
-    code, _, err = translate(b"a bird\n" * 3)
-    assert code == 1 and "standard output: No space left on device" in err
-    full.close()  # the error is not raised a second time
-
-
 def test_a_pipe_is_not_replaced_by_a_file(translate, tmp_path):
     _, expected, _ = translate(b"a bird\n")
     pipe = tmp_path / "pipe"
@@ -424,14 +357,6 @@ def test_a_gpu_is_taken_where_there_is_one(bundle, monkeypatch, flags, device, d
     monkeypatch.setattr(search_engine, "SearchEngine", engine)
     assert main(["translate", "--model", str(bundle.folder), *flags]) == 1
     assert chosen == [(torch.device(device), dtype)]
-
-
-def test_half_precision_translates_much_the_same(folder, translator):
-    lines = ["a bird", "the cat", "the sea"]
-    half = Translator.from_pretrained(folder, dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
-    for first, second in zip(translator.translate(lines), half.translate(lines), strict=True):
-        assert second.score == pytest.approx(first.score, rel=0.2)
 
 
 def test_memory_that_does_not_suffice_is_one_line(translator, monkeypatch):
@@ -469,12 +394,3 @@ def test_a_model_that_only_fairseq_builds_is_left_to_its_commands(folder, tmp_pa
     error = capsys.readouterr().err
     assert "model.pt holds 'fconv', which only fairseq builds: fairseq-interactive" in error
     assert error.count("\n") == 1
-
-
-@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
-def test_batches_hold_every_sentence_once(lengths, most):
-    batches = list(batches_by_length(lengths, most))
-    assert sorted(n for batch in batches for n in batch) == list(range(len(lengths)))
-    for batch in batches:
-        longest = max(lengths[n] for n in batch)
-        assert len(batch) == 1 or longest * len(batch) <= most

@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import preloaded
 import pytest
 import torch
 from forked_training import PLUGIN, Training, train
@@ -64,7 +63,7 @@ def free_port() -> int:
 
 def begin(*command: object) -> subprocess.Popen:
     """A command, its output in one pipe."""
-    folders = (preloaded.commands(), Path(sys.executable).parent, fairseq_environment()["PATH"])
+    folders = (Path(sys.executable).parent, fairseq_environment()["PATH"])
     path = ":".join(map(str, folders))
     return subprocess.Popen(
         [*map(str, command)],

@@ -3,11 +3,11 @@
 import os
 import signal
 
-import preloaded
 import pytest
 
 from tests.conftest import fairseq_environment
 from tests.faults.forks import as_worker, assert_same_weights, start_training, updates_in
+from tests.support.commands import run_python
 from vaswani_plugin.errors import EXIT_CODE_WHEN_PREEMPTED as EXIT_CODE
 from vaswani_plugin.fairseq_plugin.training.trainer import VaswaniTrainer
 
@@ -86,7 +86,7 @@ sys.exit(3)
 def test_while_it_ends_a_signal_changes_nothing():
     """As to a worker that failed with the others: the one that started them signals the rest."""
     options = {"capture_output": True, "text": True, "env": fairseq_environment()}
-    done = preloaded.run("-c", ENDING, **options)
+    done = run_python("-c", ENDING, **options)
     assert (done.returncode, done.stderr) == (3, "")
 
 

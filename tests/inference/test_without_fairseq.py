@@ -4,12 +4,12 @@ import json
 import subprocess
 from pathlib import Path
 
-import preloaded
 import pytest
 import toy_language_model as toy
 from toy_parser import write_parser_bundle
 
 from tests.conftest import fairseq_environment
+from tests.support.commands import run_python
 from vaswani_plugin.text.settings import TextSettings
 
 BLOCK = "import sys; sys.modules.update(dict.fromkeys(['fairseq', 'hydra', 'omegaconf']));"
@@ -33,8 +33,7 @@ GUIDED = ("--task", "vaswani_parsing", "--arch", "vaswani_parser_debug", "--next
 
 
 def run(program: str, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess:
-    start = preloaded.run_with_torch if program.startswith(BLOCK) else preloaded.run
-    return start(
+    return run_python(
         *("-c", program, *arguments),
         input=stdin,
         capture_output=True,

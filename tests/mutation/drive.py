@@ -1,264 +1,154 @@
 """How much the tests notice: changes the code in one place, runs its tests, and counts.
 
-    bash tests/mutation/run.sh --minutes 60 --seed 1 --work WORK
-    bash tests/mutation/run.sh --list 5 --rooms search        # shows mutants, runs nothing
+    bash tests/mutation/run.sh --minutes 60 --seed 1
 
-Each mutant is one change of one file of `modules/`, `search/`, `metrics/`, `fairseq_plugin/` or
-`text/` (`mutants.py`), drawn by --seed. The tests of its room run on it, those that name its file
-first, and stop at the first failure. A mutant that no test notices has survived.
-WORK/mutants.jsonl gets a line a mutant, and a run with the same WORK and seed goes on behind them.
-The slow tests, the other rooms' and the recipes' are not run, so the share that is printed is a
-lower bound.
-
-Exit code 1: less than --least of the mutants were noticed, or a room's tests fail without a change.
+Each mutant is one change of one file by an operator of cosmic-ray, drawn by --seed: first a place,
+then one of the operators that can change it: a comparison, which many change, counts no more than a
+number. The tests of the file's room run on it, those that name the file first, and stop at
+the first failure; the slow ones and other rooms' are not run, so the share that is printed is a
+lower bound. work/mutation/mutants.jsonl gets a line a mutant. Ends with 1 below --least.
 """
 
 import argparse
+import ast
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.provider import OperatorProvider
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.mutation.mutants import Mutant, sample  # noqa: E402
-
+WORK = ROOT / "work" / "mutation"
 # The tests of each room, beside tests/ROOM.
 ROOMS = {
-    "modules": [
-        *(
-            "tests/fairseq_plugin/models/test_equals_fairseq.py",
-            "tests/fairseq_plugin/models/test_recurrent.py",
-        ),
-        "tests/fairseq_plugin/test_schedule.py",  # of modules/schedule.py
-    ],
-    "search": [
-        "tests/fairseq_plugin/models/test_incremental.py",
-        "tests/devices/test_search_waits.py",
-    ],
+    "modules": ["tests/fairseq_plugin/models", "tests/fairseq_plugin/test_schedule.py"],
+    "search": ["tests/fairseq_plugin/models", "tests/devices"],
     "metrics": ["tests/cli"],
     "fairseq_plugin": [],
-    "text": ["tests/data_prep"],
+    "text": ["tests/data_prep", "tests/contracts"],
 }
-RUNS_A_RECIPE = "tests/data_prep/test_preparation_benchmark.py"
-"""Left out: a recipe makes an environment for the copy that it lies in."""
-PATIENCE = 4  # times as long as the unchanged code's tests; then the mutant counts as noticed
+# The first two need arguments. Without a decorator such as `torch.no_grad()` the results are the
+# same, and so they are with `is` for `==` of small integers.
+UNUSED = ("VariableReplacer", "VariableInserter", "RemoveDecorator", "_Is", "_IsNot")
+PATIENCE = 900
+"""Seconds after which a mutant counts as noticed."""
 
 
-def files_of(room: str) -> list[str]:
-    """The Python files of a room, relative to the repository."""
-    found = sorted((ROOT / "vaswani_plugin" / room).glob("*.py"))
-    return [str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py"]
+def annotations(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """From where to where a file has type annotations, which no run evaluates."""
+    nodes: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.arg | ast.AnnAssign):
+            nodes.append(node.annotation)
+        if isinstance(node, ast.FunctionDef):
+            nodes.append(node.returns)
+    places = [(n.lineno, n.col_offset, n.end_lineno, n.end_col_offset) for n in nodes if n]
+    return [((a, b), (c or 0, d or 0)) for a, b, c, d in places]
 
 
-def room_of(path: str) -> str:
-    """The room in which a file lies."""
-    return Path(path).parent.name
+def sample(paths: list[Path], seed: int) -> Iterator[tuple[Path, str, int, str]]:
+    """Files, operators, which of their places, and the changed text, in an order of the seed's."""
+    rng, found = random.Random(seed), []
+    for path in paths:
+        text = path.read_text("utf-8")
+        tree, skipped, places = get_ast(text), annotations(text), {}
+        for name in OperatorProvider():
+            operator = None if name.endswith(UNUSED) else OperatorProvider()[name]()
+            nodes = ast_nodes(tree) if operator else ()
+            starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
+            for number, start in enumerate(starts):
+                if not any(begin <= start < end for begin, end in skipped):
+                    places.setdefault(start, []).append((path, name, number))
+        found += places.values()
+    rng.shuffle(found)
+    for path, name, number in [rng.choice(mutants) for mutants in found]:
+        text = path.read_text("utf-8")
+        changed = mutate_code(text, OperatorProvider()[name](), number)
+        try:
+            same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(text))
+        except SyntaxError:  # it takes the stars of {**a, b: c} for a power
+            continue
+        if not same:
+            yield path, name, number, changed
 
 
-def tests_of(room: str) -> list[str]:
-    """All test files of a room."""
-    places = [ROOT / "tests" / room, *(ROOT / place for place in ROOMS[room])]
-    files = [f for p in places if p.exists() for f in ([p] if p.is_file() else p.glob("test_*.py"))]
-    return sorted({str(f.relative_to(ROOT)) for f in files} - {RUNS_A_RECIPE})
-
-
-def in_order(path: str) -> tuple[list[str], list[str]]:
-    """The tests of a file's room: those that name the file, then the others."""
-    stem, room = Path(path).stem, room_of(path)
-    first, others = [], []
-    for test in tests_of(room):
-        named = f"{room}.{stem}" in (ROOT / test).read_text("utf-8") or stem in Path(test).stem
-        (first if named else others).append(test)
-    return first, others
-
-
-class Copy:
+def make_copy(folder: Path) -> Path:
     """A copy of the repository in which one worker changes files and runs tests."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        if folder.exists():
-            shutil.rmtree(folder)
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        for name in filter(None, listed.stdout.split("\0")):
-            if (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
-
-    def run(self, tests: list[str], seconds: float) -> tuple[str, str]:
-        """Run tests to the first failure; returns passed, failed or late, and what they printed."""
-        if not tests:
-            return "passed", ""
-        environment = os.environ | {
-            "PYTHONPATH": str(self.folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OMP_NUM_THREADS": "1",
-        }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:xdist"]
-        command += ["-p", "no:cacheprovider", "-m", "not slow and not gpu and not shared_data"]
-        process = subprocess.Popen(
-            command + tests,
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # so that what a test started ends with it
-        )
-        try:
-            printed, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return "late", f"over {seconds:.0f} s"
-        return ("passed" if process.returncode in (0, 5) else "failed"), printed
-
-    def attempt(self, mutant: Mutant, seconds: float) -> dict:
-        """Change the file, run its tests, change it back."""
-        changed, began = self.folder / mutant.path, time.monotonic()
-        changed.write_text(mutant.source(ROOT), "utf-8")
-        try:
-            for tests in in_order(mutant.path):
-                outcome, printed = self.run(tests, seconds)
-                if outcome != "passed":
-                    break
-        finally:
-            shutil.copy2(ROOT / mutant.path, changed)
-        failures = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return {
-            **asdict(mutant),
-            "noticed": outcome != "passed",
-            "by": (failures or [printed[-200:]])[0] if outcome != "passed" else "",
-            "seconds": round(time.monotonic() - began, 1),
-        }
+    shutil.rmtree(folder, ignore_errors=True)
+    listed = subprocess.check_output(["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT)
+    for name in filter(None, listed.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
 
 
-def change(mutant: Mutant) -> str:
-    """The changed lines, as a diff has them."""
-    before = (ROOT / mutant.path).read_text("utf-8").splitlines()
-    after = mutant.source(ROOT).splitlines()
-    pairs = [(a, b) for a, b in zip(before, after, strict=False) if a != b]
-    return "\n".join(f"    - {a.strip()}\n    + {b.strip()}" for a, b in pairs[:3])
+def failure(folder: Path, path: Path) -> str:
+    """The first test of a file's room that fails in a copy, those that name the file first."""
+    room = path.relative_to(ROOT / "vaswani_plugin").parts[0]
+    places = [folder / place for place in [f"tests/{room}", *ROOMS[room]]]
+    files = {f for p in places for f in ([p] if p.is_file() else p.rglob("test_*.py"))}
+    named = sorted(files, key=lambda f: (path.stem not in f.name + f.read_text("utf-8"), f))
+    command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command += ["-m", "not slow and not gpu and not shared_data", *map(str, named)]
+    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    options = {"cwd": folder, "env": environment, "text": True, "start_new_session": True}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    try:
+        printed, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return f"over {PATIENCE} s"
+    lines = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return "" if process.returncode == 0 else (lines or [printed[-200:]])[0]
 
 
-def identity(entry: dict) -> tuple:
-    """What makes a mutant the same one in two runs."""
-    return entry["path"], entry["operator"], entry["occurrence"]
-
-
-def patience_of(room: str, copy: Copy, work: Path) -> float:
-    """Seconds after which a mutant of the room counts as noticed, by what its tests take.
-
-    The tests run once without a change; WORK/seconds.json keeps what they took for later runs.
-
-    Raises:
-        SystemExit: the tests fail without a change.
-    """
-    path = work / "seconds.json"
-    seconds = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    if room not in seconds:
-        began = time.monotonic()
-        outcome, printed = copy.run(tests_of(room), 3600)
-        if outcome != "passed":
-            sys.exit(f"{room}: the tests fail without a change:\n{printed[-2000:]}")
-        seconds[room] = round(time.monotonic() - began, 1)
-        path.write_text(json.dumps(seconds), "utf-8")
-        print(f"{room}: all tests pass in {seconds[room]:.0f} s", flush=True)
-    return 30 + PATIENCE * seconds[room]
-
-
-def drive(args: argparse.Namespace) -> int:
+def main() -> int:
     """Try mutants until the time is over; returns the exit code."""
-    deadline = time.monotonic() + 60 * args.minutes
-    log = args.work / "mutants.jsonl"
-    args.work.mkdir(parents=True, exist_ok=True)
-    done = (
-        [json.loads(line) for line in log.read_text("utf-8").splitlines()] if log.exists() else []
-    )
-    known = {identity(entry) for entry in done}
-    paths = [path for room in args.rooms for path in files_of(room)]
-    drawn = sample(ROOT, paths, args.count, args.seed)
-    mutants = (mutant for mutant in drawn if identity(asdict(mutant)) not in known)
-    copies = [Copy(args.work / f"copy-{number}") for number in range(args.workers)]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60, help="stop after these (60)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
+    parser.add_argument("--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS))
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="at a time (all cores)")
+    parser.add_argument("--least", type=float, default=0.85, help="share to notice (0.85)")
+    args = parser.parse_args()
+    paths = [p for r in args.rooms for p in sorted((ROOT / "vaswani_plugin" / r).rglob("*.py"))]
+    mutants = sample([path for path in paths if path.name != "__init__.py"], args.seed)
+    ends, done, one_at_a_time = time.monotonic() + 60 * args.minutes, [], Lock()
 
-    patience = {room: patience_of(room, copies[0], args.work) for room in args.rooms}
-    one_at_a_time = Lock()
-
-    def attempt_many(copy: Copy) -> None:
-        while time.monotonic() < deadline:
+    def work(folder: Path) -> None:
+        while time.monotonic() < ends:
             with one_at_a_time:
                 mutant = next(mutants, None)
             if mutant is None:
                 return
-            entry = copy.attempt(mutant, patience[room_of(mutant.path)])
-            with one_at_a_time:
-                done.append(entry)
-                print(json.dumps(entry), file=record, flush=True)
-                if not entry["noticed"]:
-                    print(
-                        f"survived: {mutant.path}:{mutant.start[0]}\n{change(mutant)}", flush=True
-                    )
+            path, name, number, changed = mutant
+            place = str(path.relative_to(ROOT))
+            (folder / place).write_text(changed, "utf-8")
+            entry = {"path": place, "operator": name, "number": number}
+            done.append(entry | {"by": failure(folder, path)})
+            shutil.copy2(path, folder / place)
+            print(json.dumps(done[-1]), file=record, flush=True)
+            print(
+                f"{sum(bool(e['by']) for e in done)} of {len(done)} noticed: {done[-1]}", flush=True
+            )
 
-    with ThreadPoolExecutor(args.workers) as pool, log.open("a", encoding="utf-8") as record:
-        list(pool.map(attempt_many, copies))  # raises what a worker raised
-    return report(done, args.least)
-
-
-def report(done: list[dict], least: float) -> int:
-    """Print the share of each room and of all; returns the exit code."""
-    if not done:
-        print("no mutant was tried: give more --minutes", file=sys.stderr)
-        return 1
-    for room in ROOMS:
-        mine = [entry for entry in done if room_of(entry["path"]) == room]
-        if mine:
-            print(f"{room:8s} {share(mine)}")
-    print(f"{'all':8s} {share(done)}")
-    return 0 if sum(entry["noticed"] for entry in done) >= least * len(done) else 1
-
-
-def share(entries: list[dict]) -> str:
-    """How many mutants were noticed, as text."""
-    noticed = sum(entry["noticed"] for entry in entries)
-    return f"{noticed:5d} of {len(entries):5d} noticed, {noticed / len(entries):.1%}"
-
-
-def main() -> int:
-    """Parse the flags and do it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--work", type=Path, default=ROOT / "work" / "mutation", metavar="DIR")
-    parser.add_argument("--minutes", type=float, default=60, help="stop after these (%(default)s)")
-    parser.add_argument("--count", type=int, default=10**6, help="at most so many mutants (all)")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample (%(default)s)")
-    parser.add_argument("--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS))
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
-    parser.add_argument("--least", type=float, default=0.85, help="share to notice (%(default)s)")
-    parser.add_argument("--list", type=int, metavar="N", help="show N mutants, run nothing")
-    args = parser.parse_args()
-    if args.list:
-        paths = [path for room in args.rooms for path in files_of(room)]
-        for mutant in sample(ROOT, paths, args.list, args.seed):
-            print(f"{mutant.path}:{mutant.start[0]}: {mutant.operator}\n{change(mutant)}")
-        return 0
-    return drive(args)
+    WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / "mutants.jsonl").open("a") as record, ThreadPoolExecutor(args.workers) as pool:
+        list(pool.map(work, [make_copy(WORK / f"copy-{n}") for n in range(args.workers)]))
+    return 0 if sum(bool(e["by"]) for e in done) >= args.least * len(done) > 0 else 1
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import preloaded
 import pytest
 from services import Running, httpx, running
 from toy_bundle import SENTENCES, write_toy_bundle
 
 from tests.conftest import fairseq_environment
+from tests.support.commands import python_command, run_python
 from vaswani_plugin.inference.translator import Translator
 
 WORDS = " ".join(SENTENCES).split()
@@ -30,7 +30,7 @@ def translator(bundle):
 
 def command(bundle, *flags):
     serve = ("-m", "vaswani_plugin.cli", "serve", "--cpu", "--port", 0, "--model", bundle)
-    return preloaded.command_with_torch(*serve, *flags)
+    return python_command(*serve, *flags)
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +142,6 @@ def test_without_the_extra_it_says_how_to_get_it(bundle):
         "from vaswani_plugin.cli.__main__ import main; "
         f"sys.exit(main(['serve', '--model', {str(bundle)!r}]))"
     )
-    done = preloaded.run_with_torch(
-        "-c", code, capture_output=True, text=True, env=fairseq_environment()
-    )
+    done = run_python("-c", code, capture_output=True, text=True, env=fairseq_environment())
     assert done.returncode == 1
     assert "pip install -e '.[serve]'" in done.stderr and done.stderr.count("\n") == 1

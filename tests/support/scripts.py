@@ -1,13 +1,11 @@
-"""Runs scripts of data-prep/ and recipes/ as users do, by path, each in a process of its own.
-
-The Python ones are forks of a process that has imported the packages: imports take most of a run.
-"""
+"""Runs scripts of data-prep/ and recipes/ as users do, by path, each in a process of its own."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
-import preloaded
+from tests.support.commands import in_fork
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,23 +17,13 @@ def run_script(
     cwd: Path | None = None,
     timeout: float = 300,
 ) -> subprocess.CompletedProcess:
-    """Runs a Python script, named from the repository's root; output is bytes decoded as UTF-8."""
-    done = preloaded.run(
-        *(ROOT / path, *args),
-        input=stdin,
-        capture_output=True,
-        cwd=cwd,
-        timeout=timeout,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    done.stdout = done.stdout.decode("utf-8")
-    done.stderr = done.stderr.decode("utf-8")
-    return done
+    """Runs a Python script, named from the repository's root, in a fork."""
+    return in_fork(ROOT / path, *args, stdin=stdin or b"", cwd=cwd, timeout=timeout)
 
 
 def quick_environment() -> dict[str, str]:
-    """The test's own, with one thread; fairseq's commands and ours start quickly in it."""
-    path = f"{preloaded.commands()}{os.pathsep}{os.environ['PATH']}"
+    """The test's own, with one thread and the commands of this environment."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"OMP_NUM_THREADS": "1", "PATH": path}
 
 

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import preloaded
 import pytest
+
+from tests.support.commands import python_command
 
 REASON = "the service and its clients need pip install '.[serve]' and the dependency group test"
 pytest.importorskip("starlette", reason=REASON)
@@ -104,7 +105,7 @@ def running(command: list[str]) -> Iterator[Running]:
 
 def fake_service(**given: Any) -> list[str]:
     """The command of fake_service.py with these settings."""
-    return preloaded.command_with_torch(ROOT / "tests/support/fake_service.py", json.dumps(given))
+    return python_command(ROOT / "tests/support/fake_service.py", json.dumps(given))
 
 
 def get(service: Running, path: str) -> Any:

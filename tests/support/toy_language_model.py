@@ -105,12 +105,14 @@ def write_checkpoint(data: Path, path: Path, *flags: str, updates: int = 60) -> 
     return path
 
 
-def write_bundle(folder: Path, settings: TextSettings, units: list[str], seed: int = 1) -> Path:
+def write_bundle(
+    folder: Path, settings: TextSettings, units: list[str], *flags: str, seed: int = 1
+) -> Path:
     """A bundle of `vaswani_lm_debug` with random weights and peaked logits; `units` in rows."""
     folder.mkdir()
     write_lines(folder / "dict.txt", [f"{unit} 1" for unit in units])
     (folder / "preprocessing.json").write_text(settings.to_json(), encoding="utf-8")
-    state, model = build(folder, *OURS, seed=seed)
+    state, model = build(folder, *OURS, *flags, seed=seed)
     with torch.no_grad():
         model.projection_weight.mul_(2.0)
     torch.save({**state, "model": model.state_dict()}, folder / "model.pt")

@@ -2,9 +2,8 @@
 
 import subprocess
 
-import preloaded
-
 from tests.conftest import fairseq_environment
+from tests.support.commands import run_python
 
 BLOCK = """
 import sys
@@ -21,7 +20,7 @@ COMMAND = "from vaswani_plugin.cli.__main__ import main\nsys.exit(main(sys.argv[
 
 def run_without_fairseq(*args: object, program: str = COMMAND) -> subprocess.CompletedProcess:
     """Run ``vaswani args``, or another program, and wait; the output is bytes."""
-    return preloaded.run_with_torch(
+    return run_python(
         *("-c", BLOCK + program, *args),
         capture_output=True,
         env=fairseq_environment(),

@@ -1,8 +1,7 @@
-"""The `vaswani` command: a table of subcommands, each a module of this package.
+"""The `vaswani` command: a table of commands, each a function of a module of this package.
 
-A command module defines `HELP` (one line), `EXAMPLE` (a command line), `add_arguments(parser)` and
-`run(args) -> int`. It is imported only when it runs or is listed. A `ValueError` or `OSError` of
-`run` is an error that the user can correct: it is printed as one line. Any other exception is a
+A module is imported only when one of its commands runs or is listed. A `ValueError` or `OSError` of
+a command is an error that the user can correct: it is printed as one line. Any other exception is a
 defect and shows its traceback.
 """
 
@@ -11,9 +10,10 @@ import difflib
 import logging
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 
+from vaswani_plugin.cli.command import make_parser, summary
 from vaswani_plugin.errors import (
     flush_stdout,
     name_stdout,
@@ -22,9 +22,14 @@ from vaswani_plugin.errors import (
     silence_stdout,
 )
 
-NAMES = """archs average bleu evalb rouge complexity positions cost curves translate serve rescore
-summarize parse import export card attention lm complete"""
-COMMANDS = {name: name for name in NAMES.split()} | {"import": "import_model"}
+COMMANDS = {
+    "archs": "archs",
+    **dict.fromkeys(("bleu", "evalb", "rouge", "rescore"), "scores"),
+    **dict.fromkeys(("complexity", "positions", "cost", "curves"), "paper"),
+    **dict.fromkeys(("translate", "serve", "attention"), "translation"),
+    **dict.fromkeys(("summarize", "parse", "lm", "complete"), "language"),
+    **dict.fromkeys(("average", "import", "export", "card"), "models"),
+}
 """By command, in the order of the listing: its module of vaswani_plugin.cli."""
 PROGRAM = "vaswani"
 NEEDS_FAIRSEQ = (
@@ -34,15 +39,16 @@ NEEDS_FAIRSEQ = (
 )
 
 
-def load_command(name: str) -> ModuleType:
-    """The module of a command that is in `COMMANDS`."""
-    return import_module(f"vaswani_plugin.cli.{COMMANDS[name]}")
+def load_command(name: str) -> Callable[..., None]:
+    """The function of a command that is in `COMMANDS`."""
+    module = import_module(f"vaswani_plugin.cli.{COMMANDS[name]}")
+    return getattr(module, "import_" if name == "import" else name)
 
 
 def overview() -> str:
-    """The text of ``vaswani --help``: every command with its HELP."""
+    """The text of ``vaswani --help``: every command with its first sentence."""
     width = max(map(len, COMMANDS))
-    rows = [f"  {name:<{width}}  {load_command(name).HELP}" for name in COMMANDS]
+    rows = [f"  {name:<{width}}  {summary(load_command(name))}" for name in COMMANDS]
     usage = f"usage: {PROGRAM} <command> [arguments]"
     details = f"'{PROGRAM} <command> --help' shows a command's arguments and an example."
     return "\n".join([usage, "", "commands:", *rows, "", details])
@@ -50,16 +56,7 @@ def overview() -> str:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The argument parser of a command."""
-    module = load_command(name)
-    parser = argparse.ArgumentParser(
-        prog=f"{PROGRAM} {name}",
-        description=module.HELP[:1].upper() + module.HELP[1:].rstrip(".") + ".",
-        epilog=f"example:\n  {module.EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    module.add_arguments(parser)
-    return parser
+    return make_parser(f"{PROGRAM} {name}", load_command(name))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -89,9 +86,12 @@ def main(argv: list[str] | None = None) -> int:
         if level not in logging.getLevelNamesMapping():
             raise ValueError(f"LOGLEVEL={level}: must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
         logging.getLogger().setLevel(level)
-        code = load_command(name).run(args) if args else print(overview()) or 0
+        if args is None:
+            print(overview())
+        else:
+            load_command(name)(**vars(args))
         flush_stdout()
-        return code
+        return 0
     except BrokenPipeError:
         silence_stdout()  # the reader (head) has closed the pipe
         return 1

@@ -1,57 +1,50 @@
 """`vaswani archs`: every named architecture and its parameter count, or the values of one."""
 
-import argparse
 import json
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
 
-from vaswani_plugin.cli._flags import add_format
+from vaswani_plugin.cli.command import Format
 from vaswani_plugin.errors import UserError
 from vaswani_plugin.model.architectures import FAMILIES, PAPER_VOCABULARY, Architecture, Family
 from vaswani_plugin.model.configuration import CONFIGURATIONS, OF_AN_ENCODER, flag, head_sizes
 
-HELP = "list the architectures with their parameter counts, or the values and flags of one"
-EXAMPLE = "vaswani archs vaswani_tiny"
 
+def archs(
+    name: Annotated[str, "NAME"] | None = None,
+    *,
+    vocab: Annotated[int, "ROWS"] = PAPER_VOCABULARY,
+    format: Format = "text",
+) -> None:
+    """List the architectures with their parameter counts, or the values and flags of one.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's flags."""
-    parser.add_argument("name", nargs="?", help="print this architecture's values and their flags")
-    what = "rows of an embedding matrix, with fairseq's four special tokens (default: %(default)s, "
-    what += "as in the authors' code)"
-    parser.add_argument("--vocab", type=int, default=PAPER_VOCABULARY, metavar="ROWS", help=what)
-    add_format(parser)
+    Example: vaswani archs vaswani_tiny
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table.
+    Args:
+        name: print this architecture's values and their flags.
+        vocab: rows of an embedding matrix, with fairseq's four special tokens (default: 40960, as
+            in the authors' code).
 
     Raises:
-        UserError: --vocab is out of range, or there is no architecture of the name.
+        UserError: `vocab` is out of range, or there is no architecture of the name.
     """
-    if not 5 <= args.vocab <= 10**9:
+    if not 5 <= vocab <= 10**9:
         raise UserError(
-            f"--vocab {args.vocab}: must be at least 5, four special tokens and a word, and at most"
+            f"--vocab {vocab}: must be at least 5, four special tokens and a word, and at most"
             " a billion"
         )
-    found = [
-        (family, [row for row in family.rows if args.name in (None, row.name)])
-        for family in FAMILIES
-    ]
-    if args.name and not any(rows for _, rows in found):
-        raise UserError(f"no architecture {args.name}: `vaswani archs` lists them")
-    described = [
-        (family, [describe(family, row, args.vocab) for row in rows]) for family, rows in found
-    ]
-    if args.format == "json":
+    found = [(family, [r for r in family.rows if name in (None, r.name)]) for family in FAMILIES]
+    if name and not any(rows for _, rows in found):
+        raise UserError(f"no architecture {name}: `vaswani archs` lists them")
+    described = [(family, [describe(family, row, vocab) for row in rows]) for family, rows in found]
+    if format == "json":
         every = [row for _, rows in described for row in rows]
-        print(json.dumps(every[0] if args.name else every, indent=2))
-        return 0
-    print(f"Matrices of {args.vocab:,} rows. The paper prints its counts in millions.")
+        print(json.dumps(every[0] if name else every, indent=2))
+        return
+    print(f"Matrices of {vocab:,} rows. The paper prints its counts in millions.")
     for family, rows in described:
         if rows:
-            _print_family(family, rows, with_values=bool(args.name))
-    return 0
+            _print_family(family, rows, with_values=bool(name))
 
 
 def describe(family: Family, row: Architecture, vocabulary: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import preloaded
 import pytest
 import torch
 from fairseq import checkpoint_utils, optim
@@ -20,6 +19,7 @@ from forked_training import train
 
 import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment
+from tests.support.commands import run_python
 from vaswani_plugin.errors import CheckpointError, UserError
 from vaswani_plugin.fairseq_plugin.patches import checkpoints
 from vaswani_plugin.inference.models import mismatch_reason
@@ -169,7 +169,7 @@ runpy.run_module("fairseq_cli.train", run_name="__main__", alter_sys=True)
 
 def test_a_run_killed_while_it_saves_goes_on(toy_data_bin, run_fairseq, stock_checkpoint, tmp_path):
     arguments = [toy_data_bin, *STOCK_TINY, "--max-epoch", 4, "--save-dir", tmp_path]
-    killed = preloaded.run(
+    killed = run_python(
         *("-c", KILLED_IN_THE_SECOND_COPY, *arguments, "--user-dir", PLUGIN),
         capture_output=True,
         env=fairseq_environment(),

@@ -5,9 +5,9 @@ Our own models, tasks and launchers are in tests/distributed.
 
 import argparse
 import datetime
+import sys
 from pathlib import Path
 
-import preloaded
 import pytest
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 import vaswani_plugin
 from tests.conftest import PLUGIN, STOCK_TINY, fairseq_environment, run_module
+from tests.support.commands import run_python
 from vaswani_plugin.fairseq_plugin.patches import distribution
 
 vaswani_plugin.register()
@@ -42,12 +43,12 @@ def test_two_workers_equal_one_with_twice_the_batches(toy_data_bin, run_fairseq,
     # the first epoch under torchrun, the second by fairseq's own start, which also resumes
     first = run_module(
         *("torch.distributed.run", "--standalone", "--nproc-per-node", 2),
-        *("--no-python", Path(preloaded.commands()) / "fairseq-train"),
+        *("--no-python", Path(sys.executable).with_name("fairseq-train")),
         *(*arguments, "--user-dir", PLUGIN, "--max-epoch", 1, "--save-dir", two),
     )
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("done training") == 1, "each worker trained alone"
-    second = preloaded.run(
+    second = run_python(
         *("-c", FORKED, *arguments, "--user-dir", PLUGIN, "--distributed-world-size", 2),
         *("--max-epoch", 2, "--save-dir", two, "--ddp-backend", "legacy_ddp"),
         **{"capture_output": True, "text": True, "env": fairseq_environment(), "timeout": 300},

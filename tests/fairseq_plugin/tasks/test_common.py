@@ -2,7 +2,6 @@
 
 import re
 
-import preloaded
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -10,6 +9,7 @@ from fairseq.data import Dictionary
 from model_factory import make_dictionary
 
 from tests.conftest import PLUGIN, fairseq_environment
+from tests.support.commands import run_python
 from vaswani_plugin.fairseq_plugin.tasks._common import TextDictionary
 from vaswani_plugin.fairseq_plugin.tasks.translation import (
     VaswaniTranslationConfig,
@@ -131,7 +131,7 @@ def test_its_products_are_in_bfloat16(toy_data_bin, tmp_path):
     script.write_text(WATCH, encoding="utf-8")
     flags = [*TRAINING, "--max-update", "2", "--user-dir", PLUGIN]
     for extra, expected in ((["--amp"], "torch.bfloat16"), ([], "torch.float32")):
-        done = preloaded.run(
+        done = run_python(
             *(script, toy_data_bin, *flags, *extra),
             capture_output=True,
             text=True,

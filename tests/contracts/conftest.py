@@ -1,0 +1,161 @@
+"""Every command with valid arguments, over one folder of small files and models."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from toy_bundle import SENTENCES, write_checkpoint, write_toy_bundle
+from toy_language_model import WORDS, write_bundle
+from toy_parser import write_parser_bundle
+
+from tests.support.commands import vaswani
+from vaswani_plugin.text.settings import TextSettings
+
+LINES = [" ".join(line.split()[:4]) for line in SENTENCES] * 12
+TREE = "(S (NP (D the) (N cat)) (VP (V sat)))"
+LOG = (
+    '2026 | INFO | train_inner | {{"epoch": 1, "update": 0.1, "loss": "8", "ppl": "8", '
+    '"wps": "500", "wpb": "100", "num_updates": "{0}", "lr": "1e-07", "gnorm": "3", "wall": "{0}"}}'
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line of arguments; {name} is a file of the world or, in `outputs`, a new one.
+
+    Args:
+        line: the command.
+        texts: which of its inputs are text.
+        files: which are other files or folders.
+        outputs: what it writes, by the name in the new folder.
+    """
+
+    line: str
+    texts: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    def arguments(self, world: dict[str, Path], new: Path, **other: object) -> list[str]:
+        """With the files of the world but for `other`, and outputs in the folder `new`."""
+        outputs = {name: new / name for name in self.outputs}
+        given = {name.replace(".", "_"): path for name, path in (world | outputs | other).items()}
+        return [word.format(**given) for word in self.line.split()]
+
+
+COMMANDS = {
+    "average": Command(
+        "average --inputs {checkpoint} {second} --output {mean_pt}",
+        files=("checkpoint", "second"),
+        outputs=("mean.pt",),
+    ),
+    "bleu": Command(
+        "bleu --hypothesis {hyp} --reference {ref} --source {src} --training-source {ref}",
+        texts=("hyp", "ref", "src"),
+    ),
+    "evalb": Command("evalb {trees} {parsed} --parameters {prm}", texts=("trees", "parsed", "prm")),
+    "rouge": Command("rouge --hypothesis {hyp} --references {ref}", texts=("hyp", "ref")),
+    "complexity": Command("complexity"),
+    "positions": Command("positions --plot {p_svg}", outputs=("p.svg",)),
+    "cost": Command("cost --hours 12 --device P100"),
+    "curves": Command("curves {log} --output {c_svg}", texts=("log",), outputs=("c.svg",)),
+    "translate": Command(
+        "translate --cpu --model {bundle} {src} {ref} --output {out} --format json --long split",
+        texts=("src", "ref"),
+        files=("bundle",),
+        outputs=("out",),
+    ),
+    "serve": Command(
+        "serve --model {bundle} --api-keys {keys} --port 0", texts=("keys",), files=("bundle",)
+    ),
+    "rescore": Command(
+        "rescore --cpu --data {data} --system own={checkpoint} --nbest {nbest} --source {src} "
+        "--reference {ref} --average --output {best} --output-nbest {moses}",
+        texts=("nbest", "src", "ref"),
+        files=("checkpoint", "data"),
+        outputs=("best", "moses"),
+    ),
+    "summarize": Command(
+        "summarize --cpu --model {summarizer} {words} --output {out} --format json",
+        texts=("words",),
+        files=("summarizer",),
+        outputs=("out",),
+    ),
+    "parse": Command(
+        "parse --cpu --model {parser} {tokens} --output {out} --format json",
+        texts=("tokens",),
+        files=("parser",),
+        outputs=("out",),
+    ),
+    "import": Command(
+        "import --checkpoint {stock} --data-bin {data} --output {ours_pt}",
+        files=("stock", "data"),
+        outputs=("ours.pt",),
+    ),
+    "export": Command(
+        "export --to fairseq --allow-layer-norm-eps --model {bundle} --output {stock_pt}",
+        files=("bundle",),
+        outputs=("stock.pt",),
+    ),
+    "card": Command("card --model {bundle} --result {result}", files=("bundle", "result")),
+    "attention": Command(
+        "attention --model {bundle} --corpus {src} {ref} --output {a_json}",
+        texts=("src", "ref"),
+        files=("bundle",),
+        outputs=("a.json",),
+    ),
+    "lm": Command(
+        "lm --cpu --model {lm} --text {words} --baselines --train-data {words}",
+        texts=("words",),
+        files=("lm",),
+    ),
+    "complete": Command("complete --cpu --model {lm} --max-new-tokens 3 ba", files=("lm",)),
+}
+"""`archs` reads no file, and counts for seconds."""
+
+
+def put(path: Path, lines: list[str]) -> Path:
+    """A text file."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Files by name; `bundle` is one of translation."""
+    folder = tmp_path_factory.mktemp("world")
+    for name in ("translation", "parsing"):
+        (folder / name).mkdir()
+    files = {
+        "bundle": write_toy_bundle(folder / "translation"),
+        "parser": write_parser_bundle(folder / "parsing"),
+        "lm": write_bundle(folder / "lm", TextSettings("words"), WORDS),
+        "summarizer": write_bundle(
+            folder / "summarizer",
+            TextSettings("words", article_tokens=9, summary_tokens=5),
+            [*WORDS, "<sep>"],
+            *("--sample-break-mode", "eos", "--loss-after", "<sep>"),
+        ),
+        "data": folder / "translation",
+        "checkpoint": folder / "translation" / "averaged.pt",
+        "second": folder / "second.pt",
+        "stock": folder / "stock.pt",
+        "result": folder / "result.json",
+    }
+    write_checkpoint(files["data"], files["second"], seed=2)
+    flags = ["--model", files["bundle"], "--output", files["stock"], "--allow-layer-norm-eps"]
+    assert vaswani("export", "--to", "fairseq", *flags).code == 0
+    files["result"].write_text("{}")
+    texts = {
+        "src": LINES,
+        "ref": [line.lower() for line in LINES],
+        "hyp": LINES[1:] + LINES[:1],
+        "nbest": [f"{n} ||| {line} ||| ||| -1" for n, line in enumerate(LINES)],
+        "words": [" ".join(WORDS[n : n + n % 7]) for n in range(20)] * 3,
+        "tokens": ["the doctor sleeps .", "a bird sings ."] * 6,
+        "trees": [TREE] * 4,
+        "parsed": [TREE, TREE.replace("NP", "X"), "", TREE],
+        "keys": ["a-secret-key 60", "another-key"],
+        "prm": ["DELETE_LABEL TOP", "CUTOFF_LEN 3"],
+        "log": [LOG.format(n) for n in (10, 20, 30)],
+    }
+    return files | {name: put(folder / name, lines) for name, lines in texts.items()}

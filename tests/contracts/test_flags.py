@@ -1,0 +1,119 @@
+"""The parsers of all commands: help, missing and unknown flags, and any value of any flag."""
+
+import argparse
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.commands import vaswani
+from vaswani_plugin.cli.__main__ import COMMANDS, command_parser
+
+PARSERS = {name: command_parser(name) for name in COMMANDS}
+ACTIONS = [
+    (name, action)
+    for name, parser in PARSERS.items()
+    for action in parser._actions
+    if action.option_strings and action.nargs != 0
+]
+OPTIONS = [(name, action.option_strings[0]) for name, action in ACTIONS]
+RANGES = {
+    "whole": (-math.inf, math.inf),
+    "positive_int": (1, math.inf),
+    "non_negative_int": (0, math.inf),
+    "finite": (-math.inf, math.inf),
+    "non_negative": (0, math.inf),
+    "probability": (5e-324, 1),
+    "seconds": (5e-324, math.inf),
+}
+"""Least and greatest value of each type of flags; the first three are of whole numbers."""
+TYPED = [(name, action) for name, action in ACTIONS if action.type not in (str, Path)]
+NUMBERS = st.one_of(
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(
+        ["0", "-0", "1", "1.0", "1e400", "nan", "-inf", "", " ", "0x1", "1_0", "\u0665"]
+    ),
+    st.text(max_size=5),
+)
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture) -> str:
+    """The last line of what argparse prints."""
+    with pytest.raises(SystemExit) as stop:
+        PARSERS[arguments[0]].parse_args(arguments[1:])
+    assert stop.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_list_of_commands_says_what_each_does():
+    done = vaswani("--help")
+    assert (done.code, done.err) == (0, "")
+    rows = dict(re.findall(r"^  (\w+) +(\S.*)$", done.out, re.MULTILINE))
+    assert list(rows) == list(COMMANDS)
+    for name, said in rows.items():
+        assert f"{said[:1].upper()}{said[1:]}." in PARSERS[name].format_help().replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_an_example_that_parses(name):
+    done = vaswani(name, "--help")
+    assert done.code == 0 and done.out.startswith(f"usage: vaswani {name} ")
+    _, example = done.out.split("\nexample:\n  ")
+    words = re.findall(r'"[^"]*"|[^\s"\\]+', example.partition("<")[0])
+    assert words[:2] == ["vaswani", name]
+    PARSERS[name].parse_args([word.strip('"') for word in words[2:]])
+    assert all(action.help for action in PARSERS[name]._actions), "a flag without a word on it"
+
+
+@pytest.mark.parametrize(("name", "flag"), OPTIONS)
+def test_a_flag_without_its_value(name, flag, capsys):
+    assert f"argument {flag}" in refused([name, flag], capsys)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_unknown_and_shortened_flags(name, capsys):
+    """A shortened flag would change its meaning with the next one that begins so."""
+    assert "--no-such-flag" in refused([name, *required(name), "--no-such-flag"], capsys)
+    assert "--forma" in refused([name, *required(name), "--forma", "json"], capsys)
+
+
+def required(name: str) -> list[str]:
+    """Arguments without which the parser would complain of those."""
+    words = []
+    for action in PARSERS[name]._actions:
+        if action.required:
+            value = action.choices[0] if action.choices else "x"
+            words += [*action.option_strings[:1], value]
+    for group in PARSERS[name]._mutually_exclusive_groups:
+        words += [group._group_actions[0].option_strings[0], "x"] if group.required else []
+    return words
+
+
+@pytest.mark.parametrize(("name", "action"), TYPED, ids=lambda x: getattr(x, "dest", x))
+@given(text=NUMBERS)
+def test_any_value_of_a_typed_flag(name, action, text):
+    """It is taken for the number that it is, or refused in a line that says what it must be."""
+    kind = action.type.__name__
+    is_whole, (least, most) = kind in list(RANGES)[:3], RANGES[kind]
+    try:
+        expected = int(text) if is_whole else float(text)
+    except ValueError:
+        expected = math.nan
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--flag", type=action.type)
+    if math.isfinite(expected) and least <= expected <= most:
+        assert parser.parse_args([f"--flag={text}"]).flag == expected
+    else:
+        with pytest.raises(argparse.ArgumentError, match="argument --flag: .*must be"):
+            parser.parse_args([f"--flag={text}"])
+
+
+def test_a_mistyped_command_is_guessed():
+    done = vaswani("avrage")
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert "unknown command 'avrage': did you mean 'average'?" in done.err
+    assert vaswani().code == 2

@@ -1,0 +1,245 @@
+"""A command is a function; its parser is made from its signature, its help from its docstring.
+
+    def average(*, inputs: list[Path], last: Count | None = None) -> None:
+        '''Average the weights of several checkpoints.
+
+        Example: vaswani average --inputs checkpoints --last 5
+
+        Args:
+            inputs: checkpoint files, or one folder.
+            last: the checkpoints of the last epochs.
+        '''
+
+A parameter before the `*` is a positional argument, one after it a flag, which must be given where
+the parameter has no default. `bool` is a switch, `Literal` a choice, `list` takes several values.
+`Annotated` adds the function that reads a value, a metavar in capitals, other names of the flag
+("--path"), "append" for a flag that may be repeated, or a tuple of metavars of several values.
+"""
+
+import argparse
+import inspect
+import json
+import logging
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from vaswani_plugin import register
+from vaswani_plugin.errors import message_line
+
+if TYPE_CHECKING:
+    import torch
+
+Number = TypeVar("Number", int, float)
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def _number(
+    name: str, convert: Callable[[str], Number], accepts: Callable[[Number], bool], rule: str
+) -> Callable[[str], Number]:
+    """A type of flags. argparse shows its errors as one line that names the flag."""
+
+    def read(text: str) -> Number:
+        try:
+            value = convert(text)
+        except ValueError:
+            kind = "a whole number" if convert is int else "a number"
+            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {kind}") from None
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be a finite number")
+        if not accepts(value):
+            raise argparse.ArgumentTypeError(f"{message_line(text)}: must be {rule}")
+        return value
+
+    read.__name__ = name
+    return read
+
+
+whole = _number("whole", int, lambda n: True, "")
+positive_int = _number("positive_int", int, lambda n: n >= 1, "at least 1")
+non_negative_int = _number("non_negative_int", int, lambda n: n >= 0, "at least 0")
+finite = _number("finite", float, lambda x: True, "")
+non_negative = _number("non_negative", float, lambda x: x >= 0, "at least 0")
+probability = _number("probability", float, lambda p: 0 < p <= 1, "above 0 and at most 1")
+seconds = _number("seconds", float, lambda s: s > 0, "a number of seconds above 0")
+
+Count = Annotated[int, positive_int]
+Natural = Annotated[int, non_negative_int]
+Folder = Annotated[Path, "DIR"]
+Place = Annotated[Path, "PATH"]
+Format = Literal["text", "json"]
+
+READERS: dict[type, Callable[[str], Any]] = {int: whole, float: finite}
+METAVARS = {int: "N", float: "X", Path: "FILE", str: "TEXT"}
+SHARED = {
+    "model": "the bundle: a folder model/ of a recipe",
+    "output": "write the results to this file, plain or .gz (default: standard output)",
+    "format": "output format",
+    "beam": "beam size (default: the bundle's; 4 if it names none)",
+    "lenpen": "exponent alpha of the length penalty ((5 + length) / 6)^alpha",
+    "buffer": "read N lines, then process them in batches of similar length (default: hundreds; 1 "
+    "for lines typed at a terminal)",
+    "cpu": "compute on the CPU even if a GPU exists",
+    "threads": "CPU threads (default: PyTorch's choice)",
+    "fp16": "compute in float16 (GPU only)",
+    "bf16": "compute in bfloat16 (GPU, or PyTorch on a CPU with AVX512_BF16 or AMX)",
+}
+"""Help of flags that several commands share, where a docstring doesn't describe them."""
+
+
+def one_of(*names: str, required: bool = False) -> Callable[[Function], Function]:
+    """Decorates a command: at most one of these flags may be given; exactly one if `required`."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__.setdefault("exclusive", []).append((names, required))
+        return function
+
+    return mark
+
+
+def titled(title: str, *names: str) -> Callable[[Function], Function]:
+    """Decorates a command: `--help` shows these flags together, under a title."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__.setdefault("titles", []).insert(0, (names, title))
+        return function
+
+    return mark
+
+
+def summary(function: Callable[..., None]) -> str:
+    """The first sentence of a command's docstring, as the list of commands shows it."""
+    return (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
+
+
+def make_parser(program: str, function: Callable[..., None]) -> argparse.ArgumentParser:
+    """The parser of a command, whose values are the function's keyword arguments.
+
+    Args:
+        program: such as "vaswani bleu".
+        function: the command.
+    """
+    described, example, texts = _read_docstring(function)
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=described,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    places: dict[str, Any] = {}
+    for names, title in vars(function).get("titles", []):
+        places |= dict.fromkeys(names, parser.add_argument_group(title))
+    for names, required in vars(function).get("exclusive", []):
+        parent = places.get(names[0], parser)
+        group = parent.add_mutually_exclusive_group(required=required)
+        places |= dict.fromkeys(names, group)
+    hints = typing.get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        names, options = _argument(name, parameter, hints[name])
+        text = " ".join((texts.get(name) or SHARED[name]).split())
+        if "choices" in options and options["metavar"]:
+            text += f": {', '.join(options['choices'])}"
+        text = text.replace("%", "%%")
+        if options.get("default") not in (None, False, "") and "default:" not in text:
+            text += " (default: %(default)s)"
+        places.get(name, parser).add_argument(*names, **options, help=text)
+    return parser
+
+
+def _argument(name: str, parameter: inspect.Parameter, hint: Any) -> tuple[list[str], dict]:
+    """The names and the other arguments of `ArgumentParser.add_argument`."""
+    is_flag = parameter.kind is parameter.KEYWORD_ONLY
+    is_required = parameter.default is parameter.empty
+    options: dict[str, Any] = {} if is_required else {"default": parameter.default}
+    kind, details = _plain(hint)
+    several = typing.get_origin(kind) is list
+    if several:
+        kind, more = _plain(typing.get_args(kind)[0])
+        details += more
+    if kind is bool:
+        options["action"] = "store_true"
+    else:
+        options |= {"type": READERS.get(kind, kind), "metavar": METAVARS[kind]}
+    if "append" in details:
+        options["action"] = "append"
+    elif several:
+        options["nargs"] = "+" if is_flag or is_required else "*"
+    for detail in details:
+        if callable(detail):
+            options["type"] = detail
+        elif isinstance(detail, tuple):  # metavars, one for each of as many values
+            options |= {"metavar": detail, "nargs": len(detail)}
+        elif isinstance(detail, list):
+            options |= {"choices": detail, "metavar": None if len(detail) < 7 else "NAME"}
+        elif detail.isupper() or "=" in detail:
+            options["metavar"] = detail
+    if not is_flag:
+        options |= {} if is_required or several else {"nargs": "?"}
+        return [name], options
+    options |= {"dest": name, "required": is_required}
+    flags = [detail for detail in details if isinstance(detail, str) and detail[:2] == "--"]
+    return flags or [f"--{name.replace('_', '-')}"], options
+
+
+def _plain(hint: Any) -> tuple[Any, list]:
+    """The type itself, without None, and the details of `Annotated`; choices are one of these."""
+    details: list[Any] = []
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (hint,) = (one for one in typing.get_args(hint) if one is not types.NoneType)
+    if typing.get_origin(hint) is Annotated:
+        hint, *details = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint, more = _plain(hint)
+        details = more + details
+    if typing.get_origin(hint) is Literal:
+        return str, [list(typing.get_args(hint)), *details]
+    return hint, details
+
+
+def _read_docstring(function: Callable[..., None]) -> tuple[str, str, dict[str, str]]:
+    """What is said of the command, its example, and what is said of each parameter."""
+    text, *sections = re.split(r"\n\n(?=Args:|Raises:)", inspect.getdoc(function) or "")
+    described, _, example = text.partition("\n\nExample: ")
+    texts: dict[str, str] = {}
+    for section in sections:
+        if section.startswith("Args:"):
+            for entry in re.split(r"\n {4}(?=\w+: )", section)[1:]:
+                name, _, said = entry.partition(": ")
+                texts[name] = said.rstrip(".")
+    return described, example, texts
+
+
+def chosen_device(cpu: bool, threads: int | None) -> "torch.device":
+    """The device to compute on: a GPU if there is one, unless `cpu`; sets PyTorch's threads."""
+    import torch  # not every command with these flags needs it
+
+    if threads:
+        torch.set_num_threads(threads)
+    return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+
+
+def buffer_size(buffer: int | None, inputs: list[str], usual: int) -> int:
+    """The lines to read before any is answered: --buffer, or 1 for a person who types them."""
+    is_typed = inputs == ["-"] and sys.stdin.isatty()
+    return buffer or (1 if is_typed else usual)
+
+
+def start_fairseq() -> None:
+    """Import fairseq with the plugin registered, and keep the level of the log."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        register()
+    finally:
+        root.setLevel(level)  # fairseq sets it to DEBUG for every library
+
+
+def show(result: Any, text: str, format: str) -> None:
+    """Print a result: as JSON, or this text."""
+    print(json.dumps(result) if format == "json" else text)

@@ -1,0 +1,484 @@
+"""Text with other models: `vaswani lm`, `complete`, `summarize` and `parse`."""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from vaswani_plugin.cli.command import (
+    Count,
+    Folder,
+    Format,
+    Natural,
+    Place,
+    buffer_size,
+    chosen_device,
+    non_negative,
+    one_of,
+    probability,
+    show,
+    titled,
+)
+from vaswani_plugin.decoding import PAPER_DECODING, PARSER_DECODING
+from vaswani_plugin.errors import UserError, message_line
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.completion import CompletedPrompt
+    from vaswani_plugin.inference.parsing import ParsedSentence
+    from vaswani_plugin.inference.summarization import Summary
+
+Alpha = Annotated[float, "ALPHA"]
+Rate = Annotated[float, non_negative]
+SUMMARIZER = "the bundle: the folder model/ of recipes/summarization.sh"
+
+
+@titled(
+    "the text: --text, --data-bin, or both",
+    *("text", "data_bin", "split", "tokens_per_sample", "context_window"),
+    *("carry_state", "batch_tokens"),
+)
+@titled("dynamic evaluation (Krause et al. 2018)", "dynamic", "dynamic_rate", "dynamic_decay")
+@titled(
+    "baselines and published figures", "baselines", "train_data", "valid_data", "figure", "counts"
+)
+def lm(
+    *,
+    model: Place | None = None,
+    text: Path | None = None,
+    data_bin: Folder | None = None,
+    split: Annotated[str, "NAME"] | None = None,
+    tokens_per_sample: Count | None = None,
+    context_window: Natural | None = None,
+    carry_state: bool = False,
+    batch_tokens: Count | None = None,
+    dynamic: bool = False,
+    dynamic_rate: Rate | None = None,
+    dynamic_decay: Rate | None = None,
+    baselines: bool = False,
+    train_data: list[Place] | None = None,
+    valid_data: Path | None = None,
+    figure: Annotated[str, ("VALUE", "UNIT")] | None = None,
+    counts: Annotated[Count, ("WORDS", "CHARACTERS")] | None = None,
+    cpu: bool = False,
+    threads: Count | None = None,
+    format: Format = "text",
+) -> None:
+    """Perplexity of a language model per token, word, character and byte, and of n-gram baselines.
+
+    Example: vaswani lm --model work/lm/model --text test.txt --baselines --train-data train.txt
+
+    Args:
+        model: a bundle, or a checkpoint with --data-bin.
+        text: raw text, plain or .gz.
+        data_bin: binarized text of one language.
+        split: split of --data-bin (default: test).
+        tokens_per_sample: tokens of a window, context included (default: as in the model's
+            training).
+        context_window: the first N tokens of a window are context only, as in fairseq-eval-lm
+            (default: 0).
+        carry_state: vaswani_lm_lstm keeps its state from window to window, instead of
+            --context-window.
+        batch_tokens: most tokens in a batch, padding included (default: 4096).
+        dynamic: train on each window after scoring it.
+        dynamic_rate: learning rate (default: 0.01).
+        dynamic_decay: after each window, move the weights back by this fraction, 0 to 1 (default:
+            0.001).
+        baselines: also score uniform and n-gram models.
+        train_data: text files whose words the baselines count.
+        valid_data: validation text for the baselines.
+        figure: convert a published figure to the other units; UNIT is bits-per-word,
+            bits-per-character, bits-per-byte or perplexity-per-word.
+        counts: sizes of the figure's text, if no --text.
+
+    Raises:
+        ValueError: flags, a model or a text that can't be used.
+        OSError: a file can't be read.
+    """
+    of_model = {"dynamic": dynamic, "carry_state": carry_state}
+    of_model |= {"tokens_per_sample": tokens_per_sample, "context_window": context_window}
+    of_model |= {"batch_tokens": batch_tokens, "threads": threads}
+    read = text or data_bin
+    refusals = [
+        (
+            not (model or baselines or figure),
+            "nothing to do: give --model PATH, --baselines or --figure VALUE UNIT",
+        ),
+        (counts and not figure, "--counts goes with --figure VALUE UNIT"),
+        (not (read or counts), "no text: give --text FILE or --data-bin DIR"),
+        (counts and (model or baselines or read), "--counts goes with --figure alone"),
+        (split is not None and not data_bin, "--split needs --data-bin DIR"),
+        *(
+            (not model and value not in (None, False), f"--{name.replace('_', '-')} needs --model")
+            for name, value in of_model.items()
+        ),
+        (
+            (dynamic_rate, dynamic_decay) != (None, None) and not dynamic,
+            "--dynamic-rate and --dynamic-decay need --dynamic",
+        ),
+        (
+            baselines and not train_data,
+            "--baselines needs --train-data PATH, which it counts",
+        ),
+        (
+            (train_data or valid_data) and not baselines,
+            "--train-data and --valid-data go with --baselines",
+        ),
+        (carry_state and context_window, "--carry-state: leave --context-window out"),
+    ]
+    for is_wrong, message in refusals:
+        if is_wrong:
+            raise UserError(message)
+    from vaswani_plugin.figures.perplexity import DynamicEvaluation, Scoring, make_report
+    from vaswani_plugin.inference.language_model import LanguageModel
+    from vaswani_plugin.metrics.perplexity import TextCounts, as_text, finite
+    from vaswani_plugin.metrics.scored_text import read_scored_text
+
+    loaded = scored = None
+    if model:
+        device = chosen_device(cpu, threads)
+        loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
+    if not counts:
+        known = loaded.text_knowledge() if loaded else {}
+        scored = read_scored_text(text, data_bin, split or "test", **known)
+    rate = 0.01 if dynamic_rate is None else dynamic_rate
+    decay = 0.001 if dynamic_decay is None else dynamic_decay
+    learning = DynamicEvaluation(rate, decay) if dynamic else None
+    cut = tokens_per_sample, context_window or 0, batch_tokens or 4096
+    report = make_report(
+        scored,
+        loaded and Scoring(loaded, *cut, learning, carry_state),
+        train_data or [],
+        valid_data,
+        figure,
+        counts and TextCounts(0, *counts, 0),
+    )
+    show(finite(report), as_text(report), format)
+
+
+@one_of("beam", "sampling")
+@one_of("top_k", "top_p")
+def complete(
+    prompts: list[Annotated[str, "PROMPT"]] | None = None,
+    *,
+    model: Place,
+    data_bin: Folder | None = None,
+    beam: Count = 1,
+    sampling: bool = False,
+    lenpen: Alpha = 0.0,
+    top_k: Annotated[Count, "K"] | None = None,
+    top_p: Annotated[float, probability, "P"] | None = None,
+    temperature: Annotated[float, "T"] | None = None,
+    seed: int | None = None,
+    samples: Count = 1,
+    max_new_tokens: Count | None = None,
+    min_new_tokens: Natural = 0,
+    no_repeat_ngram_size: Natural = 0,
+    stop: Literal["end", "never"] = "end",
+    long_prompt: Literal["cut", "error"] = "cut",
+    format: Format = "text",
+    cpu: bool = False,
+    threads: Count | None = None,
+) -> None:
+    """Complete texts with a language model.
+
+    The model reads an end of sentence before the prompt, as before each line in training. So an
+    empty prompt begins a text.
+
+    Example: vaswani complete --model work/lm/model --sampling --top-p 0.9 "The history of"
+
+    Args:
+        prompts: the beginning of a text, one or more lines (default: each line of standard input).
+        model: a bundle or a checkpoint.
+        data_bin: with a checkpoint: the folder of its dictionary; without a preprocessing.json in
+            it, prompts are tokens separated by spaces.
+        beam: beam size (default: 1, greedy search).
+        sampling: sample each token at random.
+        lenpen: with --beam: exponent alpha of the length penalty ((5 + length) / 6)^alpha.
+        top_k: sample from the K most probable tokens.
+        top_p: sample from the fewest tokens whose probabilities sum to P or more.
+        temperature: divides the logits before sampling (default: 1).
+        seed: random seed; the samples of a prompt then depend only on the seed, the prompt and its
+            number, and prompts are completed one by one (default: a new seed each time).
+        samples: completions of each prompt: N samples, or without --sampling the N best of the
+            beam.
+        max_new_tokens: most tokens of a completion (default: 100, at most half of the positions).
+        min_new_tokens: fewest tokens of a completion (default: 0).
+        no_repeat_ngram_size: never repeat N successive tokens (default: 0, no limit).
+        stop: end: stop at the end of a line; never: continue with further lines up to
+            --max-new-tokens.
+        long_prompt: if a prompt leaves no positions for new tokens: read only its end, with a
+            warning, or stop with an error.
+        format: json: one object per prompt with line, prompt, prompt_tokens (those that were read)
+            and completions (text, tokens, log_probabilities, score, ended); the logarithms are
+            natural and after --temperature, the last one is that of </s> if the model ended the
+            text.
+
+    Raises:
+        ValueError: flags that don't fit, a model or a prompt that can't be used.
+        OSError: a file can't be read.
+    """
+    from vaswani_plugin.inference.language_model import LanguageModel
+    from vaswani_plugin.text.lines import LocatedLines
+
+    options = {
+        **{"beam": beam, "nbest": samples, "length_penalty": lenpen, "sampling": sampling},
+        **{"top_k": top_k, "top_p": top_p, "temperature": temperature, "seed": seed},
+        **{"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens},
+        **{"no_repeat_ngram": no_repeat_ngram_size, "stop": stop, "long": long_prompt},
+    }
+    device = chosen_device(cpu, threads)
+    loaded = LanguageModel.from_pretrained(model, data=data_bin, device=device)
+    texts = prompts or LocatedLines(["-"])
+    if max(beam, samples) == 1 and format == "text" and sys.stdout.isatty():
+        for number, prompt in enumerate(texts, start=1):
+            _write(prompt)
+            completed = loaded.write(prompt, _write, number=number, **options)
+            _write("\n")
+            _warn(completed)
+        return
+    is_typed = not prompts and sys.stdin.isatty()
+    found = loaded.stream(texts, buffer=1 if is_typed else 64, **options)
+    for number, completed in enumerate(found, start=1):
+        _warn(completed)
+        lines = [completed.prompt + one.text for one in completed.continuations]
+        lines = [_completion_as_json(number, completed)] if format == "json" else lines
+        _write("".join(f"{line}\n" for line in lines))
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def _warn(completed: "CompletedPrompt") -> None:
+    for warning in completed.warnings:
+        print(message_line(f"vaswani complete: {warning}"), file=sys.stderr)
+
+
+def _completion_as_json(number: int, completed: "CompletedPrompt") -> str:
+    keys = {"text": "text", "tokens": "tokens", "log_probabilities": "token_scores"}
+    keys |= {"score": "score", "ended": "ended"}
+    found = [{key: getattr(x, name) for key, name in keys.items()} for x in completed.continuations]
+    entry = {"line": number, "prompt": completed.prompt, "prompt_tokens": completed.prompt_tokens}
+    return json.dumps(entry | {"completions": found})
+
+
+def summarize(
+    inputs: list[str] | None = None,
+    *,
+    model: Folder,
+    output: Path | None = None,
+    beam: Count | None = None,
+    lenpen: Alpha = PAPER_DECODING["lenpen"],
+    max_length: Count | None = None,
+    no_repeat_ngram_size: Natural = 0,
+    buffer: Count | None = None,
+    batch_tokens: Count = 4096,
+    format: Format = "text",
+    cpu: bool = False,
+    threads: Count | None = None,
+) -> None:
+    """Summarize articles with a bundle, one summary per article.
+
+    The model continues `article <sep>`. Every line gives one line; an empty article gives an empty
+    summary. Of an article that is too long only the beginning is read, as in training.
+
+    Example: vaswani summarize --model work/summarization/model < articles > summaries
+
+    Args:
+        inputs: text files with an article per line, plain or .gz; - is standard input (default: -).
+        model: the bundle: the folder model/ of recipes/summarization.sh.
+        max_length: most subwords of a summary (default: the most in training).
+        no_repeat_ngram_size: never repeat N successive subwords in a summary (default: 0, no
+            limit).
+        batch_tokens: most subwords of articles in a batch, padding included.
+        format: json: one object per line with line, article_tokens, read_tokens, summary, score,
+            tokens, log_probabilities (natural logarithms) and ended (false: cut at --max-length).
+
+    Raises:
+        ValueError: flags that don't fit, a bundle or a line that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.text.lines import LocatedLines
+    from vaswani_plugin.text.outputs import check_outputs
+
+    if not model.is_dir():
+        raise UserError(f"--model {model}: must be a folder, {SUMMARIZER}")
+    inputs = inputs or ["-"]
+    check_outputs("--output", [output], inputs)
+    from vaswani_plugin.inference.language_model import LanguageModel
+    from vaswani_plugin.inference.summarization import Summarizer
+
+    loaded = LanguageModel.from_pretrained(model, device=chosen_device(cpu, threads))
+    summarizer = Summarizer(loaded)
+    summaries = summarizer.stream(
+        LocatedLines(inputs),
+        buffer=buffer_size(buffer, inputs, 256),
+        beam=beam,
+        length_penalty=lenpen,
+        max_length=max_length,
+        no_repeat_ngram=no_repeat_ngram_size,
+        batch_tokens=batch_tokens,
+    )
+    total = cut = 0
+
+    def shown(number: int, summary: "Summary") -> str:
+        nonlocal total, cut
+        total, cut = number, cut + (summary.read_tokens < summary.article_tokens)
+        return _summary_as_json(number, summary) if format == "json" else summary.text
+
+    _write_lines(inputs, output, summaries, shown)
+    if cut:
+        print(
+            f"vaswani summarize: {cut:,} of {total:,} articles are longer than the model reads; "
+            f"of those the first {summarizer.article_tokens} units were read",
+            file=sys.stderr,
+        )
+
+
+def _write_lines(
+    inputs: list[str], output: Path | None, results: Iterable, shown: Callable[[int, Any], str]
+) -> None:
+    """Write a line for each result as it comes, under a progress bar."""
+    from vaswani_plugin.text.outputs import line_progress, open_output
+
+    with open_output(output) as write, line_progress(inputs, output) as bar:
+        for number, result in enumerate(results, start=1):
+            write([shown(number, result)])
+            bar.update()
+
+
+def _summary_as_json(number: int, summary: "Summary") -> str:
+    entry = {"line": number, "article_tokens": summary.article_tokens}
+    entry |= {"read_tokens": summary.read_tokens, "summary": summary.text, "score": summary.score}
+    entry |= {"tokens": summary.tokens, "log_probabilities": summary.token_scores}
+    return json.dumps(entry | {"ended": summary.ended})
+
+
+def parse(
+    inputs: list[str] | None = None,
+    *,
+    model: Folder,
+    output: Path | None = None,
+    pretty: bool = False,
+    draw: Annotated[Path, "FILE.SVG"] | None = None,
+    unconstrained: bool = False,
+    beam: Count | None = None,
+    lenpen: Alpha = PARSER_DECODING["lenpen"],
+    format: Format = "text",
+    buffer: Count | None = None,
+    batch_tokens: Count = 2048,
+    cpu: bool = False,
+    threads: Count | None = None,
+) -> None:
+    """Parse tokenized sentences into constituency trees with a bundle.
+
+    A sentence is a line of words between blanks, as treebanks divide them ("do n't", a comma
+    apart). Every line gives a line. It is empty for an empty sentence and, without the constraint,
+    for an output that is no tree.
+
+    Example: vaswani parse --model work/parsing/model --pretty < sentences
+
+    Args:
+        inputs: text files with a tokenized sentence per line, plain or .gz; - is standard input
+            (default: -).
+        model: the bundle: the folder model/ of recipes/parsing.sh.
+        pretty: print each tree over several lines, indented.
+        draw: also draw the trees by svgling; the tree of line 2 goes to FILE-2.svg, and so on.
+        unconstrained: allow outputs that are no tree; the number of such sentences is printed at
+            the end.
+        beam: beam size (default: the bundle's; 21 if it names none).
+        format: json: one object per line with line, tree (null if there is none), symbols and
+            score.
+        batch_tokens: most source subwords in a batch, padding included.
+
+    Raises:
+        ValueError: flags that don't fit, a bundle or a line that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.text.lines import LocatedLines
+    from vaswani_plugin.text.outputs import check_outputs
+
+    if pretty and format == "json":
+        raise UserError("--pretty and --format json exclude each other; drop one")
+    inputs = inputs or ["-"]
+    check_outputs("--output", [output], inputs)
+    if draw is not None:
+        _check_drawing(draw)
+    from vaswani_plugin.inference.parsing import Parser
+    from vaswani_plugin.inference.texts import TextTooLong
+
+    parser = Parser.from_pretrained(model, device=chosen_device(cpu, threads))
+    lines = LocatedLines(inputs)
+    found = parser.stream(
+        lines,
+        buffer=buffer_size(buffer, inputs, 256),
+        beam=beam,
+        length_penalty=lenpen,
+        unconstrained=unconstrained,
+        batch_tokens=batch_tokens,
+    )
+    total = malformed = 0
+
+    def shown(number: int, sentence: "ParsedSentence") -> str:
+        nonlocal total, malformed
+        total += bool(sentence.words)
+        malformed += bool(sentence.words) and not sentence.bracketing
+        _draw(number, sentence, draw)
+        return _shown(number, sentence, pretty, format)
+
+    def located() -> Iterator["ParsedSentence"]:
+        try:
+            yield from found
+        except TextTooLong as error:
+            raise UserError(
+                f"{lines.place(error.number)}: the line has {error.count} units, the model takes "
+                f"{error.longest}: divide it"
+            ) from error
+
+    _write_lines(inputs, output, located(), shown)
+    if unconstrained:
+        print(f"vaswani parse: {malformed:,} of {total:,} sentences got no tree", file=sys.stderr)
+
+
+def _check_drawing(path: Path) -> None:
+    if path.suffix != ".svg":
+        raise UserError(f"--draw {path}: trees are drawn as .svg, which a browser shows or prints")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(2, "No such folder", str(path.parent))
+    if importlib.util.find_spec("svgling") is None:
+        raise UserError("--draw needs svgling: pip install svgling")
+
+
+def _draw(number: int, sentence: "ParsedSentence", path: Path | None) -> None:
+    tree = sentence.tree if path is not None else None
+    if path is None or tree is None:
+        return
+    import svgling
+
+    from vaswani_plugin.text.outputs import write_atomically
+    from vaswani_plugin.text.trees import unescape_brackets
+
+    try:
+        for place in tree.treepositions("leaves"):
+            tree[place] = unescape_brackets(tree[place])
+        picture = svgling.draw_tree(tree, leaf_nodes_align=True).get_svg().tostring()
+    except RecursionError:  # about 800 brackets deep: an untrained model writes such trees
+        print(f"vaswani parse: line {number}: the tree is too deep to draw", file=sys.stderr)
+        return
+    with write_atomically(path if number == 1 else path.with_stem(f"{path.stem}-{number}")) as put:
+        put(picture)
+
+
+def _shown(number: int, sentence: "ParsedSentence", pretty: bool, format: str) -> str:
+    if format == "json":
+        symbols = sentence.parses[0].symbols if sentence.parses else []
+        entry = {"line": number, "tree": sentence.bracketing or None, "symbols": symbols}
+        return json.dumps(entry | {"score": sentence.score})
+    if pretty and (tree := sentence.tree) is not None:
+        try:
+            return str(tree.pformat(margin=100))
+        except RecursionError:
+            return sentence.bracketing
+    return sentence.bracketing

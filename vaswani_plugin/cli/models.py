@@ -1,0 +1,196 @@
+"""Files of models: `vaswani average`, `import`, `export` and `card`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from vaswani_plugin.cli.command import Count, Folder, Format, Place, one_of, show, start_fairseq
+from vaswani_plugin.errors import UserError
+
+ONLY_FOR = {
+    "--quantization": ("ctranslate2", "onnx"),
+    "--allow-layer-norm-eps": ("fairseq",),
+    "--without-tokenizer": ("huggingface",),
+}
+"""Flag: the values of --to that it goes with."""
+
+
+@one_of("last", "last_updates", "best")
+def average(
+    *,
+    inputs: list[Place],
+    last: Count | None = None,
+    last_updates: Count | None = None,
+    best: Count | None = None,
+    checkpoint_suffix: Annotated[str, "SUFFIX"] = "",
+    output: Path,
+    format: Format = "text",
+) -> None:
+    """Average the weights of several checkpoints; fairseq loads the result.
+
+    Example: vaswani average --inputs checkpoints --last 5 --output checkpoints/average.pt
+
+    Args:
+        inputs: checkpoint files, or one folder with --last, --last-updates or --best.
+        last: the checkpoints of the last N epochs (checkpoint12.pt; checkpoint_last.pt if it has
+            more updates).
+        last_updates: the N checkpoints with the most updates (checkpoint_3_12000.pt;
+            checkpoint_last.pt if it has more).
+        best: the N checkpoints with the best validation (checkpoint.best_loss_3.120.pt).
+        checkpoint_suffix: --checkpoint-suffix of the training, if it had one.
+        output: the averaged checkpoint to write.
+
+    Raises:
+        ValueError: flags and files that don't fit together, a checkpoint that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from tqdm.auto import tqdm
+
+    from vaswani_plugin.export.average import average_checkpoints, select
+    from vaswani_plugin.inference.checkpoints import save_checkpoint
+    from vaswani_plugin.text.outputs import check_outputs
+
+    paths = select(inputs, last, last_updates, best, checkpoint_suffix)
+    check_outputs("--output", [output], paths)
+    if output.is_dir():
+        raise UserError(f"--output {output} is a folder; name a file in it")
+    # Made before the long work, so that an error comes at once.
+    output.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(average_checkpoints(tqdm(paths, disable=None)), output)
+    names = ", ".join(path.name for path in paths)
+    result = {"output": str(output), "inputs": [str(path) for path in paths]}
+    show(result, f"wrote {output}, the average of {len(paths)}: {names}", format)
+
+
+def import_(
+    *,
+    origin: Annotated[Literal["fairseq", "huggingface"], "--from"] = "fairseq",
+    checkpoint: Place,
+    data_bin: Folder | None = None,
+    source_lang: Annotated[str, "LANG"] | None = None,
+    target_lang: Annotated[str, "LANG"] | None = None,
+    output: Place,
+    format: Format = "text",
+) -> None:
+    """Convert fairseq's own transformer or Hugging Face's MarianMT into a model of this project.
+
+    Example: vaswani import --checkpoint stock.pt --data-bin data-bin --output ours.pt
+
+    Args:
+        origin: what wrote the model.
+        checkpoint: fairseq: the checkpoint file; huggingface: the MarianMT folder.
+        data_bin: fairseq: the folder of the dictionaries (dict.*.txt) that it was trained with.
+        source_lang: source language (default: from the checkpoint or the file names).
+        target_lang: target language (default: from the checkpoint or the file names).
+        output: fairseq: the checkpoint file to write; huggingface: the bundle folder to make.
+
+    Raises:
+        ValueError: the checkpoint can't be used, its model has no counterpart here, or the
+            dictionaries differ; names the file.
+        OSError: a file can't be read or written.
+    """
+    languages = source_lang, target_lang
+    if (data_bin is None) == (origin == "fairseq"):
+        raise UserError(
+            "--data-bin goes with --from fairseq, which needs it, and with nothing else"
+        )
+    start_fairseq()
+    if origin == "huggingface":
+        from vaswani_plugin.export.huggingface_import import import_from_huggingface
+
+        config = import_from_huggingface(checkpoint, output, *languages)
+    else:
+        from vaswani_plugin.export.stock_fairseq import import_stock
+
+        config = import_stock(checkpoint, data_bin, output, *languages)
+    sizes = ", ".join(f"{key} {value}" for key, value in config.items() if value is not None)
+    text = f"wrote {output}, a vaswani_transformer: {sizes}"
+    show({"output": str(output), "model": config}, text, format)
+
+
+def export(
+    *,
+    to: Literal["fairseq", "ctranslate2", "huggingface", "onnx", "safetensors"],
+    model: Annotated[Place, "--model", "--checkpoint"],
+    output: Place,
+    quantization: Literal["int8", "int8_float32", "bfloat16", "float16"] | None = None,
+    allow_layer_norm_eps: bool = False,
+    without_tokenizer: bool = False,
+    format: Format = "text",
+) -> None:
+    """Convert a model for stock fairseq, CTranslate2, Hugging Face or ONNX, or to safetensors.
+
+    Example: vaswani export --to ctranslate2 --model work/quickstart/model --output model-ct2
+
+    Args:
+        to: the program that will load the model.
+        model: a bundle; with --to fairseq also a checkpoint.
+        output: a checkpoint file for fairseq; otherwise a new folder.
+        quantization: ctranslate2: the type of the weights; onnx: int8 (default: float32).
+        allow_layer_norm_eps: fairseq: export even if the model's LayerNorm epsilon is not
+            fairseq's 1e-5.
+        without_tokenizer: huggingface: export no tokenizer; needed where none fits the model's
+            text.
+
+    Raises:
+        ValueError: flags that don't fit, a model that can't be used or that the other program
+            can't express.
+        OSError: a file can't be read or written.
+    """
+    given = (quantization, allow_layer_norm_eps, without_tokenizer)
+    for (flag, targets), value in zip(ONLY_FOR.items(), given, strict=True):
+        if value and to not in targets:
+            raise UserError(f"{flag} means nothing with --to {to}; leave it out")
+    if to == "fairseq":
+        start_fairseq()
+        from vaswani_plugin.export.stock_fairseq import export_to_fairseq
+
+        source = export_to_fairseq(model, output, allow_layer_norm_eps)
+    elif to == "ctranslate2":
+        from vaswani_plugin.export.ctranslate2_export import export_to_ctranslate2
+
+        source = export_to_ctranslate2(model, output, quantization)
+    elif to == "huggingface":
+        from vaswani_plugin.export.huggingface_export import export_to_huggingface
+
+        source = export_to_huggingface(model, output, not without_tokenizer)
+    elif to == "onnx":
+        from vaswani_plugin.export.onnx_export import export_to_onnx
+
+        source = export_to_onnx(model, output, quantization)
+    else:
+        from vaswani_plugin.export.exported_model import export_to_safetensors
+
+        source = export_to_safetensors(model, output)
+    result = {"output": str(output), "to": to, "model": str(source)}
+    show(result, f"wrote {output} for {to}, from {source}", format)
+
+
+def card(*, model: Folder, result: Path | None = None, format: Format = "text") -> None:
+    """Write a bundle's model card (README.md), model.safetensors and config.json.
+
+    Example: vaswani card --model work/quickstart/model --result work/quickstart/result.json
+
+    Args:
+        result: the recipe's result.json; the card shows its data, updates, scores and versions
+            (default: the result.json beside DIR, if it names DIR).
+
+    Raises:
+        ValueError: no bundle, a model or a result that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.inference.checkpoints import load_checkpoint, save_safetensors
+    from vaswani_plugin.inference.model_card import find_result, write_card
+    from vaswani_plugin.text.settings import CARD, CONFIG, MODEL, SAFETENSORS, read_settings
+
+    read_settings(model)  # raises if the folder is not a bundle
+    written = []
+    if (model / MODEL).is_file():
+        save_safetensors(load_checkpoint(model / MODEL), model / SAFETENSORS)
+        written += [SAFETENSORS, CONFIG]
+    if write_card(model, result or find_result(model)):
+        written.append(CARD)
+    else:
+        print(f"{model / CARD} was edited by hand and stays as it is", file=sys.stderr)
+    text = f"{model}: wrote {', '.join(written) or 'nothing'}"
+    show({"model": str(model), "written": written}, text, format)

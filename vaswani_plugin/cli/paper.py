@@ -1,0 +1,229 @@
+"""Numbers and pictures of the paper: `vaswani complexity`, `positions`, `cost`, `curves`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from vaswani_plugin.cli.command import Format, one_of, show, titled
+from vaswani_plugin.errors import UserError
+from vaswani_plugin.metrics.cost import DEVICES
+
+LENGTHS, WIDTHS = [128, 256, 512, 1024, 2048], [64, 128, 256, 512, 1024]
+SHOWN = (0, 1, 2, 5, 10, 20, 50)
+"""Distances of the printed products of positions."""
+SERIES = Literal["loss", "ppl", "lr", "wps", "gnorm"]
+
+
+def complexity(
+    *,
+    n: int = 50,
+    d: int = 512,
+    k: int = 3,
+    r: int = 16,
+    measure: bool = False,
+    lengths: list[int] | None = None,
+    widths: list[int] | None = None,
+    plot: Path | None = None,
+    format: Format = "text",
+) -> None:
+    """Table 1: the operations of each layer type by formula, and its measured time.
+
+    Example: vaswani complexity --n 50 --d 512 --k 3 --r 16 --measure --plot layers.png
+
+    Args:
+        n: length of the sequence.
+        d: width of the layer.
+        k: kernel size of the convolution.
+        r: neighbourhood of restricted self-attention.
+        measure: time real layers on one core, and fit how the time grows with n and d.
+        lengths: with --measure: lengths to time, at the median width (default: 128 256 512 1024
+            2048).
+        widths: with --measure: widths to time, at the median length (default: 64 128 256 512 1024).
+        plot: draw the times (needs --measure).
+
+    Raises:
+        ValueError: flags that don't fit, sizes that make no layer, or too few of them for a fit.
+        OSError: the plot can't be written.
+    """
+    from vaswani_plugin.metrics.complexity import as_text, table_1
+
+    result: dict[str, Any] = {"n": n, "d": d, "k": k, "r": r}
+    result["layers"] = [vars(row) for row in table_1(n, d, k, r)]
+    if plot and not measure:
+        raise UserError("--plot draws measured times: give --measure too")
+    if (lengths or widths) and not measure:
+        raise UserError("--lengths and --widths are measured: give --measure too")
+    if measure:
+        sizes = sorted(set(lengths or LENGTHS)), sorted(set(widths or WIDTHS))
+        for flag, different in zip(("--lengths", "--widths"), sizes, strict=True):
+            if len(different) < 2:
+                raise UserError(f"{flag}: give at least two different sizes, to see how time grows")
+        table_1(sizes[0][0], sizes[1][0], k, r)
+        from vaswani_plugin.figures.figures import check_plot_path, draw_layer_times
+
+        if plot:
+            check_plot_path(plot)
+        from vaswani_plugin.figures.layer_timing import time_layers  # imports PyTorch
+
+        result["measured"] = time_layers(*sizes, k, r)
+        if plot:
+            draw_layer_times(result["measured"], plot)
+    show(result, as_text(result), format)
+
+
+def positions(
+    *, length: int = 100, d_model: int = 512, plot: Path | None = None, format: Format = "text"
+) -> None:
+    """Section 3.5: the positional encoding as a heat map, and dot products by distance.
+
+    Example: vaswani positions --length 100 --d-model 512 --plot positions.png
+
+    Args:
+        length: number of positions.
+        d_model: dimensions of the encoding.
+        plot: draw the heat maps.
+
+    Raises:
+        ValueError: there is no encoding of these sizes.
+        OSError: the plot can't be written.
+    """
+    if length < 2:
+        raise UserError(f"--length is {length}; it must be at least 2")
+    if d_model % 2 or d_model < 2:
+        raise UserError(f"--d-model is {d_model}; it must be even and at least 2")
+    if plot is not None:
+        from vaswani_plugin.figures.figures import check_plot_path, new_figure, save_figure
+
+        check_plot_path(plot)
+    import torch
+
+    from vaswani_plugin.modules.positions import sinusoids
+
+    table = sinusoids(torch.arange(length, device="cpu"), d_model).numpy()  # (T, D), float64
+    by_distance = {k: float(table[0] @ table[k]) / d_model for k in SHOWN if k < length}
+    if plot is not None:
+        figure = new_figure(11, 4.5)
+        left, right = figure.subplots(1, 2)
+        drawn = left.imshow(table, aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
+        left.set(xlabel="dimension", ylabel="position", title="PE(pos, i)")
+        figure.colorbar(drawn, ax=left)
+        drawn = right.imshow(table @ table.T / d_model, cmap="viridis")
+        right.set(xlabel="position", ylabel="position", title="PE(a) . PE(b) / d_model")
+        figure.colorbar(drawn, ax=right)
+        save_figure(figure, plot)
+    if format == "json":
+        sizes = {"length": length, "d_model": d_model}
+        show({**sizes, "product_by_distance": by_distance, "table": table.tolist()}, "", format)
+        return
+    print(f"{length} positions, d_model {d_model}")
+    print("PE(pos) . PE(pos + k) / d_model, the same for every pos:")
+    for distance, product in by_distance.items():
+        print(f"  k {distance:>3}  {product:.4f}")
+
+
+@titled("by the paper's method: time x devices x TFLOP/s", "hours", "devices")
+@titled(
+    "by counting, with torch.utils.flop_counter",
+    *("arch", "vocab", "sentences", "source_length", "target_length", "updates"),
+)
+@one_of("device", "teraflops")
+def cost(
+    *,
+    hours: Annotated[float, "H"] | None = None,
+    devices: int | None = None,
+    device: Literal[tuple(DEVICES)] | None = None,
+    teraflops: Annotated[float, "T"] | None = None,
+    arch: Annotated[str, "NAME"] | None = None,
+    vocab: int | None = None,
+    sentences: int | None = None,
+    source_length: int | None = None,
+    target_length: int | None = None,
+    updates: int | None = None,
+    format: Format = "text",
+) -> None:
+    """Table 2: training cost in FLOPs, from the time or from the model's size.
+
+    Example: vaswani cost --arch vaswani_base --hours 12 --devices 8 --device P100
+
+    Args:
+        hours: training time in hours.
+        devices: number of devices (default: 1).
+        device: a device with a known rate.
+        teraflops: for another device: its sustained TFLOP/s.
+        arch: an architecture of `vaswani archs`.
+        vocab: rows of the shared embedding matrix (default: 40960).
+        sentences: sentences in a batch (default: 1000).
+        source_length: tokens in a source sentence, padding included (default: 25).
+        target_length: tokens in a target sentence, padding included (default: 25).
+        updates: training updates (default: the paper's, 100,000, or 300,000 for vaswani_big).
+
+    Raises:
+        ValueError: flags that don't fit, numbers that make no cost.
+    """
+    from vaswani_plugin.metrics import cost as report
+    from vaswani_plugin.model.architectures import PAPER_VOCABULARY
+
+    if hours is None and any(value is not None for value in (device, teraflops, devices)):
+        raise UserError("--devices, --device and --teraflops need --hours")
+    counted = {"vocab": vocab, "sentences": sentences, "source_length": source_length}
+    counted |= {"target_length": target_length, "updates": updates}
+    if arch is None and any(value is not None for value in counted.values()):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in counted)
+        raise UserError(f"{flags} need --arch")
+    result: dict[str, Any] = {"paper": report.paper_trainings()}
+    if hours is not None:
+        result["by_time"] = report.by_time(hours, devices, device, teraflops)
+    if arch is not None:
+        from vaswani_plugin.figures.flops import by_counting  # imports torch
+
+        usual = PAPER_VOCABULARY, 1000, 25, 25
+        pairs = zip(counted.values(), usual, strict=False)
+        vocab, *batch = (default if given is None else given for given, default in pairs)
+        result["by_counting"] = by_counting(arch, vocab, tuple(batch), updates)
+    result["table_2"] = [vars(row) for row in report.TABLE_2]
+    result["devices"] = [vars(one) for one in DEVICES.values()]
+    show(result, report.as_text(result), format)
+
+
+def curves(
+    log: list[Annotated[Path, "LOG"]],
+    *,
+    label: Annotated[list[str], "NAME"] | None = None,
+    series: list[SERIES] | None = None,
+    x: Literal["updates", "time"] = "updates",
+    output: Path | None = None,
+    format: Format = "text",
+) -> None:
+    """Training curves from fairseq's logs: loss, perplexity, learning rate, speed.
+
+    Example: vaswani curves work/multi30k other/train.log --label ours theirs --output curves.png
+
+    Args:
+        log: a log of fairseq-train (--log-format json), or a recipe's work folder.
+        label: a name for each log, in the same order (default: the paths).
+        series: what to show; loss and ppl include the validation's (default: all that the logs
+            hold).
+        x: horizontal axis.
+        output: draw the curves, one panel for each series.
+
+    Raises:
+        ValueError: a file without statistics, a series that no log has, labels that don't fit.
+        OSError: a log can't be read, the picture can't be written.
+    """
+    from vaswani_plugin.figures import curves as figure
+    from vaswani_plugin.figures.figures import check_plot_path
+
+    if label and len(label) != len(log):
+        raise UserError(f"--label: {len(label)} names for {len(log)} logs")
+    if output:
+        check_plot_path(output)
+    labels = label or [None] * len(log)
+    names = list(dict.fromkeys(series or figure.SERIES))
+    runs = [figure.read_run(path, name, names, x) for path, name in zip(log, labels, strict=True)]
+    present = {key.split()[-1] for each in runs for key in each["series"]}
+    for name in series or names[:1]:
+        if name not in present:
+            raise UserError(f"--series {name}: no log has it")
+    names = [name for name in names if name in present]
+    if output:
+        figure.draw(runs, names, x, output)
+    show({"x": x, "runs": runs}, figure.as_text(runs), format)

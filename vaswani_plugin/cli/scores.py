@@ -1,0 +1,381 @@
+"""Scores of outputs: `vaswani bleu`, `evalb` (parse trees), `rouge` (summaries) and `rescore`."""
+
+import re
+import sys
+from argparse import ArgumentTypeError
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from vaswani_plugin.cli.command import (
+    Count,
+    Folder,
+    Format,
+    chosen_device,
+    finite,
+    one_of,
+    show,
+    start_fairseq,
+)
+from vaswani_plugin.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from vaswani_plugin.inference.forced import LoadedForced
+    from vaswani_plugin.text.summaries import Example
+
+NO_SPACES = (
+    "the references have no spaces between words, which tok:13a needs: give --language LL, or "
+    "--sacrebleu-tokenizer zh or char"
+)
+JSONL = (".jsonl", ".jsonl.gz")
+WARNING = (
+    "vaswani rescore: without --dev-nbest nothing tells how good a system is: its log P and the "
+    "list's score count the same (--average), which harms where the system is the weaker one"
+)
+
+
+@one_of("hypothesis", "generate_output", required=True)
+@one_of("language", "tokenized")
+def bleu(
+    *,
+    hypothesis: Path | None = None,
+    generate_output: Path | None = None,
+    reference: list[Path] | None = None,
+    lowercase: bool = False,
+    language: Annotated[str, "LL"] | None = None,
+    tokenized: bool = False,
+    sacrebleu_tokenizer: Literal["13a", "zh", "ja-mecab", "ko-mecab", "char", "intl"] | None = None,
+    compound_split: bool = False,
+    remove_bpe: bool = False,
+    source: Path | None = None,
+    training_source: Path | None = None,
+    plot: Path | None = None,
+    format: Format = "text",
+) -> None:
+    """Score translations: tokenized, compound-split and sacreBLEU, chrF, and a comment on them.
+
+    Example: vaswani bleu --hypothesis test.hyp.de --reference test.de --language de --format json
+
+    Args:
+        hypothesis: the translations, one per line.
+        generate_output: output of fairseq-generate; sacreBLEU reads its D lines, --tokenized its H
+            lines.
+        reference: the references, one per line; several files are several references of each
+            sentence (default with --generate-output: its T lines).
+        lowercase: ignore case.
+        language: language of running text; also prints the scores that papers print, over words by
+            Moses' rules: tokenized BLEU and, for de, compound-split BLEU; also chooses sacreBLEU's
+            tokenizer.
+        tokenized: the text is tokenized; also prints BLEU over its words, as multi-bleu does (its
+            sacreBLEU is then not comparable to published ones).
+        sacrebleu_tokenizer: sacreBLEU's tokenizer (default: by --language, as sacreBLEU does: zh,
+            ja-mecab, ko-mecab; char for other languages without spaces between words; else 13a).
+        compound_split: with --tokenized: also print BLEU with words split at hyphens
+            (English-German).
+        remove_bpe: with --generate-output: join "@@ " subwords.
+        source: the source sentences; also prints BLEU by their length.
+        training_source: the training set's source; also prints BLEU by how rare a sentence's words
+            are in it: by their mean frequency rank, and by the rarest word (needs --source).
+        plot: draw the tables by length (needs --source).
+
+    Raises:
+        ValueError: flags or files that don't fit together, a text that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.figures.figures import check_plot_path, draw_buckets
+
+    if language is not None and not re.fullmatch("[a-z]{2}", language):
+        raise UserError(f"--language {language}: give a two-letter code, such as de")
+    if compound_split and not tokenized and language != "de":
+        raise UserError(
+            "--compound-split goes with --tokenized; --language de splits by itself, and scores of "
+            "other languages are never split"
+        )
+    for flag, given in (("--training-source", training_source), ("--plot", plot)):
+        if given and not source:
+            raise UserError(f"{flag} needs --source FILE")
+    if plot:
+        check_plot_path(plot)
+    from vaswani_plugin.metrics import bleu as report  # imports sacreBLEU
+    from vaswani_plugin.metrics.segments import has_no_spaces, read_segments
+
+    paths = hypothesis, generate_output, reference, source
+    segments = read_segments(*paths, tokenized=tokenized, join_bpe=remove_bpe, language=language)
+    tokenizer = sacrebleu_tokenizer
+    if tokenizer is None:
+        tokenizer, warning = report.tokenizer_of(language)
+        segments.warnings += [warning] if warning else []
+        if tokenizer == "13a" and has_no_spaces(segments.references[0]):
+            segments.warnings.append(NO_SPACES)
+    for warning in segments.warnings:
+        print(f"vaswani bleu: {warning}", file=sys.stderr)
+    split = compound_split or language == "de"
+    result = report.score(segments, lowercase, language, split, tokenizer)
+    if source:
+        result |= report.by_bucket(segments, lowercase, training_source, tokenizer)
+    if plot:
+        draw_buckets(result, plot)
+    show(result, report.as_text(result), format)
+
+
+def evalb(
+    gold: Annotated[Path, "GOLD"],
+    test: Annotated[Path, "TEST"],
+    *,
+    parameters: Path | None = None,
+    summary: bool = False,
+    format: Format = "text",
+) -> None:
+    """Score parse trees as EVALB does: labelled recall, precision, F, crossing, tagging.
+
+    Example: vaswani evalb gold.trees parsed.trees --parameters COLLINS.prm --summary
+
+    Args:
+        gold: file of the reference trees, one per line.
+        test: file of the trees to score, one per line; an empty line is a sentence without a tree.
+        parameters: EVALB's parameter file (default: the settings of COLLINS.prm, without its limit
+            on errors; /dev/null: EVALB's settings when it gets no file).
+        summary: print only the summary, no row for each sentence.
+
+    Raises:
+        ValueError: files that don't fit together, trees or parameters that can't be used.
+        OSError: a file can't be read.
+    """
+    from vaswani_plugin.metrics import evalb as metric
+    from vaswani_plugin.metrics.segments import read_lines
+
+    settings = metric.COLLINS
+    if parameters:
+        text = parameters.read_text(encoding="utf-8-sig", errors="replace")
+        settings = metric.parse_parameters(text.split("\n"), str(parameters))
+    trees = read_lines(gold), read_lines(test)
+    if len(trees[0]) != len(trees[1]):
+        raise UserError(
+            f"{gold} has {len(trees[0])} lines, {test} has {len(trees[1])}: they must match line "
+            "by line; write an empty line for a sentence without a tree"
+        )
+    has_table = format == "text" and not summary
+    if has_table:
+        print(metric.HEAD)
+    totals, short = metric.Totals(), metric.Totals()
+    for score in metric.score_trees(*trees, settings):
+        if has_table:
+            print(metric.row(score))
+        for message in score.errors:
+            print(f"{score.line} : {message}", file=sys.stderr)
+        totals.add(score)
+        if score.length <= settings.cutoff:
+            short.add(score)
+    if has_table:
+        print(metric.total_row(totals))
+    parts = {"all": totals.summary(), f"len_{settings.cutoff}": short.summary()}
+    show(parts, metric.summary(totals, short, settings.cutoff), format)
+
+
+def rouge(
+    *,
+    hypothesis: Path | None = None,
+    references: list[Path],
+    lead: Annotated[list[Count], "append"] | None = None,
+    articles: Path | None = None,
+    over: Literal["best", "mean"] = "best",
+    no_stemming: bool = False,
+    format: Format = "text",
+) -> None:
+    """ROUGE-1, -2, -L and -Lsum of summaries, compared with the articles' first sentences.
+
+    Example: vaswani rouge --hypothesis test.hyp --references raw/test.jsonl --lead 1
+
+    Args:
+        hypothesis: the summaries to score, one per line.
+        references: reference summaries, one per line, a file for each set of references; or one
+            .jsonl of data-prep/summaries.py, which also holds the articles.
+        lead: also score the first N sentences of each article; may be repeated.
+        articles: for --lead: the articles, one per line.
+        over: over several references: take the best F1 or the mean.
+        no_stemming: compare whole words, not Porter stems.
+
+    Raises:
+        ValueError: flags or files that don't fit together.
+        OSError: a file can't be read.
+    """
+    if not hypothesis and not lead:
+        raise UserError("nothing to score: give --hypothesis FILE or --lead N")
+    if articles and not lead:
+        raise UserError("--articles goes with --lead N")
+    from vaswani_plugin.metrics import rouge as metric
+    from vaswani_plugin.text.lines import read_text
+
+    examples = _read_examples(references, articles, bool(lead))
+    systems = {f"lead-{n}": [metric.lead(e.article, n) for e in examples] for n in lead or []}
+    if hypothesis:
+        systems["model"] = list(read_text(hypothesis))
+        _check_length(hypothesis, len(systems["model"]), references[0], len(examples))
+    golds = [example.references for example in examples]
+    report = metric.rouge_report(systems, golds, over, not no_stemming)
+    show(report, metric.as_text(report), format)
+
+
+def _read_examples(
+    references: list[Path], articles: Path | None, is_lead_asked: bool
+) -> list["Example"]:
+    """Articles (empty where they aren't needed) and references of each summary."""
+    from vaswani_plugin.text.lines import read_text
+    from vaswani_plugin.text.summaries import Example, read_examples, split_sentences
+
+    if any(str(path).endswith(JSONL) for path in references):
+        if len(references) > 1 or articles:
+            raise UserError(f"{references[0]}: has all references and articles: give no other file")
+        examples = list(read_examples(str(references[0])))
+        if not examples:
+            raise UserError(f"{references[0]}: the file is empty")
+        return examples
+    files = [list(read_text(path)) for path in references]
+    for path, lines in zip(references, files, strict=True):
+        _check_length(path, len(lines), references[0], len(files[0]))
+    texts: list[list[str]] = [[]] * len(files[0])
+    if articles:
+        texts = [split_sentences(line) for line in read_text(articles)]
+        _check_length(articles, len(texts), references[0], len(files[0]))
+    elif is_lead_asked:
+        raise UserError("--lead needs --articles FILE, or a .jsonl for --references")
+    summaries = map(list, zip(*files, strict=True))
+    return [Example(*both) for both in zip(texts, summaries, strict=True)]
+
+
+def _check_length(path: Path, lines: int, other: Path, expected: int) -> None:
+    if lines != expected:
+        raise UserError(f"{path} has {lines} lines, {other} has {expected}: they must correspond")
+
+
+@one_of("weights", "average")
+def rescore(
+    *,
+    system: Annotated[list[str], "append", "NAME=FILE[:FILE...]"],
+    data: Folder,
+    bpe_codes: Path | None = None,
+    nbest: Path,
+    source: Path,
+    reference: list[Path] | None = None,
+    dev_nbest: Path | None = None,
+    dev_source: Path | None = None,
+    dev_reference: list[Path] | None = None,
+    output: Path | None = None,
+    output_nbest: Path | None = None,
+    weights: Annotated[list[str], "NAME=NUMBER"] | None = None,
+    average: bool = False,
+    max_tokens: Count = 4000,
+    cpu: bool = False,
+    threads: Count | None = None,
+    format: Format = "text",
+) -> None:
+    """Rescore n-best lists with models or ensembles, by weights that give the best BLEU.
+
+    Each --system adds log P of the hypotheses to the list's own score. The table is that of
+    Sutskever et al. (2014), section 3.6.
+
+    Example: vaswani rescore --data BIN --nbest test.nbest --source test.en --reference test.de \\
+        --dev-nbest valid.nbest --dev-source valid.en --dev-reference valid.de \\
+        --system lstm=lstm.pt --system five=a.pt:b.pt:c.pt:d.pt:e.pt --output best.de
+
+    Args:
+        system: a checkpoint, or several as an ensemble, that scores the hypotheses; may be
+            repeated: each gets a row of the table, and --output uses the last.
+        data: folder of the models' dictionaries.
+        bpe_codes: split sources and hypotheses by these BPE codes.
+        nbest: the n-best lists, in Moses' format, ids from 0.
+        source: source sentences, one per line.
+        reference: tokenized references, one per line.
+        dev_nbest: n-best lists of a development set, for which the weights are searched.
+        dev_source: source sentences of --dev-nbest.
+        dev_reference: references of --dev-nbest.
+        output: write the best hypothesis of each list.
+        output_nbest: write the reordered lists, in Moses' format.
+        weights: fixed weights; NAME is a system (its log P), score (that of the list) or words (the
+            number of words).
+        average: equal weights of the list's score and the system's log P (Sutskever et al. 2014);
+            the default, with a warning, if there is no --dev-nbest.
+        max_tokens: most target tokens in a batch, padding included.
+
+    Raises:
+        ValueError: flags that don't fit, a list or a checkpoint that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.text.outputs import check_outputs
+
+    inputs = [nbest, source, dev_nbest, dev_source, bpe_codes]
+    inputs += [*(reference or []), *(dev_reference or [])]
+    check_outputs("--output and --output-nbest", [output, output_nbest], inputs)
+    of_dev = dev_nbest, dev_source, dev_reference
+    if any(of_dev) and not all(of_dev):
+        raise UserError("--dev-nbest, --dev-source and --dev-reference go together")
+    systems = _read_systems(system)
+    fixed = _read_weights(weights or [], ["score", "words", *systems])
+    if fixed and dev_nbest:
+        raise UserError("--weights fixes what --dev-nbest would search for: leave one out")
+    from vaswani_plugin.figures import rescoring  # importing torch takes a second
+    from vaswani_plugin.inference.forced import load_scorer
+
+    test = rescoring.Lists(nbest, source, reference, bpe_codes)
+    dev = rescoring.Lists(*of_dev, bpe_codes) if dev_nbest else None
+    device, notes = chosen_device(cpu, threads), []
+    for name, paths in systems.items():
+        scorer = load_scorer(paths, data, device, _load_foreign)
+        for lists in filter(None, (test, dev)):
+            notes += lists.add(name, scorer, max_tokens)
+    is_searched = dev is not None and not average
+    if not (is_searched or fixed or average):
+        notes.append(WARNING)
+    for note in notes:
+        print(note, file=sys.stderr)
+
+    def given(names: list[str]) -> dict[str, float]:
+        even = {name: 0.0 if name == "words" else 0.5 for name in names}
+        return {name: fixed.get(name, 0.0) for name in names} if fixed else even
+
+    weigh = partial(rescoring.search_weights, dev) if is_searched else given
+    rows = rescoring.make_rows(systems, weigh, dev, test, with_words=is_searched)
+    last = [row["weights"] for row in rows if row["weights"]][-1]
+    rescoring.write_reordered(test, last, output, output_nbest)
+    counts = {"sentences": len(test.lists), "hypotheses": len(test.entries)}
+    show({**counts, "rows": rows}, rescoring.as_table(rows), format)
+
+
+def _read_systems(given: list[str]) -> dict[str, list[Path]]:
+    """The checkpoints of each NAME=FILE[:FILE...]."""
+    systems: dict[str, list[Path]] = {}
+    for text in given:
+        name, _, paths = text.partition("=")
+        if not paths or not name.isidentifier():
+            raise UserError(f"--system {text}: must be NAME=CHECKPOINT[:CHECKPOINT...]")
+        if name in ("score", "words") or name in systems:
+            raise UserError(f"--system {text}: {name!r} is taken; choose another name")
+        systems[name] = [Path(path) for path in paths.split(":")]
+        for path in systems[name]:  # fail now, not after an hour of scoring by the first systems
+            if not path.exists():
+                raise UserError(f"--system {text}: {path} does not exist")
+    return systems
+
+
+def _read_weights(given: list[str], names: list[str]) -> dict[str, float]:
+    """The number of each NAME=NUMBER; names are those of the features."""
+    weights: dict[str, float] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in names or name in weights:
+            raise UserError(f"--weights {text}: once for each of {', '.join(names)}")
+        try:
+            weights[name] = finite(value)
+        except ArgumentTypeError as error:
+            raise UserError(f"--weights {text}: must be NAME=NUMBER") from error
+    return weights
+
+
+def _load_foreign(path: Path, data: Path, device: "torch.device") -> "LoadedForced":
+    """Load a model that only fairseq builds."""
+    start_fairseq()
+    from vaswani_plugin.fairseq_plugin.generator import load_forced
+
+    return load_forced(path, data, device)

@@ -1,0 +1,354 @@
+"""Translation with a model: `vaswani translate`, `serve` and `attention`."""
+
+import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from vaswani_plugin.cli.command import (
+    Count,
+    Folder,
+    Format,
+    buffer_size,
+    chosen_device,
+    one_of,
+    seconds,
+    titled,
+)
+from vaswani_plugin.decoding import PAPER_DECODING
+from vaswani_plugin.errors import UserError
+
+if TYPE_CHECKING:
+    from vaswani_plugin.inference.results import Translation
+    from vaswani_plugin.inference.translator import Translator
+
+Seconds = Annotated[float, seconds, "SECONDS"]
+FASTER = (
+    "vaswani: CTranslate2 is installed, which starts and decodes faster on a CPU: "
+    "`vaswani export --to ctranslate2 --model MODEL --output NEW`, then --model NEW"
+)
+
+
+@one_of("fp16", "bf16")
+def translate(
+    inputs: list[str] | None = None,
+    *,
+    model: Folder,
+    engine: Literal["fairseq", "ctranslate2", "onnxruntime"] | None = None,
+    output: Path | None = None,
+    beam: Count | None = None,
+    nbest: Count = 1,
+    lenpen: Annotated[float, "ALPHA"] = PAPER_DECODING["lenpen"],
+    format: Format = "text",
+    one_sentence_a_line: bool = False,
+    long: Literal["error", "split", "truncate"] = "error",
+    buffer: Count | None = None,
+    batch_tokens: Count = 4096,
+    cpu: bool = False,
+    threads: Count | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+) -> None:
+    """Translate raw text with a bundle, line by line.
+
+    Every line gives exactly one line; a line without letters and digits stays as it is.
+
+    Example: vaswani translate --model work/quickstart/model < raw.en > raw.de
+
+    Args:
+        inputs: text files with a text per line, plain or .gz; - is standard input (default: -).
+        engine: what runs the model; fairseq is PyTorch (default: the one that `vaswani export` made
+            the bundle for, otherwise fairseq).
+        nbest: print the N best translations of each line; as text: LINE <tab> SCORE <tab> TEXT
+            (default: 1, the text alone).
+        format: json: one object per line with line, source and hypotheses (text, score, tokens,
+            positional_scores, alignment); scores are natural logarithms, the last one that of </s>.
+        one_sentence_a_line: take each line as one sentence, as for test sets; otherwise the
+            sentences of a line are translated one by one, and a sentence longer than those of the
+            training in parts.
+        long: what to do with a sentence of more subwords than the model takes: stop with an error,
+            translate it in parts, or cut it off.
+        batch_tokens: most source subwords in a batch, padding included.
+
+    Raises:
+        ValueError: flags that don't fit, a bundle or a line that can't be used.
+        OSError: a file can't be read or written.
+    """
+    from vaswani_plugin.text.lines import LocatedLines
+    from vaswani_plugin.text.outputs import check_outputs, line_progress, open_output
+
+    inputs = inputs or ["-"]
+    check_outputs("--output", [output], inputs)
+    translator = load_translator(model, engine, cpu, threads, fp16, bf16)
+    raw = LocatedLines(inputs)
+    from vaswani_plugin.inference.texts import TextTooLong
+
+    translations = translator.stream(
+        raw,
+        beam=beam,
+        nbest=nbest,
+        length_penalty=lenpen,
+        batch_tokens=batch_tokens,
+        long=long,
+        one_sentence=one_sentence_a_line,
+        align=format == "json",
+        buffer=buffer_size(buffer, inputs, 1000),
+    )
+    with open_output(output) as write, line_progress(inputs, output) as bar:
+        try:
+            for number, translation in enumerate(translations, start=1):
+                write(_shown(number, translation, nbest, format))
+                bar.update()
+        except TextTooLong as error:
+            raise UserError(
+                f"{raw.place(error.number)}: a sentence of {error.count} subwords, the model takes "
+                f"{error.longest}: give --long split or --long truncate, or divide the line"
+            ) from error
+
+
+def _shown(number: int, translation: "Translation", nbest: int, format: str) -> list[str]:
+    """The output lines of a translation: one, or with --format text one for each of --nbest."""
+    if format == "text" and nbest == 1:
+        return [translation.text]
+    if format == "text":
+        return [f"{number}\t{h.score:.6f}\t{h.text}" for h in translation.hypotheses]
+    names = {"text": "text", "score": "score", "tokens": "tokens"}
+    names |= {"positional_scores": "token_scores", "alignment": "alignment"}
+    entries = [
+        {key: getattr(h, name) for key, name in names.items()} for h in translation.hypotheses
+    ]
+    return [json.dumps({"line": number, "source": translation.source, "hypotheses": entries})]
+
+
+def load_translator(
+    model: Path, engine: str | None, cpu: bool, threads: int | None, fp16: bool, bf16: bool
+) -> "Translator":
+    """Load the translator that the flags of an engine, a device and a precision ask for.
+
+    Importing torch takes a second, and CTranslate2 has no use for it.
+
+    Raises:
+        ValueError: flags that don't fit, or a bundle that can't be used.
+        OSError: a file can't be read.
+    """
+    from vaswani_plugin.inference.engine import engine_of
+    from vaswani_plugin.inference.translator import Translator
+
+    chosen = "torch" if engine == "fairseq" else engine or engine_of(model)
+    if chosen == "ctranslate2":
+        from vaswani_plugin.inference.ctranslate2_engine import has_gpu
+
+        device = "cuda" if not cpu and has_gpu() else "cpu"
+    else:
+        device = chosen_device(cpu, threads).type
+        if chosen == "torch" and engine is None and device == "cpu":
+            if sys.stderr.isatty() and find_spec("ctranslate2"):
+                print(FASTER, file=sys.stderr)  # a person waits for PyTorch on the CPU
+    if fp16 and device == "cpu":
+        raise UserError("--fp16 needs a GPU: leave it out on the CPU")
+    if bf16 and device == "cpu":
+        from vaswani_plugin.processor import has_bfloat16
+
+        if chosen != "torch" or not has_bfloat16():
+            raise UserError(
+                "--bf16 needs a GPU, or PyTorch on a CPU with AVX512_BF16 or AMX: leave it out here"
+            )
+    precision = "float16" if fp16 else "bfloat16" if bf16 else None
+    return Translator.from_pretrained(
+        model, device=device, dtype=precision, threads=threads, engine=chosen
+    )
+
+
+@titled("limits of a request", "characters", "subwords", "body_bytes", "timeout", "keep_alive")
+@titled("queue and batches", "queue_lines", "batch_lines", "batch_wait")
+@one_of("fp16", "bf16")
+def serve(
+    *,
+    model: Folder,
+    host: Annotated[str, "ADDRESS"] = "127.0.0.1",
+    port: int = 5000,
+    beam: Count | None = None,
+    cpu: bool = False,
+    threads: Count | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    api_keys: Path | None = None,
+    requests_per_minute: Count | None = None,
+    trusted_proxies: Annotated[str, "LIST"] | None = None,
+    allow_origin: Annotated[list[str], "append", "URL"] | None = None,
+    characters: Count = 10_000,
+    subwords: Count = 5_000,
+    body_bytes: Count = 1 << 20,
+    queue_lines: Count = 1024,
+    batch_lines: Count = 64,
+    timeout: Seconds = 60.0,
+    keep_alive: Seconds = 75.0,
+    batch_wait: Seconds = 0.003,
+) -> None:
+    """Translate over HTTP: LibreTranslate's interface and a web page.
+
+    Example: vaswani serve --model work/quickstart/model --port 5000
+
+    Args:
+        host: address to listen on; 0.0.0.0 is all of this machine's.
+        port: port to listen on; 0 chooses a free one.
+        api_keys: require an API key; the file has one per line: KEY [REQUESTS PER MINUTE].
+        requests_per_minute: most requests per minute from one address, if no keys are required
+            (default: no limit).
+        trusted_proxies: believe X-Forwarded-For of these addresses and networks, separated by
+            commas: a web server in front of the service (default: of none).
+        allow_origin: allow calls from this web site's pages; * allows all; may be repeated
+            (default: none).
+        characters: most characters of text in a request.
+        subwords: most subwords of a request.
+        body_bytes: most bytes of a request.
+        queue_lines: most sentences that wait; more are refused.
+        batch_lines: most sentences in a batch.
+        timeout: seconds until an unanswered request gets an error.
+        keep_alive: seconds that a connection stays open between requests.
+        batch_wait: seconds that a line waits for others to form a batch.
+
+    Raises:
+        ValueError: flags, keys or a bundle that can't be used, or the extra is not installed.
+        OSError: a file can't be read.
+    """
+    try:
+        import babel  # noqa: F401
+        import limits as _limits  # noqa: F401
+        import lxml  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import python_multipart  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error}: vaswani serve needs pip install -e '.[serve]'") from error
+    from vaswani_plugin.serving.app import Gate, read_keys
+    from vaswani_plugin.serving.server import bound_socket, run
+    from vaswani_plugin.serving.texts import Limits
+    from vaswani_plugin.serving.work import Service
+
+    keys = None if api_keys is None else read_keys(api_keys)
+    limits = Limits(
+        body_bytes=body_bytes,
+        characters=characters,
+        subwords=subwords,
+        queue=queue_lines,
+        batch=batch_lines,
+        batch_seconds=batch_wait,
+        seconds=timeout,
+        idle_seconds=keep_alive,
+    )
+    gate = Gate(keys, requests_per_minute)
+    with bound_socket(host, port) as listener:
+        translator = load_translator(model, None, cpu, threads, fp16, bf16)
+        beam = beam or translator.settings.beam or PAPER_DECODING["beam"]
+        service = Service(translator, beam, limits)
+        run(service, gate, listener, allow_origin or [], trusted_proxies)
+
+
+@one_of("model", "path", required=True)
+@one_of("source", "corpus", required=True)
+def attention(
+    *,
+    model: Folder | None = None,
+    path: Path | None = None,
+    data: Folder | None = None,
+    bpe_codes: Path | None = None,
+    source: str | None = None,
+    corpus: list[Path] | None = None,
+    target: str | None = None,
+    words: bool = False,
+    kind: Literal["cross", "decoder", "encoder"] | None = None,
+    layer: int | None = None,
+    heads: list[Annotated[int, "H"]] | None = None,
+    lines: bool = False,
+    word: str | None = None,
+    output: list[Path] | None = None,
+    format: Format = "text",
+) -> None:
+    """Show what each head attends to: as a picture, an interactive page, numbers or statistics.
+
+    Example: vaswani attention --model work/quickstart/model --source "The doctor sleeps." \\
+        --words --output attention.html figure.svg
+
+    Args:
+        model: a bundle; --source and --corpus are raw text.
+        path: a checkpoint; --source and --corpus are tokenized text.
+        data: with --path: the folder of its dictionaries.
+        bpe_codes: with --path: split words by these codes.
+        source: show the attention for this sentence.
+        corpus: statistics of each head over a corpus: a source file and, optionally, its target
+            file.
+        target: translation of --source (default: the model's own).
+        words: sum the weights of subwords into words.
+        kind: encoder: self-attention, decoder: masked self-attention, cross: encoder-decoder
+            attention (default: cross).
+        layer: layer to draw, from 1 on (default: the last).
+        heads: heads to draw, from 1 on (default: all).
+        lines: draw lines between tokens as in the paper's Figures 3 to 5, not heat maps.
+        word: draw only this word's lines; implies --lines.
+        output: format by suffix: .html (interactive, all layers and heads), .json (all weights),
+            .png, .svg, .pdf (default: attention.png; no file with --corpus or --format json).
+
+    Raises:
+        ValueError: flags that don't fit, a layer, head or word that isn't there, an empty
+            sentence, a model without per-head weights.
+        OSError: a file can't be read or written.
+    """
+    if output is None:
+        output = [] if corpus is not None or format == "json" else [Path("attention.png")]
+    if path is not None and data is None:
+        raise UserError("--path needs --data, the binarized data with the dictionaries")
+    if model is not None and (data or bpe_codes):
+        raise UserError("--data and --bpe-codes go with --path: a bundle has its own")
+    if corpus is not None:
+        of_sentence = {"target": target, "word": word, "lines": lines or None, "layer": layer}
+        of_sentence |= {"heads": heads, "kind": kind}
+        if len(corpus) > 2:
+            raise UserError(f"--corpus takes one file or two, not {len(corpus)}")
+        for name, value in of_sentence.items():
+            if value is not None:
+                raise UserError(f"--{name} goes with --source, not with --corpus")
+    _check_pictures(output, is_page_possible=corpus is None)
+    from vaswani_plugin.figures import attention_report as report
+    from vaswani_plugin.inference.translator import Translator
+
+    if model is not None:
+        translator = Translator.from_pretrained(model)
+    else:
+        translator = Translator.from_checkpoint(path, data, bpe_codes)
+    merge = translator.pipeline.subwords if words else None
+    if corpus is not None:
+        pairs = report.read_corpus(corpus)
+        attentions = report.attend_pairs(translator, pairs, corpus[0], merge)
+        found = report.corpus_statistics(attentions)
+        report.write_statistics(found, output)
+        text = report.as_table(found) if format == "text" else json.dumps(found)
+    else:
+        attended = translator.attention(source, target)
+        for flag, unknown in zip(("--source", "--target"), attended.unknown, strict=True):
+            if unknown:
+                print(f"{flag}: {unknown} tokens are unknown to the model", file=sys.stderr)
+        attended = attended.merged(merge) if merge else attended
+        view = report.View(kind or "cross", layer, heads, lines, word, words)
+        report.write_sentence(attended, view, output)
+        text = json.dumps(report.as_json(attended)) if format == "json" else ""
+    if text:
+        print(text)
+    for written in output:
+        print(os.path.abspath(written), file=sys.stderr if text else sys.stdout)
+
+
+def _check_pictures(paths: list[Path], is_page_possible: bool) -> None:
+    """Refuse files that can't be written, before the model is loaded."""
+    from vaswani_plugin.figures.figures import check_plot_path
+
+    for path in paths:
+        if path.suffix == ".html" and not is_page_possible:
+            raise UserError(f"{path}: a page shows a sentence; of a corpus give .png or .json")
+        if path.suffix not in (".html", ".json"):
+            check_plot_path(path)
+        elif not path.parent.is_dir():
+            raise FileNotFoundError(2, "No such folder", str(path.parent))
