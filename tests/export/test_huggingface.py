@@ -238,6 +238,13 @@ def test_two_dictionaries_have_no_tokenizer_there(tmp_path):
     assert not (tmp_path / "hf" / "tokenizer_config.json").exists()
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("usual")
+    export_to_huggingface(write_bundle(folder), folder / "hf")
+    return folder / "hf"
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -251,10 +258,8 @@ def test_two_dictionaries_have_no_tokenizer_there(tmp_path):
         ("target.spm", None, "source.spm and .*target.spm differ"),
     ],
 )
-def test_what_cannot_be_imported_is_one_line(tmp_path_factory, tmp_path, name, change, message):
-    (tmp_path / "made").mkdir()
-    folder = tmp_path / "hf"
-    export_to_huggingface(write_bundle(tmp_path / "made"), folder)
+def test_what_cannot_be_imported_is_one_line(usual, tmp_path, name, change, message):
+    folder = shutil.copytree(usual, tmp_path / "hf")
     path = folder / name
     if change is None:
         path.write_bytes(path.read_bytes()[:-9])
