@@ -15,7 +15,6 @@ from vaswani_plugin.metrics.evalb import (
     ERROR,
     MOST_BRACKETS,
     SCORED,
-    TABLE_4,
     Parameters,
     SentenceScore,
     Totals,
@@ -282,11 +281,3 @@ def test_a_tree_of_very_many_brackets_is_an_error() -> None:
         found = score(tree, tree)
         assert found.status == status
     assert found.errors == 2 * [f"More than {MOST_BRACKETS} brackets"]
-
-
-def test_table_4() -> None:
-    kinds = ("WSJ only, discriminative", "semi-supervised", "multi-task", "generative")
-    printed = "88.3 90.4 90.4 91.7 91.3", "91.3 91.3 92.1 92.1 92.7", "93.0", "93.3"
-    for kind, scores in zip(kinds, printed, strict=True):
-        expected = [float(score) for score in scores.split()]
-        assert [score for _, training, score in TABLE_4 if training == kind] == expected

@@ -24,22 +24,6 @@ SCORED, ERROR, SKIPPED = range(3)
 MOST_BRACKETS = 1000
 """Of a sentence. Treebanks have a few hundred at most; counting crossings takes quadratic time."""
 
-TABLE_4 = (
-    ("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
-    ("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
-    ("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
-    ("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
-    ("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
-    ("Zhu et al. (2013)", "semi-supervised", 91.3),
-    ("Huang & Harper (2009)", "semi-supervised", 91.3),
-    ("McClosky et al. (2006)", "semi-supervised", 92.1),
-    ("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
-    ("Transformer (4 layers)", "semi-supervised", 92.7),
-    ("Luong et al. (2015)", "multi-task", 93.0),
-    ("Dyer et al. (2016)", "generative", 93.3),
-)
-"""Vaswani et al. 2017, Table 4: parser, training, F1 on section 23 of the Wall Street Journal."""
-
 Pairs = frozenset[tuple[str, str]]
 _NONE: frozenset[str] = frozenset()
 _SETS = {
