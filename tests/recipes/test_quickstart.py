@@ -33,7 +33,7 @@ def test_quickstart(quickstart):
     # The score is that of the bundle's own translations.
     translator = Translator.from_pretrained(work / "model")
     texts = (work / "raw" / "test.en").read_text("utf-8").split("\n")[:5]
-    found = [each.text for each in translator.translate(texts)]
+    found = [each.text for each in translator.translate(texts, one_sentence=True)]
     assert found == (work / "test.out").read_text("utf-8").split("\n")[:5]
 
 
